@@ -63,6 +63,7 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 			if _, has := root.Properties[part]; !has {
 				continue
 			}
+
 			walk(part, root.Properties[part], func(path string, s schema) {
 				if foreign(path) {
 					return
@@ -76,6 +77,7 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 				}
 			})
 		}
+
 		if fields < 25 {
 			t.Errorf("%s: only %d fields were looked at", plural, fields)
 		}
@@ -115,17 +117,20 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 		"blocked.reason":  {entry.Properties["reason"], cardquota.MaxReasonLength},
 		"blocked.message": {entry.Properties["message"], conditions.MaxMessageLength},
 	}
+
 	for name, l := range lengths {
 		if l.field.MaxLength == nil || *l.field.MaxLength != l.want {
 			t.Errorf("%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
 		}
 	}
+
 	if got := *blocked.MaxItems; got != cardquota.MaxBlocked {
 		t.Errorf("blocked: the schema says %d, the operator %d", got, cardquota.MaxBlocked)
 	}
 	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
 		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
 	}
+
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
 	most := month.Properties["cards"].MaxItems
 	summary := month.Properties["summary"].MaxLength
@@ -137,6 +142,7 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := schemaOf(t, "cardinventories").Properties["status"]
 	entry := *status.Properties["cards"].Items.Schema
+
 	anomaly := *status.Properties["anomalies"].Items.Schema
 	for name, l := range map[string]struct {
 		got  *int64
@@ -164,6 +170,7 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 	accepts := func(text string) bool {
 		return pattern.MatchString(text) && int64(len(text)) <= *name.MaxLength && int64(len(text)) >= *name.MinLength
 	}
+
 	agree := func(text string) error {
 		if _, err := card.ParseName(text); (err == nil) != accepts(text) {
 			return fmt.Errorf("%q: the schema says %v, the scheduler %w", text, accepts(text), err)
@@ -176,6 +183,7 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
 			rapid.StringMatching(`[A-Za-z0-9_.-]{1,66}(/(mig-[a-z0-9_.-]{0,43}-mixed|mps-[0-9]{1,7}g\*1/[0-9]{1,5}))?`),

@@ -32,15 +32,18 @@ func validate(t *testing.T, plural string) func(any) error {
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	validator, _, err := validation.NewSchemaValidator(&internal)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return func(status any) error {
 		text, err := json.Marshal(status)
 		if err != nil {
 			return err
 		}
+
 		var value any
 		if err := json.Unmarshal(text, &value); err != nil {
 			return err
@@ -48,6 +51,7 @@ func validate(t *testing.T, plural string) func(any) error {
 		if result := validator.Validate(value); len(result.Errors) > 0 {
 			return fmt.Errorf("%v: %s", result.Errors, text)
 		}
+
 		return nil
 	}
 }
@@ -61,6 +65,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 	if isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) == nil || isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) == nil {
 		t.Error("a holder of no cards is valid")
 	}
+
 	node := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}}}
 	quota := builder.CardQuota("q").ServiceType("training").Card("NVIDIA-H200", 8).Obj()
 	seed.Check(t, func(t *rapid.T) {
@@ -68,14 +73,17 @@ func TestEveryStatusIsValid(t *testing.T) {
 		words := rapid.SampledFrom([]string{"", "NVIDIA-H200", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
 			"Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
 			"0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", "Pod lab/a can possibly be assigned to a, once minAvailable is satisfied"})
+
 		input := cardquota.CountInput{
 			Inventory: card.NewInventory(map[string]card.Node{"a": node}), Nodes: []card.NodeState{{Name: "a", Node: node, IsReady: true}},
 			LocalQueues: map[string]bool{"q": true},
 		}
+
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 			b := builder.Pod(rapid.SampledFrom([]string{"lab", "other"}).Draw(t, "namespace"), fmt.Sprint("p", i)).Queue(rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).
 				GPUs(rapid.IntRange(0, 4).Draw(t, "count")).Card(rapid.OneOf(words, rapid.String()).Draw(t, "card")).ServiceType(strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "type"), many)).
 				Created(time.Unix(0, 0))
+
 			if owner := strings.Repeat(rapid.String().Draw(t, "owner"), many); owner != "" {
 				b.Owner(owner+"/v1", owner, owner)
 			}
@@ -84,16 +92,19 @@ func TestEveryStatusIsValid(t *testing.T) {
 			}
 			input.Pods = append(input.Pods, b.Obj())
 		}
+
 		usage := cardquota.CountUsage(input)["q"]
 		quota := quota.DeepCopy()
 		quota.Status = cardquota.NewStatus(cardquota.StatusInput{Quota: quota, Usage: &usage, Own: &usage, Sync: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}, Now: time.Unix(0, 0)})
 		if err := isValid(quota.Status); err != nil {
 			t.Fatal(err)
 		}
+
 		month := cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{}}
 		for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "used cards") {
 			month.Cards[strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)] = cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
 		}
+
 		for _, namespace := range []string{"lab", "other", "third"} {
 			view := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
 			view.CardHours = cardhours.NewStatus(cardseconds.QueueMonths{CountedUntil: time.Unix(0, 0), This: month, Last: month})

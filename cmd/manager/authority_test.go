@@ -33,11 +33,13 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	template.KeyUsage = x509.KeyUsageCertSign
 	a.certificate = template
 	signed := a.write(t, name, template, a.key)
+
 	var err error
 	a.certificate, err = x509.ParseCertificate(signed)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 

@@ -36,13 +36,16 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth) // tls.crt and tls.key
 	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
 	others.sign(t, "stranger", x509.ExtKeyUsageClientAuth)
+
 	with := func(name string) *rest.Config {
 		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
 	}
+
 	for name, authority := range map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""} {
 		t.Run(name, func(t *testing.T) {
 			port, err := cluster.FreePort()
 			check.NoError(t, err)
+
 			address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
 			for who, tc := range map[string]struct {
 				config   *rest.Config
@@ -72,10 +75,12 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth)
 	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
 	next.sign(t, "newclient", x509.ExtKeyUsageClientAuth)
+
 	file := filepath.Join(dir, "ca.crt")
 	check.NoError(t, os.Symlink(filepath.Join(dir, "ours.crt"), file))
 	port, err := cluster.FreePort()
 	check.NoError(t, err)
+
 	address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: file})
 	isAnswered := func(name string) bool {
 		return ask(t, &rest.Config{TLSClientConfig: rest.TLSClientConfig{
@@ -89,12 +94,14 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	check.NoError(t, os.Rename(replacement, file))
 	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt")))
 	check.NoError(t, os.WriteFile(filepath.Join(dir, "ours.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}), 0o600))
+
 	for range 300 {
 		if isAnswered("newclient") {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+
 	check.That(t, isAnswered("newclient"), "a client of the new authority is refused")
 	check.That(t, !isAnswered("client"), "a client of the old authority is answered")
 }
@@ -114,16 +121,19 @@ func serve(t *testing.T, f flags) (address string) {
 	t.Helper()
 	h, err := newWebhookServer(f)
 	check.NoError(t, err)
+
 	h.server.Register("/yes", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.server.Start(ctx) }()
+
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+
 	started := h.startedCheck()
 	for range 200 {
 		err = started(nil)
@@ -132,7 +142,9 @@ func serve(t *testing.T, f flags) (address string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	t.Fatal(err)
+
 	return ""
 }
 
@@ -145,13 +157,16 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
+
 	client, err := rest.HTTPClientFor(config)
 	check.NoError(t, err)
 	defer client.CloseIdleConnections()
+
 	response, err := client.Post("https://"+host+"/yes", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}
+
 	return response.Body.Close()
 }
 
@@ -161,18 +176,22 @@ func documented(t *testing.T, dir string) *rest.Config {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "admission.md"))
 	check.NoError(t, err)
+
 	const head = "    apiVersion: v1\n    kind: Config\n"
 	_, body, found := strings.Cut(string(page), head)
 	body, _, closed := strings.Cut(body, "    ```")
 	if !found || !closed {
 		t.Fatal("docs/admission.md shows no kubeconfig")
 	}
+
 	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600))
 	resolver, err := apiserverwebhook.NewDefaultAuthenticationInfoResolver(file)
 	check.NoError(t, err)
+
 	config, err := resolver.ClientConfigForService(service, namespace, 443)
 	check.NoError(t, err)
+
 	return config
 }

@@ -64,34 +64,41 @@ func parseFlags(args []string) (flags, error) {
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "The address that serves /metrics; 0 serves none.")
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --metrics-bind-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview).")
+
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", "0", "The address that serves Go's profiles under /debug/pprof, for example 127.0.0.1:6060; 0 serves none.")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
 	set.StringVar(&f.operatorNamespace, "leader-elect-namespace", "volcano-system",
 		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")
+
 	set.StringVar(&f.schedulerNamespace, "scheduler-namespace", "",
 		"The namespace of cardquota-scheduler: of the ConfigMap that is rendered for it, and of its Leases. The operator's own when not set.")
 	set.StringVar(&f.volcanoNamespace, "volcano-namespace", workload.StockSchedulerNamespace,
 		"The namespace of Volcano's own programs: of the ConfigMap that the policy is merged with, unless it names another, and of the stock scheduler.")
+
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
 	set.Var(&f.certificates, "webhook-certificates",
 		"Where the certificate of the webhook server comes from. Self: the operator signs it, keeps it in the Secret cardquota-webhook-cert and "+
 			"writes its authority into the webhook configurations cardquota. Files: cert-manager or OLM put it into --webhook-cert-dir. Off: no webhooks are served.")
+
 	set.IntVar(&f.webhookPort, "webhook-port", 9443, "The port that serves the webhooks.")
 	set.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs",
 		"The folder of tls.crt and tls.key with --webhook-certificates=Files; they are read again when they change.")
 	set.StringVar(&f.webhookClientCA, "webhook-client-ca-file", "",
 		"A file of certificate authorities: the webhook server answers only clients with a certificate of one of them, which the API server needs then. "+
 			"The operator reads it again when it changes. Without it the server answers every client that reaches the port.")
+
 	f.logging.BindFlags(set)
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
 	if err := set.Parse(args); err != nil {
 		return flags{}, fmt.Errorf("parse flags: %w", err)
 	}
+
 	f.schedulerNamespace = cmp.Or(f.schedulerNamespace, f.operatorNamespace)
 	if f.qps <= 0 {
 		return flags{}, fmt.Errorf("parse flags: --kube-api-qps is %g: it must be more than 0", f.qps)
 	}
+
 	return f, nil
 }

@@ -43,13 +43,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+
 	log := zap.New(zap.UseFlagOptions(&f.logging))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log) // client-go's own lines come in the same form
 	log.Info("starting", "version", build.Version)
+
 	if err := streamLists(); err != nil {
 		ctrl.Log.Error(err, "a list of all pods takes more memory than their cache")
 	}
+
 	if err := run(f); err != nil {
 		ctrl.Log.Error(err, "manager stopped")
 		os.Exit(1)
@@ -76,10 +79,12 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	if err != nil {
 		return err
 	}
+
 	devices, err := resourceslices.Setup(mgr)
 	if err != nil {
 		return err
 	}
+
 	inventory := cardinventory.DefaultOptions()
 	inventory.Nodes = nodes
 	inventory.Counts = counts
@@ -88,6 +93,7 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return err
 	}
+
 	views := localquota.DefaultOptions()
 	views.Usage = counts
 	views.Bills = keeper
@@ -99,6 +105,7 @@ func run(f flags) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	config.QPS = float32(f.qps)
 	config.Burst = int(2 * f.qps)
 
@@ -106,18 +113,22 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
+
 	webhooks, err := newWebhookServer(f)
 	if err != nil {
 		return err
 	}
+
 	mgr, err := newManager(config, f, scheme, webhooks.server)
 	if err != nil {
 		return err
 	}
+
 	ctx := ctrl.SetupSignalHandler()
 	if err := addMetricsServer(ctx, mgr, f, newMetricsPage(metrics.Registry)); err != nil {
 		return err
 	}
+
 	nodes := controller.NewNodeInventory(mgr.GetCache())
 	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), f.schedulerNamespace); err != nil {
 		return err
@@ -125,13 +136,16 @@ func run(f flags) error {
 	if err := mgr.Add(nodes); err != nil {
 		return fmt.Errorf("add nodes: %w", err)
 	}
+
 	guard, err := admissionpolicy.Setup(mgr, nodes, false)
 	if err != nil {
 		return err
 	}
+
 	quotas := cardquota.DefaultOptions()
 	policies := servicetypepolicy.DefaultOptions()
 	quotas.Inventory = nodes
+
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
@@ -139,6 +153,7 @@ func run(f flags) error {
 	if err := setUpReports(ctx, mgr, f, nodes, usageCollector); err != nil {
 		return err
 	}
+
 	policies.SchedulerNamespace = f.schedulerNamespace
 	policies.VolcanoNamespace = f.volcanoNamespace
 	policies.Bypasses = usageCollector
@@ -147,6 +162,7 @@ func run(f flags) error {
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
+
 	ready, err := webhooks.setupWebhooks(ctx, mgr, nodes)
 	if err != nil {
 		return err
@@ -157,6 +173,7 @@ func run(f flags) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
 	}
+
 	return nil
 }
 
@@ -215,6 +232,7 @@ func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 	if err := webhook.Setup(ctx, mgr, nodes, webhook.Namespaces{Scheduler: w.schedulerNamespace, Volcano: w.volcanoNamespace}); err != nil {
 		return nil, err
 	}
+
 	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": w.startedCheck()}
 	if w.rotator != nil {
 		if err := w.rotator.Setup(mgr, false); err != nil {
@@ -222,5 +240,6 @@ func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nod
 		}
 		checks["certificate"] = w.rotator.Ready
 	}
+
 	return checks, nil
 }

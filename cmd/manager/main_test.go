@@ -33,6 +33,7 @@ func TestParse(t *testing.T) {
 		"no requests at all cannot work": {args: []string{"--kube-api-qps=0"}, wantError: "must be more than 0"},
 		"a misspelt flag is refused":     {args: []string{"--kube-qps=1"}, wantError: "not defined: -kube-qps"},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseFlags(tc.args)

@@ -59,6 +59,7 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 			answers = append(answers, answer)
 			go page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		}
+
 		synctest.Wait()
 		check.Equal(t, "pages that are rendered", 1, collector.asked.Load())
 		close(collector.begin)
@@ -69,6 +70,7 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 			statuses[answer.Code]++
 			check.That(t, answer.Code != http.StatusOK || strings.HasSuffix(answer.Body.String(), "cardquota_test_cards{queue=\"q\"} 1\n"), "page %s", answer.Body)
 		}
+
 		check.Equal(t, "answers by status", map[int]int{http.StatusOK: maxPages, http.StatusServiceUnavailable: 1}, statuses)
 		check.Equal(t, "pages", maxPages, collector.asked.Load())
 	})
@@ -81,23 +83,29 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	for i := range 1000 {
 		collector.queues = append(collector.queues, fmt.Sprint(strings.Repeat("q", 64<<10), i))
 	}
+
 	server := httptest.NewServer(newTestPage(t, collector))
 	t.Cleanup(server.Close)
 
 	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	check.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
+
 	_, err = io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
 	check.NoError(t, err)
+
 	for collector.asked.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout-time.Second)
 	defer cancel()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	check.NoError(t, err)
 	response, err := server.Client().Do(request) // the test would not end
 	check.NoError(t, err)
+
 	_, err = io.Copy(io.Discard, response.Body)
 	check.NoError(t, err)
 	check.NoError(t, response.Body.Close())

@@ -52,6 +52,7 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 	if f.metricsAddress == noAddress {
 		return nil
 	}
+
 	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
 	if f.secureMetrics {
 		config := rest.CopyConfig(mgr.GetConfig())
@@ -61,15 +62,18 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)
 		}
+
 		page, err = filter(ctrl.Log.WithName("metrics"), page)
 		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)
 		}
+
 		bounded.TLS, err = newSelfSigned()
 		if err != nil {
 			return err
 		}
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", page)
 	bounded.Handler = mux
@@ -126,6 +130,7 @@ type webhookServer struct {
 func newWebhookServer(f flags) (*webhookServer, error) {
 	h := &webhookServer{flags: f}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+
 	authorities, err := readAuthorities(f.webhookClientCA)
 	if err != nil {
 		return nil, err
@@ -133,10 +138,12 @@ func newWebhookServer(f flags) (*webhookServer, error) {
 	if f.certificates == certificatesOff {
 		return h, nil
 	}
+
 	if f.certificates == certificatesSelf {
 		h.rotator = selfsigned.New(f.operatorNamespace)
 		config.GetCertificate = h.rotator.GetCertificate
 	}
+
 	h.server = &boundedWebhooks{
 		Server:  ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: http.NewServeMux()}),
 		address: net.JoinHostPort("", strconv.Itoa(f.webhookPort)), folder: f.webhookCertDir, config: config, authorities: authorities,
@@ -150,6 +157,7 @@ func readAuthorities(file string) (*dynamiccertificates.DynamicFileCAContent, er
 	if file == "" {
 		return nil, nil
 	}
+
 	authorities, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-clients", file)
 	var unread *fs.PathError
 	switch {
@@ -158,6 +166,7 @@ func readAuthorities(file string) (*dynamiccertificates.DynamicFileCAContent, er
 	case err != nil:
 		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate: %w", file, err)
 	}
+
 	return authorities, nil
 }
 
@@ -169,6 +178,7 @@ func (w *webhookServer) startedCheck() healthz.Checker {
 	if w.webhookClientCA == "" {
 		return look
 	}
+
 	var once atomic.Bool
 	return func(request *http.Request) error {
 		if once.Load() {
@@ -199,6 +209,7 @@ func (w *boundedWebhooks) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the certificate of the webhooks: %w", err)
 		}
+
 		config.GetCertificate = watcher.GetCertificate
 		go func() {
 			if err := watcher.Start(ctx); err != nil {
@@ -206,10 +217,12 @@ func (w *boundedWebhooks) Start(ctx context.Context) error {
 			}
 		}()
 	}
+
 	if w.authorities != nil {
 		go w.authorities.Run(ctx, 1)
 		config = w.requireClients(config)
 	}
+
 	bounded := &boundedserver.Server{Address: w.address, Handler: w.WebhookMux(), TLS: config, Limits: webhookLimits}
 	return bounded.Start(ctx)
 }
@@ -230,12 +243,14 @@ func (w *boundedWebhooks) requireClients(config *tls.Config) *tls.Config {
 		current.NextProtos = []string{"http/1.1"}
 		return current, nil
 	}
+
 	return required
 }
 
 // StartedChecker returns a readiness check that connects to the server.
 func (w *boundedWebhooks) StartedChecker() healthz.Checker {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
+
 	return func(*http.Request) error {
 		// It only asks whether the server answers. The API server verifies the certificate.
 		connection, err := tls.DialWithDialer(dialer, "tcp", w.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above

@@ -53,13 +53,16 @@ func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error
 	t.Helper()
 	port, err := cluster.FreePort()
 	check.NoError(t, err)
+
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}})
 	check.NoError(t, err)
+
 	address = fmt.Sprintf("127.0.0.1:%d", port)
 	check.NoError(t, add(mgr, address))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
+
 	return address, func() {
 		cancel()
 		check.NoError(t, <-ended)
@@ -75,6 +78,7 @@ func TestProbesAreServedWithinLimits(t *testing.T) {
 		return addHealthServer(t.Context(), mgr, address, ready)
 	})
 	defer stop()
+
 	idle, err := net.Dial("tcp", address)
 	check.NoError(t, err)
 	defer func() { _ = idle.Close() }()
@@ -86,6 +90,7 @@ func TestProbesAreServedWithinLimits(t *testing.T) {
 		check.NoError(t, response.Body.Close())
 		check.Equal(t, "status of "+path, status, response.StatusCode)
 	}
+
 	check.NoError(t, idle.SetReadDeadline(time.Now().Add(4*time.Second)))
 	_, err = idle.Read(make([]byte, 1))
 	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)

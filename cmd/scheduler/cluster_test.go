@@ -40,34 +40,42 @@ func startCluster(t *testing.T) *testCluster {
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
+
 	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
+
 	types := runtime.NewScheme()
 	check.NoError(t, errors.Join(scheme.AddToScheme(types), schedulingv1beta1.AddToScheme(types)))
 	admin, err := client.New(server.Config(), client.Options{Scheme: types})
 	check.NoError(t, err)
+
 	c := &testCluster{admin: admin, binary: filepath.Join(t.TempDir(), "cardquota-scheduler")}
 	goTool(t, "build", "-o", c.binary, ".")
 	c.create(t, builder.Namespace("volcano-system"))
+
 	manifests, err := filepath.Glob(filepath.Join(root, "config/rbac/scheduler_*.yaml"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("no manifests of the scheduler's rights: %v", err)
 	}
+
 	for _, file := range manifests {
 		check.NoError(t, server.ApplyFile(t.Context(), file))
 	}
+
 	c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	node := builder.Node("node").Obj()
 	c.create(t, node)
 	node.Status = builder.Node("node").Obj().Status
 	check.NoError(t, admin.Status().Update(t.Context(), node))
+
 	// Without kubelet and controllers the node keeps the taint it was admitted with.
 	node.Spec.Taints = nil
 	check.NoError(t, admin.Update(t.Context(), node))

@@ -27,6 +27,7 @@ func checkAcceptedByVolcano(text string) error {
 	if err != nil {
 		return fmt.Errorf("not accepted by Volcano's parser: %w", err)
 	}
+
 	var errs []error
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
@@ -40,6 +41,7 @@ func checkAcceptedByVolcano(text string) error {
 			errs = append(errs, fatalArguments(plugin)...)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -88,9 +90,11 @@ func fatalArguments(plugin conf.PluginOption) []error {
 			errs = append(errs, fmt.Errorf("argument %s of plugin %s has the wrong type: %w", name, plugin.Name, err))
 		}
 	}
+
 	if plugin.Name == "deviceshare" {
 		errs = append(errs, fatalDeviceSharing(plugin.Arguments)...)
 	}
+
 	return errs
 }
 
@@ -118,6 +122,7 @@ func registeredNames(pluginsDir string) schedulerconfig.Known {
 			plugins = append(plugins, strings.TrimSuffix(filepath.Base(file), ".so"))
 		}
 	}
+
 	return schedulerconfig.Known{
 		Actions: slices.DeleteFunc(append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), func(name string) bool {
 			_, registered := framework.GetAction(name)

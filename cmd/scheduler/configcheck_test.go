@@ -35,12 +35,14 @@ func texts(t *testing.T) map[string]string {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no corpus: %v", err)
 	}
+
 	found := map[string]string{"shipped": shippedConfiguration(t)}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		check.NoError(t, err)
 		found[filepath.Base(file)] = string(text)
 	}
+
 	return found
 }
 
@@ -66,6 +68,7 @@ func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
+
 	for action := range schedulerconfig.RefusedActions() {
 		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
 			t.Errorf("action %s: %v, want a refusal that names it", action, err)
@@ -81,20 +84,24 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 			if err := schedulerconfig.Validate(text, known); err != nil {
 				t.Fatalf("refused: %v", err)
 			}
+
 			stamped, hash, err := schedulerconfig.WithHash(text)
 			check.NoError(t, err)
 			if err := checkAcceptedByVolcano(stamped); err != nil {
 				t.Errorf("refused by Volcano: %v", err)
 			}
+
 			before := read(t, text)
 			after := read(t, stamped)
 			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconfig.HashArgument])
+
 			delete(after.card.Arguments, schedulerconfig.HashArgument)
 			for _, plugin := range []*conf.PluginOption{before.card, after.card} {
 				if len(plugin.Arguments) == 0 {
 					plugin.Arguments = nil
 				}
 			}
+
 			check.Equal(t, "Volcano reads more differences than the stamp", before.rest, after.rest)
 		})
 	}
@@ -113,6 +120,7 @@ func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 		"tree, all":    {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
 		"tree, no one": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
 	}
+
 	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
 			of := base
@@ -140,10 +148,12 @@ func read(t *testing.T, text string) reading {
 	t.Helper()
 	actions, tiers, configurations, metrics, err := scheduler.UnmarshalSchedulerConf(text)
 	check.NoError(t, err)
+
 	var names []string
 	for _, action := range actions {
 		names = append(names, action.Name())
 	}
+
 	r := reading{rest: []any{names, tiers, configurations, metrics}}
 	for i := range tiers {
 		for j := range tiers[i].Plugins {
@@ -152,6 +162,7 @@ func read(t *testing.T, text string) reading {
 			}
 		}
 	}
+
 	return r
 }
 
@@ -161,12 +172,14 @@ func TestNamesAreVolcanos(t *testing.T) {
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
 	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	check.Equal(t, "plugins", want, known.Plugins)
+
 	var switches []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[conf.PluginOption]()) {
 		if f.Type == reflect.TypeFor[*bool]() {
 			switches = append(switches, f.Tag.Get("yaml"))
 		}
 	}
+
 	slices.Sort(switches)
 	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconfig.Switches())), switches)
 }
@@ -188,6 +201,7 @@ func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
 		"managed resources as numbers":     {with("extender", "extender.managedResources: [1]"), "extender.managedResources"},
 		"two ways to share a GPU":          {with("deviceshare", "{deviceshare.GPUSharingEnable: true, deviceshare.VGPUEnable: true}"), "deviceshare.GPUSharingEnable and deviceshare.VGPUEnable exclude each other"},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := checkAcceptedByVolcano(tc.text)

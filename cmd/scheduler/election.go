@@ -43,14 +43,17 @@ func (e *election) run(ctx context.Context) error {
 	if !e.config.LeaderElect {
 		return e.leadWithoutLease(ctx)
 	}
+
 	// The election outlives ctx: it renews the lease until the last write has ended.
 	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTerm()
+
 	lock, endEvents, err := e.newLock(endTerm)
 	if err != nil {
 		return err
 	}
 	defer endEvents()
+
 	failed := make(chan error, 1)
 	over := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -82,6 +85,7 @@ func (e *election) run(ctx context.Context) error {
 	case <-over:
 		return errLeaseLost
 	}
+
 	drained := e.fence.drain(e.drainTimeout())
 	endTerm()
 	<-over
@@ -89,11 +93,14 @@ func (e *election) run(ctx context.Context) error {
 	if !drained {
 		return errors.Join(cause, errNotDrained)
 	}
+
 	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.drainTimeout())
 	defer done()
+
 	if lock.isHeld {
 		e.callBeforeRelease(releasing, e.drainTimeout()/2)
 	}
+
 	return errors.Join(cause, lock.releaseLease(releasing))
 }
 
@@ -110,21 +117,25 @@ func (e *election) leadWithoutLease(ctx context.Context) error {
 	klog.InfoS("leader election is off: never run a second scheduler beside this one")
 	const never = 100 * 365 * 24 * time.Hour
 	e.fence.extend(time.Now().Add(never))
+
 	failed := make(chan error, 1)
 	go func() {
 		if err := e.lead(ctx); err != nil {
 			failed <- err
 		}
 	}()
+
 	var cause error
 	select {
 	case <-ctx.Done():
 	case cause = <-failed:
 	}
+
 	const drainTimeout = 5 * time.Second
 	if !e.fence.drain(drainTimeout) {
 		return errors.Join(cause, errNotDrained)
 	}
+
 	e.callBeforeRelease(context.WithoutCancel(ctx), drainTimeout)
 	return cause
 }

@@ -17,6 +17,7 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 		s := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		g.Expect(e.holder()).To(Equal("this process"))
+
 		sent := make(chan error, 1)
 		go func() { sent <- s.send(e.fence(), "POST") }()
 		<-s.arrived
@@ -26,6 +27,7 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 		g.Expect(e.fence().isClosed()).To(BeTrue())
 		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
 		g.Expect(e.holder()).To(Equal("this process"))
+
 		s.release()
 		g.Expect(<-sent).To(Succeed())
 		g.Expect(<-e.ended).To(Succeed())
@@ -52,6 +54,7 @@ func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		s.release()
 		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
+
 		e.usurper.Store(leaseHeldBy("usurper"))
 		began := time.Now()
 		g.Expect(<-e.ended).To(MatchError(errLeaseLost))
@@ -94,11 +97,13 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 			e := newElectionFixture(newOtherSchedulersFixture())
 			s.release()
 			var holders []string
+
 			e.elect = elect
 			e.farewell = func(context.Context) {
 				g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced), "no write follows")
 				holders = append(holders, e.holder())
 			}
+
 			e.startElection(t)
 			g.Expect(s.send(e.fence(), "POST")).To(Succeed(), "the fence is open until the end")
 			e.stop()
@@ -118,6 +123,7 @@ func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 			time.Sleep(long)
 			g.Expect(e.leads()).To(BeFalse())
 			g.Expect(e.holder()).To(BeEmpty(), "it does not even stand for election")
+
 			e.deletePod(g, "one")
 			g.Expect(e.leads()).To(BeTrue())
 			e.stop()
@@ -133,9 +139,11 @@ func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 			e.elect = elect
 			e.startRunElections(t)
 			g.Expect(e.leads()).To(BeTrue())
+
 			e.addPod(g, otherSchedulerPod("waits", "", "Pending"))
 			time.Sleep(long)
 			g.Expect(e.ended).NotTo(Receive())
+
 			e.addPod(g, otherSchedulerPod("intruder", "n", "Pending"))
 			g.Expect(<-e.ended).To(MatchError(ContainSubstring("another scheduler runs in pod ns/intruder,")))
 			g.Expect(e.fences).To(HaveLen(1))
@@ -150,12 +158,15 @@ func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 		e := newElectionFixture(listOtherSchedulers(t), leaseHeldBy("leader")).startRunElections(t)
 		time.Sleep(long)
 		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "it tries to become leader")
+
 		e.addPod(g, otherSchedulerPod("one", "n", "Running"))
 		g.Expect(e.String()).To(ContainSubstring("in pod ns/one,"))
 		g.Expect(e.client.Tracker().Delete(leaseResource, "ns", "lease")).To(Succeed())
+
 		time.Sleep(long)
 		g.Expect(e.holder()).To(BeEmpty())
 		g.Expect(e.ended).NotTo(Receive(), "it goes on to wait")
+
 		e.deletePod(g, "one")
 		g.Expect(e.leads()).To(BeTrue())
 		g.Expect(e.holder()).To(Equal("this process"))
@@ -217,6 +228,7 @@ func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 		work := &leader{others: l.otherSchedulers}
 		term, end := context.WithTimeout(t.Context(), long)
 		defer end()
+
 		began := time.Now()
 		g.Expect(work.leadBehind(newFence())(term)).To(Succeed())
 		g.Expect(time.Since(began)).To(Equal(long), "it waits as long as its term lasts")

@@ -87,12 +87,14 @@ func newOtherSchedulersFixture(pods ...*builder.PodBuilder) *otherSchedulersFixt
 	for _, pod := range pods {
 		_ = l.client.Tracker().Add(pod.Obj())
 	}
+
 	l.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if trouble := l.trouble.Load(); trouble != nil {
 			return true, nil, *trouble
 		}
 		return false, nil, nil
 	})
+
 	l.otherSchedulers = newOtherSchedulers(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
 	return l
 }
@@ -147,6 +149,7 @@ func newElectionFixture(l *otherSchedulersFixture, existing ...*coordinationv1.L
 	for _, lease := range existing {
 		_ = e.client.Tracker().Add(lease)
 	}
+
 	// The fake API does not compare versions, while a real one answers a stale update with a conflict.
 	e.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		usurped := e.usurper.Load()
@@ -166,6 +169,7 @@ func newElectionFixture(l *otherSchedulersFixture, existing ...*coordinationv1.L
 func (e *electionFixture) election() *election {
 	e.fences = append(e.fences, newFence())
 	const deadline = 40 * time.Second
+
 	return &election{
 		config: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect: e.elect, ResourceNamespace: "ns", ResourceName: "lease",

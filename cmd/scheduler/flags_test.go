@@ -27,6 +27,7 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	options.NewServerOption().AddFlags(stock)
 	ours := pflag.NewFlagSet("ours", pflag.ContinueOnError)
 	addFlags(ours)
+
 	differ := map[string]string{}
 	stock.VisitAll(func(flag *pflag.Flag) {
 		own := ours.Lookup(flag.Name)
@@ -38,14 +39,17 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 			differ[flag.Name] = own.Value.String()
 		}
 	})
+
 	check.Equal(t, "defaults that differ", ourDefaults, differ)
 	election := pflag.NewFlagSet("election", pflag.ContinueOnError)
 	componentbaseoptions.BindLeaderElectionFlags(&componentbaseconfig.LeaderElectionConfiguration{}, election)
+
 	election.VisitAll(func(flag *pflag.Flag) {
 		if ours.Lookup(flag.Name) == nil {
 			t.Errorf("flag --%s is missing", flag.Name)
 		}
 	})
+
 	for _, name := range []string{"feature-gates", "log-flush-frequency"} {
 		if ours.Lookup(name) == nil {
 			t.Errorf("flag --%s is missing", name)
@@ -57,6 +61,7 @@ func TestWhatFlagsMean(t *testing.T) {
 	lease := func(f *flags) string {
 		return f.volcano.LeaderElection.ResourceNamespace + "/" + f.volcano.LeaderElection.ResourceName
 	}
+
 	elects := func(f *flags) string { return fmt.Sprint(f.volcano.LeaderElection.LeaderElect) }
 	foreign := func(f *flags) string {
 		if f.otherSchedulerSelector == nil {
@@ -64,6 +69,7 @@ func TestWhatFlagsMean(t *testing.T) {
 		}
 		return f.otherSchedulerSelector.String()
 	}
+
 	beats := func(f *flags) string { return f.heartbeatNamespace() }
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
@@ -87,6 +93,7 @@ func TestWhatFlagsMean(t *testing.T) {
 		f := parse(t, tc.args...)
 		check.NoError(t, f.complete())
 		check.Equal(t, "it", tc.want, tc.says(f))
+
 		election := f.volcano.LeaderElection
 		check.Equal(t, "times", [3]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second},
 			[3]time.Duration{election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration})
@@ -118,6 +125,7 @@ func TestFlagsRefused(t *testing.T) {
 		"a certificate that does not exist": {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
 	}) {
 		err := parse(t, tc.args...).complete()
+
 		check.Says(t, err, tc.want)
 	}
 }

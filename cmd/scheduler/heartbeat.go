@@ -93,6 +93,7 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	if report.ConfigProblem == "" {
 		report.ConfigProblem = session.Problem
 	}
+
 	if !isDue(report, h.lastReport, h.lastFailed) {
 		return
 	}
@@ -100,6 +101,7 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
 		klog.ErrorS(err, "the heartbeat is not written", "lease", h.namespace+"/"+enforcement.LeaseName)
 	}
+
 	h.lastReport = &report
 	h.lastFailed = err != nil
 }
@@ -127,6 +129,7 @@ func (h *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Repor
 	if lease == nil {
 		lease, err = h.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 	}
+
 	switch {
 	case apierrors.IsNotFound(err):
 		lease, err = h.leases.Create(ctx, report.Lease(h.namespace), metav1.CreateOptions{})
@@ -134,9 +137,11 @@ func (h *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Repor
 		report.WriteTo(lease)
 		lease, err = h.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
+
 	if err == nil {
 		h.lease = lease
 	}
+
 	return err
 }
 
@@ -151,13 +156,16 @@ func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseIn
 		if err != nil {
 			return err
 		}
+
 		last, err := enforcement.ReadReport(lease)
 		if err != nil || last.Identity != identity {
 			return err
 		}
+
 		last.Ended = true
 		last.WriteTo(lease)
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+
 		return err
 	})
 }

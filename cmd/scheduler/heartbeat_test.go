@@ -30,6 +30,7 @@ func TestWhenAHeartbeatIsDue(t *testing.T) {
 	report := func(hash string, after time.Duration) enforcement.Report {
 		return enforcement.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
 	}
+
 	last := report("a", 0)
 	for t, tc := range check.Cases(t, map[string]struct {
 		report enforcement.Report
@@ -108,17 +109,20 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	// A change is said at once, and what others wrote on the Lease stays.
 	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	b.lease = nil // the API server would answer with a conflict
 	b.faulty.Store("the text is bad")
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
 	b.reportSession(t.Context(), &session)
 	g.Expect(b.writtenReport()).To(HaveField("ConfigProblem", "the text is bad"))
+
 	b.faulty.Store("")
 	session = b.session("", time.Second)
 	session.Problem = "an argument is bad"
 	b.reportSession(t.Context(), &session)
 	g.Expect(b.writtenReport()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
+
 	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
@@ -134,17 +138,21 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 			<-answer
 			return false, nil, nil
 		})
+
 		go b.run(t.Context())
 		b.observeSession(b.session("first", 0))
 		<-arrived
+
 		for i, hash := range []string{"b", "c", "d", "newest"} {
 			b.observeSession(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
 		}
+
 		close(answer)
 		synctest.Wait()
 		before, err := b.writtenReport()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(before.ConfigHash).To(Equal("newest"))
+
 		time.Sleep(long)
 		g.Expect(b.writtenReport()).To(Equal(before), "no session, no heartbeat")
 		g.Expect(b.countWrites()).To(Equal(2), "those between are dropped")
@@ -162,6 +170,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		}
 		return err != nil, nil, err
 	})
+
 	at := time.Duration(0)
 	beat := func(hash string, after time.Duration) string {
 		at += after
@@ -170,19 +179,23 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		said, _ := b.writtenReport()
 		return said.ConfigHash
 	}
+
 	for _, verb := range []string{"get", "create"} {
 		failing[verb] = errors.New("not now")
 		g.Expect(beat("a", heartbeatInterval)).To(BeEmpty())
 		delete(failing, verb)
 	}
+
 	tries := b.countWrites()
 	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
 	g.Expect(b.countWrites()).To(Equal(tries))
 	g.Expect(beat("a", heartbeatInterval)).To(Equal("a"))
+
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
 	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
 	g.Expect(beat("b", heartbeatInterval)).To(Equal("b"), "somebody else deleted the Lease")
+
 	failing["update"] = errors.New("not now")
 	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
 	delete(failing, "update")
@@ -201,15 +214,18 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	t.Cleanup(server.Close)
+
 	fence := newFence()
 	config := &rest.Config{Host: server.URL}
 	config.Wrap(fence.wrapTransport)
 	client, err := newHeartbeatClient(config, "ns")
 	g.Expect(err).NotTo(HaveOccurred())
+
 	b := newHeartbeatWriter(client, "ns", "i", func() string { return "" })
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
 	g.Expect(asked.Load()).To(BeNumerically(">", 0), "it is looked for")
 	g.Expect(written.Load()).To(BeZero())
+
 	fence.extend(time.Now().Add(time.Hour))
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
 	g.Expect(written.Load()).To(BeNumerically(">", 0))
@@ -221,6 +237,7 @@ func TestTheLastHeartbeat(t *testing.T) {
 	b := newHeartbeatFixture()
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
 	g.Expect(b.countWrites()).To(BeZero())
+
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
 	before := b.countWrites()
 
@@ -232,6 +249,7 @@ func TestTheLastHeartbeat(t *testing.T) {
 		conflicts--
 		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	})
+
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
 	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{
 		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,

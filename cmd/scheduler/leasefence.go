@@ -90,14 +90,17 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return t.next.RoundTrip(request)
 	}
+
 	if !t.fence.beginWrite() {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
 		return nil, errFenced
 	}
+
 	// The API server answers a write after it is stored.
 	defer t.fence.inFlight.Done()
+
 	return t.next.RoundTrip(request)
 }
 
@@ -157,6 +160,7 @@ func (l *fencedLock) releaseLease(ctx context.Context) error {
 	if !l.isHeld {
 		return nil
 	}
+
 	l.isHeld = false
 	record, _, err := l.Interface.Get(ctx)
 	if err != nil {
@@ -165,10 +169,12 @@ func (l *fencedLock) releaseLease(ctx context.Context) error {
 	if record.HolderIdentity != l.Identity() {
 		return nil
 	}
+
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1
 	if err := l.Interface.Update(ctx, *record); err != nil {
 		return fmt.Errorf("release the lease %s: %w", l.Describe(), err)
 	}
+
 	return nil
 }

@@ -36,6 +36,7 @@ func TestOnlyReadsPassAClosedFence(t *testing.T) {
 				t.Errorf("%s: got %v, want it refused", method, err)
 			}
 		}
+
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			check.NoError(t, s.send(f, method))
 			check.Equal(t, "arrived", method, <-s.arrived)
@@ -79,13 +80,16 @@ func TestDrainWaitsForWritesInFlight(t *testing.T) {
 		s := newFakeAPIServer(t)
 		f := newFence()
 		sent := make(chan error, 2)
+
 		f.extend(time.Now().Add(time.Hour))
 		for range 2 {
 			go func() { sent <- s.send(f, "POST") }()
 		}
+
 		synctest.Wait()
 		g.Expect(f.drain(time.Second)).To(BeFalse(), "two writes are under way")
 		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "no write begins after the drain")
+
 		s.release()
 		g.Expect(f.drain(time.Minute)).To(BeTrue())
 		g.Expect([]error{<-sent, <-sent}).To(HaveEach(BeNil()), "the writes under way")

@@ -58,11 +58,13 @@ func runScheduler(flags *flags) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	klog.StartFlushDaemon(flags.logFlush)
 	defer klog.Flush()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 
@@ -71,6 +73,7 @@ func runScheduler(flags *flags) int {
 		return 1
 	}
 	klog.InfoS("the scheduler stopped after a signal")
+
 	return 0
 }
 
@@ -110,6 +113,7 @@ func addFlags(set *pflag.FlagSet) *flags {
 	commonutil.LeaderElectionDefault(&f.volcano.LeaderElection)
 	f.volcano.LeaderElection.ResourceName = commonutil.GenerateComponentName(f.volcano.SchedulerNames)
 	componentbaseoptions.BindLeaderElectionFlags(&f.volcano.LeaderElection, set)
+
 	for name, value := range ourDefaults {
 		flag := set.Lookup(name)
 		flag.DefValue = value
@@ -117,17 +121,20 @@ func addFlags(set *pflag.FlagSet) *flags {
 			panic(fmt.Errorf("default of --%s: %w", name, err))
 		}
 	}
+
 	set.DurationVar(&f.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
 	set.StringVar(&f.configMap, "scheduler-configmap", "volcano-system/cardquota-scheduler-configmap",
 		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
 	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
 		"Key of the scheduler configuration in --scheduler-configmap")
+
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --listen-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview)")
 	set.StringSliceVar(&f.otherSchedulerNamespaces, "foreign-scheduler-namespaces", []string{workload.StockSchedulerNamespace},
 		"Namespaces in which another scheduler may run, besides that of the leader lease")
 	set.StringVar(&f.otherSchedulerLabels, "foreign-scheduler-selector", workload.StockSchedulerLabel+"="+workload.StockSchedulerApp,
 		"Labels of the pods that run another scheduler, in the namespace of the leader lease and in --foreign-scheduler-namespaces. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
+
 	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
 	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
 	return f
@@ -142,6 +149,7 @@ func (f *flags) complete() error {
 	if _, err := f.configMapName(); err != nil {
 		return err
 	}
+
 	if f.otherSchedulerLabels != "" {
 		selector, err := labels.Parse(f.otherSchedulerLabels)
 		if err != nil {
@@ -149,10 +157,12 @@ func (f *flags) complete() error {
 		}
 		f.otherSchedulerSelector = selector
 	}
+
 	if !f.volcano.DisableDefaultSchedulerConfig {
 		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
 		f.volcano.DisableDefaultSchedulerConfig = true
 	}
+
 	// Volcano's installer and chart switch the election off. If our image runs in their
 	// Deployment, a second replica, or one on a lost node, would then have its own ledger.
 	// Outside a cluster the administrator starts the scheduler by hand.
@@ -160,15 +170,18 @@ func (f *flags) complete() error {
 		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never run at the same time")
 		f.volcano.LeaderElection.LeaderElect = true
 	}
+
 	//nolint:staticcheck // the deprecated flag still works in Volcano
 	if namespace := f.volcano.LockObjectNamespace; namespace != "" {
 		f.volcano.LeaderElection.ResourceNamespace = namespace
 	}
+
 	if f.volcano.CaCertFile != "" && f.volcano.CertFile != "" && f.volcano.KeyFile != "" {
 		if err := f.volcano.ParseCAFiles(nil); err != nil {
 			return fmt.Errorf("read the serving certificate: %w", err)
 		}
 	}
+
 	f.volcano.RegisterOptions()
 	return nil
 }

@@ -80,6 +80,7 @@ func podsOfOtherSchedulers(pods []*corev1.Pod, ownPod string) []*corev1.Pod {
 			replicaSet = owner.UID
 		}
 	}
+
 	var found []*corev1.Pod
 	for _, pod := range pods {
 		owner := metav1.GetControllerOf(pod)
@@ -88,6 +89,7 @@ func podsOfOtherSchedulers(pods []*corev1.Pod, ownPod string) []*corev1.Pod {
 			found = append(found, pod)
 		}
 	}
+
 	slices.SortFunc(found, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
@@ -108,6 +110,7 @@ func describePods(pods []*corev1.Pod) string {
 // waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.
 func (o *otherSchedulers) waitUntilNone(ctx context.Context) error {
 	defer o.reportObstacle("", nil)
+
 	return wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
 		pods, err := o.listPods(ctx)
 		obstacle := describePods(pods)
@@ -159,8 +162,10 @@ func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if o.selector == nil {
 		return nil, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
+
 	var pods []*corev1.Pod
 	var unread error
 	for _, namespace := range o.namespaces {
@@ -169,10 +174,12 @@ func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 			unread = errors.Join(unread, fmt.Errorf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %w", o.selector, namespace, err))
 			continue
 		}
+
 		for i := range list.Items {
 			pods = append(pods, &list.Items[i])
 		}
 	}
+
 	return podsOfOtherSchedulers(pods, o.ownPod), unread
 }
 
@@ -181,14 +188,17 @@ func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 func (o *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.obstacle == obstacle {
 		return
 	}
+
 	o.obstacle = obstacle
 	if obstacle == "" {
 		klog.InfoS("no other scheduler runs")
 		return
 	}
+
 	klog.InfoS("not a candidate for leader election", "reason", obstacle)
 	for _, pod := range pods {
 		if !o.notified[pod.UID] && o.recorder != nil {

@@ -28,16 +28,19 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "default"}})
 	c.configure(t, nothingBad)
 	stock := c.strangerOn(t, "volcano-scheduler-0", "node")
 	c.strangerOn(t, "volcano-scheduler-waits", "")
+
 	first := c.startProcess(t)
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
 		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationLoaded"),
 			HaveSuffix("\nForeignScheduler: not elected: another scheduler runs in pod volcano-system/volcano-scheduler-0, and two must never run at the same time: scale its Deployment to 0\n")))
 	}).Should(Succeed())
+
 	g.Consistently(func() string { return c.holder(t) }, "2s").Should(BeEmpty())
 	g.Expect(c.admin.Delete(t.Context(), stock, client.GracePeriodSeconds(0))).To(Succeed())
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
@@ -53,6 +56,7 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	}
 	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconfig.Hash(nothingBad))) }).Should(Succeed())
 	g.Expect(report(g).Identity).To(Equal(c.holder(t)))
+
 	c.configure(t, quotaAbsent)
 	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigProblem).To(ContainSubstring("capacity-card is missing")) }).Should(Succeed())
 

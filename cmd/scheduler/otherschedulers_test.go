@@ -20,6 +20,7 @@ import (
 
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	now := time.Now()
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		want bool
@@ -58,6 +59,7 @@ func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
 	of := func(name, replicaSet string) *corev1.Pod {
 		return otherSchedulerPod(name, "n", corev1.PodRunning).Owner("apps/v1", "ReplicaSet", replicaSet).Obj()
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods []*corev1.Pod
 		want string
@@ -93,8 +95,10 @@ func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 		ended := l.startWaiting(t.Context())
 		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
 		g.Expect(l.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
+
 		l.deletePod(g, "one")
 		g.Expect(l.String()).To(ContainSubstring("in pod ns/two,"))
+
 		time.Sleep(long)
 		g.Expect(ended).NotTo(Receive())
 		g.Expect(l.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), otherSchedulerPod("two", "n", corev1.PodFailed).Obj(), "ns")).To(Succeed())
@@ -105,6 +109,7 @@ func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 
 func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	forbidden := errors.New("pods is forbidden")
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		begin func(t *testing.T) *otherSchedulersFixture
 		says  string
@@ -141,12 +146,14 @@ func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
 		l.selector = nil
 		g.Expect(l.waitUntilNone(t.Context())).To(Succeed())
 		g.Expect(l.confirmNone(t.Context())).To(Succeed())
+
 		ctx, stop := context.WithCancel(t.Context())
 		arrived := make(chan error, 1)
 		go func() { arrived <- l.waitForAny(ctx) }()
 		time.Sleep(long)
 		synctest.Wait()
 		g.Expect(arrived).NotTo(Receive())
+
 		stop()
 		g.Expect(<-arrived).To(Succeed())
 		g.Expect(l.client.Actions()).To(BeEmpty())

@@ -76,20 +76,24 @@ func (c *testCluster) startProcess(t *testing.T) *process {
 	p.command = exec.CommandContext(t.Context(), c.binary, "-v=2",
 		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(),
 		"--kubeconfig="+c.kubeconfig, "--healthz-address="+p.health, "--listen-address="+p.metrics)
+
 	p.command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "DEBUG_SOCKET_DIR="+t.TempDir())
 	p.command.Stdout = p
 	p.command.Stderr = p
 	check.NoError(t, p.command.Start())
+
 	go func() {
 		_ = p.command.Wait() // the exit code says it all
 		p.exited <- p.command.ProcessState.ExitCode()
 	}()
+
 	t.Cleanup(func() {
 		_ = p.command.Process.Kill() // it may have ended
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", p.health, p.output())
 		}
 	})
+
 	return p
 }
 
@@ -114,10 +118,12 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(page(g, first.health, "/readyz")).To(Equal("ok\nNotConfigured: ConfigMap volcano-system/cardquota-scheduler-configmap does not exist\n"))
 		g.Expect(page(g, first.metrics, "/metrics")).To(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"))
 	}).Should(Succeed())
+
 	c.configure(t, quotaAbsent)
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nNotConfigured"), ContainSubstring("capacity-card is missing")))
 	}).Should(Succeed())
+
 	g.Consistently(func(g Gomega) {
 		g.Expect(c.holder(t)).To(BeEmpty())
 		var queues schedulingv1beta1.QueueList
@@ -128,6 +134,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	// The first good text lets it lead.
 	c.configure(t, nothingBad)
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
+
 	leader := c.holder(t)
 	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconfig.Hash(nothingBad) + ")"))
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate backfill]"))
@@ -140,6 +147,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(page(g, first.metrics, "/metrics")).To(And(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"),
 			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconfig.Hash(nothingBad)))))
 	}).Should(Succeed())
+
 	c.bindsAPod(t, g, "second")
 	c.configure(t, alsoGood)
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate],"))
@@ -151,6 +159,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(page(g, second.health, "/readyz")).To(ContainSubstring("ConfigurationLoaded"))
 	}).Should(Succeed())
 	g.Eventually(second.output).Should(ContainSubstring("attempting to acquire leader lease"))
+
 	g.Expect(c.holder(t)).To(Equal(leader))
 	g.Expect(first.command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(first.exited).Should(Receive(Equal(0)))
@@ -186,6 +195,7 @@ func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
 	t.Helper()
 	c.create(t, builder.PodGroup("default", name).Queue("default").Obj())
 	pod := builder.Pod("default", name).PodGroup(name).CPU("100m").Obj()
+
 	c.create(t, pod)
 	g.Eventually(func(g Gomega) {
 		// Volcano's controllers, which open queues, do not run here.

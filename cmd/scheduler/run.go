@@ -44,6 +44,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
+
 	cache := capacitycard.NewCache()
 	preempt := registerPlugins(cache)
 	if opt.PluginsDir != "" {
@@ -54,20 +55,24 @@ func run(signalCtx context.Context, flags *flags) error {
 
 	ctx, end := context.WithCancelCause(signalCtx)
 	defer end(nil)
+
 	loader, closeLoader, err := newConfigLoader(config, flags)
 	if err != nil {
 		return err
 	}
 	defer closeLoader()
+
 	others, closeOthers, err := watchOtherSchedulers(config, flags)
 	if err != nil {
 		return err
 	}
 	defer closeOthers()
+
 	var readers *rest.Config
 	if flags.secureMetrics {
 		readers = rest.AddUserAgent(rest.CopyConfig(config), "metrics")
 	}
+
 	if err := startServers(ctx, opt, healthHandler(readiness{loader, others}), readers); err != nil {
 		return err
 	}
@@ -78,6 +83,7 @@ func run(signalCtx context.Context, flags *flags) error {
 		return stopReason(signalCtx, ctx)
 	case <-loader.Ready():
 	}
+
 	heartbeatNamespace := flags.heartbeatNamespace()
 	opt.SchedulerConf = loader.File()
 
@@ -85,6 +91,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
+
 	identity := hostname + "_" + string(uuid.NewUUID()) // the host for people
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
 	if err != nil {
@@ -93,6 +100,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	if err := alignFeatureGates(client.Discovery()); err != nil {
 		return err
 	}
+
 	// Kubernetes' scheduler plugins dereference these without looking.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
@@ -141,6 +149,7 @@ func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, f
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
+
 	source := configloader.NewFile(flags.volcano.SchedulerConf)
 	if flags.volcano.SchedulerConf == "" {
 		name, err := flags.configMapName()
@@ -149,10 +158,12 @@ func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, f
 		}
 		source = configloader.NewConfigMap(client, name, flags.configMapKey)
 	}
+
 	dir, err := os.MkdirTemp("", "cardquota-scheduler-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the private directory: %w", err)
 	}
+
 	recorder, endEvents := newRecorder(client, "", configloader.EventSource)
 	loader, err := configloader.New(configloader.Config{
 		Source:   source,
@@ -162,6 +173,7 @@ func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, f
 		Recorder: recorder,
 		Log:      klog.Background().WithName("configuration"),
 	})
+
 	cleanUp := func() {
 		endEvents()
 		if err := os.RemoveAll(dir); err != nil {
@@ -172,6 +184,7 @@ func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, f
 		cleanUp()
 		return nil, nil, err
 	}
+
 	return loader, cleanUp, nil
 }
 
@@ -190,6 +203,7 @@ func alignFeatureGates(server discovery.ServerVersionInterface) error {
 	if err != nil {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
+
 	registry := basecompatibility.NewComponentGlobalsRegistry()
 	effective := basecompatibility.NewEffectiveVersionFromString(majorMinor(version.Major, version.Minor), "", "")
 	if err := registry.Register(basecompatibility.DefaultKubeComponent, effective, utilfeature.DefaultMutableFeatureGate); err != nil {
@@ -198,6 +212,7 @@ func alignFeatureGates(server discovery.ServerVersionInterface) error {
 	if err := registry.Set(); err != nil {
 		return fmt.Errorf("set the feature gates: %w", err)
 	}
+
 	return nil
 }
 
@@ -242,11 +257,13 @@ func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 		if err := l.others.confirmNone(term); err != nil {
 			return err
 		}
+
 		select {
 		case <-term.Done():
 			return nil
 		default:
 		}
+
 		fenced := rest.CopyConfig(l.config)
 		fenced.Wrap(fence.wrapTransport)
 		sched, err := scheduler.NewScheduler(fenced, l.opt)
@@ -256,16 +273,19 @@ func (l *leader) leadBehind(fence *fence) func(context.Context) error {
 		if err := replaceEvictor(sched, l.evictor); err != nil {
 			return err
 		}
+
 		problem := func() string { return configProblemOf(l.loader.Status()) }
 		leases, err := newHeartbeatClient(fenced, l.heartbeatNamespace)
 		if err != nil {
 			return err
 		}
+
 		writer := newHeartbeatWriter(leases, l.heartbeatNamespace, l.identity, problem)
 		l.cache.SetSessionObserver(writer.observeSession)
 		go writer.run(term)
 		sched.Run(term.Done())
 		<-term.Done()
+
 		return nil
 	}
 }
@@ -279,12 +299,14 @@ func runElections(signalCtx, ctx context.Context, others *otherSchedulers, newEl
 		if others.waitUntilNone(ctx) != nil {
 			return stopReason(signalCtx, ctx)
 		}
+
 		term, end := context.WithCancelCause(ctx)
 		go func() {
 			if err := others.waitForAny(term); err != nil {
 				end(err)
 			}
 		}()
+
 		current := newElection()
 		err := current.run(term)
 		cause := stopReason(signalCtx, term)

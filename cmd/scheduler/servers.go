@@ -32,22 +32,27 @@ func startServers(ctx context.Context, opt *options.ServerOption, health http.Ha
 	if err != nil {
 		return err
 	}
+
 	if opt.EnableHealthz {
 		if err := startServer(ctx, opt.HealthzBindAddress, health, certificate, boundedserver.ProbeLimits); err != nil {
 			return err
 		}
 	}
+
 	if !opt.EnableMetrics && !opt.EnablePprof {
 		return nil
 	}
+
 	pages := metricsHandler(opt)
 	if readers == nil {
 		return startServer(ctx, opt.ListenAddress, pages, nil, metricsLimits)
 	}
+
 	pages, certificate, err = withAuthentication(readers, pages, certificate)
 	if err != nil {
 		return err
 	}
+
 	return startServer(ctx, opt.ListenAddress, pages, certificate, metricsLimits)
 }
 
@@ -68,6 +73,7 @@ func metricsHandler(opt *options.ServerOption) http.Handler {
 	if opt.EnableMetrics {
 		mux.Handle("/metrics", commonutil.PromHandler())
 	}
+
 	if opt.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -75,6 +81,7 @@ func metricsHandler(opt *options.ServerOption) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
+
 	return mux
 }
 
@@ -100,6 +107,7 @@ func startServer(ctx context.Context, address string, handler http.Handler, conf
 	if err != nil {
 		return err
 	}
+
 	server := bounded.HTTPServer()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
@@ -107,6 +115,7 @@ func startServer(ctx context.Context, address string, handler http.Handler, conf
 			klog.ErrorS(err, "a server ended", "address", address)
 		}
 	}()
+
 	return nil
 }
 
@@ -120,10 +129,12 @@ func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
+
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM(opt.CaCertData) {
 		return nil, fmt.Errorf("no certificate in %s", opt.CaCertFile)
 	}
+
 	return &tls.Config{
 		Certificates: []tls.Certificate{certificate},
 		ClientCAs:    clients,
@@ -141,6 +152,7 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
+
 	config = rest.CopyConfig(config)
 	config.QPS = reviewsPerSecond
 	config.Burst = reviewsAtOnce
@@ -148,6 +160,7 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
 	}
+
 	handler, err = filter(klog.Background().WithName("metrics"), handler)
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
@@ -155,13 +168,16 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 	if certificate != nil {
 		return handler, certificate, nil
 	}
+
 	cert, key, err := certutil.GenerateSelfSignedCertKey("cardquota-scheduler", nil, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a serving certificate: %w", err)
 	}
+
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a serving certificate: %w", err)
 	}
+
 	return handler, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }

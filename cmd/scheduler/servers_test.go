@@ -30,6 +30,7 @@ func TestHealthPages(t *testing.T) {
 	} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+
 		if answer.Code != http.StatusOK || answer.Body.String() != want {
 			t.Errorf("%s answers %d %q, want 200 %q", path, answer.Code, answer.Body.String(), want)
 		}
@@ -48,6 +49,7 @@ func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
 		for path, want := range tc.want {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+
 			check.Equal(t, fmt.Sprintf("%s answers", path), want, answer.Code)
 		}
 	}

@@ -112,6 +112,7 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 			if !slices.ContainsFunc(tc.series, func(series string) bool { return strings.HasPrefix(series, "cardquota_last_recount") }) {
 				tc.series = append(tc.series, counted)
 			}
+
 			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).firedAlerts(t)))
 			slices.Sort(tc.want)
 			equal(t, "alerts (-want +got)", tc.want, got)
@@ -143,6 +144,7 @@ func TestSlowAlerts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			world := newWorld(t, append(tc.series, operator, counted, waitingQueue)...)
 			world.length = 2 * time.Hour
+
 			equal(t, "alerts (-want +got)", tc.want, slices.Sorted(maps.Keys(world.firedAlerts(t))))
 		})
 	}

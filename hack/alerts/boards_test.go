@@ -41,6 +41,7 @@ func readBoards(t *testing.T) map[string]board {
 	if len(files) < 4 {
 		t.Fatalf("%d boards", len(files))
 	}
+
 	all := map[string]board{}
 	for _, file := range files {
 		var b board
@@ -48,6 +49,7 @@ func readBoards(t *testing.T) map[string]board {
 		noError(t, json.Unmarshal([]byte(readFile(t, "config/grafana/"+name)), &b))
 		all[name] = b
 	}
+
 	return all
 }
 
@@ -61,6 +63,7 @@ func TestBoardsAreWellFormed(t *testing.T) {
 			if p.Title == "" || p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != source || p.ID == 0 || ids[p.ID] {
 				t.Errorf("%s: panel %d %q lacks something", name, p.ID, p.Title)
 			}
+
 			ids[p.ID] = true
 			refs := map[string]bool{}
 			for _, target := range p.Targets {
@@ -70,6 +73,7 @@ func TestBoardsAreWellFormed(t *testing.T) {
 				refs[target.RefID] = true
 			}
 		}
+
 		if b.Editable || len(b.Panels) == 0 {
 			t.Errorf("%s: editable %v, %d panels", name, b.Editable, len(b.Panels))
 		}
@@ -92,6 +96,7 @@ func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 	known["up"] = true
 	known["process_start_time_seconds"] = true // of Prometheus, and of each program
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1d")
+
 	suffix := regexp.MustCompile(`_(bucket|count|sum)$`)
 	for name, b := range readBoards(t) {
 		for _, p := range b.Panels {
@@ -101,22 +106,27 @@ func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 					t.Errorf("%s: panel %q: %v", name, p.Title, err)
 					continue
 				}
+
 				asked := 0
 				promql.Inspect(expression, func(node promql.Node, path []promql.Node) error {
 					selector, ok := node.(*promql.VectorSelector)
 					if !ok {
 						return nil
 					}
+
 					asked++
 					if !known[suffix.ReplaceAllString(selector.Name, "")] {
 						t.Errorf("%s: panel %q asks for %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
 					}
+
 					_, isRange := path[len(path)-1].(*promql.MatrixSelector)
 					if isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket"); isCounter != isRange && !isNewborn(path) && selector.Name != "up" {
 						t.Errorf("%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
 					}
+
 					return nil
 				})
+
 				if asked == 0 {
 					t.Errorf("%s: panel %q asks for nothing", name, p.Title)
 				}
@@ -139,6 +149,7 @@ func TestBoardsCountTheBeginOfACounter(t *testing.T) {
 	counter := func(values string) string {
 		return `cardquota_reclaimed_pods_total{` + program + `,queue="q",reclaimer_service_type="inference"} ` + values
 	}
+
 	process := func(name, values string) string { return name + `{` + program + `} ` + values }
 	for name, tc := range map[string]struct {
 		series []string
@@ -193,6 +204,7 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		name, labels, _ := strings.Cut(series, "{")
 		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
 	}
+
 	world := newWorld(t, slices.Concat(
 		both(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
 		both(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
@@ -206,6 +218,7 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		both(`cardquota_scheduler_used_cards{queue="q",card="A"}`, "4", "3"), both(`cardquota_scheduler_quota_cards{queue="q",card="A"}`, "3", "4"),
 		both(`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"}`, "-4000", "-4000"),
 	)...)
+
 	const overlap = 10 * time.Minute // the 20th scrape
 	for _, tc := range []struct {
 		file, panel string
@@ -222,10 +235,12 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 	} {
 		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, world.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
 	}
+
 	sum := 0.0 // queue moved has either type until the old replica is gone
 	for _, value := range world.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
 		sum += value
 	}
+
 	equal(t, "used cards", 4.0, sum)
 	for _, rule := range parsedRules(t) {
 		answer := world.runQuery(rule.Expr, overlap)
@@ -257,6 +272,7 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		before = 8 * time.Minute
 		after  = 10 * time.Minute // the series end with the 19th scrape
 	)
+
 	world := newWorld(t, operator, enforced, sessions, ready, configured, counted,
 		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
 		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,
@@ -266,6 +282,7 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		`cardquota_scheduler_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_scheduler_used_cards{queue="left",card="A"} 2x18 stale`,
 		`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="left"} -4000x18 stale`,
 	)
+
 	for _, tc := range []struct {
 		file, panel   string
 		before, after map[string]float64
@@ -314,6 +331,7 @@ var playedSeries = []string{
 // one, also while another replica becomes the leader.
 func TestBoardsShowData(t *testing.T) {
 	world := newWorld(t, playedSeries...)
+
 	for _, variables := range []*strings.Replacer{
 		strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$card", ".*", "$tenant", ".*"),
 		strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$card", "A", "$tenant", "lab"),

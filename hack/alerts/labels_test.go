@@ -25,9 +25,11 @@ func documentedLabels(t *testing.T) map[string][]string {
 		}
 		known[row[1]] = labels
 	}
+
 	if len(known) < 40 {
 		t.Fatalf("docs/metrics.md describes %d metrics", len(known))
 	}
+
 	return known
 }
 
@@ -60,6 +62,7 @@ func (c *labelCheck) labelsOf(node promql.Node) []string {
 		case n.Op == promql.TOPK || n.Op == promql.BOTTOMK:
 			return inner
 		}
+
 		return n.Grouping
 	case *promql.BinaryExpr:
 		return c.labelsOfBinary(n)
@@ -72,12 +75,15 @@ func (c *labelCheck) labelsOf(node promql.Node) []string {
 			c.require(n.String(), []string{"le"}, labels)
 			labels = slices.DeleteFunc(slices.Clone(labels), func(label string) bool { return label == "le" })
 		}
+
 		return labels
 	}
+
 	var labels []string
 	for _, child := range promql.Children(node) {
 		labels = append(labels, c.labelsOf(child)...)
 	}
+
 	return labels
 }
 
@@ -87,15 +93,18 @@ func (c *labelCheck) labelsOfSelector(n *promql.VectorSelector) []string {
 	if !isKnown {
 		c.faults = append(c.faults, "docs/metrics.md does not explain "+n.Name)
 	}
+
 	labels := slices.Concat(targetLabels, own)
 	if isBucket {
 		labels = append(labels, "le")
 	}
+
 	for _, matcher := range n.LabelMatchers {
 		if matcher.Name != "__name__" {
 			c.require(n.Name, []string{matcher.Name}, labels)
 		}
 	}
+
 	return labels
 }
 
@@ -106,10 +115,12 @@ func (c *labelCheck) labelsOfBinary(n *promql.BinaryExpr) []string {
 	if m == nil { // with a number
 		return append(slices.Clone(left), right...)
 	}
+
 	if m.On {
 		c.require(n.LHS.String(), m.MatchingLabels, left)
 		c.require(n.RHS.String(), m.MatchingLabels, right)
 	}
+
 	switch {
 	case n.Op == promql.LOR:
 		return append(slices.Clone(left), right...)
@@ -121,6 +132,7 @@ func (c *labelCheck) labelsOfBinary(n *promql.BinaryExpr) []string {
 	case m.On:
 		return m.MatchingLabels
 	}
+
 	return left
 }
 
@@ -135,6 +147,7 @@ func checkLabels(t *testing.T, where, expr string, known map[string][]string, te
 		t.Errorf("%s: %v", where, err)
 		return
 	}
+
 	c := labelCheck{known: known}
 	labels := c.labelsOf(expression)
 	for _, text := range texts {
@@ -144,6 +157,7 @@ func checkLabels(t *testing.T, where, expr string, known map[string][]string, te
 			}
 		}
 	}
+
 	for _, fault := range c.faults {
 		t.Errorf("%s: %s", where, fault)
 	}
@@ -160,6 +174,7 @@ func TestLabelsAreThoseOfTheTables(t *testing.T) {
 			}
 		}
 	}
+
 	for _, rule := range parsedRules(t) {
 		checkLabels(t, rule.Alert, rule.Expr, known, rule.Annotations["summary"])
 	}
@@ -177,6 +192,7 @@ func TestWrongLabelsAreFound(t *testing.T) {
 	} {
 		expression, err := promql.ParseExpr(expr)
 		noError(t, err)
+
 		c := labelCheck{known: known}
 		c.labelsOf(expression)
 		equal(t, fmt.Sprint("faults of ", expr, ": ", c.faults), want, len(c.faults))

@@ -129,6 +129,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", rule.Alert, err)
 		}
+
 		asked := 0
 		promql.Inspect(expression, func(node promql.Node, _ []promql.Node) error {
 			if selector, ok := node.(*promql.VectorSelector); ok {
@@ -139,6 +140,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 			}
 			return nil
 		})
+
 		if asked == 0 {
 			t.Errorf("%s asks for nothing", rule.Alert)
 		}

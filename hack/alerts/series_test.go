@@ -40,6 +40,7 @@ func newWorld(t *testing.T, series ...string) *scrapedSeries {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
+
 		one := promql.Series{Metric: metric}
 		for i, value := range values {
 			if !value.Omitted {
@@ -48,6 +49,7 @@ func newWorld(t *testing.T, series ...string) *scrapedSeries {
 		}
 		w.series = append(w.series, one)
 	}
+
 	return w
 }
 
@@ -71,6 +73,7 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 			since = wrong
 		}
 	}
+
 	return fired
 }
 

@@ -16,15 +16,18 @@ func TestBoardsAreUpToDate(t *testing.T) {
 	if err != nil || len(files) != len(boards) {
 		t.Fatalf("files %v, want %d (%v)", files, len(boards), err)
 	}
+
 	kustomization, err := os.ReadFile("../../config/grafana/kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, b := range boards {
 		want, err := b.render()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := os.ReadFile("../../config/grafana/" + b.name + ".json")
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s.json is not what make boards writes (%v)", b.name, err)
@@ -43,6 +46,7 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var rendered struct {
 			Panels []struct {
 				Title, Type string
@@ -57,14 +61,17 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 		if err := json.Unmarshal(text, &rendered); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, p := range rendered.Panels {
 			if p.Type != "stat" {
 				continue
 			}
+
 			count++
 			if !slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}) {
 				t.Errorf("%s: panel %q shows %v of its values", b.name, p.Title, p.Options.ReduceOptions.Calcs)
 			}
+
 			for _, target := range p.Targets {
 				if !target.Instant || target.Range {
 					t.Errorf("%s: panel %q asks for a time that is past: %s", b.name, p.Title, target.Expr)
@@ -75,6 +82,7 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 			}
 		}
 	}
+
 	if count < 5 {
 		t.Errorf("%d panels show a number", count)
 	}
@@ -87,10 +95,12 @@ func TestComponentHasTheLabelOfTheSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	entries := strings.Split(string(text), "\n- name: ")[1:]
 	if len(entries) != len(boards) {
 		t.Errorf("%d ConfigMaps of %d boards", len(entries), len(boards))
 	}
+
 	for i, entry := range entries {
 		want := "cardquota-board-" + boards[i].name + "\n  namespace: volcano-system\n  files: [" + boards[i].name + ".json]\n  options: {labels: {grafana_dashboard: \"1\"}}"
 		if strings.TrimSpace(entry) != want {
@@ -106,6 +116,7 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 			if p.title == "" || !strings.HasSuffix(p.description, ".") || p.unit == "" || p.width == 0 || p.width > 24 || len(p.queries) == 0 || seen[p.title] {
 				t.Errorf("%s: panel %q: want a title of its own, a sentence, a unit, a width and a query", b.name, p.title)
 			}
+
 			seen[p.title] = true
 			for _, q := range p.queries {
 				if q.legend == "" {

@@ -60,10 +60,12 @@ func (b *board) render() ([]byte, error) {
 			Query(dashboard.StringOrMap{String: cog.ToPtr(fmt.Sprintf("label_values(%s, %s)", v.metric, v.name))}).
 			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Multi(true).IncludeAll(true).AllValue(".*"))
 	}
+
 	all, err := builder.Build()
 	if err != nil {
 		return nil, fmt.Errorf("build board: %w", err)
 	}
+
 	at := dashboard.GridPos{H: panelHeight}
 	for i := range b.panels {
 		p := &b.panels[i]
@@ -71,14 +73,17 @@ func (b *board) render() ([]byte, error) {
 			at.X = 0
 			at.Y += panelHeight
 		}
+
 		at.W = p.width
 		built, err := p.build(uint32(i+1), at)
 		if err != nil {
 			return nil, fmt.Errorf("panel %q: %w", p.title, err)
 		}
+
 		all.Panels = append(all.Panels, dashboard.PanelOrRowPanel{Panel: &built})
 		at.X += p.width
 	}
+
 	text, err := json.MarshalIndent(all, "", "  ")
 	return append(text, '\n'), err
 }
@@ -88,6 +93,7 @@ func (p *panel) build(id uint32, at dashboard.GridPos) (dashboard.Panel, error) 
 	if err != nil {
 		return built, err
 	}
+
 	built.Id = &id
 	built.Title = &p.title
 	built.Description = &p.description
@@ -103,12 +109,14 @@ func (p *panel) build(id uint32, at dashboard.GridPos) (dashboard.Panel, error) 
 		default:
 			target = target.Range()
 		}
+
 		data, err := target.Build()
 		if err != nil {
 			return built, err
 		}
 		built.Targets = append(built.Targets, data)
 	}
+
 	return built, nil
 }
 
@@ -122,6 +130,7 @@ func (p *panel) visualization() cog.Builder[dashboard.Panel] {
 		if len(p.queries) > 1 {
 			b = b.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
 		}
+
 		names := map[string]any{}
 		for i, q := range p.queries {
 			names["Value #"+string(rune('A'+i))] = q.legend
@@ -129,6 +138,7 @@ func (p *panel) visualization() cog.Builder[dashboard.Panel] {
 		if len(p.queries) == 1 {
 			names = map[string]any{"Value": p.queries[0].legend}
 		}
+
 		return b.WithTransformation(dashboard.DataTransformerConfig{
 			Id: "organize", Options: map[string]any{"excludeByName": map[string]any{"Time": true}, "renameByName": names},
 		})

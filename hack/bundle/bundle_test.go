@@ -69,12 +69,14 @@ func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 		validation.ObjectValidator,
 	}...)
 	objects := append(bundle.ObjectsToValidate(), map[string]string{"k8s-version": kubernetes})
+
 	var list []string
 	for _, result := range validators.Validate(objects...) {
 		for _, complaint := range append(result.Errors, result.Warnings...) {
 			list = append(list, fmt.Sprintf("%s: %v", complaint.Level, complaint))
 		}
 	}
+
 	return list
 }
 
@@ -83,11 +85,13 @@ func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
 	for _, complaint := range validatorComplaints(bundle, "1.34") {
 		t.Error(complaint)
 	}
+
 	// Documents after the first one in a file would be neither validated nor installed.
 	want := map[string]int{
 		"ClusterServiceVersion": 1, "CustomResourceDefinition": len(configObjects(t, "crd/bases/*.yaml")),
 		"Service": 2, "NetworkPolicy": len(configObjects(t, "networkpolicy/*.yaml")),
 	}
+
 	got := map[string]int{}
 	for _, object := range bundle.Objects {
 		got[object.GetKind()]++
@@ -105,10 +109,12 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 			for i := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 				b.CSV.Spec.CustomResourceDefinitions.Owned[i].Resources = nil
 			}
+
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b.CSV)
 			if err != nil {
 				panic(err)
 			}
+
 			for _, object := range b.Objects {
 				if object.GetKind() == "ClusterServiceVersion" {
 					object.Object["spec"] = content["spec"]
@@ -151,12 +157,14 @@ func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	var file struct {
 		Annotations map[string]string `json:"annotations"`
 	}
+
 	noError(t, yaml.UnmarshalStrict(committedFile(t, "metadata/annotations.yaml"), &file))
 	labels := map[string]string{}
 	line := regexp.MustCompile(`(?m)^LABEL ([^=\s]+)=(.+)$`)
 	for _, label := range line.FindAllStringSubmatch(string(committedFile(t, "bundle.Dockerfile")), -1) {
 		labels[label[1]] = label[2]
 	}
+
 	equal(t, "annotations and labels differ (-annotations +labels)", file.Annotations, labels)
 	if len(labels) != 8 {
 		t.Errorf("got %d labels, want the 8 of a bundle with a scorecard", len(labels))
@@ -174,11 +182,13 @@ func TestTextsKeepToTheLimitsOfCatalogs(t *testing.T) {
 	if n := len([]rune(csv.Annotations["description"])); n == 0 || n > 135 {
 		t.Errorf("the short description has %d characters, want 1 to 135, what a catalog shows", n)
 	}
+
 	for _, key := range []string{"containerImage", "createdAt", "repository", "support", namespaceAnnotation} {
 		if csv.Annotations[key] == "" {
 			t.Errorf("annotation %s is missing", key)
 		}
 	}
+
 	if len(csv.Spec.Keywords) == 0 || csv.Spec.Maturity == "" {
 		t.Error("keywords or maturity are missing")
 	}

@@ -26,6 +26,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	if err := release.setVersion(csv); err != nil {
 		return nil, err
 	}
+
 	version := csv.Spec.Version.String()
 	csv.Namespace = ""
 	csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(src.icon), MediaType: "image/svg+xml"}}
@@ -44,6 +45,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	if err != nil {
 		return nil, err
 	}
+
 	for _, deployment := range src.deployments {
 		if deployment.Namespace != namespace {
 			return nil, fmt.Errorf("deployment %s is in namespace %s, not in the suggested %s", deployment.Name, deployment.Namespace, namespace)
@@ -51,6 +53,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 		if account := deployment.Spec.Template.Spec.ServiceAccountName; !src.rbac.accounts[account] {
 			return nil, fmt.Errorf("deployment %s: ServiceAccount %q is none of the installation", deployment.Name, account)
 		}
+
 		spec := *deployment.Spec.DeepCopy()
 		containers := spec.Template.Spec.Containers
 		for i := range containers {
@@ -58,10 +61,12 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 			containers[i].Image = reference
 			csv.Spec.RelatedImages = append(csv.Spec.RelatedImages, v1alpha1.RelatedImage{Name: name, Image: reference})
 		}
+
 		strategy.DeploymentSpecs = append(strategy.DeploymentSpecs, v1alpha1.StrategyDeploymentSpec{
 			Name: deployment.Name, Label: deployment.Labels, Spec: spec,
 		})
 	}
+
 	if len(csv.Spec.RelatedImages) == 0 {
 		return nil, fmt.Errorf("%s has no Deployment", installationDir)
 	}
@@ -69,6 +74,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	if err != nil {
 		return nil, err
 	}
+
 	// The operator's page shows one image: the operator's, the first of the installation.
 	csv.Annotations["containerImage"] = csv.Spec.RelatedImages[0].Image
 	csv.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{
@@ -86,15 +92,18 @@ func (r releaseOptions) setVersion(csv *v1alpha1.ClusterServiceVersion) error {
 		}
 		csv.Spec.Version.Version = version
 	}
+
 	version := csv.Spec.Version.Version
 	csv.Name = bundleName(version)
 	before := strings.TrimPrefix(csv.Spec.Replaces, packageName+".v")
 	if r.replaces != "" {
 		before = r.replaces
 	}
+
 	if before == "" {
 		return nil
 	}
+
 	replaced, err := semver.Parse(before)
 	if err != nil {
 		return fmt.Errorf("replaces %q: %w", before, err)
@@ -102,6 +111,7 @@ func (r releaseOptions) setVersion(csv *v1alpha1.ClusterServiceVersion) error {
 	if replaced.GE(version) {
 		return fmt.Errorf("version %s cannot replace %s", version, replaced)
 	}
+
 	csv.Spec.Replaces = bundleName(replaced)
 	// Later patches of the previous version may be upgraded directly.
 	csv.Annotations[skipRange] = fmt.Sprintf(">=%s <%s", replaced, version)
@@ -119,6 +129,7 @@ func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) er
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
 		written[key{owned.Name, owned.Version}] = owned
 	}
+
 	csv.Spec.CustomResourceDefinitions.Owned = nil
 	for _, crd := range crds {
 		for _, version := range crd.definition.Spec.Versions {
@@ -127,22 +138,27 @@ func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) er
 			if !ok {
 				return fmt.Errorf("%s says nothing about %s %s under owned", basePath, k.name, k.version)
 			}
+
 			delete(written, k)
 			schema := version.Schema.OpenAPIV3Schema
 			owned.Kind = crd.definition.Spec.Names.Kind
 			owned.Description = firstParagraph(schema.Description)
+
 			var err error
 			owned.SpecDescriptors, err = specDescriptors(schema.Properties["spec"])
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", k.name, k.version, err)
 			}
+
 			owned.StatusDescriptors = statusDescriptors(schema.Properties["status"])
 			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned, owned)
 		}
 	}
+
 	for k := range written {
 		return fmt.Errorf("%s describes %s %s, which is not in %s", basePath, k.name, k.version, installationDir)
 	}
+
 	return nil
 }
 
@@ -167,11 +183,13 @@ func addExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Uns
 			csv.Annotations["operatorframework.io/initialization-resource"] = string(text)
 		}
 	}
+
 	objects = append(objects, createdExamples...)
 	text, err := json.MarshalIndent(objects, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write examples: %w", err)
 	}
+
 	csv.Annotations["alm-examples"] = string(text)
 	return nil
 }

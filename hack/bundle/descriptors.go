@@ -39,6 +39,7 @@ func listFields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	for name := range schema.Properties {
 		names = append(names, name)
 	}
+
 	sort.Strings(names)
 	for _, name := range names {
 		f := field{path: strings.TrimPrefix(path+"."+name, "."), schema: schema.Properties[name]}
@@ -51,6 +52,7 @@ func listFields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 			list = append(list, listFields(f.schema, f.path)...)
 		}
 	}
+
 	return list
 }
 
@@ -84,6 +86,7 @@ func formElements(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
 		}
 		list = append(list, urnSelect+text)
 	}
+
 	switch {
 	case list != nil:
 		return list, nil
@@ -109,10 +112,12 @@ func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.Status
 		case f.schema.XIntOrString || f.schema.Type == "string" || f.schema.Type == "integer":
 			shown = []string{urnText}
 		}
+
 		list = append(list, v1alpha1.StatusDescriptor{
 			Path: f.path, DisplayName: displayName(f.path), Description: firstSentence(f.schema.Description), XDescriptors: shown,
 		})
 	}
+
 	return list
 }
 

@@ -66,6 +66,7 @@ func TestFieldsInsideOfConditionsAreLeftOut(t *testing.T) {
 			},
 		},
 	}
+
 	var got []string
 	for _, f := range listFields(schema, "") {
 		got = append(got, f.path)
@@ -85,6 +86,7 @@ func projectConfig(t *testing.T) fstest.MapFS {
 		files[name] = &fstest.MapFile{Data: content}
 		return err
 	})
+
 	noError(t, err)
 	return files
 }
@@ -178,6 +180,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			if changed == content {
 				t.Fatalf("%s does not contain %q", tc.file, tc.old)
 			}
+
 			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
 			_, err := generateFrom(files, defaultRelease())
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -194,10 +197,12 @@ func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 	var config struct {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
+
 	noError(t, yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config))
 	if n := len(config.Stages[0].Tests); n != 6 {
 		t.Errorf("%d tests, want 6", n)
 	}
+
 	for _, test := range config.Stages[0].Tests {
 		if test.Image != chosen.scorecard {
 			t.Errorf("a test runs %s", test.Image)
@@ -210,6 +215,7 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.images.registry = "registry.example/team"
 	noError(t, chosen.images.overrideImage("cardquota-scheduler="+digest))
+
 	files := generateFor(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
@@ -217,6 +223,7 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 			t.Errorf("%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
 		}
 	}
+
 	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
 		if err := chosen.images.overrideImage(bad); err == nil {
 			t.Errorf("-image %q was accepted", bad)
@@ -245,11 +252,13 @@ func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
 			}
 		})
 	}
+
 	first := &v1alpha1.ClusterServiceVersion{}
 	first.Spec.Version.Version = semver.MustParse("0.1.0")
 	if err := (releaseOptions{}).setVersion(first); err != nil || first.Spec.Replaces != "" || len(first.Annotations) != 0 {
 		t.Errorf("the first version replaces %q with %v (%v), want nothing", first.Spec.Replaces, first.Annotations, err)
 	}
+
 	for _, bad := range []releaseOptions{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
 		csv := &v1alpha1.ClusterServiceVersion{}
 		csv.Spec.Version.Version = semver.MustParse("0.2.0")

@@ -56,20 +56,24 @@ func fullInstallation(t *testing.T) installation {
 			text += "- " + strings.Replace(path.Dir(name), "config/", "../", 1) + "\n"
 		}
 	}
+
 	files["config/everything/kustomization.yaml"] = &fstest.MapFile{Data: []byte(text)}
 	config, err := copyToMemory(fs.FS(files), "config")
 	noError(t, err)
 	objects, err := buildKustomization(config, "config/everything")
 	noError(t, err)
+
 	var all installation
 	for _, object := range objects {
 		if err := all.addObject(object); err != nil {
 			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
+
 	if len(all.deployments) != 2 || len(all.monitors) == 0 || len(all.policies) == 0 || len(all.rules) == 0 {
 		t.Fatalf("a component is missing: %s", text)
 	}
+
 	return all
 }
 
@@ -86,6 +90,7 @@ func (all *installation) addObject(object unstructured.Unstructured) error {
 	case "PrometheusRule":
 		all.rules = append(all.rules, object)
 	}
+
 	return nil
 }
 
@@ -118,6 +123,7 @@ func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
 			t.Errorf("Service %s: %v", service.Name, err)
 			continue
 		}
+
 		for _, port := range service.Spec.Ports {
 			if !opensPort(deployment, port.TargetPort) {
 				t.Errorf("Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
@@ -150,10 +156,12 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 				if err != nil {
 					t.Fatalf("ServiceMonitor %s, Service %s: %v", monitor.Name, service.Name, err)
 				}
+
 				list = append(list, scrapeTarget{endpoint, service, deployment})
 			}
 		}
 	}
+
 	return list
 }
 
@@ -165,6 +173,7 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 		if e := target.endpoint; e.Scheme != "https" || e.BearerTokenFile == "" || e.TLSConfig["insecureSkipVerify"] != true {
 			t.Errorf("Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
 		}
+
 		args := strings.Join(target.deployment.Spec.Template.Spec.Containers[0].Args, "\n")
 		if !regexp.MustCompile(`(?m)^--secure-metrics(=true)?$`).MatchString(args) {
 			t.Errorf("Deployment %s serves its metrics in the clear", target.deployment.Name)
@@ -180,15 +189,18 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 	for _, target := range all.scrapeTargets(t) {
 		jobs = append(jobs, target.service.Name)
 	}
+
 	for _, rule := range all.rules {
 		text, err := rule.MarshalJSON()
 		noError(t, err)
+
 		asked := regexp.MustCompile(`job=\\"([^\\]*)\\"`).FindAllStringSubmatch(string(text), -1)
 		for _, job := range asked {
 			if !slices.Contains(jobs, job[1]) {
 				t.Errorf("an alert asks for the job %s, which nothing is scraped as", job[1])
 			}
 		}
+
 		if len(asked) == 0 {
 			t.Error("no alert asks whether a program is scraped")
 		}
@@ -200,6 +212,7 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 	all := fullInstallation(t)
 	allowed := map[string][]string{}
 	wanted := map[string][]string{}
+
 	for _, policy := range all.policies {
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		noError(t, err)
@@ -208,10 +221,12 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 			t.Errorf("NetworkPolicy %s: %v", policy.Name, err)
 			continue
 		}
+
 		for _, rule := range policy.Spec.Ingress {
 			if len(rule.Ports) == 0 {
 				t.Errorf("NetworkPolicy %s lets in to all ports", policy.Name)
 			}
+
 			for _, port := range rule.Ports {
 				if !opensPort(deployment, *port.Port) {
 					t.Errorf("NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
@@ -220,6 +235,7 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 			}
 		}
 	}
+
 	for _, service := range all.services {
 		deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
 		noError(t, err)
@@ -227,10 +243,12 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 			wanted[deployment.Name] = append(wanted[deployment.Name], port.TargetPort.String())
 		}
 	}
+
 	for _, ports := range []map[string][]string{allowed, wanted} {
 		for name := range ports {
 			slices.Sort(ports[name])
 		}
 	}
+
 	equal(t, "ports (-behind Services +let in)", wanted, allowed)
 }

@@ -29,6 +29,7 @@ func run(args []string) error {
 	root := "."
 	out := ""
 	release := defaultRelease()
+
 	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
 	set.StringVar(&root, "root", root, "The project's root folder, with config/ in it.")
 	set.StringVar(&out, "out", "", "The folder to write the bundle to (default <root>/bundle).")
@@ -37,21 +38,26 @@ func run(args []string) error {
 	set.StringVar(&release.images.registry, "registry", release.images.registry, "Where the images are, without the image's name.")
 	set.Func("image", "name=reference: the image to use instead of <registry>/name:v<version>, such as one by digest; repeatable.",
 		release.images.overrideImage)
+
 	set.StringVar(&release.scorecard, "scorecard-image", release.scorecard, "The full reference of the image that operator-sdk scorecard runs its tests from.")
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
 	}
+
 	src, err := readSources(os.DirFS(root))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", root, err)
 	}
+
 	files, err := generateFiles(src, release)
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
+
 	if out == "" {
 		out = filepath.Join(root, bundleDir)
 	}
+
 	return writeFiles(out, files)
 }
 

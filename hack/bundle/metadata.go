@@ -61,6 +61,7 @@ func scorecardConfig(image string) v1alpha3.Configuration {
 			Labels:     map[string]string{"suite": suite, "test": name + "-test"},
 		}
 	}
+
 	config := v1alpha3.Configuration{Stages: []v1alpha3.StageConfiguration{{
 		Parallel: true,
 		Tests: []v1alpha3.TestConfiguration{
@@ -72,6 +73,7 @@ func scorecardConfig(image string) v1alpha3.Configuration {
 			test("olm", "olm-status-descriptors"),
 		},
 	}}}
+
 	config.SetGroupVersionKind(v1alpha3.GroupVersion.WithKind(v1alpha3.ConfigurationKind))
 	config.Metadata.Name = "config"
 	return config

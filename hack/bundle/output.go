@@ -25,6 +25,7 @@ func generateFiles(src *sources, release releaseOptions) (map[string][]byte, err
 	if err != nil {
 		return nil, err
 	}
+
 	labels := bundleAnnotations(csv)
 	files := map[string][]byte{"bundle.Dockerfile": bundleDockerfile(labels)}
 	documents := map[string]any{
@@ -32,28 +33,33 @@ func generateFiles(src *sources, release releaseOptions) (map[string][]byte, err
 		"metadata/annotations.yaml":                                map[string]any{"annotations": labels},
 		"tests/scorecard/config.yaml":                              scorecardConfig(release.scorecard),
 	}
+
 	for _, crd := range src.crds {
 		names := crd.definition.Spec.Names
 		documents[fmt.Sprintf("manifests/%s_%s.yaml", crd.definition.Spec.Group, names.Plural)] = crd.object.Object
 	}
+
 	for _, extra := range src.extras {
 		// OLM sets the namespace of the installation.
 		obj := extra.DeepCopy()
 		obj.SetNamespace("")
 		documents[fileName(obj.GetName(), obj.GroupVersionKind())] = obj.Object
 	}
+
 	for _, service := range src.services {
 		if !src.servesWebhooks(&service) { // OLM makes those itself
 			service.Namespace = ""
 			documents[fileName(service.Name, service.GroupVersionKind())] = service
 		}
 	}
+
 	for name, document := range documents {
 		files[name], err = marshalDocument(document)
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", name, err)
 		}
 	}
+
 	return files, nil
 }
 
@@ -72,15 +78,18 @@ func marshalDocument(document any) ([]byte, error) {
 		return nil, err
 	}
 	var object map[string]any
+
 	// Keep numbers as they are written.
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	if err := decoder.Decode(&object); err != nil {
 		return nil, err
 	}
+
 	for _, path := range emptyFields {
 		unstructured.RemoveNestedField(object, path...)
 	}
+
 	text, err := yaml.Marshal(object)
 	return append([]byte(generatedHeader), text...), err
 }
@@ -91,6 +100,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	for name := range stale {
 		if _, ok := files[name]; !ok {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -98,6 +108,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 			}
 		}
 	}
+
 	for name, content := range files {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -107,6 +118,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

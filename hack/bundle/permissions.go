@@ -23,12 +23,14 @@ func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alp
 		return nil, nil, fmt.Errorf("no account has ClusterRole %s, and OLM would never remove it: delete it in %s",
 			strings.Join(names, ", "), installationDir)
 	}
+
 	for _, binding := range r.clusterRoleBindings {
 		err := addRoleRules(clusterRules, r.clusterRoles, "ClusterRole", binding.RoleRef, binding.Subjects, r.accounts, namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("ClusterRoleBinding %s: %w", binding.Name, err)
 		}
 	}
+
 	for _, binding := range r.roleBindings {
 		if binding.Namespace != namespace {
 			return nil, nil, fmt.Errorf("RoleBinding %s is in namespace %s: a bundle grants only in its own, %s",
@@ -39,6 +41,7 @@ func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alp
 			return nil, nil, fmt.Errorf("RoleBinding %s: %w", binding.Name, err)
 		}
 	}
+
 	return sortedPermissions(clusterRules), sortedPermissions(namespacedRules), nil
 }
 
@@ -63,6 +66,7 @@ func addRoleRules(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rba
 	if ref.Kind != kind || !ok {
 		return fmt.Errorf("%s %s is no %s of the installation", ref.Kind, ref.Name, kind)
 	}
+
 	rules = slices.DeleteFunc(slices.Clone(rules), isForOwnCertificate)
 	for _, subject := range subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace || !accounts[subject.Name] {
@@ -70,6 +74,7 @@ func addRoleRules(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rba
 		}
 		to[subject.Name] = append(to[subject.Name], rules...)
 	}
+
 	return nil
 }
 

@@ -71,6 +71,7 @@ func readSources(root fs.FS) (*sources, error) {
 		clusterRoles: map[string][]rbacv1.PolicyRule{},
 		roles:        map[string][]rbacv1.PolicyRule{},
 	}}
+
 	base, err := fs.ReadFile(root, basePath)
 	if err != nil {
 		return nil, err
@@ -78,23 +79,28 @@ func readSources(root fs.FS) (*sources, error) {
 	if err := yaml.UnmarshalStrict(base, &src.base); err != nil {
 		return nil, fmt.Errorf("%s: %w", basePath, err)
 	}
+
 	src.icon, err = fs.ReadFile(root, iconPath)
 	if err != nil {
 		return nil, err
 	}
+
 	config, err := copyToMemory(root, "config")
 	if err != nil {
 		return nil, err
 	}
+
 	objects, err := buildKustomization(config, installationDir)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, object := range objects {
 		if err := src.addObject(object); err != nil {
 			return nil, fmt.Errorf("%s: %s %s: %w", installationDir, object.GetKind(), object.GetName(), err)
 		}
 	}
+
 	src.samples, err = buildKustomization(config, samplesDir)
 	return src, err
 }
@@ -121,18 +127,21 @@ func buildKustomization(files filesys.FileSystem, dir string) ([]unstructured.Un
 	if err != nil {
 		return nil, fmt.Errorf("kustomize build %s: %w", dir, err)
 	}
+
 	var objects []unstructured.Unstructured
 	for _, resource := range resources.Resources() {
 		content, err := resource.AsYAML()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", dir, resource.CurId(), err)
 		}
+
 		var object unstructured.Unstructured
 		if err := yaml.Unmarshal(content, &object.Object); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", dir, resource.CurId(), err)
 		}
 		objects = append(objects, object)
 	}
+
 	return objects, nil
 }
 
@@ -156,6 +165,7 @@ func (s *sources) addObject(object unstructured.Unstructured) error {
 		if !bundleKinds[kind] {
 			return fmt.Errorf("OLM installs no %s from a bundle", kind)
 		}
+
 		s.extras = append(s.extras, object)
 		return nil
 	}
@@ -176,6 +186,7 @@ func (r *rbac) addObject(object unstructured.Unstructured) error {
 		var role rbacv1.Role
 		err := convertTo(object, &role)
 		r.roles[object.GetName()] = role.Rules
+
 		return err
 	case "ClusterRoleBinding":
 		return appendTo(&r.clusterRoleBindings, object)

@@ -25,6 +25,7 @@ func configObjects(t *testing.T, pattern string) []map[string]any {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no file matches %s: %v", pattern, err)
 	}
+
 	separator := regexp.MustCompile(`(?m)^---$`)
 	var list []map[string]any
 	for _, file := range files {
@@ -40,6 +41,7 @@ func configObjects(t *testing.T, pattern string) []map[string]any {
 			}
 		}
 	}
+
 	return list
 }
 
@@ -62,6 +64,7 @@ func permissionLines(scope, account string, rules []rbacv1.PolicyRule) []string 
 		if len(names) == 0 {
 			names = []string{"*"}
 		}
+
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -72,6 +75,7 @@ func permissionLines(scope, account string, rules []rbacv1.PolicyRule) []string 
 			}
 		}
 	}
+
 	return list
 }
 
@@ -97,6 +101,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 			}
 		}
 	}
+
 	var want []string
 	for role, rules := range roles {
 		for _, account := range bound[role] { // roles for people are none of the bundle's
@@ -104,6 +109,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 			want = append(want, permissionLines(scope, account, rules)...)
 		}
 	}
+
 	// OLM creates and registers the webhooks' certificate, so the bundle does not request these
 	// permissions.
 	certificates := regexp.MustCompile(`: \w+ ((mutating|validating)webhookconfigurations\.admissionregistration\.k8s\.io|secrets\.) `)
@@ -118,6 +124,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	for _, permission := range strategy.ClusterPermissions {
 		got = append(got, permissionLines("cluster", permission.ServiceAccountName, permission.Rules)...)
 	}
+
 	for _, permission := range strategy.Permissions {
 		got = append(got, permissionLines("namespace", permission.ServiceAccountName, permission.Rules)...)
 	}
@@ -137,6 +144,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 		if err != nil || len(containers) == 0 {
 			t.Fatalf("containers of %s: %v, %v", name, containers, err)
 		}
+
 		for _, container := range containers {
 			container := container.(map[string]any)
 			image, _, _ := strings.Cut(container["image"].(string), ":")
@@ -146,9 +154,11 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 				args[slices.Index(args, any("--webhook-certificates=Self"))] = certificatesFlag
 			}
 		}
+
 		noError(t, unstructured.SetNestedSlice(object, containers, "spec", "template", "spec", "containers"))
 		want[name] = object["spec"]
 	}
+
 	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		spec := convertObject[map[string]any](t, deployment.Spec)
 		if strategy, ok := spec["strategy"].(map[string]any); ok && len(strategy) == 0 {
@@ -156,6 +166,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 		}
 		got[deployment.Name] = spec
 	}
+
 	equal(t, "Deployments (-config +bundle)", want, got)
 	if len(got) != 2 {
 		t.Errorf("the bundle has %d Deployments, want the operator and the scheduler", len(got))
@@ -170,9 +181,11 @@ func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
 			run = append(run, container.Image)
 		}
 	}
+
 	for _, image := range csv.Spec.RelatedImages {
 		related = append(related, image.Image)
 	}
+
 	equal(t, "images (-containers +relatedImages)", sortedCopy(run), sortedCopy(related))
 	if got := csv.Annotations["containerImage"]; !strings.Contains(got, "/cardquota-manager:") {
 		t.Errorf("containerImage is %s, want the operator's", got)
@@ -208,6 +221,7 @@ func fieldPaths(value any, path string) []string {
 			list = append(list, fieldPaths(item, path+"[0]")...)
 		}
 	}
+
 	return list
 }
 
@@ -220,6 +234,7 @@ func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
 			described[owned.Kind][descriptor.Path] = descriptor
 		}
 	}
+
 	for _, example := range almExamples(t, csv) {
 		kind := example["kind"].(string)
 		for _, key := range sortedCopy(fieldPaths(example["spec"], "")) {
@@ -236,6 +251,7 @@ func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 	if want := len(configObjects(t, "crd/bases/*.yaml")); len(owned) != want {
 		t.Errorf("%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
 	}
+
 	for _, crd := range owned {
 		if len(crd.Resources) == 0 {
 			t.Errorf("%s has no resources", crd.Name)
@@ -246,6 +262,7 @@ func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 		if len(crd.StatusDescriptors) == 0 {
 			t.Errorf("%s has no statusDescriptors", crd.Name)
 		}
+
 		names := map[string]string{}
 		for _, descriptor := range crd.StatusDescriptors {
 			if other, ok := names[descriptor.DisplayName]; ok {
@@ -256,6 +273,7 @@ func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 				t.Errorf("status.%s has no description", descriptor.Path)
 			}
 		}
+
 		for _, descriptor := range crd.SpecDescriptors {
 			if strings.Contains(descriptor.Description, "not supported") || strings.Contains(descriptor.Description, "reserved") {
 				t.Errorf("spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)

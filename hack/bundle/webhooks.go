@@ -39,6 +39,7 @@ func (s *sources) allWebhooks() []webhook {
 			}, w.ClientConfig, w.NamespaceSelector})
 		}
 	}
+
 	for _, configuration := range s.mutating {
 		for _, w := range configuration.Webhooks {
 			list = append(list, webhook{v1alpha1.WebhookDescription{
@@ -49,6 +50,7 @@ func (s *sources) allWebhooks() []webhook {
 			}, w.ClientConfig, w.NamespaceSelector})
 		}
 	}
+
 	return list
 }
 
@@ -65,6 +67,7 @@ func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 		if w.namespaceSelector != nil && (len(w.namespaceSelector.MatchLabels) > 0 || len(w.namespaceSelector.MatchExpressions) > 0) {
 			return nil, fmt.Errorf("webhook %s has a namespaceSelector, which OLM replaces by the OperatorGroup's", name)
 		}
+
 		deployment, port, err := s.deploymentBehind(w.client.Service)
 		if err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", name, err)
@@ -72,6 +75,7 @@ func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 		if err := checkOLMCertificate(deployment); err != nil {
 			return nil, fmt.Errorf("webhook %s: Deployment %s: %w", name, deployment.Name, err)
 		}
+
 		description := w.description
 		description.DeploymentName = deployment.Name
 		description.ContainerPort = 443 // the Service's, whatever OLM calls it
@@ -79,6 +83,7 @@ func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 		description.WebhookPath = w.client.Service.Path
 		list = append(list, description)
 	}
+
 	return list, nil
 }
 
@@ -89,26 +94,31 @@ func (s *sources) deploymentBehind(reference *admissionv1.ServiceReference) (*ap
 	if reference == nil {
 		return nil, none, fmt.Errorf("it names no Service")
 	}
+
 	at := slices.IndexFunc(s.services, func(service corev1.Service) bool { return service.Name == reference.Name })
 	if at < 0 {
 		return nil, none, fmt.Errorf("its Service %s is none of the installation", reference.Name)
 	}
+
 	service := &s.services[at]
 	wanted := int32(443)
 	if reference.Port != nil {
 		wanted = *reference.Port
 	}
+
 	ports := service.Spec.Ports
 	found := slices.IndexFunc(ports, func(port corev1.ServicePort) bool { return port.Port == wanted })
 	if found < 0 {
 		return nil, none, fmt.Errorf("its Service %s has no port %d", service.Name, wanted)
 	}
+
 	selector := labels.SelectorFromSet(service.Spec.Selector)
 	for i := range s.deployments {
 		if selector.Matches(labels.Set(s.deployments[i].Spec.Template.Labels)) {
 			return &s.deployments[i], containerPort(&s.deployments[i], ports[found].TargetPort), nil
 		}
 	}
+
 	return nil, none, fmt.Errorf("its Service %s selects no Deployment of the installation", service.Name)
 }
 
@@ -135,15 +145,18 @@ func checkOLMCertificate(deployment *appsv1.Deployment) error {
 		})); n > 1 {
 			return fmt.Errorf("container %s says %d times where its certificate comes from", container.Name, n)
 		}
+
 		for _, mount := range container.VolumeMounts {
 			if mount.MountPath == certificatesDir {
 				return fmt.Errorf("volume %s is mounted at %s, where OLM mounts its certificate", mount.Name, certificatesDir)
 			}
 		}
 	}
+
 	if !hasFlag {
 		return fmt.Errorf("%s is missing, so that OLM's certificate would not be used", certificatesFlag)
 	}
+
 	return nil
 }
 

@@ -18,6 +18,7 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 			"ValidatingWebhookConfiguration": v1alpha1.ValidatingAdmissionWebhook,
 			"MutatingWebhookConfiguration":   v1alpha1.MutatingAdmissionWebhook,
 		}[object["kind"]]
+
 		// A mutating webhook has all fields that a validating one has.
 		for _, w := range convertObject[admissionv1.MutatingWebhookConfiguration](t, object).Webhooks {
 			want = append(want, v1alpha1.WebhookDescription{
@@ -28,6 +29,7 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 			})
 		}
 	}
+
 	got := loadBundle(t).CSV.Spec.WebhookDefinitions
 	equal(t, "webhooks (-config +bundle)", want, got)
 	if len(got) < 5 {

@@ -29,12 +29,14 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmapi.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("build scheme: %w", err)
 		}
 	}
+
 	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
@@ -44,6 +46,7 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
+
 	if err := cainjector.RegisterAllInjectors(ctx, manager, cainjector.SetupOptions{
 		EnableCertificatesDataSource: true,
 		EnabledReconcilersFor: map[string]bool{
@@ -53,8 +56,10 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 	}); err != nil {
 		return fmt.Errorf("set up injector: %w", err)
 	}
+
 	if err := manager.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
 	}
+
 	return nil
 }

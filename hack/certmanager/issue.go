@@ -39,10 +39,12 @@ func runIssuers(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
+
 	shared, err := factory.Build()
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
+
 	controllers := map[string]controller.Interface{}
 	for name, construct := range controller.Known() {
 		controllers[name], err = construct(factory)
@@ -50,6 +52,7 @@ func runIssuers(ctx context.Context, kubeconfig string) error {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}
 	}
+
 	// Every controller has registered its informers by now.
 	shared.SharedInformerFactory.Start(ctx.Done())
 	shared.KubeSharedInformerFactory.Start(ctx.Done())
@@ -61,5 +64,6 @@ func runIssuers(ctx context.Context, kubeconfig string) error {
 			return nil
 		})
 	}
+
 	return group.Wait()
 }

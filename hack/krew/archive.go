@@ -35,6 +35,7 @@ func packPlatform(o options, platform string, license []byte) (archive, error) {
 	if !ok {
 		return archive{}, fmt.Errorf("folder %s of build is not named OS_ARCH", platform)
 	}
+
 	packed := archive{os: system, arch: arch, program: programName, name: fmt.Sprintf("%s_%s_%s_%s.tar.gz", programName, o.version, system, arch)}
 	pack := packTar
 	if system == "windows" {
@@ -42,14 +43,17 @@ func packPlatform(o options, platform string, license []byte) (archive, error) {
 		packed.name = strings.TrimSuffix(packed.name, ".tar.gz") + ".zip"
 		pack = packZip
 	}
+
 	program, err := os.ReadFile(filepath.Join(o.dist, "build", platform, packed.program))
 	if err != nil {
 		return archive{}, err
 	}
+
 	content, err := pack([]packedFile{{packed.program, 0o755, program}, {"LICENSE", 0o644, license}})
 	if err != nil {
 		return archive{}, fmt.Errorf("pack %s: %w", packed.name, err)
 	}
+
 	sum := sha256.Sum256(content)
 	packed.sha256 = hex.EncodeToString(sum[:])
 	return packed, os.WriteFile(filepath.Join(o.dist, packed.name), content, 0o644)
@@ -61,6 +65,7 @@ func packTar(files []packedFile) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	writer := tar.NewWriter(zipped)
 	for _, file := range files {
 		header := &tar.Header{Name: file.name, Mode: int64(file.mode), Size: int64(len(file.content)), ModTime: packedAt, Format: tar.FormatUSTAR}
@@ -71,10 +76,12 @@ func packTar(files []packedFile) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	if err := writer.Close(); err != nil {
 		return nil, err
 	}
 	err = zipped.Close()
+
 	return out.Bytes(), err
 }
 
@@ -92,6 +99,7 @@ func packZip(files []packedFile) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	err := writer.Close()
 	return out.Bytes(), err
 }

@@ -33,6 +33,7 @@ func newBuild(t *testing.T) string {
 		}
 		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("program of "+platform), 0o600))
 	}
+
 	return dist
 }
 
@@ -52,6 +53,7 @@ func TestTheManifestNamesWhatWasPacked(t *testing.T) {
 	for _, command := range []string{"top", "why", "whatif", "inventory", "report", "doctor", "import"} {
 		check.Contains(t, "description", manifest.Spec.Description, "* "+command+": ")
 	}
+
 	check.Contains(t, "caveats", manifest.Spec.Caveats, "whatif does not work on Windows")
 	check.Must(t, len(manifest.Spec.Platforms) == len(platforms), "%d platforms", len(manifest.Spec.Platforms))
 	for i, p := range manifest.Spec.Platforms {
@@ -59,6 +61,7 @@ func TestTheManifestNamesWhatWasPacked(t *testing.T) {
 		check.Equal(t, "platform", platforms[i], labels["os"]+"_"+labels["arch"])
 		name, ok := strings.CutPrefix(p.URI, "https://host.example/releases/v1.2.3/")
 		check.Must(t, ok, "URI %s", p.URI)
+
 		content := readFile(t, dist, name)
 		sum := sha256.Sum256(content)
 		check.Equal(t, "checksum of "+name, hex.EncodeToString(sum[:]), p.SHA256)
@@ -76,10 +79,12 @@ func unpack(t *testing.T, content []byte, name string) string {
 		info, err := file.Stat()
 		check.NoError(t, err)
 		check.That(t, info.Mode().Perm() == 0o755, "mode %v", info.Mode())
+
 		text, err := io.ReadAll(file)
 		check.NoError(t, err)
 		return string(text)
 	}
+
 	stream, err := gzip.NewReader(bytes.NewReader(content))
 	check.NoError(t, err)
 	for reader := tar.NewReader(stream); ; {
@@ -113,6 +118,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		check.Says(t, run(o, io.Discard), want)
 	}
+
 	// As krew's own check: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
 	for version, isTaken := range map[string]bool{
 		"v1.2.3": true, "v0.2.0-rc.1": true, "v1.2.3+a": true, "v1": false, "v1.2": false, "1.2.3": false, "v01.2.3": false, "4f2c9ab": false, "v1.2.3.4": false,

@@ -54,19 +54,23 @@ func run(o options, out io.Writer) error {
 	if o.version == "" {
 		return errors.New("write -version")
 	}
+
 	if o.url != "" {
 		if err := checkManifestOptions(o); err != nil {
 			return err
 		}
 	}
+
 	builds, err := os.ReadDir(filepath.Join(o.dist, "build"))
 	if err != nil {
 		return err
 	}
+
 	license, err := os.ReadFile(filepath.Join(o.root, "LICENSE"))
 	if err != nil {
 		return err
 	}
+
 	var archives []archive
 	var checksums strings.Builder
 	for _, build := range builds {
@@ -77,6 +81,7 @@ func run(o options, out io.Writer) error {
 		archives = append(archives, packed)
 		fmt.Fprintf(&checksums, "%s  %s\n", packed.sha256, packed.name)
 	}
+
 	if err := os.WriteFile(filepath.Join(o.dist, "checksums.txt"), []byte(checksums.String()), 0o644); err != nil {
 		return err
 	}
@@ -87,6 +92,7 @@ func run(o options, out io.Writer) error {
 	if err := writeManifest(o, archives); err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(out, "%d archives, checksums.txt and the krew manifest cardquota.yaml in %s\n", len(archives), o.dist)
 	return err
 }

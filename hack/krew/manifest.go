@@ -43,10 +43,12 @@ func writeManifest(o options, archives []archive) error {
 	if err != nil {
 		return err
 	}
+
 	var manifest plugin
 	if err := yaml.UnmarshalStrict(text, &manifest); err != nil {
 		return fmt.Errorf("config/krew/cardquota.yaml: %w", err)
 	}
+
 	manifest.Spec.Version = o.version
 	for _, packed := range archives {
 		manifest.Spec.Platforms = append(manifest.Spec.Platforms, platform{
@@ -54,9 +56,11 @@ func writeManifest(o options, archives []archive) error {
 			URI:      strings.TrimSuffix(o.url, "/") + "/" + o.version + "/" + packed.name, SHA256: packed.sha256, Bin: packed.program,
 		})
 	}
+
 	text, err = yaml.Marshal(manifest)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(o.dist, "cardquota.yaml"), text, 0o644)
 }

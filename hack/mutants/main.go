@@ -85,12 +85,14 @@ func run(only string, parallel int) error {
 	if err != nil {
 		return err
 	}
+
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
 	began := time.Now()
+
 	chosen := trialsMatching(pattern)
 	passes := map[*table]bool{}
 	for _, c := range chosen {
@@ -102,18 +104,22 @@ func run(only string, parallel int) error {
 		}
 		passes[c.table] = true
 	}
+
 	survivors, err := tryMutants(chosen, scratch, parallel)
 	if err != nil {
 		return err
 	}
+
 	caught := len(chosen) - len(survivors)
 	fmt.Printf("mutants: %d of %d caught (%d %%) in %s\n", caught, len(chosen), 100*caught/max(1, len(chosen)), time.Since(began).Round(time.Second))
 	for _, m := range survivors {
 		fmt.Printf("survived: %s: %s\n", m.file, m.breaks)
 	}
+
 	if 100*caught < minCaughtPercent*len(chosen) {
 		return fmt.Errorf("less than %d %% of the mutants are caught", minCaughtPercent)
 	}
+
 	return nil
 }
 
@@ -122,6 +128,7 @@ func tryMutants(chosen []trial, scratch string, parallel int) ([]mutant, error) 
 	var mu sync.Mutex
 	survived := make([]bool, len(chosen))
 	done := 0
+
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(parallel)
 	for i, m := range chosen {
@@ -133,22 +140,28 @@ func tryMutants(chosen []trial, scratch string, parallel int) ([]mutant, error) 
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", m.file, m.breaks, err)
 			}
+
 			output, err := m.runTests(ctx, overlay)
 			if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
 				return fmt.Errorf("%s: %s: does not compile:\n%s", m.file, m.breaks, output)
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			done++
 			verdict := "caught"
+
 			survived[i] = err == nil
 			if survived[i] {
 				verdict = "SURVIVED"
 			}
+
 			fmt.Printf("%3d/%d %-8s %-32s %s\n", done, len(chosen), verdict, m.file, m.breaks)
 			return ctx.Err()
 		})
 	}
+
 	err := group.Wait()
 	var survivors []mutant
 	for i, m := range chosen {
@@ -156,6 +169,7 @@ func tryMutants(chosen []trial, scratch string, parallel int) ([]mutant, error) 
 			survivors = append(survivors, m.mutant)
 		}
 	}
+
 	return survivors, err
 }
 
@@ -192,6 +206,7 @@ func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	file, content, err := m.brokenContent(top)
 	if err != nil {
 		return "", err
@@ -199,14 +214,17 @@ func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
+
 	broken := filepath.Join(folder, filepath.Base(file))
 	if err := os.WriteFile(broken, []byte(content), 0o644); err != nil {
 		return "", err
 	}
+
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
 	if err != nil {
 		return "", err
 	}
+
 	overlay = filepath.Join(folder, "overlay.json")
 	return overlay, os.WriteFile(overlay, replace, 0o644)
 }
@@ -231,10 +249,12 @@ func (t *table) runTests(ctx context.Context, overlay string) (output string, er
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
+
 	args = append(args, t.tests)
 	if t.usesRapid() { // no other test knows these flags
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
+
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append([]string{"SEED=1"}, os.Environ()...)
 	out, err := cmd.CombinedOutput()

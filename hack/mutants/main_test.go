@@ -13,6 +13,7 @@ func TestEveryMutantFindsItsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := map[mutant]bool{}
 	for _, m := range trialsMatching(regexp.MustCompile("")) {
 		file, content, err := m.brokenContent(top)
@@ -23,6 +24,7 @@ func TestEveryMutantFindsItsText(t *testing.T) {
 		case m.old == m.new || seen[m.mutant]:
 			t.Errorf("%s: %s: breaks nothing of its own", m.file, m.breaks)
 		}
+
 		seen[m.mutant] = true
 		if _, err := parser.ParseFile(token.NewFileSet(), file, content, 0); err != nil {
 			t.Errorf("%s: %s: %v", m.file, m.breaks, err)

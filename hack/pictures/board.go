@@ -63,10 +63,12 @@ func (r *recording) drawBoard(b *board) ([]byte, error) {
 	for _, row := range rows {
 		height += row.height + margin
 	}
+
 	page := charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputPNG, Width: pictureWidth, Height: height})
 	page.FilledRect(0, 0, pictureWidth, height, pageColor, pageColor, 0)
 	page.Text(b.Title, margin+4, 30, 0, font(17, titleColor))
 	page.Text(r.caption(), margin+4, 50, 0, font(10, textColor))
+
 	top := headHeight
 	for _, row := range rows {
 		for _, p := range row.panels {
@@ -80,6 +82,7 @@ func (r *recording) drawBoard(b *board) ([]byte, error) {
 		}
 		top += row.height + margin
 	}
+
 	return page.Bytes()
 }
 
@@ -104,6 +107,7 @@ func (r *recording) drawPanel(p *charts.Painter, of *panel) error {
 		r.drawGraph(p, of)
 		return nil
 	}
+
 	return fmt.Errorf("a panel of type %q cannot be drawn", of.Type)
 }
 

@@ -38,6 +38,7 @@ func (r *recording) drawGraph(p *charts.Painter, of *panel) {
 	if stacked {
 		missing = 0 // a queue that is not there uses nothing
 	}
+
 	all := r.lines(of, missing)
 	g := &graph{Painter: p, unit: of.FieldConfig.Defaults.Unit, left: graphLeft, top: graphTop, right: p.Width() - graphRight, steps: r.steps()}
 	g.bottom = p.Height() - axisHeight - legendLine*g.drawLegend(all) - 8
@@ -47,6 +48,7 @@ func (r *recording) drawGraph(p *charts.Painter, of *panel) {
 		g.drawAreas(all)
 		return
 	}
+
 	for i, one := range all {
 		g.drawLine(one.values, seriesColors[i%len(seriesColors)])
 	}
@@ -57,6 +59,7 @@ func greatestValue(all []line, stacked bool) float64 {
 	if len(all) == 0 {
 		return greatest
 	}
+
 	for k := range all[0].values {
 		sum := 0.0
 		for _, one := range all {
@@ -66,10 +69,12 @@ func greatestValue(all []line, stacked bool) float64 {
 			sum += one.values[k]
 			greatest = max(greatest, one.values[k])
 		}
+
 		if stacked {
 			greatest = max(greatest, sum)
 		}
 	}
+
 	return greatest
 }
 
@@ -92,11 +97,13 @@ func (g *graph) drawAxes(r *recording) {
 		text := formatValue(value, g.unit)
 		g.Text(text, g.left-8-g.MeasureText(text, 0, style).Width(), y+4, 0, style)
 	}
+
 	shown := r.To.Sub(r.From)
 	tick := 30 * time.Second
 	for shown/tick > 8 {
 		tick *= 2
 	}
+
 	for at := time.Duration(0); at <= shown; at += tick {
 		x := g.left + int(float64(g.right-g.left)*at.Seconds()/shown.Seconds())
 		g.LineStroke([]charts.Point{{X: x, Y: g.bottom}, {X: x, Y: g.bottom + 4}}, textColor, 1)
@@ -112,6 +119,7 @@ func (g *graph) drawLine(values []float64, color charts.Color) {
 		if !math.IsNaN(value) {
 			part = append(part, charts.Point{X: g.x(k), Y: g.y(value)})
 		}
+
 		if math.IsNaN(value) || k == len(values)-1 {
 			if len(part) > 1 {
 				g.LineStroke(part, color, 2)
@@ -134,10 +142,12 @@ func (g *graph) drawAreas(all []line) {
 			above[k] = below[k] + one.values[k]
 			edge = append(edge, charts.Point{X: g.x(k), Y: g.y(above[k])})
 		}
+
 		area = append(area, edge...)
 		for k := g.steps - 1; k >= 0; k-- {
 			area = append(area, charts.Point{X: g.x(k), Y: g.y(below[k])})
 		}
+
 		fill := color
 		fill.A = 120
 		g.FillArea(append(area, area[0]), fill)
@@ -152,9 +162,11 @@ func (g *graph) drawLegend(all []line) int {
 		swatch = 14
 		gap    = 22
 	)
+
 	style := font(9.5, textColor)
 	lines := [][]int{nil}
 	x := g.left
+
 	widths := make([]int, len(all))
 	for i, one := range all {
 		widths[i] = swatch + 6 + g.MeasureText(one.name, 0, style).Width() + gap
@@ -165,6 +177,7 @@ func (g *graph) drawLegend(all []line) int {
 		lines[len(lines)-1] = append(lines[len(lines)-1], i)
 		x += widths[i]
 	}
+
 	for n, members := range lines {
 		x := g.left
 		y := g.Height() - 8 - legendLine*(len(lines)-n-1)
@@ -175,5 +188,6 @@ func (g *graph) drawLegend(all []line) int {
 			x += widths[i]
 		}
 	}
+
 	return len(lines)
 }

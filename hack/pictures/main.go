@@ -29,6 +29,7 @@ func drawBoards(answers, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return fmt.Errorf("pictures: %w", err)
 	}
+
 	for i := range r.Boards {
 		b := &r.Boards[i]
 		picture, err := r.drawBoard(b)
@@ -39,5 +40,6 @@ func drawBoards(answers, folder string) error {
 			return fmt.Errorf("pictures: %w", err)
 		}
 	}
+
 	return nil
 }

@@ -21,17 +21,20 @@ func recordingOf(t *testing.T) *recording {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("boards %v, %v", files, err)
 	}
+
 	begin := time.Unix(1763888400, 0)
 	r := &recording{From: begin, To: begin.Add(time.Minute), Interval: 1}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		b := board{Name: strings.TrimSuffix(filepath.Base(file), ".json")}
+
 		if err == nil {
 			err = json.Unmarshal(text, &b)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, p := range b.Panels {
 			for i := range p.Targets {
 				for n := range 3 {
@@ -43,8 +46,10 @@ func recordingOf(t *testing.T) *recording {
 				}
 			}
 		}
+
 		r.Boards = append(r.Boards, b)
 	}
+
 	return r
 }
 
@@ -55,6 +60,7 @@ func TestEveryBoardCanBeDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := recordingOf(t)
 	for i := range r.Boards {
 		b := &r.Boards[i]
@@ -65,6 +71,7 @@ func TestEveryBoardCanBeDrawn(t *testing.T) {
 		if size, err := png.DecodeConfig(bytes.NewReader(drawn)); err != nil || size.Width != pictureWidth || size.Height < 400 {
 			t.Errorf("%s: %+v, %v", b.Name, size, err)
 		}
+
 		name := "images/board-" + b.Name + ".png"
 		if _, err := os.Stat("../../docs/" + name); err != nil || !strings.Contains(string(document), "]("+name+")") {
 			t.Errorf("docs/metrics.md does not show docs/%s (%v)", name, err)

@@ -65,6 +65,7 @@ func readRecording(file string) (*recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
+
 	r := &recording{}
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("recording %s: %w", file, err)
@@ -72,6 +73,7 @@ func readRecording(file string) (*recording, error) {
 	if r.Interval <= 0 || !r.From.Before(r.To) || len(r.Boards) == 0 {
 		return nil, fmt.Errorf("recording %s: it shows nothing", file)
 	}
+
 	return r, nil
 }
 
@@ -102,6 +104,7 @@ func (r *recording) lines(p *panel, missing float64) []line {
 			for k := range one.values {
 				one.values[k] = missing
 			}
+
 			for _, s := range t.Answer[j].Values {
 				if k := r.step(s.at); k >= 0 && k < steps {
 					one.values[k] = s.value
@@ -110,6 +113,7 @@ func (r *recording) lines(p *panel, missing float64) []line {
 			all = append(all, one)
 		}
 	}
+
 	sort.SliceStable(all, func(i, j int) bool { return all[i].name < all[j].name })
 	return all
 }

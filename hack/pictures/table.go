@@ -38,11 +38,13 @@ func newTable(p *panel) *table {
 			}
 		}
 	}
+
 	for _, name := range labelOrder {
 		if present[name] {
 			t.labels = append(t.labels, name)
 		}
 	}
+
 	byKey := map[string]*tableLine{}
 	var keys []string
 	for q, target := range p.Targets {
@@ -51,6 +53,7 @@ func newTable(p *panel) *table {
 			for _, name := range t.labels {
 				labels = append(labels, s.Metric[name])
 			}
+
 			key := strings.Join(labels, "\x00")
 			one := byKey[key]
 			if one == nil {
@@ -58,15 +61,18 @@ func newTable(p *panel) *table {
 				byKey[key] = one
 				keys = append(keys, key)
 			}
+
 			if len(s.Values) > 0 {
 				one.values[q] = cell{s.Values[len(s.Values)-1].value, true}
 			}
 		}
 	}
+
 	sort.Strings(keys)
 	for _, key := range keys {
 		t.lines = append(t.lines, *byKey[key])
 	}
+
 	return t
 }
 
@@ -82,6 +88,7 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 	const padding = 14
 	head := font(9.5, textColor)
 	body := font(10, titleColor)
+
 	texts := [][]string{append(append([]string{}, t.labels...), t.queries...)}
 	for _, one := range t.lines {
 		cells := append([]string{}, one.labels...)
@@ -94,6 +101,7 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 		}
 		texts = append(texts, cells)
 	}
+
 	widths := make([]int, len(texts[0]))
 	sum := 0
 	for i := range widths {
@@ -106,6 +114,7 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 		}
 		sum += widths[i]
 	}
+
 	space := max(10, (p.Width()-2*padding-sum)/max(1, len(widths)-1))
 	for n, cells := range texts {
 		style := body
@@ -113,6 +122,7 @@ func drawTable(p *charts.Painter, t *table, unit string) {
 		if n == 0 {
 			style = head
 		}
+
 		line := charts.Color{R: 232, G: 234, B: 238, A: 255}
 		p.LineStroke([]charts.Point{{X: padding, Y: y + 8}, {X: p.Width() - padding, Y: y + 8}}, line, 1)
 		x := padding

@@ -70,6 +70,7 @@ func newAxis(greatest float64, unit string) axis {
 		minutes := newAxis(greatest/60, "min")
 		return axis{minutes.step * 60, minutes.steps}
 	}
+
 	whole := unit == "short"
 	power := math.Pow(10, math.Floor(math.Log10(greatest))-1)
 	for {

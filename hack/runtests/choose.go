@@ -46,9 +46,11 @@ func chooseStages(stages []stage, inputs map[string]fileHashes, records map[stri
 			}
 		}
 	}
+
 	if len(idle) > 0 {
 		choices[idle[c.turn%len(idle)]] = decision{true, "it has no record here, and it is its turn"}
 	}
+
 	return choices
 }
 
@@ -57,17 +59,21 @@ func chooseGroup(inputs fileHashes, records []record, c decisionContext) decisio
 		if c.changed == nil {
 			return decision{true, "it has no record here, and there is no earlier commit to compare with"}
 		}
+
 		var changed []string
 		for file := range inputs {
 			if c.changed[file] {
 				changed = append(changed, file)
 			}
 		}
+
 		if len(changed) > 0 {
 			return decision{true, fmt.Sprintf("it has no record here, and since %s changed %s", c.base, firstThree(changed))}
 		}
+
 		return decision{false, fmt.Sprintf("it has no record here, and no input has changed since %s", c.base)}
 	}
+
 	var nearest []string
 	for i, r := range records { // the newest first
 		changed := r.changedSince(inputs)
@@ -78,6 +84,7 @@ func chooseGroup(inputs fileHashes, records []record, c decisionContext) decisio
 			nearest = changed
 		}
 	}
+
 	return decision{true, "since it passed on " + records[0].Passed.Format(time.DateTime) + " changed " + firstThree(nearest)}
 }
 

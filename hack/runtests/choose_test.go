@@ -11,6 +11,7 @@ func TestChooseRunsAGroupWhoseInputsChanged(t *testing.T) {
 	passed := func(inputs fileHashes) record {
 		return record{Passed: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Commit: "abc", Inputs: inputs}
 	}
+
 	everything := decisionContext{changed: map[string]bool{"a.go": true}, base: "10 commits ago"}
 	for name, tc := range map[string]struct {
 		records []record
@@ -53,6 +54,7 @@ func TestChooseTakesTurnsWithoutRecords(t *testing.T) {
 			}
 		}
 	}
+
 	want := map[string]int{"unit": 6, "a": 3, "b": 3}
 	for _, g := range groups {
 		if ran[g.name] != want[g.name] {

@@ -45,6 +45,7 @@ func readEvents(events io.Reader, log, out io.Writer, module string) (testResult
 	var r testResults
 	texts := map[string]*strings.Builder{} // of what has not ended
 	parents := map[string]bool{}
+
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -52,6 +53,7 @@ func readEvents(events io.Reader, log, out io.Writer, module string) (testResult
 			if _, err := log.Write(line); err != nil {
 				return r, err
 			}
+
 			var e testEvent
 			if json.Unmarshal(line, &e) != nil { // go's own words
 				_, _ = out.Write(line)
@@ -59,6 +61,7 @@ func readEvents(events io.Reader, log, out io.Writer, module string) (testResult
 				r.addEvent(e, texts, parents, out, module)
 			}
 		}
+
 		if err == io.EOF {
 			return r, nil
 		} else if err != nil {
@@ -84,18 +87,21 @@ func (r *testResults) addEvent(e testEvent, texts map[string]*strings.Builder, p
 	default:
 		return
 	}
+
 	text := texts[name]
 	delete(texts, name)
 	if e.Test == "" {
 		r.addPackageEvent(e, pkg, text, out)
 		return
 	}
+
 	for parent := path.Dir(e.Test); parent != "."; parent = path.Dir(parent) {
 		parents[pkg+" "+parent] = true
 	}
 	if !parents[name] {
 		r.tests = append(r.tests, testDuration{name, time.Duration(e.Elapsed * float64(time.Second))})
 	}
+
 	switch e.Action {
 	case "pass":
 		r.passed++
@@ -125,6 +131,7 @@ func (r *testResults) addPackageEvent(e testEvent, pkg string, text *strings.Bui
 				r.failures = append(r.failures, failure{pkg, text.String()})
 			}
 		}
+
 		fmt.Fprintf(out, "FAIL %s (%.1f s)\n", pkg, e.Elapsed)
 	}
 }
@@ -139,10 +146,12 @@ func execTest(logs string, command []string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return err
 	}
+
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
+
 	log := filepath.Join(logs, strings.ReplaceAll(strings.TrimPrefix(dir, "/"), "/", "+")+".testlog")
 	return syscall.Exec(command[0], append(command, "-test.testlogfile="+log), os.Environ())
 }
@@ -154,18 +163,21 @@ func (p *project) openedFiles(logs string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var opened []string
 	for _, entry := range entries {
 		text, err := os.ReadFile(entry)
 		if err != nil {
 			return nil, err
 		}
+
 		dir := "/" + strings.ReplaceAll(strings.TrimSuffix(filepath.Base(entry), ".testlog"), "+", "/")
 		for line := range strings.Lines(string(text)) {
 			action, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(dir, name)
 			}
+
 			switch action {
 			case "chdir":
 				dir = name
@@ -176,5 +188,6 @@ func (p *project) openedFiles(logs string) ([]string, error) {
 			}
 		}
 	}
+
 	return opened, nil
 }

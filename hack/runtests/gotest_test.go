@@ -21,6 +21,7 @@ func TestFollowCountsTestsAndPrintsFailures(t *testing.T) {
 {"Action":"pass","Package":"m/c","Elapsed":0.1}
 not an event
 `
+
 	var out, log bytes.Buffer
 	got, err := readEvents(strings.NewReader(events), &log, &out, "m")
 	if err != nil {
@@ -29,17 +30,20 @@ not an event
 	if got.passed != 1 || got.failed != 2 || !slices.Equal(got.skipped, []string{"a TestC"}) {
 		t.Errorf("passed %d, failed %d, skipped %v", got.passed, got.failed, got.skipped)
 	}
+
 	if len(got.failures) != 1 || got.failures[0] != (failure{"a TestA/one", "it is wrong\n"}) {
 		t.Errorf("the failures that the verdict repeats: %v", got.failures)
 	}
 	if len(got.tests) != 3 || got.tests[0].name != "a TestA/one" {
 		t.Errorf("the tests without subtests: %v", got.tests)
 	}
+
 	for _, want := range []string{"FAIL a TestA/one (1.5 s)\nit is wrong", "panic: boom", "b.go:1: no such thing", "ok   c", "not an event"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not printed:\n%s", want, out.String())
 		}
 	}
+
 	if strings.Contains(out.String(), "quiet") {
 		t.Error("the output of a test that passed is printed")
 	}

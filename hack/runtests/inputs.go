@@ -33,23 +33,28 @@ func (p *project) stageInputs(s stage) []string {
 			f.found[file] = true
 		}
 	}
+
 	for _, dir := range s.packages {
 		pkg := p.packages[dir]
 		f.addFiles(pkg.testSources)
 		for _, file := range pkg.testSources {
 			f.scanGo(file)
 		}
+
 		f.addPackages(pkg.testDeps)
 		f.addFolder(path.Join(dir, "testdata", "fuzz"), "")
 		f.addFolder(path.Join(dir, "testdata", "rapid"), "")
 	}
+
 	for _, target := range slices.Concat(s.targets, s.needs) {
 		f.addTarget(target)
 	}
+
 	files := make([]string, 0, len(f.found))
 	for file := range f.found {
 		files = append(files, file)
 	}
+
 	slices.Sort(files)
 	return files
 }
@@ -72,6 +77,7 @@ func (f *inputFinder) addFile(file, namedBy string) {
 	if f.found[file] || !f.known[file] || (path.Ext(file) == ".md" && path.Ext(namedBy) == ".md") {
 		return // a document that another one links to is not followed
 	}
+
 	f.found[file] = true
 	switch base := path.Base(file); {
 	case path.Ext(file) == ".sh" || base == "Dockerfile" || base == "kustomization.yaml":
@@ -130,6 +136,7 @@ func (f *inputFinder) scanGo(file string) {
 	if err != nil {
 		return // the compiler will say so
 	}
+
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch node := n.(type) {
 		case *ast.ImportSpec:
@@ -147,6 +154,7 @@ func (f *inputFinder) scanGo(file string) {
 				f.scanText(file, text)
 			}
 		}
+
 		return true
 	})
 }
@@ -191,6 +199,7 @@ func (f *inputFinder) addNamed(file, name string, joined bool) {
 	if strings.Trim(name, "./*") == "" {
 		return // a folder above, or everything
 	}
+
 	name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimRight(name, "."), "./"), "/")
 	name = strings.TrimSuffix(name, "/...")
 	for _, candidate := range []string{path.Clean(name), path.Join(path.Dir(file), name)} {
@@ -269,6 +278,7 @@ func parseMakefile(text string) map[string]makeTarget {
 			rule = ""
 		}
 	}
+
 	for name, target := range targets {
 		target.recipe = makeVariablePattern.ReplaceAllStringFunc(target.recipe, func(variable string) string {
 			if text, ok := texts[variable[2:len(variable)-1]]; ok {
@@ -278,6 +288,7 @@ func parseMakefile(text string) map[string]makeTarget {
 		})
 		targets[name] = target
 	}
+
 	return targets
 }
 
@@ -287,9 +298,11 @@ func isConcurrent(file string) bool {
 	if err != nil {
 		return false
 	}
+
 	found := slices.ContainsFunc(parsed.Imports, func(i *ast.ImportSpec) bool {
 		return i.Path.Value == `"sync"` || i.Path.Value == `"sync/atomic"`
 	})
+
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n.(type) {
 		case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt:
@@ -297,5 +310,6 @@ func isConcurrent(file string) bool {
 		}
 		return !found
 	})
+
 	return found
 }

@@ -20,17 +20,20 @@ func TestEveryTrackedFileDecidesAStage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The list is in a file of its own: a name in a test counts as an input.
 	untested, err := readLines(filepath.Join("testdata", "untested.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	decides := map[string]bool{}
 	for _, s := range allStages(p) {
 		for _, file := range p.stageInputs(s) {
 			decides[file] = true
 		}
 	}
+
 	for _, file := range p.files {
 		if allowed := slices.Contains(untested, file); decides[file] == allowed {
 			t.Errorf("%s: decides a stage: %v, listed in testdata/untested.txt: %v", file, decides[file], allowed)
@@ -43,6 +46,7 @@ func TestEveryTestBelongsToAStage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	staged := map[string]int{}
 	for _, s := range allStages(p) {
 		for _, dir := range s.packages {
@@ -54,6 +58,7 @@ func TestEveryTestBelongsToAStage(t *testing.T) {
 			}
 		}
 	}
+
 	for dir, pkg := range p.packages {
 		if want := min(1, len(pkg.testSources)); staged[dir] != want && !allowedTwice(p, dir) {
 			t.Errorf("the tests of %s belong to %d stages, want %d", dir, staged[dir], want)
@@ -78,26 +83,31 @@ func inputsOf(t *testing.T, files map[string]string) []string {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		p.files = append(p.files, name)
 		p.known[name] = true
 		if path.Ext(name) != ".go" {
 			continue
 		}
+
 		dir := path.Dir(name)
 		if p.packages[dir] == nil {
 			p.packages[dir] = &goPackage{dir: dir, main: strings.HasPrefix(text, "package main")}
 		}
+
 		if strings.HasSuffix(name, "_test.go") {
 			p.packages[dir].testSources = append(p.packages[dir].testSources, name)
 		} else {
 			p.packages[dir].sources = append(p.packages[dir].sources, name)
 		}
 	}
+
 	slices.Sort(p.files)
 	p.packages["dir"].testDeps = []string{"test/kit"}
 	if program := p.packages["cmd/program"]; program != nil {
 		program.deps = []string{"internal/rules"}
 	}
+
 	return p.stageInputs(stage{packages: []string{"dir"}})
 }
 
@@ -151,9 +161,11 @@ func TestInputsFollowWhatATestNames(t *testing.T) {
 			for file, text := range tc.files {
 				files[file] = text
 			}
+
 			if files["test/kit/kit.go"] == "" {
 				files["test/kit/kit.go"] = "package kit"
 			}
+
 			want := append(tc.want, test, "Makefile", "go.mod", "hack/tools/go.sum", "test/kit/kit.go")
 			slices.Sort(want)
 			if got := inputsOf(t, files); !slices.Equal(got, want) {

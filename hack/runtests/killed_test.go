@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		writePID("go test")
 		_ = os.Setenv(part, "exec")
 		_ = childprocess.Start(exec.Command(os.Args[0]))
+
 		time.Sleep(time.Hour)
 	case "exec":
 		_ = os.Setenv(part, "test binary")
@@ -59,13 +60,16 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 			if err := childprocess.Start(run); err != nil {
 				t.Fatal(err)
 			}
+
 			var children []int
 			for _, name := range []string{"go test", "test binary"} {
 				children = append(children, waitForPID(t, filepath.Join(notes, name)))
 			}
+
 			if err := run.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
+
 			_ = run.Wait()
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 				var alive []int
@@ -74,6 +78,7 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 						alive = append(alive, pid)
 					}
 				}
+
 				if len(alive) == 0 {
 					return
 				}
@@ -97,7 +102,9 @@ func waitForPID(t *testing.T, file string) int {
 			return pid
 		}
 	}
+
 	t.Fatalf("%s did not start", filepath.Base(file))
+
 	return 0
 }
 

@@ -27,10 +27,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "runtests:", execTest(os.Args[2], os.Args[3:]))
 		os.Exit(1)
 	}
+
 	// When make is killed, this process ends as by Ctrl-C, with everything that it started.
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	useMakefileBuildFlags()
 	ok, err := run(ctx, os.Args[1:])
 	if err != nil {
@@ -57,10 +59,12 @@ func run(ctx context.Context, args []string) (bool, error) {
 	if len(args) > 0 {
 		command = args[0]
 	}
+
 	p, err := loadProject(ctx)
 	if err != nil {
 		return false, err
 	}
+
 	switch command {
 	case "test", "all":
 		return runStages(ctx, p, command == "all", args[min(1, len(args)):])

@@ -31,6 +31,7 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 	if all {
 		drawFully(made.stages)
 	}
+
 	records := map[string][]record{}
 	for _, s := range made.stages {
 		if !s.group {
@@ -40,6 +41,7 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 		if err != nil {
 			return nil, err
 		}
+
 		made.inputs[s.name] = hashes
 		records[s.name] = nil
 		for _, kept := range made.records.load(s.name) {
@@ -56,6 +58,7 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 			records[s.name] = append(records[s.name], kept)
 		}
 	}
+
 	c := decisionContext{all: all, turn: commitCount(ctx, p.root)}
 	c.changed, c.base = p.changedFiles(ctx, defaultComparedCommits)
 	made.decisions = chooseStages(made.stages, made.inputs, records, c)
@@ -63,11 +66,13 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 	if err := made.keepOnly(only); err != nil {
 		return nil, err
 	}
+
 	for _, s := range made.stages {
 		if made.decisions[s.name].run {
 			made.chosen = append(made.chosen, s)
 		}
 	}
+
 	return made, nil
 }
 
@@ -76,15 +81,18 @@ func (p *plan) keepOnly(only []string) error {
 	if len(only) == 0 {
 		return nil
 	}
+
 	for name := range p.decisions {
 		p.decisions[name] = decision{false, "it was not asked for"}
 	}
+
 	for _, name := range only {
 		if _, known := p.decisions[name]; !known {
 			return fmt.Errorf("there is no stage %q", name)
 		}
 		p.decisions[name] = decision{true, "it was asked for"}
 	}
+
 	return nil
 }
 
@@ -118,13 +126,16 @@ func (p *plan) recordPass(o outcome) error {
 			opened = append(opened, file)
 		}
 	}
+
 	hashes, err := p.hasher.hashFiles(opened)
 	if err != nil {
 		return err
 	}
+
 	for name, hash := range inputs {
 		hashes[name] = hash
 	}
+
 	slices.Sort(opened)
 	return p.records.add(o.stage.name, record{
 		Passed: time.Now(), Commit: p.commit, Inputs: hashes, Opened: slices.Compact(opened),
@@ -140,6 +151,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 	if err != nil {
 		return nil, ""
 	}
+
 	base := strings.TrimSpace(head)
 	name := "the merge base"
 	for _, branch := range []string{"origin/main", "main"} {
@@ -148,6 +160,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 			break
 		}
 	}
+
 	if base == strings.TrimSpace(head) {
 		name = fmt.Sprintf("%d commits ago", commits)
 		text, err := runOutput(ctx, p.root, "git", "rev-parse", "--verify", "--quiet", fmt.Sprintf("HEAD~%d", commits))
@@ -156,25 +169,31 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 		}
 		base = strings.TrimSpace(text)
 	}
+
 	if base == strings.TrimSpace(head) {
 		name = "the last commit"
 	}
+
 	// The working tree counts, including untracked files.
 	text, err := runOutput(ctx, p.root, "git", "diff", "--name-only", "-z", base)
 	if err != nil {
 		return nil, ""
 	}
+
 	changed := map[string]bool{}
 	for file := range strings.SplitSeq(text, "\x00") {
 		changed[file] = true
 	}
+
 	text, err = runOutput(ctx, p.root, "git", "ls-files", "-z", "--others", "--exclude-standard")
 	if err != nil {
 		return nil, ""
 	}
+
 	for file := range strings.SplitSeq(text, "\x00") {
 		changed[file] = true
 	}
+
 	delete(changed, "")
 	return changed, name
 }
@@ -196,6 +215,7 @@ func (r *runner) readBudgets() (map[string]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	budgets := map[string]time.Duration{}
 	for _, line := range text {
 		var name string
@@ -205,5 +225,6 @@ func (r *runner) readBudgets() (map[string]time.Duration, error) {
 		}
 		budgets[name] = time.Duration(seconds) * time.Second
 	}
+
 	return budgets, nil
 }

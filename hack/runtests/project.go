@@ -56,25 +56,30 @@ func loadProject(ctx context.Context) (*project, error) {
 		return nil, fmt.Errorf("this must run inside a git checkout: %w", err)
 	}
 	p := &project{root: strings.TrimSpace(root), known: map[string]bool{}, packages: map[string]*goPackage{}}
+
 	// Untracked files count as well: they will be part of the next commit.
 	text, err := runOutput(ctx, p.root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
 		return nil, err
 	}
+
 	for file := range strings.SplitSeq(strings.TrimRight(text, "\x00"), "\x00") {
 		if _, err := os.Lstat(filepath.Join(p.root, file)); err == nil && !p.known[file] {
 			p.files = append(p.files, file)
 			p.known[file] = true
 		}
 	}
+
 	slices.Sort(p.files)
 	if err := p.loadPackages(ctx); err != nil {
 		return nil, err
 	}
+
 	content, err := os.ReadFile(filepath.Join(p.root, "Makefile"))
 	if err != nil {
 		return nil, err
 	}
+
 	p.makefile = parseMakefile(string(content))
 	return p, nil
 }
@@ -84,12 +89,14 @@ func (p *project) loadPackages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	p.module = strings.TrimSpace(module)
 	text, err := runOutput(ctx, p.root, "go", "list", "-deps", "-test",
 		"-json=ImportPath,Dir,ForTest,Name,Standard,Module,GoFiles,CgoFiles,SFiles,EmbedFiles,TestGoFiles,TestEmbedFiles,XTestGoFiles,XTestEmbedFiles,Deps", "./...")
 	if err != nil {
 		return err
 	}
+
 	var tests []goListPackage
 	decoder := json.NewDecoder(strings.NewReader(text))
 	for {
@@ -99,6 +106,7 @@ func (p *project) loadPackages(ctx context.Context) error {
 		} else if err != nil {
 			return fmt.Errorf("go list: %w", err)
 		}
+
 		switch {
 		case l.Standard || l.Module == nil || !l.Module.Main:
 		case strings.HasSuffix(l.ImportPath, ".test"):
@@ -107,6 +115,7 @@ func (p *project) loadPackages(ctx context.Context) error {
 			p.addPackage(l)
 		}
 	}
+
 	for _, l := range tests {
 		if pkg := p.packages[p.packageDir(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
 			pkg.testDeps = p.packageDirs(l.Deps)
@@ -115,6 +124,7 @@ func (p *project) loadPackages(ctx context.Context) error {
 			})
 		}
 	}
+
 	return nil
 }
 
@@ -123,6 +133,7 @@ func (p *project) addPackage(l goListPackage) {
 	if err != nil {
 		return
 	}
+
 	in := func(names ...[]string) []string {
 		var files []string
 		for _, name := range slices.Concat(names...) {
@@ -130,12 +141,14 @@ func (p *project) addPackage(l goListPackage) {
 		}
 		return files
 	}
+
 	pkg := &goPackage{
 		dir: dir, main: l.Name == "main",
 		sources:     in(l.GoFiles, l.CgoFiles, l.SFiles, l.EmbedFiles),
 		testSources: in(l.TestGoFiles, l.TestEmbedFiles, l.XTestGoFiles, l.XTestEmbedFiles),
 		deps:        p.packageDirs(l.Deps),
 	}
+
 	pkg.concurrent = slices.ContainsFunc(slices.Concat(pkg.sources, pkg.testSources), func(file string) bool {
 		return isConcurrent(filepath.Join(p.root, file))
 	})

@@ -17,6 +17,7 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	began := time.Now()
 	files, base := p.changedFiles(ctx, 0)
 	changed, affected := p.affectedPackages(files)
@@ -24,6 +25,7 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 		fmt.Printf("quick: no Go package has changed since %s\n", base)
 		return true, nil
 	}
+
 	fmt.Printf("quick: since %s changed: %s\n", base, strings.Join(changed, " "))
 	var outcomes []outcome
 	lint := outcome{stage: stage{name: "lint"}}
@@ -31,17 +33,21 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 	for _, dir := range changed {
 		args = append(args, "./"+dir)
 	}
+
 	linted := make(chan struct{})
 	go func() {
 		defer close(linted)
 		r.runCommand(ctx, &lint, nil, "bin/golangci-lint", args...)
 	}()
+
 	if len(affected) > 0 {
 		outcomes = append(outcomes, r.runStage(ctx, stage{name: "unit", packages: affected, timeout: 5 * time.Minute}))
 	}
+
 	<-linted
 	outcomes = append(outcomes, lint)
 	ok := true
+
 	var results testResults
 	for _, o := range outcomes {
 		ok = ok && o.err == nil
@@ -49,6 +55,7 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 		results.failed += o.results.failed
 		results.skipped = append(results.skipped, o.results.skipped...)
 	}
+
 	fmt.Printf("quick: %.0f s; %d passed, %d failed, %d skipped\n", time.Since(began).Seconds(), results.passed, results.failed, len(results.skipped))
 	return ok, nil
 }
@@ -64,6 +71,7 @@ func (p *project) affectedPackages(files map[string]bool) (changed, affected []s
 			}
 		}
 	}
+
 	for dir, pkg := range p.packages {
 		if pkg.cluster || len(pkg.testSources) == 0 {
 			continue
@@ -74,6 +82,7 @@ func (p *project) affectedPackages(files map[string]bool) (changed, affected []s
 			affected = append(affected, dir)
 		}
 	}
+
 	slices.Sort(affected)
 	return slices.Sorted(maps.Keys(holds)), affected
 }

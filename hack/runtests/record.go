@@ -35,11 +35,13 @@ func (r record) changedSince(now fileHashes) []string {
 			changed = append(changed, name)
 		}
 	}
+
 	for name := range r.Inputs {
 		if _, ok := now[name]; !ok {
 			changed = append(changed, name)
 		}
 	}
+
 	return changed
 }
 
@@ -67,10 +69,12 @@ func (b recordStore) load(group string) []record {
 	if err != nil {
 		return nil
 	}
+
 	var records []record
 	if err := json.Unmarshal(text, &records); err != nil {
 		return nil
 	}
+
 	return records
 }
 
@@ -79,6 +83,7 @@ func (b recordStore) add(group string, passed record) error {
 	if b.dir == "" {
 		return nil
 	}
+
 	records := slices.Insert(b.load(group), 0, passed)
 	text, err := json.Marshal(records[:min(len(records), maxRecords)])
 	if err != nil {
@@ -87,18 +92,21 @@ func (b recordStore) add(group string, passed record) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
+
 	// A reader sees the old file or the new one, even when this process is killed.
 	temporary, err := os.CreateTemp(b.dir, group+".*.tmp")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(temporary.Name()) }()
+
 	if _, err := temporary.Write(text); err != nil {
 		return err
 	}
 	if err := temporary.Close(); err != nil {
 		return err
 	}
+
 	return os.Rename(temporary.Name(), filepath.Join(b.dir, group+".json"))
 }
 
@@ -114,6 +122,7 @@ func (h *hasher) hashFiles(files []string) (fileHashes, error) {
 		"(Go)":   runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		"(root)": strconv.FormatBool(os.Geteuid() == 0),
 	}
+
 	for _, file := range files {
 		if h.known[file] == "" {
 			hash, err := hashFile(filepath.Join(h.root, file))
@@ -136,14 +145,17 @@ func hashFile(file string) (string, error) {
 		target, err := os.Readlink(file)
 		return "link to " + target, err
 	}
+
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
+
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
+
 	return fmt.Sprintf("%o ", info.Mode().Perm()&0o111) + hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }

@@ -13,6 +13,7 @@ func TestRecordsAreKeptAndBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	got := b.load("olm")
 	if len(got) != maxRecords || got[0].Commit != string(rune('a'+maxRecords+1)) {
 		t.Errorf("kept %d records, the newest of commit %q", len(got), got[0].Commit)
@@ -50,16 +51,19 @@ func TestARecordHoldsWhatTestsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	write("one")
 	h := &hasher{root, fileHashes{}}
 	derived, err := h.hashFiles(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &plan{inputs: map[string]fileHashes{"olm": derived}, records: recordStore{t.TempDir()}, hasher: h}
 	if err := p.recordPass(outcome{stage: stage{name: "olm"}, opened: []string{"opened.txt", "opened.txt"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	kept := p.records.load("olm")[0]
 	now := func() fileHashes {
 		hashes, err := (&hasher{root, fileHashes{}}).hashFiles(kept.Opened)
@@ -71,6 +75,7 @@ func TestARecordHoldsWhatTestsOpened(t *testing.T) {
 	if changed := kept.changedSince(now()); len(kept.Opened) != 1 || len(changed) != 0 {
 		t.Errorf("opened %v, changed %v", kept.Opened, changed)
 	}
+
 	write("two")
 	if changed := kept.changedSince(now()); len(changed) != 1 {
 		t.Errorf("changed %v, want opened.txt", changed)

@@ -28,14 +28,17 @@ func (r *runner) writeReport(outcomes []outcome, p *plan, wall time.Duration) (b
 		return false, err
 	}
 	defer func() { _ = file.Close() }()
+
 	out := io.MultiWriter(os.Stdout, file)
 	budgets, err := r.readBudgets()
 	if err != nil {
 		return false, err
 	}
+
 	_, _ = fmt.Fprintln(out)
 	printStages(out, outcomes, budgets, wall)
 	printSlowest(out, outcomes)
+
 	return printVerdict(out, outcomes, p, os.Getenv("CI") == "true"), nil
 }
 
@@ -53,10 +56,12 @@ func printStages(out io.Writer, outcomes []outcome, budgets map[string]time.Dura
 				warnings = append(warnings, o.stage.name)
 			}
 		}
+
 		cpu += o.cpu
 		_, _ = fmt.Fprintf(out, "%-14s %8.1f %8.1f %8s %7d%s\n", o.stage.name, o.wall.Seconds(), o.cpu.Seconds(), budget,
 			o.results.passed+o.results.failed+len(o.results.skipped), over)
 	}
+
 	_, _ = fmt.Fprintf(out, "%-14s %8.1f %8.1f\n", "all", wall.Seconds(), cpu.Seconds())
 	if len(warnings) > 0 {
 		_, _ = fmt.Fprintf(out, "WARNING: more than 25 %% over the budget of %s: %s\n", budgetsFile, strings.Join(warnings, ", "))
@@ -82,10 +87,12 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 	var passed, failed, skipped int
 	var broken []string
 	_, _ = fmt.Fprintln(out)
+
 	for _, o := range outcomes {
 		passed += o.results.passed
 		failed += o.results.failed
 		skipped += len(o.results.skipped)
+
 		for _, name := range o.results.skipped {
 			_, _ = fmt.Fprintln(out, "skipped:", name)
 		}
@@ -93,24 +100,29 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 			broken = append(broken, fmt.Sprintf("%s (%v)", o.stage.name, o.err))
 		}
 	}
+
 	for _, s := range p.stages {
 		if c := p.decisions[s.name]; !c.run {
 			_, _ = fmt.Fprintf(out, "not run: %s: %s\n", s.name, c.reason)
 		}
 	}
+
 	for _, o := range outcomes {
 		for _, f := range o.results.failures {
 			printFailure(out, f)
 		}
 	}
+
 	ok := len(broken) == 0
 	if len(broken) > 0 {
 		_, _ = fmt.Fprintln(out, "failed:", strings.Join(broken, "; "))
 	}
+
 	if inCI && skipped > 0 {
 		_, _ = fmt.Fprintf(out, "failed: %d tests were skipped, and CI must run all of a chosen stage\n", skipped)
 		ok = false
 	}
+
 	_, _ = fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	return ok
 }
@@ -135,9 +147,11 @@ func printFailure(out io.Writer, f failure) {
 		}
 		lines = append(lines, "    "+line)
 	}
+
 	if len(lines) == 0 { // a parent whose subtest says why
 		return
 	}
+
 	if more := len(lines) - maxFailureLines; more > 0 {
 		from := min(max(asserted, 0), more)
 		lines = append(slices.Clone(lines[from:from+maxFailureLines]), fmt.Sprintf("    … %d more lines above", more))
@@ -151,6 +165,7 @@ func readLines(file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -158,5 +173,6 @@ func readLines(file string) ([]string, error) {
 			lines = append(lines, line)
 		}
 	}
+
 	return lines, nil
 }

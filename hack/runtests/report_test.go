@@ -12,6 +12,7 @@ func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 	p := &plan{stages: []stage{{name: "olm", group: true}}, decisions: map[string]decision{"olm": {false, "no input has changed"}}}
 	passed := outcome{results: testResults{passed: 3}}
 	broken := outcome{results: testResults{failed: 1, failures: []failure{{"test/olm TestX", "=== RUN TestX\n    a_test.go:3: it is wrong\n--- FAIL: TestX\n"}}}}
+
 	skips := outcome{results: testResults{passed: 3, skipped: []string{"test/olm TestX"}}}
 	for name, tc := range map[string]struct {
 		outcome outcome
@@ -38,6 +39,7 @@ func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 
 func TestFailureShowsTheAssertion(t *testing.T) {
 	logged := strings.Repeat("    day_test.go:1: a command\n", 20)
+
 	for name, tc := range map[string]struct{ text, want string }{
 		"an assertion of gomega": {
 			logged + "    day_test.go:9: \n        Expected\n            <int>: 1\n" + logged,

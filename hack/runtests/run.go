@@ -44,16 +44,19 @@ func runStages(ctx context.Context, p *project, all bool, only []string) (bool, 
 	if err != nil {
 		return false, err
 	}
+
 	began := time.Now()
 	plan, err := r.planRun(ctx, all, only)
 	if err != nil {
 		return false, err
 	}
+
 	plan.printDecisions(os.Stdout)
 	outcomes := []outcome{r.buildTargets(ctx, plan.chosen)}
 	if outcomes[0].err == nil {
 		outcomes = append(outcomes, r.runLanes(ctx, plan)...)
 	}
+
 	return r.writeReport(outcomes, plan, time.Since(began))
 }
 
@@ -76,10 +79,12 @@ func (r *runner) buildTargets(ctx context.Context, chosen []stage) outcome {
 			}
 		}
 	}
+
 	o := outcome{stage: stage{name: "build"}}
 	if len(targets) > 0 {
 		r.runCommand(ctx, &o, nil, "make", targets...)
 	}
+
 	return o
 }
 
@@ -91,12 +96,14 @@ func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
 		outcomes []outcome
 		running  sync.WaitGroup
 	)
+
 	for _, l := range lanes {
 		running.Go(func() {
 			for _, s := range p.chosen {
 				if s.lane != l {
 					continue
 				}
+
 				o := r.runStage(ctx, s)
 				mu.Lock()
 				if s.group && o.err == nil && len(o.results.skipped) == 0 { // at once: the run may be ended
@@ -104,11 +111,13 @@ func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
 						r.printLine(s.name, "its record was not kept: "+err.Error())
 					}
 				}
+
 				outcomes = append(outcomes, o)
 				mu.Unlock()
 			}
 		})
 	}
+
 	running.Wait()
 	return outcomes
 }
@@ -119,16 +128,19 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 		o.err = err
 		return o
 	}
+
 	r.printLine(s.name, "begins")
 	if len(s.targets) > 0 {
 		r.runCommand(ctx, &o, nil, "make", s.targets...)
 	} else {
 		r.runTests(ctx, &o)
 	}
+
 	verdict := "passed"
 	if o.err != nil {
 		verdict = "FAILED: " + o.err.Error()
 	}
+
 	r.printLine(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
 	return o
 }
@@ -139,6 +151,7 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	// The lint stage vets these packages.
 	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
 	args = append(args, s.flags...)
+
 	env := slices.Clone(s.env)
 	switch {
 	case s.race && hasCompiler(ctx):
@@ -152,12 +165,14 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 		suites := max(2, runtime.NumCPU())
 		args = append(args, "-count=1", fmt.Sprintf("-p=%d", suites), fmt.Sprintf("-parallel=%d", 3*suites))
 	}
+
 	if s.run != "" {
 		args = append(args, "-run="+s.run)
 	}
 	if s.skip != "" {
 		args = append(args, "-skip="+s.skip)
 	}
+
 	// Run the garbage collector less often, for more memory. Clusters do not pass this to the
 	// programs.
 	env = append(env, "GOGC=400")
@@ -167,25 +182,30 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 		return
 	}
 	defer func() { o.err = errors.Join(o.err, temporary.close()) }()
+
 	logs := filepath.Join(temporary.path, "logs")
 	if err := os.Mkdir(logs, 0o755); err != nil {
 		o.err = err
 		return
 	}
+
 	env = append(env, "GOTMPDIR="+temporary.path)
 	if !s.group { // real nodes of several runs know of each other by files in the common folder
 		env = append(env, "TMPDIR="+temporary.path)
 	}
+
 	args = append(args, "-exec="+r.self+" exec "+logs)
 	for _, dir := range s.packages {
 		args = append(args, "./"+dir)
 	}
+
 	log, err := os.Create(filepath.Join(r.dist, s.name+".json"))
 	if err != nil {
 		o.err = err
 		return
 	}
 	defer func() { _ = log.Close() }()
+
 	events, eventsEnd := io.Pipe()
 	followed := make(chan error, 1)
 	out := &prefixWriter{runner: r, name: s.name}
@@ -194,12 +214,15 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 		o.results, err = readEvents(events, log, out, r.project.module)
 		followed <- err
 	}()
+
 	r.runCommand(ctx, o, &commandIO{eventsEnd, env}, "go", args...)
 	_ = eventsEnd.Close()
+
 	o.err = errors.Join(o.err, <-followed)
 	if o.err == nil && o.results.passed == 0 {
 		o.err = errors.New("no test ran")
 	}
+
 	o.opened, err = r.project.openedFiles(logs)
 	if err != nil {
 		o.err = errors.Join(o.err, err)
@@ -228,10 +251,12 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 	if o.stage.lane == background && o.stage.name != "build" {
 		name, args = "nice", append([]string{"-n", "10", name}, args...)
 	}
+
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.project.root
 	cmd.Env = os.Environ()
+
 	out := &prefixWriter{runner: r, name: o.stage.name}
 	cmd.Stdout = out
 	cmd.Stderr = out
@@ -239,7 +264,9 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 		cmd.Stdout = to.stdout
 		cmd.Env = append(cmd.Env, to.env...)
 	}
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+
 	// Ask the whole group to end, so that clusters stop and temporary folders are removed.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
@@ -247,11 +274,13 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 	if err == nil {
 		err = cmd.Wait()
 	}
+
 	out.flush()
 	o.wall += time.Since(began)
 	if cmd.ProcessState != nil {
 		o.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
+
 	if err != nil {
 		o.err = fmt.Errorf("%s: %w", name, err)
 		if to == nil {
@@ -273,12 +302,14 @@ type prefixWriter struct {
 func (w *prefixWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.rest = append(w.rest, text...)
 	for {
 		advance, line, _ := bufio.ScanLines(w.rest, false)
 		if advance == 0 {
 			return len(text), nil
 		}
+
 		w.runner.printLine(w.name, string(line))
 		w.last = append(w.last, string(line))
 		w.last = w.last[max(0, len(w.last)-maxFailureLines):]

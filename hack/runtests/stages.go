@@ -78,6 +78,7 @@ func allStages(p *project) []stage {
 		{name: "sequences", lane: background, onlyInTestAll: true, packages: []string{"test/liveness"},
 			run: "^TestWhatFitsStarts", env: []string{"DRAWS=1500"}, timeout: 20 * time.Minute},
 	}
+
 	taken := map[string]bool{}
 	for _, s := range list {
 		if s.run == "" {
@@ -86,15 +87,18 @@ func allStages(p *project) []stage {
 			}
 		}
 	}
+
 	unit := stage{name: "unit", lane: background, timeout: 10 * time.Minute, flags: []string{"-shuffle=on"}}
 	// The race detector looks for races, not for wrong rules. It makes a draw ten times as
 	// slow.
 	race := stage{name: "race", lane: background, timeout: 20 * time.Minute, flags: []string{"-shuffle=on"}, race: true, env: []string{"DRAWS=30"}}
+
 	// Their tests start API servers, which must not starve behind everything else.
 	raceClusters := race
 	raceClusters.name = "race-clusters"
 	raceClusters.lane = clusters
 	raceClusters.needs = []string{"controlplane"}
+
 	cluster := stage{name: "clusters", lane: clusters, timeout: 25 * time.Minute, needs: suite, skip: "^TestStockReclaim$"}
 	for _, dir := range slices.Sorted(maps.Keys(p.packages)) {
 		pkg := p.packages[dir]
@@ -110,5 +114,6 @@ func allStages(p *project) []stage {
 			unit.packages = append(unit.packages, dir)
 		}
 	}
+
 	return slices.Concat([]stage{unit, race, cluster, raceClusters}, list)
 }

@@ -26,6 +26,7 @@ func openTempDir() (*tempDir, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		d := &tempDir{path, lock}
 		return d, d.removeContent()
 	}
@@ -55,6 +56,7 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil && !isAt(dir, path) {
 		err = syscall.EWOULDBLOCK // its owner has just removed it
@@ -63,6 +65,7 @@ func lockDir(path string) (*os.File, error) {
 		_ = dir.Close()
 		return nil, err
 	}
+
 	return dir, nil
 }
 

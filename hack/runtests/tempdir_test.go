@@ -19,16 +19,19 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 		}
 		return d
 	}
+
 	killed := open()
 	used := open()
 	if killed.path == used.path {
 		t.Fatalf("two runs share %s", used.path)
 	}
+
 	_ = killed.lock.Close() // as the kernel does
 	next, err := openTempDir()
 	if err != nil || next.path != killed.path {
 		t.Fatalf("the next run has %+v, %v, want the folder of the killed one", next, err)
 	}
+
 	for dir, want := range map[*tempDir]int{used: 1, next: 0} {
 		if files, err := os.ReadDir(dir.path); err != nil || len(files) != want {
 			t.Errorf("%s holds %v, %v, want %d files", dir.path, files, err, want)
@@ -37,6 +40,7 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -26,6 +26,7 @@ func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 		PackageURL: packageURL(info.Main.Path, version),
 		Properties: buildProperties(info),
 	}}
+
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil {
@@ -33,6 +34,7 @@ func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 		}
 		bom.Metadata.Timestamp = time.Unix(seconds, 0).UTC().Format(time.RFC3339)
 	}
+
 	components := []cdx.Component{libraryComponent("std", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
@@ -40,11 +42,13 @@ func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 		}
 		components = append(components, libraryComponent(module.Path, module.Version, module.Sum))
 	}
+
 	bom.Components = &components
 	var all []string
 	for _, component := range components {
 		all = append(all, component.BOMRef)
 	}
+
 	// The compiler does not record which module needs which.
 	bom.Dependencies = &[]cdx.Dependency{{Ref: bom.Metadata.Component.BOMRef, Dependencies: &all}}
 	return bom, nil

@@ -32,22 +32,27 @@ func run(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	for flag, value := range map[string]string{"binary": binary, "name": name, "version": version} {
 		if value == "" {
 			return fmt.Errorf("-%s is missing", flag)
 		}
 	}
+
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
 	}
+
 	bom, err := newBOM(info, name, version)
 	if err != nil {
 		return err
 	}
+
 	bom.Metadata.Component.Hashes, err = fileHashes(binary)
 	if err != nil {
 		return err
 	}
+
 	return cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
 }

@@ -88,12 +88,14 @@ func (w buildEnv) newClone() clone {
 		}
 		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(text))
 	}
+
 	writeFile(w.T, root+"/hack/build-fake.sh", script)
 	writeFile(w.T, filepath.Join(root, "source"), "first")
 	scratch := filepath.Join(w.dir, "tmp")
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		w.Fatal(err)
 	}
+
 	return clone{w.T, root, append(os.Environ(),
 		"XDG_CACHE_HOME="+w.cacheDir(), "GO_ON="+w.goOn(), "BUILDS="+w.buildsDir(), "TMPDIR="+scratch)}
 }
@@ -107,10 +109,12 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	command.Stdout = &out
 	command.Stderr = &out
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	if err := command.Start(); err != nil {
 		c.Fatal(err)
 	}
 	c.Cleanup(func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) })
+
 	return command, &out
 }
 
@@ -172,6 +176,7 @@ func findEntries(t *testing.T, folder, prefix string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return found
 }
 
@@ -182,6 +187,7 @@ func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
 	if said := first.runScript(); !strings.Contains(said, "build: the program ready") {
 		t.Errorf("the first build says %q", said)
 	}
+
 	first.expectProgram("first")
 	for _, c := range []clone{first, second} {
 		if said := c.runScript(); said != "" {
@@ -189,14 +195,17 @@ func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
 		}
 		c.expectProgram("first")
 	}
+
 	if w.countBuilds() != 1 {
 		t.Errorf("built %d times, want once", w.countBuilds())
 	}
+
 	writeFile(t, filepath.Join(second.root, "source"), "second")
 	second.runScript()
 	second.expectProgram("second")
 	first.expectProgram("first")
 	writeFile(t, filepath.Join(second.root, "source"), "first")
+
 	second.runScript()
 	second.expectProgram("first")
 	if w.countBuilds() != 2 {
@@ -212,6 +221,7 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 			w.letBuildsHang()
 			command, out := c.startScript()
 			eventually(t, "the build writes", func() bool { return len(findEntries(t, w.cacheDir(), "program")) > 1 })
+
 			if err := syscall.Kill(-command.Process.Pid, signal); err != nil {
 				t.Fatal(err)
 			}
@@ -224,6 +234,7 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 			if left := findEntries(t, w.cacheDir(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
 				t.Errorf("left behind: %v", left)
 			}
+
 			w.letBuildsEnd()
 			c.runScript()
 			c.expectProgram("first")
@@ -241,17 +252,20 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	second := w.newClone()
 	w.letBuildsHang()
 	one, saidOne := first.startScript()
+
 	eventually(t, "the first builds", func() bool { return w.countBuilds() == 1 })
 	two, saidTwo := second.startScript()
 	waiting := filepath.Join(w.cacheDir(), "cardquota", "programs", ".lock-fake")
 	eventually(t, "the second waits", func() bool { return isHeldOpen(t, waiting, two.Process.Pid) })
 	w.letBuildsEnd()
+
 	if err := errors.Join(one.Wait(), two.Wait()); err != nil {
 		t.Fatal(err, saidOne, saidTwo)
 	}
 	if !strings.Contains(saidTwo.String(), "waiting for another build") || w.countBuilds() != 1 {
 		t.Errorf("built %d times, want once; the second says %q", w.countBuilds(), saidTwo)
 	}
+
 	first.expectProgram("first")
 	second.expectProgram("first")
 }
@@ -278,6 +292,7 @@ func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 			c := w.newClone()
 			gocache := filepath.Join(w.dir, "go")
 			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
+
 			c.runScript()
 			c.runScript()
 			c.expectProgram("first")
@@ -295,6 +310,7 @@ func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
 		t.Fatal(err)
 	}
+
 	c.runScript()
 	c.expectProgram("first")
 	writeFile(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
@@ -312,15 +328,18 @@ func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
 	old := findEntries(t, w.cacheDir(), "fake-")
 	recent := filepath.Join(w.cacheDir(), "cardquota", "programs", "other-1")
 	writeFile(t, filepath.Join(recent, "program"), "")
+
 	for folder, age := range map[string]int{old[0]: 32, recent: 29} {
 		then := time.Now().AddDate(0, 0, -age)
 		if err := os.Chtimes(folder, then, then); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	writeFile(t, filepath.Join(c.root, "source"), "second")
 	c.runScript()
 	c.expectProgram("second")
+
 	if _, err := os.Stat(old[0]); !os.IsNotExist(err) {
 		t.Errorf("%s was not used for 32 days and is there still", old[0])
 	}

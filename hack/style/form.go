@@ -28,15 +28,19 @@ func checkLayout(name string, file form.File) (findings []string) {
 			report(body.Pos(), "a function of %d lines without a paragraph: put a blank line between the steps", lines)
 		}
 	}
+
 	for _, statement := range form.Parallel(file.File) {
 		report(statement.Pos(), "%d assignments in one statement: write one in each", form.Assigned(statement))
 	}
+
 	for _, statement := range form.HeadStatements(file.File) {
 		report(statement.Pos(), "the head of an if or switch takes := only: write the statement before it")
 	}
+
 	for _, or := range form.Mixed(file.File) {
 		report(or.Pos(), "&& beside || without brackets: write (a && b) || c")
 	}
+
 	for _, condition := range form.LongConditions(file.File) {
 		report(condition.Pos(), "a condition of more than %d operators: give it, or a part of it, a name", form.MaxOperators)
 	}

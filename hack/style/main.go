@@ -35,6 +35,7 @@ func main() {
 	for _, finding := range findings {
 		fmt.Println(finding)
 	}
+
 	if len(findings) > 0 {
 		fmt.Printf("style: %d findings\n", len(findings))
 		os.Exit(1)

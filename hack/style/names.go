@@ -40,13 +40,16 @@ func checkNames(root string) ([]string, error) {
 			if !ok || function.Name.IsExported() || isProgramEntry(function) {
 				continue
 			}
+
 			functions++
 			if isOneWord(function.Name.Name) {
 				oneWord = append(oneWord, fmt.Sprintf("%s:%d: %s", name, file.Line(function.Pos()), function.Name.Name))
 			}
 		}
+
 		findings = append(findings, checkPhrases(name, file)...)
 	})
+
 	if len(oneWord)*100 > functions*maxOneWordShare {
 		slices.Sort(oneWord)
 		findings = append(findings, oneWord...)
@@ -66,6 +69,7 @@ func checkPhrases(name string, file form.File) (findings []string) {
 	for _, group := range file.Comments {
 		report("comment", group.Text(), group.Pos())
 	}
+
 	ast.Inspect(file.File, func(node ast.Node) bool {
 		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name

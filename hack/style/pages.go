@@ -47,16 +47,19 @@ func checkPage(name string, source []byte) []string {
 			if count == 0 {
 				continue
 			}
+
 			words += count
 			sentences++
 			if count > maxSentenceWords {
 				findings = append(findings, fmt.Sprintf("%s: a sentence of %d words, more than %d: %q", name, count, maxSentenceWords, sentence))
 			}
+
 			for _, phrase := range findPhrases(sentence) {
 				findings = append(findings, fmt.Sprintf("%s: %q says %q: name the actor and what it does", name, sentence, phrase))
 			}
 		}
 	}
+
 	if words > sentences*maxAverageWords {
 		findings = append(findings, fmt.Sprintf("%s: %.1f words a sentence on average, more than %d", name, float64(words)/float64(sentences), maxAverageWords))
 	}
@@ -69,11 +72,13 @@ func checkPage(name string, source []byte) []string {
 func paragraphs(source []byte) []string {
 	page := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 	var found []string
+
 	// The walk cannot fail: the visitor returns no error.
 	_ = ast.Walk(page, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
+
 		switch node.Kind() {
 		case ast.KindParagraph, ast.KindTextBlock:
 			found = append(found, inlineText(node, source))

@@ -84,6 +84,7 @@ func TestLongSentencesAreFound(t *testing.T) {
 			t.Errorf("%s: found %q", name, found)
 		}
 	}
+
 	for name, page := range map[string]string{
 		"code block":     "Text.\n\n```\n" + long + "\n```\n",
 		"code span":      "A `" + long + "` here.\n",

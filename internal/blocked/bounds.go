@@ -30,6 +30,7 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 			holder.ServiceType = conditions.Truncate(holder.ServiceType, maxNameLength)
 		}
 	}
+
 	return out
 }
 

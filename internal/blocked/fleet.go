@@ -43,12 +43,14 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCa
 		if !node.IsReady {
 			continue
 		}
+
 		for _, offered := range node.Cards {
 			room := f.cards[offered.Name]
 			if room == nil {
 				room = &cardRoom{}
 				f.cards[offered.Name] = room
 			}
+
 			at := nodeRoom{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
 			room.nodes = append(room.nodes, at)
 			room.most = max(room.most, at.free)
@@ -57,6 +59,7 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCa
 			}
 		}
 	}
+
 	return f
 }
 
@@ -89,15 +92,18 @@ func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 	case taken == nil || len(taken.byNode) == 0:
 		return room.free, room.most
 	}
+
 	if taken.fleet != f {
 		taken.fleet = f
 		taken.left = map[card.Name]leftCards{}
 	}
+
 	left, isKnown := taken.left[name]
 	if !isKnown {
 		left = room.beside(taken.byNode)
 		taken.left[name] = left
 	}
+
 	return left.free, left.most
 }
 
@@ -175,6 +181,7 @@ func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedRe
 	case s.RefusedOtherwise:
 		return v1alpha1.BlockedNodesUnsuitable
 	}
+
 	return v1alpha1.BlockedOther
 }
 
@@ -202,6 +209,7 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 	if len(names) == 0 {
 		return s.NodeRefusals[0].Reason
 	}
+
 	free, most := f.roomForAny(names, r.Taken)
 	isEnough := free >= r.Count
 	fitsNode := most >= r.Count
@@ -217,6 +225,7 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 	case isEnough:
 		return v1alpha1.BlockedFragmented
 	}
+
 	return v1alpha1.BlockedNoFreeCard
 }
 

@@ -45,15 +45,18 @@ func TestReasons(t *testing.T) {
 		}
 		return newFleet(held, nodes...)
 	}
+
 	either := []card.Name{h200, h800}
 	pod := func(count card.Count, names ...card.Name) Request {
 		return Request{Names: names, Named: names, Count: count}
 	}
+
 	refusedBy := func(reason v1alpha1.BlockedReason) Statement { return Statement{Refusal: refused(reason)} }
 	full := Statement{RefusedByNodes: true}
 	silent := Statement{}
 	otherwise := Statement{RefusedByNodes: true, RefusedOtherwise: true}
 	noQuotaOfH800 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("NoQuota", h800)}}
+
 	noQuotaOfH200 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("AncestorQuotaExhausted", h200)}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		statement Statement
@@ -123,6 +126,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 			held[NodeCard{node.Name, node.Cards[0].Name}] = card.Count(rapid.IntRange(0, 9).Draw(t, "held"))
 			nodes = append(nodes, node)
 		}
+
 		r := Request{Names: [][]card.Name{{h200}, {h800}, {h200, h800}}[rapid.IntRange(0, 2).Draw(t, "names")], Count: card.Count(rapid.IntRange(1, 10).Draw(t, "count"))}
 		var taken map[string]card.Count
 		if rapid.Bool().Draw(t, "gang") {
@@ -130,12 +134,15 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 			r.Taken = NewTaken(taken)
 			ReasonFor(&Statement{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // of another fleet nothing is remembered
 		}
+
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
 			return ReasonFor(&Statement{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
 		}
+
 		fleet := newFleet(held, nodes...)()
 		got := reason(func() *Fleet { return fleet })
 		check.Equal(t, "reason of the next pod of the gang", got, reason(func() *Fleet { return fleet }))
+
 		exists := false
 		fits := false
 		sums := map[card.Name]card.Count{}
@@ -144,6 +151,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 				if node.Cards[0].Name != name {
 					continue
 				}
+
 				exists = true
 				left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
 				fits = fits || (node.IsReady && left >= r.Count)
@@ -152,6 +160,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 				}
 			}
 		}
+
 		want := v1alpha1.BlockedNoFreeCard
 		switch {
 		case !exists:
@@ -161,6 +170,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		case sums[h200] >= r.Count || sums[h800] >= r.Count:
 			want = v1alpha1.BlockedFragmented
 		}
+
 		check.Must(t, got == want, "%s, want %s, for %+v of %+v, held %v", got, want, r, nodes, held)
 	})
 }

@@ -44,6 +44,7 @@ func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isV
 		return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return !slices.Contains(d.Names, name) })
 	}
 	refused := quota.CardRequest{Names: stated.Cards, Count: card.Count(stated.Requested)}
+
 	at := slices.IndexFunc(requests, isMeant)
 	if at < 0 {
 		if isVCJob {
@@ -51,14 +52,17 @@ func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isV
 		}
 		return requests
 	}
+
 	if stated.Limit == 0 {
 		refused.Names = requests[at].Names
 	}
+
 	requests = slices.Clone(requests)
 	if requests[at].Count <= refused.Count {
 		requests[at] = refused
 		return requests
 	}
+
 	requests[at].Count -= refused.Count
 	return slices.Insert(requests, at, refused)
 }

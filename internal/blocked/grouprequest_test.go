@@ -25,6 +25,7 @@ func TestGroupRequest(t *testing.T) {
 	stated := func(cards string, requested, limit int) string {
 		return fmt.Sprintf("Origin reason is: Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		minimum        int
 		total, message string
@@ -48,19 +49,24 @@ func TestGroupRequest(t *testing.T) {
 		if tc.minimum > 0 {
 			group = builder.PodGroup("lab", "g").Queue("q").MinResource(builder.GPU, fmt.Sprint(tc.minimum)).Obj()
 		}
+
 		if tc.total != "" {
 			group.Annotations = map[string]string{v1alpha1.AnnotationCardRequest: tc.total}
 		}
+
 		if tc.isVCJob {
 			group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
 		}
+
 		before := group.DeepCopy()
 		request, refusal := GroupRequest(resolver, group, tc.message)
 		check.That(t, refusal == nil, "refused: %v", refusal)
+
 		var words []string
 		for _, d := range request.Cards {
 			words = append(words, fmt.Sprintf("%s:%d", card.Join(d.Names, "|"), d.Count))
 		}
+
 		check.Equal(t, "request", tc.want, strings.Join(words, " "))
 		check.Equal(t, "PodGroup", before, group)
 	}

@@ -46,11 +46,13 @@ func (h *Holders) Add(workload v1alpha1.WorkloadReference, queue, serviceType st
 	if count <= 0 {
 		return
 	}
+
 	if h.holdings == nil {
 		h.holdings = map[holdingKey]*v1alpha1.CardHolder{}
 		h.inQueue = map[queueCard]*holderList{}
 		h.all = map[card.Name]*holderList{}
 	}
+
 	key := holdingKey{workload, queue, name}
 	known := h.holdings[key]
 	if known == nil {
@@ -96,14 +98,17 @@ func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string)
 	if known, isKnown := h.inSubtree[key]; isKnown {
 		return known
 	}
+
 	var largest largestHolders
 	for _, below := range queuesBelow(key.queue) {
 		largest.insert(h.inQueue[queueCard{below, key.name}].largest())
 	}
+
 	if h.inSubtree == nil {
 		h.inSubtree = map[queueCard]largestHolders{}
 	}
 	h.inSubtree[key] = largest
+
 	return largest
 }
 
@@ -157,6 +162,7 @@ func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.Card
 			out = append(out, holder)
 			continue
 		}
+
 		same := func(known v1alpha1.CardHolder) bool {
 			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
 		}
@@ -166,6 +172,7 @@ func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.Card
 			out = append(out, v1alpha1.CardHolder{ServiceType: holder.ServiceType, Card: holder.Card, Count: holder.Count})
 		}
 	}
+
 	slices.SortStableFunc(out, func(a, b v1alpha1.CardHolder) int { return cmp.Compare(b.Count, a.Count) })
 	return out
 }

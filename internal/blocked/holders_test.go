@@ -22,6 +22,7 @@ func TestHolders(t *testing.T) {
 	var h Holders
 	below := func(queue string) []string { return []string{queue, "r"} }
 	check.Equal(t, "of nothing", nil, h.Anywhere([]card.Name{h200}))
+
 	h.Add(deployment("small"), "q", "training", h200, 1)
 	h.Add(deployment("large"), "q", "training", h200, 2)
 	h.Add(deployment("large"), "q", "training", h200, 2)
@@ -29,9 +30,11 @@ func TestHolders(t *testing.T) {
 	h.Add(deployment("stray"), "", "none", h200, 1)
 	h.Add(deployment("other"), "q", "training", h800, 3)
 	h.Add(deployment("none"), "q", "training", h200, 0)
+
 	holder := func(name, queue, serviceType string, of card.Name, count int64) v1alpha1.CardHolder {
 		return v1alpha1.CardHolder{Workload: deployment(name), Queue: queue, ServiceType: serviceType, Card: string(of), Count: count}
 	}
+
 	large := holder("large", "q", "training", h200, 4)
 	small := holder("small", "q", "training", h200, 1)
 	elsewhere := holder("elsewhere", "r", "inference", h200, 8)
@@ -40,6 +43,7 @@ func TestHolders(t *testing.T) {
 	check.Equal(t, "of two cards", []v1alpha1.CardHolder{large, other, small}, h.InQueue("q", []card.Name{h200, h800}))
 	check.Equal(t, "of two queues", []v1alpha1.CardHolder{elsewhere, large, small}, h.InSubtree("q", below, []card.Name{h200}))
 	check.Equal(t, "of all", []v1alpha1.CardHolder{elsewhere, large, small}, h.Anywhere([]card.Name{h200}))
+
 	h.Add(deployment("small"), "q", "training", h200, 9)
 	small.Count = 10
 	check.Equal(t, "of more pods", small, h.InQueue("q", []card.Name{h200})[0])
@@ -58,6 +62,7 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 			h.Add(w, queue, "", name, card.Count(count))
 			sums[v1alpha1.CardHolder{Workload: w, Queue: queue, Card: string(name)}] += count
 		}
+
 		names := []card.Name{h200, h800}[:rapid.IntRange(1, 2).Draw(t, "names")]
 		queues := []string{"q", "r"}
 		below := func(string) []string { return queues }
@@ -73,6 +78,7 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 			})
 			return out[:min(3, len(out))]
 		}
+
 		check.Equal(t, "anywhere", largest(func(v1alpha1.CardHolder) bool { return true }), h.Anywhere(names))
 		check.Equal(t, "in queues", largest(func(of v1alpha1.CardHolder) bool { return slices.Contains(queues, of.Queue) }), h.InSubtree("q", below, names))
 		check.Equal(t, "the second time", h.InSubtree("q", below, names), h.InSubtree("q", below, names))

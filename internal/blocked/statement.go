@@ -152,10 +152,12 @@ func ReadStatement(reason, message string, resource corev1.ResourceName) Stateme
 	case missingPodGroup:
 		return Statement{LacksPodGroup: true}
 	}
+
 	_, origin, hasOrigin := strings.Cut(message, originWords)
 	if !hasOrigin {
 		return readMessage(message, resource)
 	}
+
 	pod, message, _ := strings.Cut(origin, ": ")
 	statement := readMessage(message, resource)
 	statement.RepeatsOther = pod != "" && !statement.IsSilent() // "Origin reason is: " is about the job
@@ -167,6 +169,7 @@ func readMessage(message string, resource corev1.ResourceName) Statement {
 	if refusal, ok := workload.ReadRefusal(message); ok {
 		return Statement{Refusal: &refusal}
 	}
+
 	if _, place, ok := strings.Cut(message, placeWords); ok {
 		if strings.HasSuffix(place, releaseWords) {
 			return Statement{AwaitsRelease: true}
@@ -175,9 +178,11 @@ func readMessage(message string, resource corev1.ResourceName) Statement {
 			return Statement{Node: node}
 		}
 	}
+
 	if _, reasons, ok := strings.Cut(message, nodesWords); ok {
 		return readNodeReasons(strings.TrimSuffix(reasons, "."), resource)
 	}
+
 	return Statement{LacksPods: lacksPods(message)}
 }
 
@@ -196,6 +201,7 @@ func GangCounts(message string) (valid, least int) {
 	if !isGang {
 		return 0, 0
 	}
+
 	counts, _, _ = strings.Cut(counts, ";")
 	for part := range strings.SplitSeq(counts, ", ") {
 		number, status, _ := strings.Cut(part, " ")
@@ -209,6 +215,7 @@ func GangCounts(message string) (valid, least int) {
 			valid += n
 		}
 	}
+
 	return valid, least
 }
 
@@ -231,6 +238,7 @@ func readNodeReasons(text string, resource corev1.ResourceName) Statement {
 			out.RefusedOtherwise = true
 		}
 	}
+
 	return out
 }
 
@@ -250,6 +258,7 @@ func splitNodeReasons(text string) []string {
 		reasons = append(reasons, reason[:next])
 		text = strings.TrimPrefix(reason[next:], ", ")
 	}
+
 	return reasons
 }
 

@@ -32,6 +32,7 @@ func TestStatements(t *testing.T) {
 	quotaOfH200.Requested = 2
 	quotaOfH200.Total = 9
 	quotaOfH200.Limit = 8
+
 	onNodes := func(refusals ...*workload.StatedRefusal) Statement {
 		s := Statement{RefusedByNodes: true}
 		for _, r := range refusals {
@@ -39,6 +40,7 @@ func TestStatements(t *testing.T) {
 		}
 		return s
 	}
+
 	otherwise := Statement{RefusedByNodes: true, RefusedOtherwise: true}
 	for t, tc := range check.Cases(t, map[string]struct {
 		reason, message string
@@ -77,6 +79,7 @@ func TestStatements(t *testing.T) {
 	}) {
 		check.Equal(t, "statement", tc.want, ReadStatement(tc.reason, tc.message, gpu))
 	}
+
 	check.Equal(t, "without cards", otherwise, ReadStatement("", "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", ""))
 }
 

@@ -76,6 +76,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	server := s.HTTPServer()
 	closed := make(chan struct{})
 	stopped := make(chan struct{})
@@ -96,5 +97,6 @@ func (s *Server) Start(ctx context.Context) error {
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve at %s: %w", s.Address, err)
 	}
+
 	return nil
 }

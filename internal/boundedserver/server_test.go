@@ -18,15 +18,18 @@ func startServer(t *testing.T, s *Server) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check.NoError(t, err)
+
 	s.Address = listener.Addr().String()
 	check.NoError(t, listener.Close())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
+
 	t.Cleanup(func() {
 		stop()
 		check.NoError(t, <-ended)
 	})
+
 	for range 200 {
 		if connection, err := net.Dial("tcp", s.Address); err == nil {
 			check.NoError(t, connection.Close())
@@ -35,6 +38,7 @@ func startServer(t *testing.T, s *Server) string {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("the server does not listen")
+
 	return ""
 }
 
@@ -100,10 +104,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 		running <- struct{}{}
 		<-release
 	})
+
 	limits := newLimits(connections)
 	limits.Request = time.Minute
 	limits.Response = time.Minute
 	address := startServer(t, &Server{Handler: slow, Limits: limits})
+
 	done := make(chan struct{}, 10)
 	for range connections + 1 {
 		go func() {
@@ -118,11 +124,13 @@ func TestConnectionsAreLimited(t *testing.T) {
 	for range connections {
 		<-running
 	}
+
 	select {
 	case <-running:
 		t.Error("one more request is served than there may be connections")
 	case <-time.After(200 * time.Millisecond):
 	}
+
 	close(release)
 	for range connections + 1 {
 		<-done
@@ -140,12 +148,15 @@ func TestASlowReaderEnds(t *testing.T) {
 			}
 		}
 	})
+
 	address := startServer(t, &Server{Handler: endless, Limits: newLimits(2)})
 	connection, err := net.Dial("tcp", address)
 	check.NoError(t, err)
 	defer func() { _ = connection.Close() }()
+
 	_, err = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	check.NoError(t, err)
+
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):

@@ -18,10 +18,12 @@ func TestWhichDriversHandOutCards(t *testing.T) {
 	} {
 		check.That(t, IsAcceleratorDriver(driver), "%s hands out cards", driver)
 	}
+
 	for _, vendor := range cardVendors {
 		check.That(t, IsAcceleratorDriver("dra."+vendor), "a driver of %s hands out cards", vendor)
 		check.That(t, LooksLikeCard(corev1.ResourceName(vendor+"/x")), "a resource of %s is a card", vendor)
 	}
+
 	for _, driver := range []string{
 		"", "compute-domain.nvidia.com", "dra.net", "dra.cpu", "dra.memory", "sriovnetwork.k8snetworkplumbingwg.io", "qat.intel.com",
 		"networking.k8s.aws", "rdma.gpu.example.com", "gpu-nic.example.com", "gpu", "gpumonitor.example.com", "cpu.example.com", "storage.gpu-cloud.com", "gpu.net.example.com", "rdma.wse.cerebras.net", "nic.habana.ai",

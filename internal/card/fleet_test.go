@@ -120,6 +120,7 @@ var fleet = map[string]Node{
 func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
 	files, err := filepath.Glob("testdata/nodes/*.yaml")
 	check.That(t, err == nil && len(files) == len(fleet), "%d files and %d expectations, error %v", len(files), len(fleet), err)
+
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {

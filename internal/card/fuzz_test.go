@@ -22,20 +22,24 @@ func FuzzParseName(f *testing.F) {
 	for _, seed := range []string{"NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/mig-x-mixed-mixed", "A/mps-0g*1/9999", "NVIDIA H200", "A/", ""} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		name, err := ParseName(text)
 		if err != nil {
 			check.Must(t, name == "" && check.FitsEvent(err.Error()), "%q gave %q and the error %q", text, name, err)
 			return
 		}
+
 		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.FitsEvent(text), "%q → %q", text, name)
 		wrong := validation.IsValidLabelValue(name.Model())
 		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
 		form := name.Form()
+
 		want := formOf(strings.TrimPrefix(text, name.Model()))
 		if form != want || (form == MIG) != (name.migProfile() != "") {
 			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
 		}
+
 		checkUse(t, name)
 	})
 }
@@ -69,12 +73,14 @@ func FuzzParseTotals(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`, `{"A":1.5}`, `{"A":`, `[]`} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		totals, err := ParseTotals(text)
 		if err != nil {
 			check.Must(t, totals == nil && check.FitsEvent(err.Error()), "%q gave %v and the error %q", text, totals, err)
 			return
 		}
+
 		written := map[string]Count{}
 		for i, total := range totals {
 			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, total.Request, total.Count)
@@ -83,6 +89,7 @@ func FuzzParseTotals(f *testing.F) {
 			}
 			written[total.Request.String()] = total.Count
 		}
+
 		again, err := json.Marshal(written)
 		check.NoError(t, err)
 		reread, err := ParseTotals(string(again))
@@ -115,6 +122,7 @@ func fuzzedNode(text string) (n *corev1.Node, valid bool) {
 			valid = valid && len(validation.IsQualifiedName(name)) == 0 && quantity.Sign() >= 0
 		}
 	}
+
 	return n, valid
 }
 
@@ -146,20 +154,24 @@ func FuzzRecognise(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(fleet)) {
 		f.Add(written(fleetNode(f, name)))
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		n, valid := fuzzedNode(text)
 		before := n.DeepCopy()
 		got := Recognise(n, nil)
 		check.Equal(t, "the node was changed", before, n)
 		check.Equal(t, "two results", got, Recognise(before, nil))
+
 		checkRecognised(t, n, got)
 		checkModel(t, got)
 		if valid {
 			checkNames(t, got, len(text) < 500)
 		}
+
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
 		if _, spoilt := before.Labels["rdma/hca.product"]; !spoilt && !strings.Contains(text, "rdma/") {
@@ -179,11 +191,13 @@ func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 		}
 		seen[h.Resource] = true
 	}
+
 	for _, resource := range got.Unnamed {
 		_, there := n.Status.Allocatable[resource]
 		check.Must(t, there && !seen[resource], "withholds %s, which is not there or held", resource)
 		seen[resource] = true
 	}
+
 	check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v and does not say why", got.Unnamed)
 	inv := NewInventory(map[string]Node{"n": got})
 	all := slices.Sorted(maps.Keys(seen))

@@ -37,6 +37,7 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 	for _, resource := range known {
 		inv.resources[resource] = nil
 	}
+
 	for _, node := range nodes {
 		for _, h := range node.Cards {
 			inv.physical[h.Name] = inv.physical[h.Name].Add(h.Count)
@@ -45,18 +46,21 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 				inv.byName[h.Name] = append(inv.byName[h.Name], h.Resource)
 			}
 		}
+
 		for _, resource := range node.Unnamed {
 			if !inv.IsCard(resource) {
 				inv.resources[resource] = nil
 			}
 		}
 	}
+
 	for _, names := range inv.resources {
 		slices.Sort(names)
 	}
 	for _, resources := range inv.byName {
 		slices.Sort(resources)
 	}
+
 	inv.unnamed = listUnnamedCards(nodes, nil)
 	return inv
 }
@@ -225,10 +229,12 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	recognised := Recognise(node, t.mappings)
 	after := trackedNode{node, recognised, sharingStrategies(node, recognised.Cards), IsNodeReady(node), node.Spec.Unschedulable}
+
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
 	t.nodes[node.Name] = after
+
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
@@ -236,11 +242,13 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	if sameCards && sameOthers && sameState && !grown {
 		return false
 	}
+
 	t.healthy = nil
 	t.states = nil
 	if !sameCards || !sameOthers {
 		t.inventory = nil
 	}
+
 	return true
 }
 
@@ -276,14 +284,17 @@ func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 	for _, node := range nodes {
 		changed = t.Update(node) || changed
 	}
+
 	if len(t.nodes) == len(nodes) {
 		return changed
 	}
+
 	for name := range t.nodes {
 		if nodes[name] == nil {
 			changed = t.Delete(name) || changed
 		}
 	}
+
 	return changed
 }
 
@@ -295,14 +306,17 @@ func (t *Tracker) SetMappings(mappings Mappings) (changed bool) {
 	if t.mappings.Equal(mappings) {
 		return false
 	}
+
 	if !slices.Equal(mappings.Resources(), t.mappings.Resources()) {
 		t.inventory = nil
 		changed = true
 	}
+
 	t.mappings = mappings
 	for _, node := range t.nodes {
 		changed = t.recognise(node.object) || changed
 	}
+
 	return changed
 }
 
@@ -337,6 +351,7 @@ func (t *Tracker) Inventory() *Inventory {
 			nodes[name] = node.recognised
 			others[name] = t.otherCards(node.object, node.recognised)
 		}
+
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)
 		t.inventory.mappings = t.mappings
 		t.inventory.lasting = withoutNetworkDevices(t.known)
@@ -363,6 +378,7 @@ func (t *Tracker) Healthy() map[Name]Count {
 			}
 		}
 	}
+
 	return t.healthy
 }
 

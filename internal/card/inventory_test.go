@@ -94,16 +94,19 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 		for _, resource := range append(tc.wantResources, "rdma/hca", "cpu") {
 			check.Equal(t, string(resource)+" is a card", slices.Contains(tc.wantResources, resource), inv.IsCard(resource))
 		}
+
 		check.Equal(t, "physical", tc.wantPhysical, inv.Physical(), cmpopts.EquateEmpty())
 		for resource, want := range tc.wantNamed {
 			check.Equal(t, string(resource), want, inv.NamesFor(resource), cmpopts.EquateEmpty())
 		}
+
 		for node, wants := range tc.wantOn {
 			for resource, want := range wants {
 				got, ok := inv.CardOnNode(node, resource)
 				check.That(t, got == want && ok == (want != ""), "%s on %s is %q, %v, want %q", resource, node, got, ok, want)
 			}
 		}
+
 		for card := range tc.wantPhysical {
 			check.That(t, len(inv.ResourcesFor(card)) != 0, "%s is offered but has no resource", card)
 		}
@@ -145,6 +148,7 @@ func TestPhysicalIsACopy(t *testing.T) {
 func TestMeansTheSame(t *testing.T) {
 	const h20 = "nvidia.com/gpu.product=NVIDIA-H20 nvidia.com/gpu.memory=97871 nvidia.com/gpu:8"
 	whole := h200 + "nvidia.com/gpu:8"
+
 	before := inventory(map[string]string{"a": whole, "b": whole})
 	for name, tc := range map[string]struct {
 		nodes map[string]string

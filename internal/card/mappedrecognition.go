@@ -17,12 +17,14 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 	if len(mappings) == 0 {
 		return recogniseLabels(node, nil)
 	}
+
 	m := mappedRecognition{node: node}
 	for _, resource := range mappings.Resources() {
 		if _, offered := node.Status.Allocatable[resource]; offered {
 			m.recogniseResource(resource, mappings)
 		}
 	}
+
 	rest := &corev1.Node{ObjectMeta: node.ObjectMeta}
 	rest.Status.Allocatable = corev1.ResourceList{}
 	for name, quantity := range node.Status.Allocatable {
@@ -30,6 +32,7 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 			rest.Status.Allocatable[name] = quantity
 		}
 	}
+
 	out := recogniseLabels(rest, m.resources)
 	m.withholdUnmapped(&out)
 	m.withholdCandidates(&out)
@@ -55,6 +58,7 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 		if mapping.Resource != resource || !mapping.Selects(m.node.Labels) {
 			continue
 		}
+
 		isSelected = true
 		name, anomaly := mapping.nameOn(m.node)
 		switch {
@@ -64,10 +68,12 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 			problem = anomaly
 		}
 	}
+
 	if !isSelected {
 		m.unmapped = append(m.unmapped, resource)
 		return
 	}
+
 	m.resources = append(m.resources, resource)
 	slices.Sort(names)
 	switch {
@@ -112,6 +118,7 @@ func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 			return "", &Anomaly{NoModelLabel, m.Resource, "offers " + string(m.Resource) + beforeMissingLabel + m.ModelLabel + afterMissingLabel}
 		}
 	}
+
 	name := m.wholeOrSlice(model, node)
 	if m.isShare() {
 		base := strings.TrimSuffix(string(m.Resource), sharedSuffix)
@@ -121,9 +128,11 @@ func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 		}
 		name = Name(model + suffix)
 	}
+
 	if _, err := ParseName(string(name)); err != nil {
 		return "", &Anomaly{InvalidLabel, m.Resource, fmt.Sprintf("offers %s, which makes no card name: %v", m.Resource, err)}
 	}
+
 	return name, nil
 }
 
@@ -180,6 +189,7 @@ func (m *mappedRecognition) merge(labelled Node) Node {
 		Withheld:  labelled.Withheld,
 		Anomalies: append(m.out.Anomalies, labelled.Anomalies...),
 	}
+
 	slices.SortFunc(out.Cards, func(a, b NodeCard) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	slices.Sort(out.Unnamed)
 	for i, held := range out.Cards {
@@ -190,5 +200,6 @@ func (m *mappedRecognition) merge(labelled Node) Node {
 			out.Model = ""
 		}
 	}
+
 	return out
 }

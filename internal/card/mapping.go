@@ -107,6 +107,7 @@ func (m Mappings) Mistakes() []*MappingError {
 	if len(m) > MaxMappings {
 		return []*MappingError{{-1, "", fmt.Sprintf("%d entries, at most %d are allowed", len(m), MaxMappings)}}
 	}
+
 	var wrong []*MappingError
 	seen := map[string]bool{}
 	for i, mapping := range m {
@@ -114,12 +115,14 @@ func (m Mappings) Mistakes() []*MappingError {
 			mistake.Index = i
 			wrong = append(wrong, mistake)
 		}
+
 		key := string(mapping.Resource) + " " + mapping.selectorText()
 		if seen[key] {
 			wrong = append(wrong, &MappingError{i, "", "has the resource and the nodeSelector of another entry: keep one of them"})
 		}
 		seen[key] = true
 	}
+
 	return wrong
 }
 
@@ -139,6 +142,7 @@ func (m Mapping) mistakes() []*MappingError {
 			wrong = append(wrong, &MappingError{Field: field, Message: err.Error()})
 		}
 	}
+
 	add("resource", checkMappedResource(string(m.Resource)))
 	switch {
 	case m.Model == "" && m.ModelLabel == "":
@@ -150,6 +154,7 @@ func (m Mapping) mistakes() []*MappingError {
 	default:
 		add("model", m.checkModel())
 	}
+
 	switch {
 	case m.isShare() && m.MemoryLabel == "":
 		add("memoryLabel", fmt.Errorf("is missing: the name of a share such as %s contains the memory of its card", quoteText(string(m.Resource))))
@@ -158,6 +163,7 @@ func (m Mapping) mistakes() []*MappingError {
 	case m.MemoryLabel != "":
 		add("memoryLabel", checkLabel(m.MemoryLabel))
 	}
+
 	add("nodeSelector", m.checkSelector())
 	return wrong
 }
@@ -194,6 +200,7 @@ func (m Mapping) checkSelector() error {
 	if len(m.NodeSelector) > MaxSelectorLabels {
 		return fmt.Errorf("%d labels, at most %d are allowed", len(m.NodeSelector), MaxSelectorLabels)
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(m.NodeSelector)) {
 		if err := checkLabel(key); err != nil {
 			return err

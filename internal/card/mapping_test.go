@@ -38,6 +38,7 @@ func TestMappingsNameTheNodesOfOtherVendors(t *testing.T) {
 		got := Recognise(fleetNode(t, file), Mappings{tc.mapping})
 		tc.want.Count = got.Cards[0].Count
 		check.Equal(t, file, Node{Model: tc.want.Name.Model(), Cards: []NodeCard{tc.want}}, got, cmpopts.EquateEmpty())
+
 		check.That(t, tc.want.Count == NewCount(fleetNode(t, file).Status.Allocatable[tc.want.Resource]), "%s counts %d", file, tc.want.Count)
 	}
 }
@@ -47,6 +48,7 @@ func TestRecogniseWithMappings(t *testing.T) {
 	selected := func(resource corev1.ResourceName, model string) Mapping {
 		return Mapping{Resource: resource, Model: model, NodeSelector: map[string]string{"pool": "x"}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		parts    string
 		mappings Mappings
@@ -82,12 +84,14 @@ func TestRecogniseWithMappings(t *testing.T) {
 		for _, held := range got.Cards {
 			cards = append(cards, fmt.Sprintf("%s=%s", held.Name, held.Resource))
 		}
+
 		check.Equal(t, "cards", tc.cards, strings.Join(cards, " "))
 		var want []Anomaly
 		if tc.anomaly.Reason != "" {
 			want = []Anomaly{tc.anomaly}
 			check.Equal(t, "withheld", resources(tc.anomaly.Resource), got.Unnamed)
 		}
+
 		check.Equal(t, "anomalies", want, got.Anomalies, cmpopts.IgnoreFields(Anomaly{}, "Message"), cmpopts.EquateEmpty())
 		check.Contains(t, "the node says", joinMessages(got.Anomalies), tc.says)
 	}
@@ -105,16 +109,19 @@ func TestMappingsNameOneOfSeveralCandidates(t *testing.T) {
 func TestAMappingReleasesNoCard(t *testing.T) {
 	offered := rapid.SampledFrom([]corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/hostdev",
 		"huawei.com/Ascend910", "huawei.com/Ascend310P", "huawei.com/Ascend310P", "huawei.com/other", "huawei.com/rdma", "rdma/hca"})
+
 	seed.Check(t, func(t *rapid.T) {
 		n := node()
 		for _, kind := range rapid.SliceOfN(rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/npu", "huawei.com/npu", "huawei.com/other"}), 0, 2).Draw(t, "labelled") {
 			n.Labels[kind+".product"] = "M"
 			n.Labels[kind+".memory"] = "65536"
 		}
+
 		for _, name := range rapid.SliceOfN(offered, 2, 6).Draw(t, "offers") {
 			n.Status.Allocatable[name] = resource.MustParse("8")
 		}
 		mapped := rapid.SampledFrom(slices.Sorted(maps.Keys(n.Status.Allocatable)))
+
 		mappings := Mappings{}
 		for range rapid.IntRange(1, 3).Draw(t, "mappings") {
 			before := NewInventory(map[string]Node{"n": Recognise(n, mappings)}).Resources()
@@ -122,11 +129,13 @@ func TestAMappingReleasesNoCard(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "another node") == 0 {
 				m.NodeSelector = map[string]string{"pool": "x"}
 			}
+
 			mappings = append(mappings, m)
 			after := NewInventory(map[string]Node{"n": Recognise(n, mappings)})
 			for _, name := range before {
 				check.Must(t, after.IsCard(name), "%s was a card or withheld, and mapping %s released it", name, m.Resource)
 			}
+
 			for _, name := range after.Resources() {
 				isDevice := strings.Contains(string(name), "rdma") || strings.Contains(string(name), "hostdev")
 				check.Must(t, !isDevice || slices.Contains(mappings.Resources(), name), "the network device %s is a card", name)
@@ -144,12 +153,14 @@ func drawMapped(t *rapid.T) (*corev1.Node, Mappings) {
 			n.Labels[key] = value
 		}
 	}
+
 	n.Labels["v.w/x.memory"] = "1"
 	for _, name := range []corev1.ResourceName{"v.w/x", "a.b/c"} {
 		if rapid.Bool().Draw(t, string(name)) {
 			n.Status.Allocatable[name] = resource.MustParse("2")
 		}
 	}
+
 	mappings := make(Mappings, rapid.IntRange(0, 4).Draw(t, "mappings"))
 	for i := range mappings {
 		m := Mapping{Resource: rapid.SampledFrom([]corev1.ResourceName{"v.w/x", "a.b/c"}).Draw(t, "resource"), Model: values.Draw(t, "model")}
@@ -161,6 +172,7 @@ func drawMapped(t *rapid.T) (*corev1.Node, Mappings) {
 		}
 		mappings[i] = m
 	}
+
 	return n, mappings
 }
 
@@ -176,9 +188,11 @@ func nameByHand(n *corev1.Node, mappings Mappings, name corev1.ResourceName) (mo
 			models[model] = true
 		}
 	}
+
 	if model := n.Labels["v.w/x.product"]; !selected && name == "v.w/x" && model != "" {
 		models[model] = true
 	}
+
 	return models, selected
 }
 
@@ -191,12 +205,14 @@ func TestMappedRecognitionIsAPlainOne(t *testing.T) {
 			models, _ := nameByHand(n, mappings, name)
 			card, named := inventory.CardOnNode("n", name)
 			check.Must(t, named == (len(models) == 1) && (!named || models[string(card)]), "%s is %q, want %v", name, card, models)
+
 			isMapped := false
 			for _, m := range mappings {
 				isMapped = isMapped || m.Resource == name
 			}
 			check.Must(t, !isMapped || inventory.IsCard(name), "mapped %s is no card", name)
 		}
+
 		check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v and does not say why", got.Unnamed)
 		check.Equal(t, "another order of the mappings", got, Recognise(n, mappings.Sorted()), cmpopts.IgnoreFields(Anomaly{}, "Message"))
 	})
@@ -214,10 +230,12 @@ func TestTrackerFollowsMappings(t *testing.T) {
 			if rapid.Bool().Draw(t, "the node changes first") {
 				tracker.Update(n)
 			}
+
 			before := tracker.Inventory()
 			changed := tracker.SetMappings(mappings)
 			check.Must(t, changed || before == tracker.Inventory(), "something changed and it was not told")
 			check.That(t, !tracker.SetMappings(mappings), "the same mappings are news")
+
 			tracker.Update(n)
 			var fresh Tracker
 			fresh.SetMappings(mappings)
@@ -266,6 +284,7 @@ func TestAMappingForgetsNoCard(t *testing.T) {
 	tracker.SetMappings(Mappings{{Resource: "nvidia.com/gpu", Model: "Y"}, {Resource: "v.w/x", Model: "X"}})
 	check.Equal(t, "resources", resources("nvidia.com/gpu", "v.w/x"), tracker.Inventory().Resources())
 	check.Equal(t, "lasting", resources("nvidia.com/gpu"), tracker.Inventory().LastingResources())
+
 	tracker.SetMappings(nil)
 	check.Equal(t, "resources without mappings", resources("nvidia.com/gpu"), tracker.Inventory().Resources())
 
@@ -275,6 +294,7 @@ func TestAMappingForgetsNoCard(t *testing.T) {
 		n.Labels = nil
 		n.Status.Allocatable = nil
 	}))
+
 	check.Equal(t, "lasting before the labels", 0, len(mapped.Inventory().LastingResources()))
 	check.That(t, mapped.Update(trackedGPUs("a", "H200", "8")), "labels that make a lasting card are no news")
 	mapped.Delete("a")
@@ -300,6 +320,7 @@ func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 		tracker.SetMappings(tc.mappings)
 		tracker.Update(n)
 		check.Equal(t, "withheld", tc.withheld, tracker.Nodes()[0].Unnamed)
+
 		before := tracker.Inventory().Resources()
 		tracker.Delete(n.Name)
 		check.Equal(t, "cards without the node", before, tracker.Inventory().Resources())
@@ -330,6 +351,7 @@ func TestMistakesOfMappings(t *testing.T) {
 		}
 		return out
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		mappings Mappings
 		wants    []string
@@ -362,6 +384,7 @@ func TestMistakesOfMappings(t *testing.T) {
 			check.NoError(t, err)
 			continue
 		}
+
 		check.Refused(t, err, tc.wants...)
 		var mistake *MappingError
 		check.That(t, errors.As(error(tc.mappings.Mistakes()[0]), &mistake), "no mistake")
@@ -379,13 +402,16 @@ func TestNoValidMappingMakesAnInvalidName(t *testing.T) {
 		if !m.isShare() {
 			m.MemoryLabel = ""
 		}
+
 		if (Mappings{m}).Validate() != nil {
 			return
 		}
+
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"m": "1024", strings.TrimSuffix(string(m.Resource), ".shared") + ".replicas": "2"}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{m.Resource: resource.MustParse("1")}}}
 		got := Recognise(n, Mappings{m})
 		check.Must(t, len(got.Cards) == 1, "the node offers %+v", got)
+
 		_, err := ParseName(string(got.Cards[0].Name))
 		check.NoError(t, err)
 	})

@@ -31,6 +31,7 @@ func (m Mappings) Argument() []any {
 				entry[key] = value
 			}
 		}
+
 		if len(mapping.NodeSelector) > 0 {
 			labels := make(map[string]any, len(mapping.NodeSelector))
 			for key, value := range mapping.NodeSelector {
@@ -40,6 +41,7 @@ func (m Mappings) Argument() []any {
 		}
 		out[i] = entry
 	}
+
 	return out
 }
 
@@ -49,6 +51,7 @@ func ParseMappings(value any) (Mappings, error) {
 	if !ok {
 		return nil, errors.New("write a list of entries, for example - {resource: amd.com/gpu, modelLabel: amd.com/gpu.product-name}")
 	}
+
 	mappings := make(Mappings, len(entries))
 	for i, entry := range entries {
 		var err error
@@ -57,9 +60,11 @@ func ParseMappings(value any) (Mappings, error) {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
+
 	if err := mappings.Validate(); err != nil {
 		return nil, err
 	}
+
 	return mappings, nil
 }
 
@@ -69,10 +74,12 @@ func parseMapping(value any) (Mapping, error) {
 	if err != nil {
 		return m, fmt.Errorf("write resource, and modelLabel or model: %w", err)
 	}
+
 	var resource string
 	texts := map[string]*string{
 		argumentResource: &resource, argumentModel: &m.Model, argumentModelLabel: &m.ModelLabel, argumentMemoryLabel: &m.MemoryLabel,
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		into, known := texts[key]
 		switch {
@@ -91,6 +98,7 @@ func parseMapping(value any) (Mapping, error) {
 			*into = text
 		}
 	}
+
 	m.Resource = corev1.ResourceName(resource)
 	return m, nil
 }
@@ -103,6 +111,7 @@ func parseSelector(value any) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: write labels and values: %w", argumentNodeSelector, err)
 	}
+
 	labels := make(map[string]string, len(fields))
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		text, isText := fields[key].(string)
@@ -111,6 +120,7 @@ func parseSelector(value any) (map[string]string, error) {
 		}
 		labels[key] = text
 	}
+
 	return labels, nil
 }
 
@@ -128,6 +138,7 @@ func parseFields(value any) (map[string]any, error) {
 			}
 			named[name] = field
 		}
+
 		return named, nil
 	}
 	return nil, errors.New("it is not a mapping")

@@ -30,9 +30,11 @@ func TestParseMappings(t *testing.T) {
 	})
 	check.NoError(t, err)
 	check.Equal(t, "mappings", Mappings{amdByLabel, {Resource: "a.b/c.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"pool": "x"}}}, got)
+
 	none, err := ParseMappings([]any{})
 	check.NoError(t, err)
 	check.Equal(t, "nothing", nil, none, cmpopts.EquateEmpty())
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		value any
 		wants []string

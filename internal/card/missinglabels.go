@@ -25,11 +25,13 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 		_, hasMemory := labels[base+memorySuffix]
 		return labels[base+productSuffix] != "" && !hasMemory
 	}
+
 	vendor, _, _ := strings.Cut(string(resource), "/")
 	base := strings.TrimSuffix(string(resource), sharedSuffix)
 	if strings.HasPrefix(base, migPrefix) {
 		base = migVendor + "/gpu"
 	}
+
 	if isIncomplete(base) || vendor == migVendor {
 		return base, isIncomplete(base)
 	}
@@ -41,5 +43,6 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 			first = other
 		}
 	}
+
 	return first, first != ""
 }

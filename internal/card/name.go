@@ -56,6 +56,7 @@ func ParseName(text string) (Name, error) {
 		return "", fmt.Errorf("card name %s: after the model write mig-<profile>-mixed or mps-<memory>g*1/<replicas>, and for shares of slices mig-<profile>-mixed-SHARED, not %s",
 			quoteText(text), quoteText(suffix))
 	}
+
 	return Name(text), nil
 }
 

@@ -18,6 +18,7 @@ func Nearest(name Name, known []Name) (Name, bool) {
 	if len(known) == 0 {
 		return "", false
 	}
+
 	wanted := newSpelling(name)
 	others := make([]spelling, len(known))
 	for i, other := range known {
@@ -29,6 +30,7 @@ func Nearest(name Name, known []Name) (Name, bool) {
 			return known[at], true
 		}
 	}
+
 	return "", false
 }
 
@@ -137,10 +139,12 @@ func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
 	}
+
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -153,5 +157,6 @@ func editDistance(a, b string, limit int) int {
 			row[j+1] = min(replaced, row[j]+1, diagonal+1)
 		}
 	}
+
 	return min(row[len(b)], limit)
 }

@@ -15,6 +15,7 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D", "NVIDIA-H20", "NVIDIA-H200",
 		"NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800", "Tesla-T4", "PPU-ZW810E",
 	}
+
 	for wanted, want := range map[Name]Name{
 		"H200": "NVIDIA-H200", "h200": "NVIDIA-H200", "nvidia-h200": "NVIDIA-H200", "NVIDIA-H20O": "NVIDIA-H200", "NVIDA-H200": "NVIDIA-H200", "NvidiaH200": "NVIDIA-H200",
 		"GeForce-RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX4090": "NVIDIA-GeForce-RTX-4090", "rtx-4090-d": "NVIDIA-GeForce-RTX-4090-D", "RTX4090D": "NVIDIA-GeForce-RTX-4090-D",
@@ -26,6 +27,7 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 		check.Equal(t, string(wanted), want, got)
 		check.Equal(t, string(wanted)+" is found", want != "", found)
 	}
+
 	got, _ := Nearest("NVIDIA-C27-SXM4-40GB", []Name{"A-SXM4-40GB", "C27-SXM4-40GB"})
 	check.Equal(t, "a model that lost its vendor", "C27-SXM4-40GB", got)
 }
@@ -68,11 +70,13 @@ func TestNearestNameIsWithinAThird(t *testing.T) {
 		known := rapid.SliceOfDistinct(name, rapid.ID).Draw(t, "known")
 		wanted := name.Draw(t, "wanted")
 		names := make([]Name, len(known))
+
 		best := len(wanted)/3 + 1
 		for i, other := range known {
 			names[i] = Name(other)
 			best = min(best, plainDistance(wanted, other))
 		}
+
 		got, found := Nearest(Name(wanted), names)
 		check.Equal(t, "found", best <= len(wanted)/3, found)
 		check.Must(t, !found || plainDistance(wanted, string(got)) == best, "%s is not the nearest of %v to %s", got, known, wanted)

@@ -33,6 +33,7 @@ func TestLabelsMakeNoNetworkDeviceACard(t *testing.T) {
 		var tracker Tracker
 		tracker.SetMappings(tc.before)
 		tracker.Update(node(strings.Fields(tc.parts)...))
+
 		tracker.SetMappings(tc.after)
 		check.Equal(t, "resources", tc.resources, tracker.Inventory().Resources())
 		check.Equal(t, "cards", tc.cards, tracker.Inventory().Physical())

@@ -97,12 +97,14 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 			models[i] = p.model
 			out.Unnamed = append(out.Unnamed, productResources(node, p, mapped)...)
 		}
+
 		out.Unnamed = append(out.Unnamed, migResources(node)...)
 		slices.Sort(out.Unnamed)
 		out.Unnamed = slices.Compact(out.Unnamed)
 		out.Anomalies = []Anomaly{{Reason: SeveralModels, Message: "names more than one card model: " + strings.Join(models, ", ")}}
 		return out
 	}
+
 	r := nodeRecognition{node: node, product: products[0], mapped: mapped, out: &out}
 	r.addMIGSlices()
 	r.addMPSShares()
@@ -127,6 +129,7 @@ func productLabels(labels map[string]string) []product {
 		}
 		found = append(found, product{vendor: vendor, kind: kind, model: model})
 	}
+
 	slices.SortFunc(found, func(a, b product) int {
 		return strings.Compare(a.vendor+"/"+a.kind, b.vendor+"/"+b.kind)
 	})
@@ -148,9 +151,11 @@ func productResources(node *corev1.Node, p product, mapped []corev1.ResourceName
 			domain = append(domain, resource)
 		}
 	}
+
 	if len(exact) > 0 || p.isMapped(mapped) {
 		return exact
 	}
+
 	return domain
 }
 
@@ -237,6 +242,7 @@ type nodeRecognition struct {
 // labels are withheld: a tenant with quota for whole cards would get parts of them.
 func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
 	offered := NodeCard{Name: name, Resource: resource, Count: allocatableCount(r.node, resource)}
+
 	labelled, isLabelled := r.numberInLabels(resource)
 	switch {
 	case !isLabelled || offered.Count <= labelled.number:
@@ -262,6 +268,7 @@ func (r *nodeRecognition) addMIGSlices() {
 		if r.product.vendor == migVendor {
 			r.partitioned++
 		}
+
 		name := Name(r.out.Model + sliceSuffix(resource, sharesSlices(r.node, resource, r.mapped...)))
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
@@ -282,6 +289,7 @@ func (r *nodeRecognition) addMPSShares() {
 	if _, ok := r.node.Status.Allocatable[resource]; !ok {
 		return
 	}
+
 	r.partitioned++
 	suffix, err := shareSuffix(r.node.Labels, base+replicasSuffix, base+memorySuffix)
 	if err != nil {
@@ -328,6 +336,7 @@ func (r *nodeRecognition) addWholeCards() {
 	if r.partitioned > 0 {
 		return
 	}
+
 	candidates := productResources(r.node, r.product, r.mapped)
 	slices.Sort(candidates)
 	switch len(candidates) {

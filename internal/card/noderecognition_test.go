@@ -48,6 +48,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		noLabel = " but no label"
 		models  = "names more than one card model"
 	)
+
 	tests := map[string]spoilt{
 		"replicas of another type of card": {h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16", shared, "has no label nvidia.com/gpu.replicas"},
 
@@ -75,19 +76,23 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		"what to write in place of that":  {h800 + "nvidia.com/mig-1G.10GB:7", "nvidia.com/mig-1G.10GB", "after the model write"},
 		"a MIG profile beyond the bound ": {h800 + "nvidia.com/mig-" + strings.Repeat("1", 42) + ":7", "nvidia.com/mig-" + strings.Repeat("1", 42), "which makes no card name"},
 	}
+
 	for _, value := range []string{"", "0", "two", "2.5", "1e1", "0x2", "10000", "99999999999999999999"} {
 		tests["cut into "+value] = spoilt{h800 + "nvidia.com/gpu.shared:16 nvidia.com/gpu.replicas=" + value, shared,
 			fmt.Sprintf("nvidia.com/gpu.replicas=%q, which is not a number of shares from 1 to 9999", value)}
 	}
+
 	for _, value := range []string{"", "0", "much", "80Gi", "81559.5", "8e4", "85520809984", "99999999999999999999", "9223372036854775807"} {
 		tests["memory of "+value] = spoilt{"nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:16 nvidia.com/gpu.memory=" + value, shared,
 			fmt.Sprintf("nvidia.com/gpu.memory=%q is no memory size in MiB", value)}
 	}
+
 	for t, tc := range check.Cases(t, tests) {
 		n := node(strings.Split(tc.parts, " ")...)
 		mustBeReal(t, n)
 		got := Recognise(n, nil)
 		check.Equal(t, "withheld", tc.withheld, strings.Trim(fmt.Sprint(got.Unnamed), "[]"))
+
 		said := joinMessages(got.Anomalies)
 		check.Contains(t, "the node says", said, tc.says)
 		check.Equal(t, "an event can hold it", true, check.FitsEvent(said))

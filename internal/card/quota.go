@@ -39,6 +39,7 @@ func ParseQuota(text string) (Quota, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return quota, nil
 }
 
@@ -62,11 +63,13 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 	if len(text) > maxText {
 		return fmt.Errorf("text is %d bytes, at most %d are read", len(text), maxText)
 	}
+
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
 		return fmt.Errorf(`%s is not a JSON object: write it like {"NVIDIA-H200":8}`, quoteText(text))
 	}
+
 	var wrong []error
 	for entries := 0; dec.More(); entries++ {
 		if entries == MaxQuotaEntries {
@@ -76,10 +79,12 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 		if err != nil {
 			return syntaxError(text, err)
 		}
+
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
 			return syntaxError(text, err)
 		}
+
 		count, err := parseCount(fmt.Sprint(key), string(value))
 		if err == nil {
 			err = take(fmt.Sprint(key), count)
@@ -88,12 +93,14 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 			wrong = append(wrong, err)
 		}
 	}
+
 	if _, err := dec.Token(); err != nil {
 		return syntaxError(text, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("text goes on after the JSON object: %s", quoteText(text))
 	}
+
 	return joinMistakes(wrong)
 }
 
@@ -109,6 +116,7 @@ func parseCount(key, value string) (Count, error) {
 	case n > int64(MaxCount):
 		return 0, fmt.Errorf("count of %s is %d: at most %d cards can be given", quoteText(key), n, MaxCount)
 	}
+
 	return Count(n), nil
 }
 
@@ -134,8 +142,10 @@ func joinMistakes(wrong []error) error {
 		}
 		listed = append(listed, text)
 	}
+
 	if listed == nil {
 		return nil
 	}
+
 	return errors.New(strings.Join(listed, "; "))
 }

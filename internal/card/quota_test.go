@@ -25,6 +25,7 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 		check.NoError(t, err)
 		check.Equal(t, text, want, got)
 	}
+
 	if q, err := ParseQuota(manyCards(MaxQuotaEntries)); err != nil || len(q) != MaxQuotaEntries {
 		t.Errorf("256 entries: %d read, error %v", len(q), err)
 	}
@@ -47,6 +48,7 @@ func FuzzParseQuota(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"A":1}`, `{"A":1,"A":2}`, `{"A":`, `[]`, `{"A|B":1}`, `{"A":1e9}`} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		quota, err := ParseQuota(text)
 		if err != nil {

@@ -18,6 +18,7 @@ func realNodes(t *testing.T) []*corev1.Node {
 	t.Helper()
 	text, err := os.ReadFile("testdata/realnodes.yaml")
 	check.NoError(t, err)
+
 	var entries []struct {
 		Name                  string
 		Labels                map[string]string
@@ -32,6 +33,7 @@ func realNodes(t *testing.T) []*corev1.Node {
 			Status:     corev1.NodeStatus{Allocatable: entry.Allocatable, Capacity: entry.Capacity},
 		})
 	}
+
 	return nodes
 }
 
@@ -41,6 +43,7 @@ func TestRealNodesAreRecognised(t *testing.T) {
 		gpu    = "nvidia.com/gpu"
 		shared = "nvidia.com/gpu.shared"
 	)
+
 	want := map[string]Node{}
 	strategies := map[string]string{}
 	for short, model := range map[string]struct{ name, memory string }{"h100": {"NVIDIA-H100-80GB-HBM3", "80g"}, "h200": {"NVIDIA-H200", "140g"}} {
@@ -48,10 +51,12 @@ func TestRealNodesAreRecognised(t *testing.T) {
 		for _, configuration := range []string{"no-sharing", "mig-none", "mig-single", "mig-mixed"} {
 			want[short+"-"+configuration] = one(model.name, gpu, 1)
 		}
+
 		want[short+"-time-slicing-4"] = one(model.name+"-SHARED", gpu, 4)
 		want[short+"-time-slicing-4-renamed"] = Node{Model: model.name, Cards: []NodeCard{{share("4"), shared, 4}}}
 		want[short+"-mps-2"] = one(model.name+"-SHARED", gpu, 2)
 		want[short+"-mps-2-renamed"] = Node{Model: model.name, Cards: []NodeCard{{share("2"), shared, 2}}}
+
 		for _, configuration := range []string{"time-slicing-4", "time-slicing-4-renamed"} {
 			strategies[short+"-"+configuration] = "time-slicing"
 		}
@@ -66,6 +71,7 @@ func TestRealNodesAreRecognised(t *testing.T) {
 		want[registered+"time-slicing-renamed"] = Node{Model: model.name, Cards: []NodeCard{{Name(model.name), gpu, 0}, {share("4"), shared, 4}}}
 		want[registered+"whole-before-labels"] = Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []Anomaly{{NoModelLabel, gpu,
 			"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}}
+
 		strategies[registered+"time-slicing"] = "time-slicing"
 		strategies[registered+"time-slicing-renamed"] = "time-slicing"
 	}
@@ -78,12 +84,14 @@ func TestRealNodesAreRecognised(t *testing.T) {
 		check.That(t, isKnown, "%s has no expectation", n.Name)
 		got := Recognise(n, nil)
 		check.Equal(t, n.Name, expected, got, cmpopts.EquateEmpty())
+
 		strategy := ""
 		for _, held := range got.Cards {
 			_, err := ParseName(string(held.Name))
 			check.NoError(t, err)
 			strategy += SharingStrategy(n, held)
 		}
+
 		check.Equal(t, n.Name+": sharing", strategies[n.Name], strategy)
 	}
 }
@@ -110,6 +118,7 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 	}) {
 		check.Contains(t, "the node says", joinMessages(Recognise(node(strings.Fields(tc.parts)...), tc.mappings).Anomalies), tc.says)
 	}
+
 	held := Recognise(node(strings.Fields("nvidia.com/gpu.product=NVIDIA-GB10 nvidia.com/gpu.memory=0 nvidia.com/gpu:1")...), nil).Cards
 	check.Equal(t, "a memory of 0", []NodeCard{{"NVIDIA-GB10", "nvidia.com/gpu", 1}}, held)
 	one := Mappings{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}

@@ -77,6 +77,7 @@ func TestTextsOfCountsAreRefused(t *testing.T) {
 // textsOfNoCounts are texts of up to maxText bytes, and some that are longer.
 func textsOfNoCounts(maxText int) texts {
 	repeated := func(entry string) string { return "{" + strings.Repeat(entry+",", MaxQuotaEntries-1) + entry + "}" }
+
 	return texts{
 		notObject: {
 			{"", example}, {"\n", example}, {"NVIDIA-H200: 8", example}, {`NVIDIA-H200=8`}, {"NVIDIA-H200|NVIDIA-H800", example}, {`"NVIDIA-H200"`},
@@ -144,6 +145,7 @@ func TestAlternativesInTotalsAndQuotas(t *testing.T) {
 	refused(t, ParseQuota, texts{notALabel: {
 		{`{"A|B":1}`}, {`{" NVIDIA-H200":8}`, `" NVIDIA-H200"`}, {`{"NVIDIA-H200\n":8}`, `"NVIDIA-H200\n"`},
 	}})
+
 	refused(t, ParseTotals, texts{
 		"card name is empty":              {{`{"NVIDIA-H200|":2}`}, {`{"|||":2}`}},
 		"card A is named twice":           {{`{"A|A":2}`}},
@@ -158,6 +160,7 @@ func TestAlternativesInTotalsAndQuotas(t *testing.T) {
 
 func TestParseRequestRefusesWhatPeopleWrite(t *testing.T) {
 	longest := strings.Repeat("A", 63) + "/mig-" + strings.Repeat("x", 41) + "-mixed"
+
 	refused(t, ParseRequest, texts{
 		"card name is empty": {{""}, {"   "}, {"A|"}, {"|"}, {"|NVIDIA-H200"}, {"NVIDIA-H200||NVIDIA-H800"}, {"NVIDIA-H200| |NVIDIA-H800"}},
 		notALabel: {

@@ -33,6 +33,7 @@ func ParseRequest(text string) (Request, error) {
 	if len(parts) > MaxAlternatives {
 		return Request{}, fmt.Errorf("%d alternatives, at most %d are allowed", len(parts), MaxAlternatives)
 	}
+
 	names := make([]Name, 0, len(parts))
 	var wrong []error
 	for _, part := range parts {
@@ -46,19 +47,23 @@ func ParseRequest(text string) (Request, error) {
 			names = append(names, name)
 		}
 	}
+
 	if len(wrong) > 0 {
 		return Request{}, joinMistakes(wrong)
 	}
+
 	// Only spaces make a text so long that has no other mistake.
 	if len(text) > MaxRequestText {
 		return Request{}, fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxRequestText)
 	}
+
 	for _, name := range names[1:] {
 		if name.Form() != names[0].Form() || name.migProfile() != names[0].migProfile() {
 			return Request{}, fmt.Errorf("%s is %s and %s is %s: one resource request cannot mean either, name cards of one resource",
 				names[0], describeForm(names[0]), name, describeForm(name))
 		}
 	}
+
 	return NewRequest(names...), nil
 }
 
@@ -112,6 +117,7 @@ func ParseTotals(text string) (Totals, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(totals, func(a, b Total) int { return strings.Compare(a.Request.text, b.Request.text) })
 	return totals, nil
 }

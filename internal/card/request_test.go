@@ -34,16 +34,19 @@ func FuzzParseRequest(f *testing.F) {
 	for _, seed := range []string{"A|B", "NVIDIA-H800/mps-80g*1/2"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRequest(text)
 		if err != nil {
 			check.Must(t, r.AllowsAny() && check.FitsEvent(err.Error()), "%q gave %s and the error %q", text, r, err)
 			return
 		}
+
 		for _, name := range r.Names() {
 			_, err := ParseName(string(name))
 			check.Must(t, err == nil && r.Allows(name), "%q allows %s: %v", text, name, err)
 		}
+
 		if again, err := ParseRequest(r.String()); err != nil || again.String() != r.String() {
 			t.Fatalf("%q → %q → %v, %v", text, r, again, err)
 		}

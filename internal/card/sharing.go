@@ -67,14 +67,17 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 	if base != r.product.vendor+"/"+r.product.kind && !strings.HasPrefix(base, migPrefix) {
 		return labelledNumber{}, false
 	}
+
 	count, err := strconv.ParseUint(r.node.Labels[base+countSuffix], 10, 31)
 	if err != nil {
 		return labelledNumber{}, false
 	}
+
 	n := labelledNumber{base: base, count: Count(count), replicas: labelledReplicas(r.node.Labels, base)}
 	if base == string(resource) && hasSharesOf(r.node, resource, r.mapped) {
 		n.replicas = 1 // they are those of the shares
 	}
+
 	n.number = n.count * n.replicas
 	return n, true
 }
@@ -97,6 +100,7 @@ func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
 	if err != nil || count == 0 {
 		return false
 	}
+
 	replicas, err := strconv.ParseUint(node.Labels[base+replicasSuffix], 10, 31)
 	if err != nil || replicas < 1 {
 		return false
@@ -124,11 +128,13 @@ func sharingStrategies(node *corev1.Node, cards []NodeCard) map[corev1.ResourceN
 		if strategy == "" {
 			continue
 		}
+
 		if strategies == nil {
 			strategies = map[corev1.ResourceName]string{}
 		}
 		strategies[offered.Resource] = strategy
 	}
+
 	return strategies
 }
 

@@ -17,6 +17,7 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 		shared = slice + ".product=NVIDIA-H800-MIG-1g.10gb-SHARED "
 		whole  = slice + ".product=NVIDIA-H800-MIG-1g.10gb "
 	)
+
 	byModel := Mappings{{Resource: slice, Model: "Lab"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		parts    string
@@ -44,6 +45,7 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	}) {
 		n := node(strings.Fields(tc.parts)...)
 		mustBeReal(t, n)
+
 		got := Recognise(n, tc.mappings)
 		check.Equal(t, "cards", tc.want, got.Cards, cmpopts.EquateEmpty())
 		check.Equal(t, "anomalies", 0, len(got.Anomalies))
@@ -72,12 +74,14 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 		slice   = "nvidia.com/mig-1g.10gb"
 		counted = h800 + "nvidia.com/gpu.count=8 "
 	)
+
 	hami := Mappings{{Resource: gpu, Model: "Tenth"}}
 	elsewhere := Mappings{{Resource: gpu, Model: "Tenth", NodeSelector: map[string]string{"pool": "other"}}}
 	type want struct {
 		cards, withheld []NodeCard
 		says            string
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		parts    string
 		mappings Mappings
@@ -113,6 +117,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	}) {
 		n := node(strings.Fields(tc.parts)...)
 		mustBeReal(t, n)
+
 		got := Recognise(n, tc.mappings)
 		check.Equal(t, "cards", tc.want.cards, got.Cards, cmpopts.EquateEmpty())
 		check.Equal(t, "withheld", tc.want.withheld, got.Withheld, cmpopts.EquateEmpty())
@@ -121,6 +126,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 			check.Equal(t, "anomalies", 0, len(got.Anomalies))
 			continue
 		}
+
 		check.Must(t, len(got.Anomalies) == 1, "anomalies %+v", got.Anomalies)
 		check.Equal(t, "reason", MoreThanLabelled, got.Anomalies[0].Reason)
 		check.Contains(t, "the node says", got.Anomalies[0].Message, tc.want.says)
@@ -170,6 +176,7 @@ func TestSharingStrategy(t *testing.T) {
 		check.Must(t, len(cards) == 1, "%s: cards %+v", parts, cards)
 		check.Equal(t, parts, want, SharingStrategy(n, cards[0]))
 	}
+
 	n := node(strings.Fields("nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.sharing-strategy=mps nvidia.com/gpu:4")...)
 	check.Equal(t, "not renamed", "mps", SharingStrategy(n, Recognise(n, nil).Cards[0]))
 }

@@ -41,24 +41,29 @@ func TestTracker(t *testing.T) {
 		check.Equal(t, when+": physical", physical, tracker.Inventory().Physical())
 		check.Equal(t, when+": healthy", healthy, tracker.Healthy())
 	}
+
 	both := map[Name]Count{"H200": 8, "H800": 8}
 	a := trackedGPUs("a", "H200", "8")
 	expect("first", tracker.Replace(map[string]*corev1.Node{"a": a, "b": trackedGPUs("b", "H800", "8")}), true, both, both)
 	before := tracker.Inventory()
+
 	expect("the same object", tracker.Update(a), false, both, both)
 	expect("a heartbeat", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.ResourceVersion = "2" })), false, both, both)
 	expect("the same amount in another writing", tracker.Update(trackedGPUs("a", "H200", "8000m")), false, both, both)
 	expect("a label that is none of a card", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu-driver-upgrade-state"] = "done" })), false, both, both)
 	expect("a cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), true, both, both)
 	check.Equal(t, "states", []string{"a ready cordoned", "b ready"}, statesOf(&tracker))
+
 	expect("the same cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), false, both, both)
 	expect("a node that is not ready", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionFalse))), true, both, map[Name]Count{"H800": 8})
 	check.Equal(t, "states", []string{"a", "b ready"}, statesOf(&tracker))
 	check.That(t, tracker.Inventory() == before, "the inventory was made again although no cards changed")
+
 	expect("a node that nobody hears of", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionUnknown))), false, both, map[Name]Count{"H800": 8})
 	expect("a node that never said anything", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Status.Conditions = nil })), false, both, map[Name]Count{"H800": 8})
 	failed := map[Name]Count{"H200": 7, "H800": 8}
 	expect("a failed card", tracker.Update(trackedGPUs("a", "H200", "7")), true, failed, failed)
+
 	other := map[Name]Count{"H20": 8, "H800": 8}
 	expect("another model", tracker.Update(trackedGPUs("a", "H20", "8")), true, other, other)
 	expect("a node that does not name its card", tracker.Update(trackedGPUs("a", "", "8")), true, map[Name]Count{"H800": 8}, map[Name]Count{"H800": 8})
@@ -81,6 +86,7 @@ func statesOf(tracker *Tracker) []string {
 		}
 		states = append(states, state)
 	}
+
 	return states
 }
 
@@ -111,6 +117,7 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 			before := tracker.Inventory()
 			healthy := tracker.Healthy()
 			states := tracker.Nodes()
+
 			var changed bool
 			if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
 				delete(nodes, name)
@@ -121,9 +128,11 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 				nodes[name].Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
 				changed = tracker.Update(nodes[name])
 			}
+
 			resources = append(resources, tracker.Inventory().Resources()...)
 			slices.Sort(resources)
 			resources = slices.Compact(resources)
+
 			var fresh Tracker
 			fresh.Replace(nodes)
 			check.Equal(t, "physical", fresh.Inventory().Physical(), tracker.Inventory().Physical())
@@ -140,14 +149,17 @@ func TestTrackerFollowsHowCardsAreShared(t *testing.T) {
 	shares := func(strategy string) *corev1.Node {
 		return trackedGPUs("a", "H200-SHARED", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu.sharing-strategy"] = strategy })
 	}
+
 	var tracker Tracker
 	tracker.Update(shares("time-slicing"))
 	inventory := tracker.Inventory()
+
 	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "time-slicing"}, tracker.Nodes()[0].Sharing)
 	check.That(t, !tracker.Update(shares("time-slicing")), "the same strategy is a change")
 	check.That(t, tracker.Update(shares("mps")), "another strategy is no change")
 	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "mps"}, tracker.Nodes()[0].Sharing)
 	check.That(t, inventory == tracker.Inventory(), "the inventory was made again although no cards changed")
+
 	tracker.Update(trackedGPUs("a", "H200", "8"))
 	check.Equal(t, "not shared", 0, len(tracker.Nodes()[0].Sharing))
 }

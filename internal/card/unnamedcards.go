@@ -98,6 +98,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 			if anomaly.leavesUnnamed() {
 				list.add(anomaly, "", name)
 			}
+
 			for _, held := range node.Withheld {
 				if anomaly.Reason == MoreThanLabelled && anomaly.Resource == held.Resource {
 					list.add(anomaly, held.Name, name)
@@ -105,6 +106,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 			}
 		}
 	}
+
 	for name, resources := range others {
 		for _, other := range resources {
 			list.add(other, "", name)
@@ -114,6 +116,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 	for i := range list.cards {
 		slices.Sort(list.cards[i].Nodes)
 	}
+
 	slices.SortFunc(list.cards, func(a, b UnnamedCards) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Message, b.Message))
 	})

@@ -18,6 +18,7 @@ func TestUnnamedCards(t *testing.T) {
 	node := func(name string, labels map[string]string, offered corev1.ResourceName, count string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{offered: resource.MustParse(count)}}}
 	}
+
 	named := map[string]string{"huawei.com/npu.product": "Ascend-910B", "huawei.com/npu.memory": "65536"}
 	tracker := &Tracker{}
 	for _, n := range []*corev1.Node{
@@ -26,6 +27,7 @@ func TestUnnamedCards(t *testing.T) {
 	} {
 		tracker.Update(n)
 	}
+
 	unnamed := tracker.Inventory().UnnamedCards()
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
 	check.Equal(t, "nodes", []string{"gpu-0", "gpu-1"}, unnamed[0].Nodes)
@@ -47,11 +49,13 @@ func TestOtherDevicesAreNoNews(t *testing.T) {
 		other = "vendor.example/novel"
 		novel = "vendor.example/novel.product=X vendor.example/novel.memory=1 vendor.example/novel:1"
 	)
+
 	named := func(name, parts string) *corev1.Node {
 		n := node(strings.Fields(parts)...)
 		n.Name = name
 		return n
 	}
+
 	var tracker Tracker
 	tracker.Update(named("a", h200+"nvidia.com/gpu:8 rdma/hca:0"))
 	before := tracker.Inventory()
@@ -60,6 +64,7 @@ func TestOtherDevicesAreNoNews(t *testing.T) {
 
 	tracker.Update(named("b", novel))
 	check.Equal(t, "nodes that do not name it", 1, len(tracker.Inventory().UnnamedCardsFor(other)))
+
 	tracker.Update(named("a", h200+"nvidia.com/gpu:8 vendor.example/novel.product=X "+other+":1"))
 	unnamed := tracker.Inventory().UnnamedCardsFor(other)
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)

@@ -56,12 +56,15 @@ func TestCardsOfAccelerators(t *testing.T) {
 	for _, resource := range publicCards {
 		check.That(t, LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is a card", resource)
 	}
+
 	for _, resource := range publicCores {
 		check.That(t, !LooksLikeCard(resource) && LooksLikeCores(resource), "%s is an amount of cores", resource)
 	}
+
 	for _, resource := range publicOthers {
 		check.That(t, !LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is no card", resource)
 	}
+
 	for _, domain := range slices.Concat(slices.Collect(maps.Keys(accelerators)), slices.Collect(maps.Keys(sharingSoftware)), cardVendors) {
 		isTested := slices.ContainsFunc(append(publicCards, publicCores...), func(resource corev1.ResourceName) bool {
 			of, _, _ := strings.Cut(string(resource), "/")

@@ -64,6 +64,7 @@ func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view str
 			next.IsDue = true
 		}
 	}
+
 	turn := use.Ends.Sub(use.CountedUntil) + delayOf(view, turnSpread)
 	next.Wait = max(min(next.Wait, turn), leastWait)
 	return next
@@ -98,6 +99,7 @@ func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 		}
 		cards = append(cards, v1alpha1.CardHours{Name: name, Hours: int64(amount) / (1000 * 3600)})
 	}
+
 	slices.SortFunc(cards, func(a, b v1alpha1.CardHours) int {
 		return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.Name, b.Name))
 	})
@@ -107,6 +109,7 @@ func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 	for _, c := range cards {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Hours, c.Name))
 	}
+
 	slices.SortFunc(cards, func(a, b v1alpha1.CardHours) int { return cmp.Compare(a.Name, b.Name) })
 	return v1alpha1.MonthCardHours{Month: string(use.Month), Summary: cardquota.JoinSummary(parts, "none"), Cards: cards}
 }

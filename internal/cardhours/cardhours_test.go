@@ -38,6 +38,7 @@ func useAt(at time.Time, cards int) cardseconds.QueueMonths {
 func TestAViewShowsWholeCardHours(t *testing.T) {
 	use := useAt(november.Add(1500*time.Millisecond), 0)
 	use.This.Cards = map[string]cardseconds.Milli{"B": 3*hour - 1, "A": hour, "C": 1, "": hour, strings.Repeat("D", 161): hour}
+
 	want := &v1alpha1.CardHoursStatus{
 		CountedUntil: metav1.NewTime(november.Add(time.Second)),
 		ThisMonth: v1alpha1.MonthCardHours{
@@ -50,6 +51,7 @@ func TestAViewShowsWholeCardHours(t *testing.T) {
 	for i := range 200 {
 		use.Last.Cards[fmt.Sprintf("card-%03d", i)] = hour * cardseconds.Milli(i)
 	}
+
 	last := NewStatus(use).LastMonth
 	check.That(t, len(last.Cards) == cardquota.MaxStatusCards && last.Cards[0].Name == "card-072" && last.Cards[127].Hours == 199, "cards %v", last.Cards)
 	check.That(t, len(last.Summary) <= cardquota.MaxSummaryLength, "summary %q", last.Summary)
@@ -60,6 +62,7 @@ func TestWhenAViewIsRefreshed(t *testing.T) {
 	const view = "lab/chat"
 	delay := delayOf(view, refreshSpread)
 	check.Must(t, delay > time.Minute && delay < refreshSpread-time.Minute, "delay %s", delay)
+
 	turn := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	shown := func(at time.Time) *v1alpha1.CardHoursStatus { return NewStatus(useAt(at, 8)) }
 	idle := NewStatus(useAt(november, 0))
@@ -91,6 +94,7 @@ func TestWhenAViewIsRefreshed(t *testing.T) {
 		if tc.isIn {
 			want = NewStatus(use)
 		}
+
 		check.Equal(t, "status", want, got.Status)
 		check.Equal(t, "is due", tc.isDue, got.IsDue)
 		check.Equal(t, "looks again", tc.wait, got.Wait)
@@ -102,12 +106,14 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 	const views = 1000
 	shown := make([]*v1alpha1.CardHoursStatus, views)
 	next := make([]time.Time, views)
+
 	writes := map[time.Time]int{}
 	for at := november; at.Before(november.Add(6 * time.Hour)); at = at.Add(10 * time.Second) {
 		for i := range views {
 			if at.Before(next[i]) {
 				continue
 			}
+
 			refresh := Next(shown[i], useAt(at, 8), fmt.Sprintf("lab-%d/llm-%d", i/3, i))
 			next[i] = at.Add(refresh.Wait)
 			if refresh.IsDue {
@@ -116,6 +122,7 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 			}
 		}
 	}
+
 	check.Equal(t, "writes in the first minute", views, writes[november])
 	delete(writes, november)
 	sum := 0
@@ -124,6 +131,7 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 		sum += n
 		most = max(most, n)
 	}
+
 	check.That(t, sum >= 3*views && sum <= 5*views, "%d writes of %d views in 6 hours", sum, views)
 	check.That(t, most <= views/15, "%d writes in one minute", most)
 }
@@ -135,6 +143,7 @@ func TestAViewIsAtMostTwoHoursOldAndWrittenOnceAnHour(t *testing.T) {
 		at := november.Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t, "minutes")) * time.Minute)
 		var shown *v1alpha1.CardHoursStatus
 		var refreshes []*v1alpha1.CardHoursStatus
+
 		again := at
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			isWritten := rapid.Bool().Draw(t, "other write")
@@ -142,20 +151,24 @@ func TestAViewIsAtMostTwoHoursOldAndWrittenOnceAnHour(t *testing.T) {
 			if isWritten {
 				pause = min(pause, time.Duration(rapid.IntRange(1, 3000).Draw(t, "seconds"))*time.Second)
 			}
+
 			at = at.Add(pause)
 			refresh := Next(shown, useAt(at, 8), "lab/llm")
 			again = at.Add(refresh.Wait)
 			if !refresh.IsDue && !isWritten {
 				continue
 			}
+
 			if shown != refresh.Status {
 				refreshes = append(refreshes, refresh.Status)
 			}
+
 			shown = refresh.Status
 			latest := NewStatus(useAt(at, 8))
 			check.Equal(t, "month", latest.ThisMonth.Month, shown.ThisMonth.Month)
 			check.That(t, latest.CountedUntil.Sub(shown.CountedUntil.Time) < 2*time.Hour, "%s old", latest.CountedUntil.Sub(shown.CountedUntil.Time))
 		}
+
 		slices.Reverse(refreshes)
 		for i := range len(refreshes) - 1 {
 			newer := refreshes[i]

@@ -68,17 +68,20 @@ func newAnomalyList(input Input) anomalyList {
 			list.recognised[resource] = true
 		}
 	}
+
 	for _, node := range input.Nodes {
 		list.addLabels(node)
 		list.addUnnamed(node, input.Cards)
 		list.addUnhealthy(node)
 	}
+
 	for _, pod := range input.Count.outside {
 		list.addOutside(pod)
 	}
 	for _, changed := range input.Count.changed {
 		list.addChangedModel(changed)
 	}
+
 	list.addClaimCards(input.DeviceSlices)
 	list.addBills(input.Bills)
 	return list
@@ -142,6 +145,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 		if count == 0 || slices.Contains(recognisedResources(node.Node), resource) {
 			continue
 		}
+
 		switch {
 		case cards.IsCard(resource):
 			origin := "a card of other nodes"
@@ -150,6 +154,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 				origin = "which labels of nodes made a card"
 				effect = forgottenAtRestart
 			}
+
 			l.add(anomalyKey{reason: v1alpha1.AnomalyNoModelLabel, resource: resource, text: fmt.Sprintf(
 				"offers %s, %s, but %s names it; %s: %s",
 				resource, origin, card.DescribeMissingLabels(node.Object.Labels, resource), effect, addLabelsOrMapping)}, node.Name, count)
@@ -180,6 +185,7 @@ func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.Resour
 	if countCards(cores) == 0 {
 		countCards = func(resource corev1.ResourceName) card.Count { return statedCount(node.Object, resource) }
 	}
+
 	recognised := recognisedResources(node.Node)
 	for other := range node.Object.Status.Allocatable {
 		isCard := other != cores && (slices.Contains(recognised, other) || l.looksLikeCard(other))
@@ -188,6 +194,7 @@ func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.Resour
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -219,6 +226,7 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 		if held.Count == 0 && l.offersAnotherForm(node, held) {
 			continue
 		}
+
 		key := anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}
 		if broken := countOf(node.Object.Status.Capacity, held.Resource).Sub(held.Count); broken > 0 {
 			l.add(key, node.Name, broken)
@@ -244,11 +252,13 @@ func (l anomalyList) offersAnotherForm(node card.TrackedNode, held card.NodeCard
 		if !isOfVendor && card.IsOfSharingSoftware(other) {
 			return true
 		}
+
 		isCard := slices.Contains(recognised, other) || l.looksLikeCard(other)
 		if isCard && isOfVendor && !isSaid {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -370,6 +380,7 @@ func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 		if ghosts := slices.Sorted(maps.Keys(s.ghostQueues)); len(ghosts) > 0 {
 			queue = "no queue that exists (" + listNames("queue", ghosts) + ")"
 		}
+
 		return fmt.Sprintf("%s: %d %s held by %s with %s; no quota limits them: name a queue in these workloads, or delete them",
 			where, s.count, key.card, listNames("pod", s.pods), queue)
 	}

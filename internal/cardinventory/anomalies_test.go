@@ -193,6 +193,7 @@ func TestAnomalies(t *testing.T) {
 		check.Must(t, len(status.Anomalies) == 1 && status.AnomaliesTotal == 1, "anomalies %+v", status.Anomalies)
 		got := status.Anomalies[0]
 		check.Contains(t, "message", got.Message, tc.message...)
+
 		got.Message = ""
 		check.Equal(t, "anomaly", tc.want, got)
 	}
@@ -245,20 +246,25 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	for i := range 2 * MaxAnomalies {
 		w.nodes = append(w.nodes, builder.Node(fmt.Sprintf("n%03d", i)).Resource(corev1.ResourceName(fmt.Sprintf("huawei.com/Ascend%d", i)), "1").Obj())
 	}
+
 	for i := range 2 * MaxAnomalyNodes {
 		w.nodes = append(w.nodes, builder.Node(fmt.Sprintf("m%03d", i)).GPUs("", 1).Obj())
 	}
+
 	status := w.status()
 	check.Equal(t, "anomalies", [2]int{MaxAnomalies, 2*MaxAnomalies + 1}, [2]int{len(status.Anomalies), int(status.AnomaliesTotal)})
+
 	w.nodes = w.nodes[2*MaxAnomalies:]
 	first := w.status().Anomalies[0]
 	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})
 	check.That(t, slices.IsSorted(first.Nodes), "the nodes are %v", first.Nodes)
 	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ")
+
 	names := make([]string, len(status.Anomalies))
 	for i, anomaly := range status.Anomalies {
 		names[i] = string(anomaly.Reason) + " " + anomaly.Resource
 	}
+
 	check.That(t, slices.IsSorted(names), "the anomalies are %v", names)
 	check.Equal(t, "nodes with an anomaly", int32(2*(MaxAnomalies+MaxAnomalyNodes)), status.Nodes)
 }
@@ -296,10 +302,12 @@ func TestAResourceOfManyNodesIsJudgedOnce(t *testing.T) {
 		asked[resource]++
 		return resource == "a.b/card"
 	})}
+
 	for _, name := range []string{"a", "b", "c"} {
 		object := builder.Node(name).Resource("a.b/card", "8").Resource("a.b/device", "8").Obj()
 		list.addUnnamed(card.TrackedNode{NodeState: card.NodeState{Name: name}, Object: object}, card.NewInventory(nil))
 	}
+
 	check.Equal(t, "asked", map[corev1.ResourceName]int{"a.b/card": 1, "a.b/device": 1}, asked)
 	check.Equal(t, "anomalies", 1, len(list.byKey))
 	for _, sum := range list.byKey {

@@ -24,10 +24,12 @@ func BenchmarkInventory(b *testing.B) {
 		quotas = 1000
 		models = 20
 	)
+
 	var tracker card.Tracker
 	for i := range nodes {
 		tracker.Update(builder.Node(fmt.Sprint("n", i)).GPUs(fmt.Sprint("M", i%models), 8).Obj())
 	}
+
 	input := CountInput{Charges: map[types.UID]quota.Charge{}, Usage: map[string]cardquota.Usage{}, Owners: map[string]*v1alpha1.CardQuota{}, Quotas: map[string]card.Quota{}}
 	var all []*v1alpha1.CardQuota
 	for i := range quotas {
@@ -35,11 +37,13 @@ func BenchmarkInventory(b *testing.B) {
 		for m := range models {
 			q.Card(fmt.Sprint("M", m), 8)
 		}
+
 		all = append(all, q.Obj())
 		input.Owners[all[i].Name] = all[i]
 		input.Quotas[all[i].Name] = cardquota.QuotaOf(all[i])
 		input.Queues = append(input.Queues, builder.Queue(all[i].Name).Obj())
 	}
+
 	input.Totals = cardquota.NewQuotaTotals(all, nil, tracker.Healthy())
 	for i := range pods {
 		pod := &corev1.Pod{}
@@ -47,6 +51,7 @@ func BenchmarkInventory(b *testing.B) {
 		input.Pods = append(input.Pods, pod)
 		input.Charges[pod.UID] = quota.Charge{Queue: fmt.Sprint("q", i%quotas), Cards: []card.Amount{{Name: card.Name(fmt.Sprint("M", i%models)), Count: 1}}}
 	}
+
 	input.Usage = usageOf(input.Charges)
 	input.ServiceTypes = cardquota.ServiceTypesByQueue(input.Owners, input.Queues)
 	b.Run("count", func(b *testing.B) {
@@ -54,6 +59,7 @@ func BenchmarkInventory(b *testing.B) {
 			NewCount(input)
 		}
 	})
+
 	count := NewCount(input)
 	b.Run("status", func(b *testing.B) {
 		for b.Loop() {

@@ -37,6 +37,7 @@ func (l anomalyList) addBills(bills Bills) {
 	for _, name := range slices.Sorted(maps.Keys(bills.Refused)) {
 		byReason[bills.Refused[name]] = append(byReason[bills.Refused[name]], name)
 	}
+
 	for reason, names := range byReason {
 		remedy := billRemedies[reason]
 		if remedy == "" {
@@ -50,9 +51,11 @@ func (l anomalyList) addBills(bills Bills) {
 	if bills.SumsWithoutRoom > 0 {
 		add(v1alpha1.AnomalyBillsNotStored, noRoom, bills.SumsWithoutRoom, "more sums of queues and cards, which a restart of the operator would lose")
 	}
+
 	if bills.MonthsWithoutRoom > 0 {
 		add(v1alpha1.AnomalyBillsNotStored, noRoom, bills.MonthsWithoutRoom, "closed months, which stay where they are")
 	}
+
 	if bills.DaysDropped != "" {
 		add(v1alpha1.AnomalyBillDaysDropped, "the card-seconds of days until %s were dropped, because the ConfigMaps of card-seconds are full: reports of these days fail, those of months are right; save the reports of other days that you need",
 			bills.DaysDropped)

@@ -15,11 +15,13 @@ func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
 		"ns/a": metav1.StatusReasonForbidden, "ns/b": metav1.StatusReasonForbidden, "ns/c": metav1.StatusReasonForbidden, "ns/d": metav1.StatusReasonForbidden,
 		"ns/e": metav1.StatusReasonInvalid, "ns/f": metav1.StatusReasonUnknown,
 	}}})
+
 	var messages []string
 	for _, anomaly := range status.Anomalies {
 		check.Equal(t, "reason", v1alpha1.AnomalyBillsNotStored, anomaly.Reason)
 		messages = append(messages, anomaly.Message)
 	}
+
 	check.Equal(t, "messages", []string{
 		"ConfigMap ns/e cannot be used (Invalid), so a restart of the operator would lose card-seconds of bills: make it mutable: save it, delete it, and create it without immutable",
 		"ConfigMap ns/f cannot be used (no answer of the API server), so a restart of the operator would lose card-seconds of bills: see the log of cardquota-manager",

@@ -26,14 +26,17 @@ func (l anomalyList) addClaimCards(slices []DeviceSlice) {
 		key := pool{slice.Driver, slice.Pool}
 		newest[key] = max(newest[key], slice.Generation)
 	}
+
 	for _, slice := range slices {
 		isOutdated := slice.Generation < newest[pool{slice.Driver, slice.Pool}]
 		if isOutdated || !card.IsAcceleratorDriver(slice.Driver) {
 			continue
 		}
+
 		key := anomalyKey{reason: v1alpha1.AnomalyResourceClaimCards, text: fmt.Sprintf(
 			"driver %s hands out cards by ResourceClaims, and no quota limits these; pods of our scheduler get them only with unmanagedQueues: Ignore, pods of other schedulers freely: "+
 				"offer the cards by a device plugin, and remove the driver", slice.Driver)}
+
 		sum := l.add(key, "", card.Count(slice.Devices))
 		for _, node := range slice.Nodes {
 			sum.nodes[node] = true

@@ -72,11 +72,13 @@ func NewCount(input CountInput) *Count {
 	for queue, usage := range input.Usage {
 		b.addUsage(b.serviceType(queue), usage)
 	}
+
 	for name, granted := range input.Totals.Granted() {
 		c := b.card(name)
 		c.granted = granted
 		c.isExcessAllowed = input.Totals.AllowsOverAllocation(name)
 	}
+
 	b.addQuotas()
 	return b.count
 }
@@ -121,14 +123,17 @@ func (b *countBuilder) addOutside() {
 	for queue := range b.Usage {
 		missing[queue] = true
 	}
+
 	for _, queue := range b.Queues {
 		delete(missing, queue.Name)
 	}
+
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
 		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
 			continue
 		}
+
 		outside[uid] = true
 		if charge.Queue == "" {
 			for _, held := range charge.HeldCards() {
@@ -136,9 +141,11 @@ func (b *countBuilder) addOutside() {
 			}
 		}
 	}
+
 	if len(outside) == 0 {
 		return
 	}
+
 	for _, pod := range b.Pods {
 		if outside[pod.UID] {
 			charge := b.Charges[pod.UID]
@@ -173,10 +180,12 @@ func (b *countBuilder) addQuotas() {
 			parents[queue.Spec.Parent] = true
 		}
 	}
+
 	for queue, owner := range b.Owners {
 		if owner.DeletionTimestamp != nil {
 			continue // it grants nothing
 		}
+
 		if len(b.Tree.Children(owner.Name)) == 0 && !parents[queue] {
 			b.addQuota(b.serviceType(queue), b.Quotas[queue])
 		}
@@ -184,15 +193,18 @@ func (b *countBuilder) addQuotas() {
 			b.addDeserved(cardquota.DeservedOf(owner))
 		}
 	}
+
 	all := make([]*v1alpha1.CardQuota, 0, len(b.Owners))
 	for _, owner := range b.Owners {
 		all = append(all, owner)
 	}
+
 	for queue, granted := range cardquota.UnownedQuotas(all, b.Queues) {
 		if !parents[queue] {
 			b.addQuota(b.serviceType(queue), granted)
 		}
 	}
+
 	if b.Tree != nil {
 		b.addUnownedDeserved()
 	}

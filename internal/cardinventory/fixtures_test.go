@@ -31,14 +31,17 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 	for _, node := range w.earlier {
 		tracker.Update(node)
 	}
+
 	now := map[string]*corev1.Node{}
 	for _, node := range w.nodes {
 		now[node.Name] = node
 	}
+
 	tracker.Replace(now)
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: w.pods, Inventory: tracker.Inventory()})
 	owners := map[string]*v1alpha1.CardQuota{}
 	quotas := map[string]card.Quota{}
+
 	queues := w.queues
 	for _, q := range w.quotas {
 		owners[q.QueueName()] = q
@@ -46,6 +49,7 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 		object.Spec.Parent = q.Spec.Parent
 		queues = append(queues, object)
 	}
+
 	var tree *cardquota.Tree
 	totals := cardquota.NewQuotaTotals
 	granting := queues
@@ -54,9 +58,11 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 		totals = cardquota.NewTreeTotals
 		granting = cardquota.TopLevelQueues(queues)
 	}
+
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)
 	}
+
 	return NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: NewCount(CountInput{
 		Pods: w.pods, Charges: charges, Usage: usage, Owners: owners, ServiceTypes: cardquota.ServiceTypesByQueue(owners, queues), Quotas: quotas, Queues: queues, Tree: tree,
 		Totals: totals(w.quotas, cardquota.UnownedQuotas(w.quotas, granting), tracker.Healthy()),

@@ -47,6 +47,7 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	if m.pods == nil {
 		m.pods = map[types.UID]*heldName{}
 	}
+
 	isRemapped := m.inventory != nil && !m.inventory.Mappings().Equal(inventory.Mappings())
 	isSame := m.inventory == inventory
 	m.inventory = inventory
@@ -58,18 +59,22 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 		if !isCharged || len(charge.Cards) == 0 {
 			continue
 		}
+
 		held := m.pods[pod.UID]
 		if held == nil || !isSame {
 			held = m.observe(pod, charge, isRemapped)
 		}
+
 		if held == nil {
 			continue
 		}
+
 		held.count = m.count
 		if held.isChanged {
 			changed = append(changed, newChangedModel(pod, held, charge.Cards[0].Count))
 		}
 	}
+
 	maps.DeleteFunc(m.pods, func(_ types.UID, held *heldName) bool { return held.count != m.count })
 	m.restored = nil
 	return changed
@@ -95,6 +100,7 @@ func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped 
 		held.now = charge.Cards[0].Name
 		held.isChanged = true
 	}
+
 	return held
 }
 
@@ -115,6 +121,7 @@ func resourceOnNode(inventory *card.Inventory, node string, charge quota.Charge)
 	if len(charge.Cards) != 1 {
 		return "", false
 	}
+
 	known, _ := inventory.Node(node)
 	for _, cards := range [][]card.NodeCard{known.Cards, known.Withheld} {
 		for _, offered := range cards {
@@ -123,6 +130,7 @@ func resourceOnNode(inventory *card.Inventory, node string, charge quota.Charge)
 			}
 		}
 	}
+
 	return "", false
 }
 

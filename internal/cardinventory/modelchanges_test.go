@@ -29,12 +29,14 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 	status := NewStatus(Input{Nodes: o.tracker.TrackedNodes(), Cards: inventory, Count: NewCount(CountInput{
 		Pods: pods, Charges: charges, Usage: usage, Totals: cardquota.NewQuotaTotals(nil, nil, nil), Changed: o.models.Update(pods, charges, inventory),
 	})})
+
 	var found []v1alpha1.InventoryAnomaly
 	for _, anomaly := range status.Anomalies {
 		if anomaly.Reason == v1alpha1.AnomalyModelChanged {
 			found = append(found, anomaly)
 		}
 	}
+
 	return found
 }
 
@@ -53,6 +55,7 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	found := o.changes(old, younger)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
 	check.Contains(t, "message", found[0].Message, "node station: 4 nvidia.com/gpu that pod lab/old hold started as A100 and count as Display now", "Keep one model in the labels")
+
 	found[0].Message = ""
 	check.Equal(t, "anomaly", v1alpha1.InventoryAnomaly{Reason: "ModelChanged", Resource: "nvidia.com/gpu", Card: "A100", Count: 4, NodesTotal: 1, Nodes: []string{"station"}}, found[0])
 
@@ -89,6 +92,7 @@ func TestWhatIsNoChangedModel(t *testing.T) {
 		var o operatorCounts
 		o.tracker.Update(station("A100"))
 		o.changes(pod)
+
 		tc(&o)
 		check.Equal(t, "anomalies", 0, len(o.changes(pod)))
 	}
@@ -102,8 +106,10 @@ func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 		o.tracker.Update(station(model))
 		check.Equal(t, "anomalies with "+model, 0, len(o.changes(pod)))
 	}
+
 	o.tracker.Update(station("Display"))
 	check.Equal(t, "anomalies", 1, len(o.changes(pod)))
+
 	o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
 	found := o.changes(pod)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
@@ -115,6 +121,7 @@ func TestAChangedModelOutlivesARestart(t *testing.T) {
 	var before operatorCounts
 	old := running("old", "q", "station", 4)
 	elsewhere := running("elsewhere", "q", "other", 1)
+
 	before.tracker.Update(station("A100"))
 	before.changes(old)
 	before.tracker.Update(station("Display"))

@@ -41,6 +41,7 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		for _, node := range tc.nodes {
 			tracker.Update(node)
 		}
+
 		_, counts := NewStatusWithReasons(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, Bills: tc.bills, DeviceSlices: tc.slices})
 		check.Equal(t, "reasons", len(AnomalyReasons), len(counts))
 		check.Equal(t, "anomalous nodes of the scheduler", 0, tracker.Inventory().AnomalousNodes())

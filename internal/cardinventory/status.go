@@ -53,6 +53,7 @@ func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alph
 		AnomaliesTotal: toInt32(len(anomalies.byKey)),
 		Anomalies:      anomalies.describeFirst(MaxAnomalies),
 	}
+
 	cards := make([]v1alpha1.InventoryCard, 0, len(offers))
 	for _, name := range orderedNames(offers, input.Count) {
 		entry := newCard(name, offers[name], input.Count.cards[name])
@@ -61,6 +62,7 @@ func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alph
 		}
 		cards = append(cards, entry)
 	}
+
 	status.Cards = cards[:min(len(cards), MaxCards)]
 	status.Summary = summarize(status.Cards)
 	return status, anomalies.countByReason()
@@ -81,26 +83,32 @@ func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 				o = &offer{}
 				offers[held.Name] = o
 			}
+
 			if !slices.Contains(o.resources, string(held.Resource)) {
 				o.resources = append(o.resources, string(held.Resource))
 			}
+
 			if strategy := node.Sharing[held.Resource]; strategy != "" && !slices.Contains(o.sharing, strategy) {
 				o.sharing = append(o.sharing, strategy)
 			}
+
 			o.total = o.total.Add(held.Count)
 			if !node.IsReady {
 				continue
 			}
+
 			o.healthy = o.healthy.Add(held.Count)
 			if node.IsCordoned {
 				o.cordoned = o.cordoned.Add(held.Count)
 			}
 		}
 	}
+
 	for _, o := range offers {
 		slices.Sort(o.resources)
 		slices.Sort(o.sharing)
 	}
+
 	return offers
 }
 
@@ -119,6 +127,7 @@ func orderedNames(offers map[card.Name]*offer, count *Count) []card.Name {
 			requested = append(requested, name)
 		}
 	}
+
 	slices.Sort(granted)
 	slices.Sort(requested)
 	return slices.Concat(names, granted, requested)
@@ -133,6 +142,7 @@ func newCard(name card.Name, o *offer, c *cardCount) v1alpha1.InventoryCard {
 	if c == nil {
 		c = &cardCount{}
 	}
+
 	return v1alpha1.InventoryCard{
 		Name:            string(name),
 		Resources:       o.resources[:min(len(o.resources), MaxResources)],
@@ -155,6 +165,7 @@ func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
 	add := func(t *typeCount) {
 		rest = typeCount{rest.quota.Add(t.quota), rest.used.Add(t.used), rest.pending.Add(t.pending)}
 	}
+
 	var out []v1alpha1.InventoryServiceType
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		switch t := types[name]; {
@@ -165,10 +176,12 @@ func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
 			out = append(out, newServiceType(name, *t))
 		}
 	}
+
 	if rest != (typeCount{}) {
 		out = append(out, newServiceType(servicetype.None, rest))
 		slices.SortFunc(out, func(a, b v1alpha1.InventoryServiceType) int { return cmp.Compare(a.Name, b.Name) })
 	}
+
 	return out
 }
 

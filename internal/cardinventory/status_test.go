@@ -35,6 +35,7 @@ func TestStatusOfAFleet(t *testing.T) {
 		},
 		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"Ascend-910B":2}`).Obj()},
 	}.status()
+
 	check.Equal(t, "cards", []v1alpha1.InventoryCard{
 		{Name: "Ascend-910B", Resources: []string{"huawei.com/Ascend910"}, Total: 8, Healthy: 8, Quota: 2,
 			ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "none", Quota: 2}}},
@@ -64,11 +65,13 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
 		isTree: true,
 	}
+
 	w.quotas[3].DeletionTimestamp = &metav1.Time{}
 	check.Equal(t, "card", v1alpha1.InventoryCard{
 		Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 2, Quota: 9, Deserved: 7, OverAllocatedBy: 1,
 		ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 8, Used: 2}, {Name: "none", Quota: 1}, {Name: "training", Quota: 6}},
 	}, cardOf(w.status(), "NVIDIA-H200"))
+
 	w.isTree = false
 	check.Equal(t, "deserved of flat queues", int64(0), cardOf(w.status(), "NVIDIA-H200").Deserved)
 }
@@ -91,17 +94,21 @@ func TestServiceTypesAreBounded(t *testing.T) {
 	for i := range 2 * MaxServiceTypes {
 		types = append(types, fmt.Sprintf("t%02d", i))
 	}
+
 	for i, name := range types {
 		queue := fmt.Sprint("q", i)
 		w.queues = append(w.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
 	}
+
 	entry := cardOf(w.status(), "NVIDIA-H200")
 	check.Equal(t, "types", MaxServiceTypes, len(entry.ServiceTypes))
+
 	var sum int64
 	for _, row := range entry.ServiceTypes {
 		sum += row.Quota
 		check.That(t, row.Name == "none" || (row.Quota == 1 && strings.HasPrefix(row.Name, "t")), "type %q has a quota of %d", row.Name, row.Quota)
 	}
+
 	check.Equal(t, "the sum by type", entry.Quota, sum)
 }
 
@@ -120,6 +127,7 @@ func drawWorld(t *rapid.T) world {
 		}
 		w.nodes = append(w.nodes, node.Obj())
 	}
+
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		b := builder.Pod("lab", fmt.Sprintf("p%d", i)).Queue(rapid.SampledFrom([]string{"", "a", "b", "ghost"}).Draw(t, "queue")).
 			Card(rapid.SampledFrom([]string{"NVIDIA-H200", "NVIDIA-H800"}).Draw(t, "card")).GPUs(rapid.IntRange(0, 4).Draw(t, "count"))
@@ -128,9 +136,11 @@ func drawWorld(t *rapid.T) world {
 		}
 		w.pods = append(w.pods, b.Obj())
 	}
+
 	for queue, serviceType := range map[string]string{"a": "inference", "b": "training"} {
 		w.quotas = append(w.quotas, builder.CardQuota(queue).ServiceType(serviceType).Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
 	}
+
 	return w
 }
 
@@ -144,6 +154,7 @@ func (w world) recount(name string) v1alpha1.InventoryCard {
 		if models[node.Name] != name {
 			continue
 		}
+
 		out.Name = name
 		out.Total += cards.Value()
 		if node.Status.Conditions[0].Status == "True" {
@@ -153,6 +164,7 @@ func (w world) recount(name string) v1alpha1.InventoryCard {
 			}
 		}
 	}
+
 	for _, pod := range w.pods {
 		cards := pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]
 		if pod.Spec.NodeName != "" && models[pod.Spec.NodeName] == name {
@@ -160,11 +172,13 @@ func (w world) recount(name string) v1alpha1.InventoryCard {
 			out.Allocated += cards.Value()
 		}
 	}
+
 	for _, quota := range w.quotas {
 		if quota.Spec.Cards[0].Name == name {
 			out.Quota += *quota.Spec.Cards[0].Quota
 		}
 	}
+
 	out.OverAllocatedBy = max(0, out.Quota-out.Healthy)
 	return out
 }
@@ -176,11 +190,13 @@ func TestStatusIsANaiveRecount(t *testing.T) {
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
 			got := cardOf(status, name)
 			want := w.recount(name)
+
 			var used, quota int64
 			for _, row := range got.ServiceTypes {
 				used += row.Used
 				quota += row.Quota
 			}
+
 			check.Equal(t, name+": used and quota of all service types", [2]int64{want.Allocated, want.Quota}, [2]int64{used, quota})
 			got.Resources = nil
 			got.ServiceTypes = nil

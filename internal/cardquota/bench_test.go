@@ -27,11 +27,13 @@ func BenchmarkCountUsage(b *testing.B) {
 		} else {
 			pod.Running(nodes[i%4])
 		}
+
 		world.Pods = append(world.Pods, pod.Obj())
 		if i%8 == 0 {
 			world.PodGroups = append(world.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i%200)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
+
 	world.Facts = &PodFacts{}
 	_, world.LastCharges = CountUsageAndCharges(world)
 	b.ReportAllocs()
@@ -52,11 +54,13 @@ func BenchmarkCountUnchanged(b *testing.B) {
 		pods   = 50_000
 		gang   = 8
 	)
+
 	cards := map[string]card.Node{}
 	for i := range nodes {
 		name := card.Name(fmt.Sprint("NVIDIA-BENCH-", i%models))
 		cards[fmt.Sprint("node-", i)] = card.Node{Model: string(name), Cards: []card.NodeCard{{Name: name, Resource: gpu, Count: 8}}}
 	}
+
 	world := CountInput{Inventory: card.NewInventory(cards), Schedulers: []string{"volcano"}, Facts: &PodFacts{}}
 	for i := range pods {
 		group := i / gang
@@ -67,11 +71,13 @@ func BenchmarkCountUnchanged(b *testing.B) {
 		} else {
 			pod.Running(fmt.Sprint("node-", i%nodes))
 		}
+
 		world.Pods = append(world.Pods, pod.Obj())
 		if i%gang == 0 {
 			world.PodGroups = append(world.PodGroups, builder.PodGroup("lab", fmt.Sprint("gang-", group)).Queue(fmt.Sprint("queue-", group%queues)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
+
 	b.ReportAllocs()
 	for b.Loop() {
 		_, world.LastCharges = CountUsageAndCharges(world)
@@ -86,10 +92,12 @@ func BenchmarkWaitingGang(b *testing.B) {
 		pods  = 10_000
 		most  = 200 * time.Millisecond
 	)
+
 	tracker := &card.Tracker{}
 	for i := range nodes {
 		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())
 	}
+
 	world := CountInput{Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 2 * pods}}, Facts: &PodFacts{}}
 	for i := range pods {
 		message := "0/5000 nodes are unavailable: 5000 Insufficient nvidia.com/gpu."
@@ -98,6 +106,7 @@ func BenchmarkWaitingGang(b *testing.B) {
 		}
 		world.Pods = append(world.Pods, builder.Pod("lab", fmt.Sprint("w-", i)).Queue("q").Card("NVIDIA-H200").GPUs(8).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
 	}
+
 	CountUsage(world)
 	check.Fastest(b, most, func() { CountUsage(world) })
 }

@@ -27,11 +27,13 @@ func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 		if len(schedulers) > 0 && !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 			continue
 		}
+
 		if at := boundAt(pod); !at.IsZero() {
 			waited := max(0, at.Sub(pod.CreationTimestamp.Time))
 			bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.HeldCards(), Waited: waited})
 		}
 	}
+
 	return bindings
 }
 

@@ -23,18 +23,21 @@ func TestNewBindings(t *testing.T) {
 		}
 		return p
 	}
+
 	pods := []*corev1.Pod{
 		pod("new", "volcano", time.Minute, corev1.PodReady, corev1.PodScheduled),
 		pod("other", "default-scheduler", time.Minute, corev1.PodScheduled),
 		pod("unknown time", "volcano", time.Minute), pod("clock went back", "volcano", -time.Minute, corev1.PodScheduled),
 	}
 	cards := []card.Amount{{Name: "A", Count: 2}}
+
 	// The node does not say which of two cards it has.
 	charge := &quota.Charge{Queue: "q", Cards: append(cards, card.Amount{Name: "B", Count: 2}), Repeated: []card.Amount{{Name: "B", Count: 2}}}
 	facts := &PodFacts{}
 	for _, p := range pods {
 		facts.newlyCharged = append(facts.newlyCharged, chargedPod{pod: p, charge: charge})
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		schedulers []string
 		want       []time.Duration
@@ -60,6 +63,7 @@ func TestPodsAreNewOnce(t *testing.T) {
 		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()
 	}
 	world := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: fleet(), Facts: &PodFacts{}}
+
 	count := func() (names []string) {
 		_, world.LastCharges = CountUsageAndCharges(world)
 		for _, bound := range world.Facts.newlyCharged {
@@ -68,13 +72,16 @@ func TestPodsAreNewOnce(t *testing.T) {
 		return names
 	}
 	check.Equal(t, "at first", nil, count())
+
 	waits := builder.Pod("lab", "waits").UID("waits").Queue("q").GPUs(1).Obj()
 	world.Pods = append(world.Pods, running("new", 2), running("cpu", 0), waits)
 	check.Equal(t, "when a pod was bound", []string{"new"}, count())
 	check.Equal(t, "when nothing changed", nil, count())
+
 	world.Pods[0] = world.Pods[0].DeepCopy()
 	world.Pods[1] = world.Pods[1].DeepCopy()
 	check.Equal(t, "when pods changed", nil, count())
+
 	world.Inventory = fleet()
 	check.Equal(t, "when the nodes changed", nil, count())
 	world.Pods[3] = running("waits", 1)

@@ -38,14 +38,17 @@ func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.R
 	if refusal != nil {
 		return *refusal, true
 	}
+
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
 		}
 	}
+
 	if group != nil {
 		return PodGroupPendingReason(group)
 	}
+
 	return workload.Refusal{}, false
 }
 
@@ -69,10 +72,12 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	}
 	queue := workload.PodGroupQueue(group)
 	t := c.usageFor(queue)
+
 	isAllowed := c.allowsNamespace(queue, group.Namespace)
 	if group.Status.Running > 0 || isAllowed {
 		t.usage.Members.PodGroups++
 	}
+
 	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
 		return
 	}
@@ -87,19 +92,23 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 	why, isBlocked := PodGroupPendingReason(group)
 	request, refusal := blocked.GroupRequest(&c.resolver, group, why.Message)
 	t.addPending(group.CreationTimestamp)
+
 	if refusal != nil {
 		why = *refusal
 		isBlocked = true
 	}
+
 	statement := blocked.ReadStatement(why.Reason, why.Message, "")
 	w := waiting{
 		entry:     v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
 		statement: &statement,
 	}
+
 	for _, d := range request.Cards {
 		if name, ok := c.displayedCard(queue, d.Names); ok {
 			t.usage.Pending[name] = t.usage.Pending[name].Add(d.Count)
 		}
+
 		if isBlocked {
 			w.request = blocked.Request{Names: d.Names, Count: d.Count, IsJob: true}
 			w.entry.Card = card.NewRequest(d.Names...).String()
@@ -110,6 +119,7 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 			t.waiting = append(t.waiting, w)
 		}
 	}
+
 	if isBlocked && len(request.Cards) == 0 {
 		t.waiting = append(t.waiting, w)
 	}

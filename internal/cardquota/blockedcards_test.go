@@ -16,12 +16,15 @@ func TestBlockedCardsCountAllEntries(t *testing.T) {
 	for i := range MaxBlocked + 3 {
 		waits = append(waits, pod(fmt.Sprint("full-", i)).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(exhausted("q", 8)))
 	}
+
 	waits = append(waits, pod("far").Queue("q").Card("NVIDIA-H2000").GPUs(5).Unschedulable("0/4 nodes are unavailable: 4 node(s) have another card than <NVIDIA-H2000>."),
 		pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."), pod("untried").Queue("q").Card("NVIDIA-H200").GPUs(1))
+
 	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: fleet(), Nodes: fleetNodes()})["q"]
 	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, all listed", got.BlockedTotal)
 	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
 	check.Equal(t, "blocked cards", want, got.BlockedCards)
+
 	other := got
 	other.BlockedCards = map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 5}
 	check.That(t, !got.Equal(other), "usages with other blocked cards are equal")

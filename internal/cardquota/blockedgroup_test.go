@@ -28,6 +28,7 @@ func TestBlockedVCJobWithoutPods(t *testing.T) {
 		})["q"]
 		check.Equal(t, "pending", map[card.Name]card.Count{"NVIDIA-H200": 8}, usage.Pending)
 		check.Must(t, len(usage.Blocked) == 1, "blocked are %+v", usage.Blocked)
+
 		blocked := usage.Blocked[0]
 		check.Equal(t, "cards", "NVIDIA-H200", blocked.Card)
 		check.Equal(t, "count", int64(8), blocked.Count)

@@ -60,6 +60,7 @@ func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) st
 			parts = append(parts, fmt.Sprintf("no new pod gets %s: %s", name, describeNodes(unnamed[cause])))
 			continue
 		}
+
 		isUnexplained = true
 		if near, found := card.Nearest(name, known); found {
 			part += fmt.Sprintf("; did you mean %s?", near)
@@ -68,17 +69,21 @@ func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) st
 		}
 		parts = append(parts, part)
 	}
+
 	text := strings.Join(parts, ", ")
 	if more := len(unknown) - maxUnknownCards; more > 0 {
 		text += fmt.Sprintf(", and %d more cards", more)
 	}
+
 	unnamed = slices.DeleteFunc(slices.Clone(unnamed), func(u card.UnnamedCards) bool { return u.Card != "" })
 	if isListed && (len(known) > 0 || len(unnamed) == 0) {
 		text += "; " + listKnown(known)
 	}
+
 	if len(unnamed) > 0 && isUnexplained {
 		text += "; or it is not named yet: " + DescribeUnnamed(unnamed)
 	}
+
 	return text
 }
 

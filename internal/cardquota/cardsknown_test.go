@@ -39,6 +39,7 @@ func TestCardsKnown(t *testing.T) {
 		for _, name := range tc.spec {
 			b.Card(name, 1)
 		}
+
 		f := facts(nil, nil)
 		f.Quota = b.Obj()
 		f.Physical = tc.physical
@@ -46,13 +47,16 @@ func TestCardsKnown(t *testing.T) {
 		got := conditions.Get(status.Conditions, v1alpha1.ConditionCardsKnown)
 		check.Equal(t, "condition", tc.want, string(got.Status)+"/"+got.Reason+": "+got.Message)
 		check.Equal(t, "Ready does not depend on it", metav1.ConditionTrue, conditions.Get(status.Conditions, v1alpha1.ConditionReady).Status)
+
 		f.Quota.Status = status
 		f.Physical = nil
 		check.Equal(t, "after a restart", got, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown))
+
 		isWarned := false
 		for _, event := range Events(v1alpha1.CardQuotaStatus{}, status) {
 			isWarned = isWarned || (event.Reason == v1alpha1.ReasonUnknownCard && event.Type == "Warning" && event.Message == got.Message)
 		}
+
 		check.Equal(t, "an event warns", got.Status == metav1.ConditionFalse, isWarned)
 	}
 }
@@ -70,6 +74,7 @@ func TestACardMayNotBeNamedYet(t *testing.T) {
 		f.Unnamed = unnamed
 		check.Contains(t, asked, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, want)
 	}
+
 	f := facts(nil, nil)
 	f.Quota = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj()
 	f.Physical = cards{}
@@ -94,12 +99,14 @@ func TestACardMayBeWithheld(t *testing.T) {
 		{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0"}},
 		{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}},
 	}
+
 	f := facts(nil, nil)
 	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Obj()
 	f.Physical = cards{"NVIDIA-A10": 8}
 	f.Unnamed = unnamed
 	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
 	check.Equal(t, "message", "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them", message)
+
 	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Card("Tesla-T4", 1).Obj()
 	message = conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
 	check.Contains(t, "beside an unknown card", message, "no new pod gets NVIDIA-A10G", "no node has Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: node new-0")

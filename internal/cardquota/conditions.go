@@ -21,25 +21,30 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	set := func(kind string, c metav1.Condition) {
 		conditions.Set(&s.Conditions, kind, c, f.Quota.Generation, f.Now)
 	}
+
 	set(v1alpha1.ConditionQueueSynced, f.Sync)
 	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, f))
 	if !ownsQueue(f) || f.Totals != nil {
 		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
 	}
+
 	set(v1alpha1.ConditionCardsKnown, cardsKnownCondition(s, f))
 	if f.Tree != nil && ownsQueue(f) {
 		set(v1alpha1.ConditionHierarchyValid, f.Tree.HierarchyCondition(f.Quota, f.Own))
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
 	}
+
 	if f.SelectedNamespaces > localquota.MaxNamespaces {
 		set(v1alpha1.ConditionLocalViewsComplete, tooManyNamespacesCondition(f))
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionLocalViewsComplete)
 	}
+
 	if f.Enforced != nil {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
 	}
+
 	set(v1alpha1.ConditionReady, readyCondition(s, f))
 	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
 }
@@ -73,15 +78,18 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Con
 		}
 		return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "pods have not been counted yet")
 	}
+
 	var over []string
 	for _, c := range s.Cards {
 		if c.OverQuotaBy > 0 {
 			over = append(over, fmt.Sprintf("%d %s too many (%d used, quota %d)", c.OverQuotaBy, c.Name, c.Used, c.Quota))
 		}
 	}
+
 	if len(over) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonWithinQuota, "no card is used beyond its quota")
 	}
+
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonOverQuota,
 		"%s: running pods continue, and no new pod starts until usage falls below the quota", strings.Join(over, ", "))
 }
@@ -95,11 +103,13 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", f.Quota.Spec.Parent)
 	}
+
 	excesses := f.Totals.OverAllocated(f.Quota)
 	if len(excesses) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"all CardQuotas together grant no more of these cards than healthy nodes have")
 	}
+
 	status := metav1.ConditionFalse
 	reason := v1alpha1.ReasonOverAllocated
 	end := ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"
@@ -111,6 +121,7 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	case v1alpha1.OverAllocationDeny:
 		end = ": existing quotas stay, but overAllocation denies raising them" + youngestClause(excesses)
 	}
+
 	return conditions.New(status, reason, "%s", conditions.Truncate(DescribeOverAllocation(excesses), conditions.MaxMessageLength-len(end))+end)
 }
 
@@ -139,6 +150,7 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 	name := f.Quota.QueueName()
 	no := metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
+
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
 		return conditions.New(no, f.Sync.Reason, "%s", f.Sync.Message)
@@ -148,15 +160,18 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen,
 			"queue %s is %s and starts no pods: it was closed by hand or with its parent", name, f.Queue.Status.State)
 	}
+
 	if held, isHeld := f.Tree.heldCondition(f.Quota, s.BlockedTotal); isHeld {
 		return held
 	}
+
 	switch hierarchy := conditions.Get(s.Conditions, v1alpha1.ConditionHierarchyValid); {
 	case hierarchy.Reason == v1alpha1.ReasonWorkInParent:
 		return conditions.New(no, hierarchy.Reason, "%s", hierarchy.Message)
 	case enforced.Status == no:
 		return conditions.New(no, enforced.Reason, "queue %s carries this quota, but it is not proven to be enforced: %s", name, enforced.Message)
 	}
+
 	if f.Quota.Spec.ServiceType == "" {
 		message := "queue %s carries this quota for the queues below it, which start pods"
 		if f.Tree == nil {
@@ -164,6 +179,7 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 		}
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, message, name)
 	}
+
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, "queue %s carries this quota and starts pods", name)
 }
 
@@ -188,12 +204,14 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	if w.Wait != nil {
 		return conditions.New(metav1.ConditionFalse, w.Wait.Reason, "%s", w.Wait.Message)
 	}
+
 	name := quota.QueueName()
 	replaced := ""
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
 			DescribeConflicts(w.Replaced), name, now.UTC().Format(time.RFC3339))
 	}
+
 	switch {
 	case w.WeightHeldBy != "" && quota.Spec.Weight != nil:
 		message := fmt.Sprintf("queue %s carries this quota, but spec.weight is managed by %s and was left alone instead of becoming %d: "+
@@ -205,13 +223,16 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	case replaced != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonForeignChangeReplaced, "%s", replaced)
 	}
+
 	if condition, ok := treeSyncedCondition(quota, w); ok {
 		return condition
 	}
+
 	switch {
 	case before.Reason == v1alpha1.ReasonForeignChangeReplaced && before.ObservedGeneration == quota.Generation:
 		return before
 	}
+
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "queue %s carries this quota", name)
 }
 

@@ -52,6 +52,7 @@ func TestEnforced(t *testing.T) {
 		}
 		check.Equal(t, "Enforced, Ready", []string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")})
 	}
+
 	for _, c := range NewStatus(judged(&bypassed)).Conditions {
 		check.That(t, len(c.Message) <= conditions.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
 	}
@@ -78,6 +79,7 @@ func TestEventsOfEnforced(t *testing.T) {
 		for _, e := range Events(NewStatus(judged(tc.before)), NewStatus(judged(tc.after))) {
 			got = append(got, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
 		}
+
 		check.Equal(t, "events", tc.want, got)
 	}
 }

@@ -26,6 +26,7 @@ func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func()
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
+
 	once := measure(queues)
 	twice := measure(2 * queues)
 	check.That(t, twice < 3*once, "%d queues need %d KiB, %d need %d KiB", queues, once>>10, 2*queues, twice>>10)
@@ -40,6 +41,7 @@ func newExhaustedTree(queues, running, waiting int) CountInput {
 		queue := fmt.Sprint("q", i)
 		below = append(below, queue)
 		input.LocalQueues[queue] = true
+
 		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>", queue)
 		for j := range running + waiting {
 			pod := builder.Pod("lab", fmt.Sprint(queue, "-", j)).Queue(queue).Card("NVIDIA-H200").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint(queue, "-", j))
@@ -50,6 +52,7 @@ func newExhaustedTree(queues, running, waiting int) CountInput {
 			}
 		}
 	}
+
 	input.QueuesBelow = func(queue string) []string {
 		if queue == "top" {
 			return below
@@ -88,6 +91,7 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 	all := []*v1alpha1.CardQuota{node("tenant", "", 8, 4, -1, parentOnly, func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
 	})}
+
 	used := map[string]Usage{}
 	for i := range projects {
 		name := fmt.Sprint("project", i)
@@ -100,6 +104,7 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 		}
 		used[name] = usage
 	}
+
 	return NewTree(all, nil, v1alpha1.UnmanagedEnforce), used
 }
 
@@ -125,6 +130,7 @@ func BenchmarkTreeOfQueues(b *testing.B) {
 			}
 		})
 	}
+
 	tree, used := newWideTree(10_000, false)
 	b.Run("below", func(b *testing.B) {
 		for b.Loop() {

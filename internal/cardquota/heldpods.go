@@ -36,11 +36,13 @@ func (c *counter) listHeldPods() {
 		if len(charge.Cards) == 0 {
 			continue
 		}
+
 		charges[pod.UID] = charge
 		if workload.StillRuns(pod, c.isReady(pod.Spec.NodeName), c.input.Now) {
 			held = append(held, HeldPod{pod, charge})
 		}
 	}
+
 	c.facts.held = held
 	c.facts.ending = charges
 }

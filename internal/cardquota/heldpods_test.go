@@ -21,6 +21,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	for i := range nodes {
 		nodes[i].IsReady = nodes[i].Name == "h200"
 	}
+
 	pod := func(name, node string) *builder.PodBuilder {
 		return builder.Pod("lab", name).UID(types.UID("uid-" + name)).GPUs(1).Running(node)
 	}
@@ -29,6 +30,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 		p.DeletionTimestamp = &metav1.Time{Time: end}
 		return p
 	}
+
 	pods := []*corev1.Pod{
 		pod("running", "h200").Queue("q").Obj(),
 		pod("outside", "h200").Obj(),
@@ -40,6 +42,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 		terminating("no-node-over", "gone", now),
 		pod("not-ready-running", "h800").Queue("q").Obj(),
 	}
+
 	facts := &PodFacts{}
 	input := CountInput{Pods: pods, Inventory: fleet(), Nodes: nodes, Facts: facts, Now: now}
 	heldBy := func() map[string]string {
@@ -49,6 +52,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 		}
 		return held
 	}
+
 	want := map[string]string{"running": "q", "outside": "", "ready": "q", "not-ready": "q", "not-ready-running": "q"}
 	usage, charges := CountUsageAndCharges(input)
 	check.Equal(t, "holders", want, heldBy())
@@ -59,6 +63,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	for _, p := range pods { // the queue that was charged last stays
 		delete(p.Annotations, "scheduling.volcano.sh/queue-name")
 	}
+
 	for range 3 {
 		input.LastCharges = charges
 		_, charges = CountUsageAndCharges(input)

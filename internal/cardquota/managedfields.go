@@ -55,30 +55,38 @@ func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) m
 		got, ok := live.Annotations[key]
 		fields[annotationField(key)] = ok && got == want
 	}
+
 	for key, want := range config.Labels {
 		fields[labelField(key)] = live.Labels[key] == want
 	}
+
 	spec := config.Spec
 	if spec == nil {
 		return fields
 	}
+
 	compareResources(fields, capabilityField, spec.Capability, live.Spec.Capability)
 	compareResources(fields, deservedField, spec.Deserved, live.Spec.Deserved)
 	if spec.Guarantee != nil {
 		compareResources(fields, guaranteeField, spec.Guarantee.Resource, live.Spec.Guarantee.Resource)
 	}
+
 	if spec.Parent != nil {
 		fields[fieldParent] = live.Spec.Parent == *spec.Parent
 	}
+
 	if spec.Priority != nil {
 		fields[fieldPriority] = live.Spec.Priority == *spec.Priority
 	}
+
 	if spec.Reclaimable != nil {
 		fields[fieldReclaimable] = live.Spec.Reclaimable != nil && *live.Spec.Reclaimable == *spec.Reclaimable
 	}
+
 	if spec.Weight != nil {
 		fields[fieldWeight] = live.Spec.Weight == *spec.Weight
 	}
+
 	return fields
 }
 
@@ -130,9 +138,11 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
+
 	fields := compareFields(d.Config, live)
 	ours := managersByField(live.ManagedFields, isOwnApply)
 	theirs := managersByField(live.ManagedFields, isOtherManager)
+
 	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]
@@ -143,6 +153,7 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 		}
 		fresh = fresh && planned && !own && !taken
 	}
+
 	return fresh
 }
 
@@ -153,14 +164,17 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
+
 	fields := compareFields(d.Config, live)
 	ours := managersByField(live.ManagedFields, isOwnApply)
 	theirs := managersByField(live.ManagedFields, isOtherManager)
+
 	for field := range ours {
 		if inPlace, planned := fields[field]; isTreeField(field) && (!planned || !inPlace) {
 			return true
 		}
 	}
+
 	for field := range fields {
 		_, own := ours[field]
 		_, taken := theirs[field]
@@ -168,6 +182,7 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -251,6 +266,7 @@ func managersByField(entries []metav1.ManagedFieldsEntry, choose func(metav1.Man
 		}
 		set.Leaves().Iterate(func(path fieldpath.Path) { out[path.String()] = entry.Manager })
 	}
+
 	return out
 }
 
@@ -308,11 +324,13 @@ func FieldConflicts(err error) []FieldConflict {
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
+
 	var out []FieldConflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
+
 		conflict := FieldConflict{Field: cause.Field}
 		if found := managerPattern.FindStringSubmatch(cause.Message); found != nil {
 			conflict.Manager = found[1]
@@ -321,6 +339,7 @@ func FieldConflicts(err error) []FieldConflict {
 			out = append(out, conflict)
 		}
 	}
+
 	return out
 }
 
@@ -337,6 +356,7 @@ func DescribeConflicts(conflicts []FieldConflict) string {
 	for _, c := range conflicts {
 		written[c.Manager] = append(written[c.Manager], displayedField(c.Field))
 	}
+
 	clauses := make([]string, 0, len(written))
 	for _, manager := range slices.Sorted(maps.Keys(written)) {
 		who := manager + " wrote "
@@ -346,6 +366,7 @@ func DescribeConflicts(conflicts []FieldConflict) string {
 		slices.Sort(written[manager])
 		clauses = append(clauses, who+strings.Join(written[manager], ", "))
 	}
+
 	return strings.Join(clauses, "; ")
 }
 

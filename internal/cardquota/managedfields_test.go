@@ -77,6 +77,7 @@ func TestInSync(t *testing.T) {
 		check.Equal(t, "InSync", tc.want, plan.InSync(live))
 		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
 	}
+
 	t.Run("another selector", func(t *testing.T) {
 		quota, live := synced()
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
@@ -86,6 +87,7 @@ func TestInSync(t *testing.T) {
 			t.Errorf("in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
 		}
 	})
+
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
 		check.That(t, !NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil).InSync(nil), "a missing queue must be made")
@@ -98,6 +100,7 @@ func TestServiceTypeChanged(t *testing.T) {
 	means := func(priority int32) ServiceTypeLookup {
 		return func(string) (servicetype.Type, bool) { return servicetype.Type{Priority: priority}, true }
 	}
+
 	meansNothing := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
 	for t, tc := range check.Cases(t, map[string]struct {
 		types      ServiceTypeLookup
@@ -165,6 +168,7 @@ func TestConflicts(t *testing.T) {
 		"no error is no field conflict":      {},
 	}) {
 		check.Equal(t, "conflicts", tc.want, FieldConflicts(tc.err))
+
 		check.Equal(t, "IsConflict", tc.wantConflict, IsFieldConflict(tc.err))
 	}
 }
@@ -189,6 +193,7 @@ func TestQueueOwner(t *testing.T) {
 		}
 		return q
 	}
+
 	old := at("old", time.Hour, false)
 	young := at("young", 0, false)
 	twin := at("a-twin", time.Hour, false)
@@ -205,12 +210,14 @@ func TestQueueOwner(t *testing.T) {
 		"alone there is no successor":              {rivals: []*v1alpha1.CardQuota{old}, want: "old", of: old},
 		"one that is leaving succeeds nobody":      {rivals: []*v1alpha1.CardQuota{leaving, old}, want: "leaving", of: old},
 	}
+
 	name := func(q *v1alpha1.CardQuota) string {
 		if q == nil {
 			return ""
 		}
 		return q.Name
 	}
+
 	for t, tc := range check.Cases(t, cases) {
 		check.Equal(t, "Owner", tc.want, name(QueueOwner(tc.rivals)))
 		check.Equal(t, "Successor", tc.wantSuccessor, name(NextOwner(tc.of, tc.rivals)))

@@ -33,6 +33,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 		if tc.stated != "" {
 			waits.Unschedulable(tc.stated)
 		}
+
 		usage := CountUsage(CountInput{
 			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacks,
 			Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
@@ -42,6 +43,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 			check.Equal(t, name+": blocked", 0, len(usage.Blocked))
 			continue
 		}
+
 		check.Must(t, len(usage.Blocked) == 1, "%s: blocked are %+v", name, usage.Blocked)
 		check.Equal(t, name+": reason", tc.want, usage.Blocked[0].Reason)
 		check.Contains(t, name+": message", usage.Blocked[0].Message, "PodGroup <lab/gone>", "does not exist", "delete the pod")
@@ -64,6 +66,7 @@ func TestAPodGroupMayComeAfterItsPod(t *testing.T) {
 		usage := CountUsage(CountInput{
 			Pods: []*corev1.Pod{pod}, Now: noon, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
+
 		check.Equal(t, name+": blocked", tc.want, len(usage.Blocked))
 		check.Equal(t, name+": pending", map[card.Name]card.Count{"NVIDIA-H200": 1}, usage.Pending)
 	}

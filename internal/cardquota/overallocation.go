@@ -62,6 +62,7 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 	for _, quota := range quotas {
 		owned[quota.QueueName()] = true
 	}
+
 	out := map[string]card.Quota{}
 	for _, q := range queues {
 		if text, written := q.Annotations[v1alpha1.AnnotationCardQuota]; written && !owned[q.Name] {
@@ -70,6 +71,7 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 			}
 		}
 	}
+
 	return out
 }
 
@@ -92,8 +94,10 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 			candidates[quota.QueueName()] = append(candidates[quota.QueueName()], quota)
 		}
 	}
+
 	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
 		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, isTree: isTree}
+
 	for name, all := range candidates {
 		owner := QueueOwner(all)
 		granted := b.grantedBy(owner)
@@ -103,9 +107,11 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 			b.addDenying(granted, owner)
 		}
 	}
+
 	for name, quota := range unowned {
 		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
 	}
+
 	return b
 }
 
@@ -211,11 +217,13 @@ func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turne
 			if (!was && !is) || (!cards && hasSameGrants) {
 				continue
 			}
+
 			for queue := range side.grants[name] {
 				moved[queue] = true
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(moved)), turned
 }
 
@@ -244,6 +252,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 	if quota.DeletionTimestamp != nil {
 		return nil
 	}
+
 	var found []OverAllocatedCard
 	for name, count := range q.grantedBy(quota) {
 		others := q.totals[name].Sub(q.grants[name][quota.QueueName()].Count)
@@ -254,6 +263,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 			found = append(found, excess)
 		}
 	}
+
 	slices.SortFunc(found, func(x, y OverAllocatedCard) int { return cmp.Compare(x.Card, y.Card) })
 	return found
 }

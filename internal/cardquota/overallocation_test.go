@@ -63,6 +63,7 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 		totals := NewQuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
 		check.Equal(t, "allowed", tc.want, totals.AllowsOverAllocation("H200"))
 	}
+
 	child := grants("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
 	totals := NewTreeTotals([]*v1alpha1.CardQuota{grants("top", 9, 0, allowing), child}, nil, cards{"H200": 8})
 	check.That(t, totals.AllowsOverAllocation("H200"), "a child in a tree grants nothing itself")
@@ -104,6 +105,7 @@ func TestOtherGrantsAreTheLargest(t *testing.T) {
 		for i := range rapid.IntRange(1, 9).Draw(t, "quotas") {
 			quotas = append(quotas, grants(fmt.Sprint("q", i), rapid.Int64Range(0, 4).Draw(t, "count"), 0))
 		}
+
 		own := rapid.SampledFrom(quotas).Draw(t, "own")
 		var others []string
 		for _, q := range quotas {
@@ -111,12 +113,14 @@ func TestOtherGrantsAreTheLargest(t *testing.T) {
 				others = append(others, fmt.Sprintf("%d by %s", count, q.Name))
 			}
 		}
+
 		slices.SortFunc(others, func(a, b string) int {
 			if a[0] != b[0] {
 				return int(b[0]) - int(a[0])
 			}
 			return strings.Compare(a, b)
 		})
+
 		for _, over := range NewQuotaTotals(quotas, nil, nil).OverAllocated(own) {
 			var named []string
 			for _, grant := range over.Others {
@@ -140,6 +144,7 @@ func BenchmarkOverAllocated(b *testing.B) {
 		}
 		quotas = append(quotas, quota.Obj())
 	}
+
 	totals := NewQuotaTotals(quotas, nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -175,6 +180,7 @@ func TestDenied(t *testing.T) {
 		if tc.before != nil {
 			all = append(all[:len(all):len(all)], tc.before)
 		}
+
 		var got []card.Name
 		for _, e := range NewQuotaTotals(all, nil, healthy).Denied(tc.before, tc.after) {
 			got = append(got, e.Card)
@@ -197,10 +203,12 @@ func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are told", quota.Name, first, second, moved)
 			}
 		}
+
 		short := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
 		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is granted too often, and %v are told", moved)
+
 		again, _ := fresh.ChangedQueues(fresh)
 		check.Equal(t, "told after nothing changed", 0, len(again))
 	})
@@ -219,6 +227,7 @@ func TestMoved(t *testing.T) {
 	of := func(a, b int64) *QuotaTotals {
 		return NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, nil, cards{"H200": 8})
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *QuotaTotals
 		want          []string
@@ -255,6 +264,7 @@ func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
 	}) {
 		excesses := NewQuotaTotals(tc.quotas, nil, cards{"H200": 8}).OverAllocated(tc.quotas[0])
 		check.Must(t, len(excesses) == 1, "over-allocated: %+v", excesses)
+
 		check.Equal(t, "youngest", tc.want, excesses[0].Youngest)
 	}
 }
@@ -279,14 +289,17 @@ func TestInventorySatisfied(t *testing.T) {
 		f.Totals = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := NewStatus(f)
 		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
+
 		got := said(status, "Ready")
 		check.That(t, strings.HasPrefix(got, "True/Ready"), "Ready is touched: %q", got)
+
 		var events []string
 		for _, e := range Events(v1alpha1.CardQuotaStatus{}, status) {
 			if e.Reason == v1alpha1.ReasonOverAllocated {
 				events = append(events, e.Type+" "+e.Message)
 			}
 		}
+
 		told := strings.HasPrefix(tc.want, "False")
 		check.That(t, told == (len(events) == 1) && (!told || strings.HasPrefix(events[0], "Warning "+sum)), "events %q", events)
 	}
@@ -306,12 +319,14 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	t.Run("not counted yet", func(t *testing.T) {
 		check.Equal(t, "condition", "", said(NewStatus(facts(nil, nil)), "InventorySatisfied"))
 	})
+
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
 		f.Sync = QueueConflictCondition("team", "older")
 		f.Totals = NewQuotaTotals(nil, nil, nil)
 		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted", said(NewStatus(f), "InventorySatisfied"))
 	})
+
 	t.Run("a long list ends with what it means", func(t *testing.T) {
 		f := facts(nil, nil)
 		f.Quota.Spec.Cards = nil
@@ -331,6 +346,7 @@ func TestARetainedQueueCounts(t *testing.T) {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": text}}}
 	}
 	queues := []*v1beta1.Queue{written("kept", `{"H200":6}`), written("a", `{"H200":99}`), written("given-up", `{}`), written("spoilt", `{`), {}}
+
 	a := grants("a", 4, 0)
 	unowned := UnownedQuotas([]*v1alpha1.CardQuota{a}, queues)
 	check.Equal(t, "queues without a CardQuota", map[string]card.Quota{"kept": {"H200": 6}}, unowned)

@@ -84,10 +84,12 @@ func (f *PodFacts) beginCount(input *CountInput) {
 			ending: f.ending,
 		}
 	}
+
 	f.newlyCharged = nil
 	for _, record := range f.groups {
 		*record = groupRecord{}
 	}
+
 	for _, group := range input.PodGroups {
 		f.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).group = group
 	}

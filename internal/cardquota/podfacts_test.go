@@ -19,10 +19,12 @@ func TestFactsOfPodsThatAreGoneAreDropped(t *testing.T) {
 		}
 		CountUsage(input)
 	}
+
 	count(1000, "a")
 	check.Equal(t, "kept after the first count", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
 	count(1000, "b")
 	check.Equal(t, "kept after all changed", []int{2000, 2000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
+
 	count(1000, "c")
 	check.Equal(t, "kept after too many changed", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
 }

@@ -31,11 +31,13 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 			Annotation("scheduling.volcano.sh/queue-name", rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "queue")).
 			Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "request")).GPUs(rapid.IntRange(0, 8).Draw(t, "count")).
 			Node(rapid.SampledFrom(nodes).Draw(t, "node")).Phase(rapid.SampledFrom(phases).Draw(t, "phase"))
+
 		if rapid.Bool().Draw(t, "deleted") {
 			b.Deleted(noon)
 		}
 		pods[i] = b.Obj()
 	}
+
 	return pods
 }
 
@@ -87,6 +89,7 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 		facts := &PodFacts{}
 		pods := drawPodsOfGroups(t)
 		last := map[types.UID]quota.Charge(nil)
+
 		inventories := []*card.Inventory{fleet(), card.NewInventory(nil)}
 		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
 		for range rapid.IntRange(1, 6).Draw(t, "counts") {
@@ -96,6 +99,7 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 			got, charges := CountUsageAndCharges(world)
 			check.Equal(t, "usage", want, got)
 			check.Equal(t, "charges", wantCharges, charges)
+
 			last = charges
 			for i, changed := range drawPodsOfGroups(t) {
 				if i < len(pods) && rapid.Bool().Draw(t, "changes") {
@@ -111,6 +115,7 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 func TestCountAgreesWithASimpleModel(t *testing.T) {
 	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}
+
 	seed.Check(t, func(t *rapid.T) {
 		pods := drawPods(t)
 		want := map[string]cards{}
@@ -119,6 +124,7 @@ func TestCountAgreesWithASimpleModel(t *testing.T) {
 			if pod.Spec.NodeName == "unknown" {
 				continue
 			}
+
 			kept = append(kept, pod)
 			queue := pod.Annotations["scheduling.volcano.sh/queue-name"]
 			count := pod.Spec.Containers[0].Resources.Requests[gpu]
@@ -126,17 +132,20 @@ func TestCountAgreesWithASimpleModel(t *testing.T) {
 			if queue == "" || pod.Spec.NodeName == "" || !alive || pod.DeletionTimestamp != nil || count.IsZero() {
 				continue
 			}
+
 			if want[queue] == nil {
 				want[queue] = cards{}
 			}
 			want[queue][models[pod.Spec.NodeName]] += card.Count(count.Value())
 		}
+
 		got := map[string]cards{}
 		for name, queue := range CountUsage(CountInput{Pods: kept, Inventory: fleet()}) {
 			if len(queue.Used) > 0 {
 				got[name] = queue.Used
 			}
 		}
+
 		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
 	})
 }
@@ -146,6 +155,7 @@ func TestCountSurvivesAnyText(t *testing.T) {
 		count := strconv.FormatInt(rapid.Int64().Draw(t, "count"), 10)
 		pod := builder.Pod("lab", "a").Queue(rapid.String().Draw(t, "queue")).Card(rapid.String().Draw(t, "request")).Requests(gpu, count).
 			PodGroup(rapid.String().Draw(t, "group")).Running(rapid.SampledFrom([]string{"", "h200"}).Draw(t, "node")).Obj()
+
 		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).Request(rapid.String().Draw(t, "totals")).
 			MinResource(gpu, strconv.FormatInt(rapid.Int64().Draw(t, "min"), 10)).Obj()
 		for name, queue := range CountUsage(CountInput{Pods: []*corev1.Pod{pod}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet()}) {

@@ -64,16 +64,19 @@ func (p PolicyInput) priorityOf(quota *v1alpha1.CardQuota, serviceType servicety
 	if quota.Spec.Priority == nil {
 		return serviceType.Priority, nil
 	}
+
 	band := servicetype.Band{Type: quota.Spec.ServiceType, Lowest: serviceType.Priority, Highest: math.MaxInt32}
 	if p.Bands != nil {
 		if found, ok := p.Bands(quota.Spec.ServiceType); ok {
 			band = found
 		}
 	}
+
 	priority, isCut := band.PriorityFor(*quota.Spec.Priority)
 	if !isCut {
 		return priority, nil
 	}
+
 	return priority, &band
 }
 
@@ -104,6 +107,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, parentOf(place))
 	config := desired.Config
 	spec := config.Spec
+
 	config.WithAnnotations(stopAnnotations(quota, place))
 	if place != nil {
 		config.WithAnnotations(treeAnnotations(quota))
@@ -111,16 +115,19 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	} else if limits := capabilityList(quota); len(limits) > 0 {
 		spec.WithCapability(limits)
 	}
+
 	if serviceType, ok := types.Types(quota.Spec.ServiceType); ok {
 		priority, _ := types.priorityOf(quota, serviceType)
 		spec.WithPriority(priority).WithReclaimable(serviceType.Reclaimable)
 	}
+
 	if weight := quota.Spec.Weight; weight != nil {
 		desired.WeightHeldBy = otherWeightManager(live, *weight)
 		if desired.WeightHeldBy == "" {
 			spec.WithWeight(*weight)
 		}
 	}
+
 	desired.dropEmptySpec()
 	return desired
 }
@@ -177,9 +184,11 @@ func stopAnnotations(quota *v1alpha1.CardQuota, place *Placement) map[string]str
 		out[v1alpha1.AnnotationStopPolicy] = string(v1alpha1.StopPolicyHold)
 		out[v1alpha1.AnnotationHoldMessage] = place.HoldMessage
 	}
+
 	if quota.Spec.ServiceType == "" {
 		out[v1alpha1.AnnotationParentOnly] = "true"
 	}
+
 	return out
 }
 
@@ -189,18 +198,23 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
 		v1alpha1.AnnotationCardQuota: cards.String(),
 	})
+
 	if quota.Spec.ServiceType != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationServiceType: quota.Spec.ServiceType})
 	}
+
 	if text := namespaceSelectorText(quota.Spec.NamespaceSelector); text != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceSelector: text})
 	}
+
 	if allocated != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
 	}
+
 	if live == nil {
 		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
 	}
+
 	closedByParent := ""
 	manager := ""
 	if live != nil {
@@ -213,17 +227,20 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		}
 		closedByParent = live.Annotations[annotationClosedByParent]
 	}
+
 	if manager == "" || manager == v1alpha1.FieldManager {
 		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {
 		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
 	}
+
 	desired := DesiredQueue{Config: config, WantedParent: parent}
 	desired.ParentHeldBy = otherParentManager(live, parent)
 	if desired.ParentHeldBy == "" && parent != "" {
 		spec.WithParent(parent)
 	}
+
 	return desired
 }
 
@@ -263,12 +280,14 @@ func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
 	if quota.Spec.ServiceType == "" {
 		return limits
 	}
+
 	if resources != nil && resources.CPU != nil {
 		limits[corev1.ResourceCPU] = *resources.CPU
 	}
 	if resources != nil && resources.Memory != nil {
 		limits[corev1.ResourceMemory] = *resources.Memory
 	}
+
 	return limits
 }
 
@@ -292,6 +311,7 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 	default:
 		return false
 	}
+
 	d.dropEmptySpec()
 	return true
 }

@@ -53,6 +53,7 @@ func TestNewDesiredQueue(t *testing.T) {
 	config := func() *apply.QueueApplyConfiguration {
 		return apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(annotations(nil))
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota      *v1alpha1.CardQuota
 		live       *v1beta1.Queue
@@ -122,6 +123,7 @@ func TestNewDesiredQueue(t *testing.T) {
 		if tc.live == nil { // made now, and nothing else than made
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
+
 		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, nil)
 		check.Equal(t, "plan", tc.want, got.Config)
 		check.Equal(t, "weight held by", tc.wantHolder, got.WeightHeldBy)
@@ -136,6 +138,7 @@ func TestCreatedByOperator(t *testing.T) {
 		q.UID = "1-2-3"
 		q.Annotations["cardquota.dev/created-by"] = "first"
 	}
+
 	cases := map[string]struct {
 		live *v1beta1.Queue
 		want bool
@@ -147,14 +150,17 @@ func TestCreatedByOperator(t *testing.T) {
 		"the annotation was changed by hand":       {live: liveQueue(says, wrote("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
 		"given up: the annotation stayed, unowned": {live: liveQueue(says)},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			check.Equal(t, "Created", tc.want, CreatedByOperator(tc.live))
+
 			// Later applies keep what was said at creation and never say it themselves.
 			want := ""
 			if tc.want {
 				want = "first"
 			}
+
 			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
 				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
 				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
@@ -172,10 +178,12 @@ func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	})
+
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
 	check.Equal(t, "given up, it leaves nothing to start on", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
+
 	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
 		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
@@ -209,6 +217,7 @@ func TestYieldField(t *testing.T) {
 		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
 			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
 	}
+
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
 		plan := NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		plan.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})

@@ -14,23 +14,28 @@ func (c *counter) withQuotaLeft(queue string, request *blocked.Request) []card.N
 	if len(request.Names) < 2 || c.input.Quotas[queue] == nil {
 		return request.Names
 	}
+
 	least := request.Count
 	if request.IsJob {
 		least = 1
 	}
+
 	path := []string{queue}
 	if c.input.QueuesAbove != nil {
 		path = append(path, c.input.QueuesAbove(queue)...)
 	}
+
 	var left []card.Name
 	for _, name := range request.Names {
 		if c.hasQuotaLeft(path, name, least) {
 			left = append(left, name)
 		}
 	}
+
 	if left == nil {
 		return request.Names
 	}
+
 	return left
 }
 
@@ -51,15 +56,18 @@ func (c *counter) usedInSubtree(queue string) map[card.Name]card.Count {
 	if known, isKnown := c.subtreeUsage[queue]; isKnown {
 		return known
 	}
+
 	used := map[card.Name]card.Count{}
 	for _, below := range c.queuesBelow(queue) {
 		if counted := c.queues[below]; counted != nil {
 			addCounts(used, counted.usage.Used)
 		}
 	}
+
 	if c.subtreeUsage == nil {
 		c.subtreeUsage = map[string]map[card.Name]card.Count{}
 	}
 	c.subtreeUsage[queue] = used
+
 	return used
 }

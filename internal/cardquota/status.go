@@ -67,6 +67,7 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 			status.Queue.Parent = parent
 		}
 	}
+
 	status.Children = int32(min(len(f.Tree.Children(f.Quota.Name)), math.MaxInt32))
 	switch {
 	case !ownsQueue(f):
@@ -80,6 +81,7 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 	case f.Usage != nil:
 		setUsage(&status, f)
 	}
+
 	setConditions(&status, f)
 	return keepPhysical(&f.Quota.Status, &status)
 }
@@ -96,9 +98,11 @@ func keepPhysical(before, status *v1alpha1.CardQuotaStatus) v1alpha1.CardQuotaSt
 			entry.Physical = before.Cards[at].Physical
 		}
 	}
+
 	if equality.Semantic.DeepEqual(*before, kept) {
 		return kept
 	}
+
 	return *status
 }
 
@@ -132,9 +136,11 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 	for _, c := range f.Quota.Spec.Cards {
 		names = append(names, card.Name(c.Name))
 	}
+
 	if isEmptied(f) {
 		clear(quota)
 	}
+
 	names = append(names, ungrantedCards(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), MaxStatusCards)] {
@@ -148,9 +154,11 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 			OverQuotaBy: int64(used.Sub(quota[name])),
 			Physical:    int64(f.Physical[name]),
 		}
+
 		f.Tree.setShares(&entry, f.Quota.Name)
 		cards = append(cards, entry)
 	}
+
 	return cards
 }
 
@@ -162,6 +170,7 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 	for _, name := range granted {
 		seen[name] = true
 	}
+
 	var held, named []card.Name
 	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
 		for name, count := range counts {
@@ -176,6 +185,7 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 			seen[name] = true
 		}
 	}
+
 	slices.Sort(held)
 	slices.Sort(named)
 	return append(held, named...)
@@ -219,6 +229,7 @@ func JoinSummary(parts []string, empty string) string {
 	if whole := strings.Join(parts, ", "); len(whole) <= maxSummaryWidth {
 		return whole
 	}
+
 	short := parts[0]
 	for i, part := range parts[1:] {
 		more := fmt.Sprintf(", and %d more", len(parts)-1-i)
@@ -227,5 +238,6 @@ func JoinSummary(parts []string, empty string) string {
 		}
 		short += ", " + part
 	}
+
 	return short
 }

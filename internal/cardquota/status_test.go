@@ -52,6 +52,7 @@ func TestNumbers(t *testing.T) {
 	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
 	f.Usage.BlockedTotal = 1
 	got := NewStatus(f)
+
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
 		Queue:              &v1alpha1.QueueStatus{Name: "team", State: "Open"},
@@ -69,6 +70,7 @@ func TestNumbers(t *testing.T) {
 		Memory:       &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
 		BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
 	}
+
 	got.Conditions = nil
 	check.Equal(t, "status", want, got)
 }
@@ -80,9 +82,11 @@ func TestSummary(t *testing.T) {
 		}
 		return cards
 	}
+
 	over := of("A-10", "B-20", "C-30")
 	over[2].Used = 3
 	over[2].OverQuotaBy = 1
+
 	long := strings.Repeat("x", 63)
 	for t, tc := range check.Cases(t, map[string]struct {
 		cards []v1alpha1.CardStatus
@@ -154,6 +158,7 @@ func TestConditions(t *testing.T) {
 		if tc.facts != nil {
 			tc.facts(&f)
 		}
+
 		status := NewStatus(f)
 		for kind, want := range tc.want {
 			c := meta.FindStatusCondition(status.Conditions, kind)
@@ -197,6 +202,7 @@ func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 func TestSynced(t *testing.T) {
 	foreign := []FieldConflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
 	replaced := metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		weight                 *int32
 		before                 metav1.Condition
@@ -234,6 +240,7 @@ func TestEvents(t *testing.T) {
 	over := func(n card.Count) func(*StatusInput) {
 		return func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": n} }
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.CardQuotaStatus
 		want          []string
@@ -284,12 +291,15 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 			f.Usage.Used[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "used"))
 			f.Usage.Pending[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "pending"))
 		}
+
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
 		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Message: long,
 			Holders: []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}}}}
+
 		s := NewStatus(f)
 		b := s.Blocked[0]
+
 		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the usage was changed")
 		for _, field := range []struct {
 			text string
@@ -300,6 +310,7 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
 		}
+
 		check.Must(t, len(s.Cards) <= MaxStatusCards, "%d cards", len(s.Cards))
 		for _, c := range s.Cards {
 			check.Must(t, c.Free >= 0 && c.OverQuotaBy >= 0 && (c.Free <= 0 || c.OverQuotaBy <= 0) && c.Quota-c.Used == c.Free-c.OverQuotaBy,

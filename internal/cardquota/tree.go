@@ -41,6 +41,7 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 		}
 		owners[q.QueueName()] = QueueOwner([]*v1alpha1.CardQuota{q, owner})
 	}
+
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, nodes: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
 	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
@@ -48,31 +49,38 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 		t.queues[q.Name] = q.QueueName()
 		written[q.Name] = TreeQueueFor(q)
 	}
+
 	for _, queue := range queues {
 		if owners[queue.Name] != nil || queue.Spec.Parent == "" || queue.Spec.Parent == workload.RootQueue {
 			continue
 		}
+
 		node := otherQueue(queue.Name)
 		rules := workload.QueueRulesFor(queue, unmanaged, nil)
 		rules.Tree.Parent = otherQueue(queue.Spec.Parent)
 		if owners[queue.Spec.Parent] != nil {
 			rules.Tree.Parent = owners[queue.Spec.Parent].Name
 		}
+
 		t.queues[node] = queue.Name
 		written[node] = rules.Tree
 	}
+
 	for node, queue := range t.queues {
 		t.nodes[queue] = node
 	}
+
 	for node, q := range written {
 		t.parents[node] = q.Parent
 		if q.Parent != "" {
 			t.children[q.Parent] = append(t.children[q.Parent], node)
 		}
 	}
+
 	for _, names := range t.children {
 		slices.Sort(names)
 	}
+
 	t.resolved = quota.ResolveTree(written)
 	return t
 }
@@ -83,6 +91,7 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 		Parent: q.Spec.Parent, IsHeld: IsHeld(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",
 		Quota: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
 	}
+
 	for _, c := range q.Spec.Cards {
 		for _, amount := range []struct {
 			shares quota.Shares
@@ -93,11 +102,13 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 			}
 		}
 	}
+
 	if resources := q.Spec.Resources; resources != nil {
 		setAmounts(out.Quota, &v1alpha1.ResourceAmounts{CPU: resources.CPU, Memory: resources.Memory})
 		setAmounts(out.Deserved, resources.Deserved)
 		setAmounts(out.Guarantee, resources.Guarantee)
 	}
+
 	return out
 }
 
@@ -203,10 +214,12 @@ func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 	if t == nil || t.quotas[q.Name] == nil {
 		return QuotaOf(q)
 	}
+
 	path := []string{q.Name}
 	if t.isPlaced(q.Name) {
 		path = append(path, t.nodesAbove(q.Name)...)
 	}
+
 	out := make(card.Quota, len(q.Spec.Cards))
 	for _, c := range q.Spec.Cards {
 		name := card.Name(c.Name)
@@ -216,6 +229,7 @@ func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 		}
 		out[name] = limit
 	}
+
 	return out
 }
 
@@ -237,6 +251,7 @@ func (t *Tree) ChangedQueues(before *Tree) []string {
 			}
 		}
 	}
+
 	slices.Sort(changed)
 	return slices.Compact(changed)
 }

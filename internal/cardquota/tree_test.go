@@ -31,6 +31,7 @@ func node(name, parent string, quota, deserved, guarantee int64, changes ...func
 				*number.field = ptr(number.count)
 			}
 		}
+
 		q.Spec.Parent = parent
 		q.Spec.Cards = []v1alpha1.Card{entry}
 		for _, change := range changes {
@@ -69,16 +70,20 @@ func TestTreeOfOwners(t *testing.T) {
 		all["late"] = node("late", "web", 8, 4, -1, ofQueue("chat"))
 		all["late"].CreationTimestamp.Time = noon
 	})
+
 	tree := treeOf(all)
 	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
+
 	var above []string
 	for _, q := range tree.Ancestors("chat") {
 		above = append(above, q.Name)
 	}
+
 	check.Equal(t, "ancestors", []string{"web", "tenant"}, above)
 	check.Equal(t, "queues above", []string{tree.queues["web"], tree.queues["tenant"]}, tree.QueuesAbove("chat"))
 	check.Equal(t, "queues above one that is not there", 0, len(tree.QueuesAbove("nobody")))
 	check.Equal(t, "ancestors of one that is not there", 0, len(tree.Ancestors("nobody")))
+
 	var flat *Tree
 	check.Equal(t, "children while flat", 0, len(flat.Children("web")))
 	check.Equal(t, "quota of a leaf", card.Quota{"H200": 8}, tree.QuotaFor(all["chat"]))
@@ -88,6 +93,7 @@ func TestTreeOfOwners(t *testing.T) {
 
 func TestQuotaWhileFlat(t *testing.T) {
 	var flat *Tree
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
 		want  card.Quota
@@ -109,14 +115,17 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
 		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
 	}
+
 	tree := NewTree(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
 		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`), queue("below", "byhand", `{"H200":2}`, `{"H200":2}`), queue("chat", "nowhere", `{}`, `{}`),
 		queue("inleaf", "lab", `{}`, `{}`), queue("lost", "missing", `{"H200":8}`, `{}`), queue("top", "root", `{"H200":8}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)
+
 	c := tree.HierarchyCondition(all["chat"], nil)
 	check.Equal(t, "scaled", "Scaled: H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", c.Reason+": "+c.Message)
 	check.Equal(t, "children are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
 	check.Equal(t, "a parent by a Queue", v1alpha1.ReasonWorkInParent, tree.HierarchyCondition(all["lab"], nil).Reason)
+
 	sums := tree.SumUsage(map[string]Usage{"chat": {Used: cards{"H200": 1}}, "byhand": {Used: cards{"H200": 2}}, "below": {Used: cards{"H200": 4}}, "lost": {Used: cards{"H200": 8}}})
 	for name, want := range map[string]card.Count{"tenant": 7, "web": 7, "byhand": 6, "below": 4, "lab": 0, "other": 0, "lost": 8} {
 		check.Equal(t, "sum of "+name, want, sums[name].Used["H200"])
@@ -135,19 +144,23 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			if rapid.Bool().Draw(t, "proper") {
 				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
 			}
+
 			all[name] = node(name, parent, 8, 4, -1, ofQueue("queue-"+name))
 			if rapid.Bool().Draw(t, "shown") {
 				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
 			}
+
 			if rapid.Bool().Draw(t, "used") {
 				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: Members{Pods: i},
 					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i),
 					Local: map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}}}
 			}
 		}
+
 		tree := treeOf(all)
 		before := fmt.Sprintf("%+v", used)
 		sums := tree.SumUsage(used)
+
 		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
 			want := card.Count(0)
@@ -160,13 +173,16 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 					total += used["queue-"+node].BlockedTotal
 				}
 			}
+
 			got := sums["queue-"+name]
 			check.Must(t, got.Used["H200"] == want && got.BlockedTotal == total, "%s uses %d with %d blocked, want %d with %d", name, got.Used["H200"], got.BlockedTotal, want, total)
 			check.Must(t, len(got.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists %d blocked of %d", name, len(got.Blocked), total)
+
 			local := got.Local["lab"]
 			if all[name].Spec.NamespaceSelector == nil { // tenants do not see the queues below
 				total = used["queue-"+name].BlockedTotal
 			}
+
 			check.Must(t, local.Total == total && len(local.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(local.Blocked, compareBlocked), "%s shows %d of %d in lab, want %d", name, len(local.Blocked), local.Total, total)
 			check.Equal(t, "queues below "+name, slices.Sorted(maps.Keys(below)), slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
 			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
@@ -189,6 +205,7 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 	if name == above {
 		return true
 	}
+
 	met := false
 	steps := 1
 	for at := all[name]; at.Spec.Parent != ""; steps++ {
@@ -198,6 +215,7 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 		}
 		met = met || at.Name == above
 	}
+
 	return met && steps <= 6
 }
 
@@ -212,6 +230,7 @@ func TestQuotaInForce(t *testing.T) {
 		all["other"].Spec.Parent = "missing"
 		all["other"].Spec.Cards[0].Quota = ptr(int64(4))
 	})
+
 	tree := treeOf(all)
 	for name, want := range map[string]cards{
 		"tenant": {"H200": 6}, "web": {"H200": 6}, "search": {"H200": 6}, "chat": {"H200": 5}, "lab": {"H800": 0}, "other": {"H200": 4},
@@ -223,6 +242,7 @@ func TestQuotaInForce(t *testing.T) {
 func TestChangedQueuesOfATree(t *testing.T) {
 	var flat *Tree
 	before := treeOf(tenantTree())
+
 	every := []string{"chat", "lab", "other", "search", "tenant", "web"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Tree
@@ -259,6 +279,7 @@ func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
 		}[q.Name]
 		check.Equal(t, "over-allocation of "+q.Name, want, DescribeOverAllocation(totals.OverAllocated(q)))
 	}
+
 	// Flat, the leaves count instead of their parents: lab has what it deserves.
 	flat := NewQuotaTotals(all, nil, cards{"H200": 18})
 	check.Equal(t, "flat", "H200: 28 granted, 18 healthy, 10 too many (4 here, 8 by chat, 8 by lab, 8 by search)", DescribeOverAllocation(flat.OverAllocated(tenantTree()["other"])))

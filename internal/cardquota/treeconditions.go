@@ -27,6 +27,7 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 	if reason, messages := t.describeExcess(q.Name); len(messages) > 0 {
 		return conditions.New(metav1.ConditionFalse, reason, "%s", strings.Join(messages, "; "))
 	}
+
 	message := "this CardQuota is at the top level"
 	if above := t.Ancestors(q.Name); len(above) > 0 {
 		names := make([]string, len(above))
@@ -35,12 +36,14 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 		}
 		message = "the parents up to the top level are " + strings.Join(names, ", ")
 	}
+
 	switch children := t.children[q.Name]; {
 	case len(children) > 0:
 		message += fmt.Sprintf("; it has %d children: %s", len(children), conditions.JoinFirst(children, maxNamedQueues))
 	case q.Spec.ServiceType == "":
 		message += "; it has no children yet, and without serviceType no job can start in it"
 	}
+
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "%s", message)
 }
 
@@ -68,6 +71,7 @@ func (t *Tree) explainFault(name string) (reason, cause, help string) {
 	if fault.Queue != name {
 		at = "its ancestor " + fault.Queue
 	}
+
 	switch fault.Kind {
 	case quota.ParentNotFound:
 		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", at, fault.Parent), "create it, or name another parent"
@@ -85,16 +89,19 @@ func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
 	if len(children) == 0 && q.Spec.ServiceType != "" {
 		return ""
 	}
+
 	kind := "it has no serviceType"
 	if len(children) > 0 {
 		kind = fmt.Sprintf("it has %d children (%s)", len(children), conditions.JoinFirst(children, maxNamedQueues))
 	}
+
 	switch {
 	case q.Spec.ServiceType != "":
 		return fmt.Sprintf("only leaves take jobs, and %s: nothing new starts in queue %s itself; remove serviceType, and give the jobs a CardQuota of their own below it", kind, q.QueueName())
 	case own != nil && own.Members.Any():
 		return fmt.Sprintf("only leaves take jobs, and %s: queue %s has %s, which count here, but nothing new starts; move the jobs to a child", kind, q.QueueName(), own.Members)
 	}
+
 	return ""
 }
 
@@ -115,10 +122,12 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 		if missing[e.Name] { // then every number of it is 0
 			continue
 		}
+
 		missing[e.Name] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
 		explained[e.Name] = explained[e.Name] || missing[e.Name] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
 		kind, message := describeOneExcess(e)
 		messages = append(messages, message)
+
 		for i, candidate := range excessReasons[:first] {
 			if candidate == kind {
 				first = i
@@ -126,9 +135,11 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 			}
 		}
 	}
+
 	if len(messages) == 0 {
 		return "", nil
 	}
+
 	return excessReasons[first], append(messages, t.describeCutGuarantees(name, explained)...)
 }
 
@@ -165,15 +176,18 @@ func describeOneExcess(e quota.Excess) (reason, message string) {
 	case quota.GuaranteeAboveDeserved:
 		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
 	}
+
 	reason = v1alpha1.ReasonDeservedAboveParent
 	field := "deserved"
 	if e.Kind == quota.GuaranteeAboveParent {
 		reason = v1alpha1.ReasonGuaranteeAboveParent
 		field = "guarantee"
 	}
+
 	if e.Written > e.Limit {
 		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
 	}
+
 	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
 		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
 }
@@ -209,6 +223,7 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true
 		}
 	}
+
 	return metav1.Condition{}, false
 }
 
@@ -232,18 +247,22 @@ func (t *Tree) heldCondition(q *v1alpha1.CardQuota, blocked int32) (metav1.Condi
 	if by == "" {
 		return metav1.Condition{}, false
 	}
+
 	where := ""
 	if by != q.Name {
 		where = " of its ancestor " + by
 	}
+
 	running := "running pods continue"
 	if policy == v1alpha1.StopPolicyHoldAndDrain {
 		running = "running jobs are evicted"
 	}
+
 	waiting := ""
 	if blocked > 0 {
 		waiting = fmt.Sprintf("; waiting workloads: %d", blocked)
 	}
+
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHeld, "stopPolicy %s%s holds queue %s: nothing new starts, and %s%s; set it to None to go on",
 		policy, where, q.QueueName(), running, waiting), true
 }

@@ -21,6 +21,7 @@ func TestHierarchyValid(t *testing.T) {
 			all[name].Spec.Cards = node(name, "", quota, deserved, guarantee).Spec.Cards
 		}
 	}
+
 	const closed = ": nothing new starts here and below; "
 	for t, tc := range check.Cases(t, map[string]struct {
 		name   string
@@ -96,11 +97,13 @@ func TestStatusInATree(t *testing.T) {
 		}
 		return NewStatus(input)
 	}
+
 	chat := status("chat", tree, nil)
 	check.Equal(t, "leaf", []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 5, Free: 3, Deserved: 3, Guarantee: 3, Borrowed: 2}}, chat.Cards)
 	check.Equal(t, "leaf's Queue", "web", chat.Queue.Parent)
 	check.Equal(t, "leaf is ready", "True/Ready: queue chat carries this quota and starts pods", said(chat, "Ready"))
 	check.Equal(t, "leaf and inventory", "True/InventorySatisfied: the quota of parent web contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", said(chat, "InventorySatisfied"))
+
 	tenant := status("tenant", tree, nil)
 	check.Equal(t, "tenant", []v1alpha1.CardStatus{{Name: "H200", Quota: 16, Used: 7, Pending: 3, Free: 9, Deserved: 16, Guarantee: 8}, {Name: "H800", Used: 1, OverQuotaBy: 1, Borrowed: 1}}, tenant.Cards)
 	check.Equal(t, "children", 2, int(tenant.Children))
@@ -132,11 +135,13 @@ func TestReadySaysWhatHolds(t *testing.T) {
 		for name, policy := range tc.change {
 			all[name].Spec.StopPolicy = policy
 		}
+
 		live := below("web", all["chat"])
 		live.Status.State = v1beta1.QueueStateOpen
 		used := Usage{BlockedTotal: 2}
 		status := NewStatus(StatusInput{Quota: all["chat"], Queue: live, Usage: &used, Own: &used, Tree: treeOf(all), Now: noon, Sync: QueueSyncedCondition(all["chat"], metav1.Condition{}, QueueWrite{}, noon)})
 		check.Equal(t, "Ready", tc.want, said(status, "Ready"))
+
 		flat := NewStatus(StatusInput{Quota: all["chat"], Queue: live, Usage: &used, Own: &used, Now: noon, Sync: QueueSyncedCondition(all["chat"], metav1.Condition{}, QueueWrite{}, noon)})
 		isHeld := tc.change["chat"] == "Hold"
 		check.Equal(t, "held while flat", isHeld, strings.HasPrefix(said(flat, "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
@@ -147,6 +152,7 @@ func TestQueueSyncedInTrees(t *testing.T) {
 	flat := node("team", "tenant", -1, 4, 2, stopping("Hold"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("8"))}}
 	})
+
 	band := servicetype.Band{Type: "training", Lowest: 100, Highest: 149, Next: "inference", NextPriority: 150}
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
@@ -180,6 +186,7 @@ func TestWaitsForChildren(t *testing.T) {
 	} {
 		check.Equal(t, what, Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: tc.want, KeepsQueue: true}, *tc.wait)
 	}
+
 	check.That(t, MovingChildrenWait(q, nil) == nil && DeletionWait(q, nil) == nil, "waits for no children")
 }
 

@@ -54,6 +54,7 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 	if n.Live != nil && n.Live.Spec.Parent != "" {
 		stay = n.Live.Spec.Parent
 	}
+
 	if !t.isPlaced(q.Name) {
 		reason, message := t.describeFault(q.Name)
 		return stay, &Wait{Reason: reason, KeepsQueue: n.Live == nil, Message: fmt.Sprintf("queue %s %s: %s", q.QueueName(), keptWhere(n.Live), message)}
@@ -62,14 +63,17 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 	if above == nil || q.Spec.Parent == "" {
 		return workload.RootQueue, nil
 	}
+
 	wanted := above.QueueName()
 	if n.Live != nil && stay == wanted {
 		return wanted, nil
 	}
+
 	later := func(format string, values ...any) (string, *Wait) {
 		return stay, &Wait{Reason: v1alpha1.ReasonWaitingForParent, KeepsQueue: n.Live == nil,
 			Message: fmt.Sprintf("queue %s %s: ", q.QueueName(), keptWhere(n.Live)) + fmt.Sprintf(format, values...)}
 	}
+
 	switch {
 	case n.Parent == nil:
 		return later("queue %s of its parent %s does not exist yet", wanted, above.Name)
@@ -78,6 +82,7 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 	case !carriesCards(n.Parent, above):
 		return later("queue %s does not carry the quota of its parent %s yet", wanted, above.Name)
 	}
+
 	return wanted, nil
 }
 
@@ -161,15 +166,18 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 		if !limited && !deserves && !guarantees {
 			continue
 		}
+
 		limits := t.resolved[q.Name].Limits
 		p.Limit[key] = t.computeLimit(q.Name, key)
 		if deserved, isShare := limits.Deserved[key]; isShare {
 			p.Deserved[key] = deserved
 		}
+
 		if guarantees {
 			p.Guarantee[key] = limits.Guarantee[key]
 		}
 	}
+
 	return p
 }
 
@@ -209,15 +217,18 @@ func UnusedTreeFields(q *v1alpha1.CardQuota) []string {
 			fields = append(fields, field)
 		}
 	}
+
 	add(q.Spec.Parent != "", "parent")
 	for _, c := range q.Spec.Cards {
 		add(c.Deserved != nil, "cards[].deserved")
 		add(c.Guarantee != nil, "cards[].guarantee")
 	}
+
 	if resources := q.Spec.Resources; resources != nil {
 		add(resources.Deserved != nil, "resources.deserved")
 		add(resources.Guarantee != nil, "resources.guarantee")
 	}
+
 	return fields
 }
 
@@ -228,13 +239,16 @@ func describeUnusedFields(q *v1alpha1.CardQuota) string {
 	if fields := UnusedTreeFields(q); len(fields) > 0 {
 		texts = append(texts, strings.Join(fields, ", ")+" have no effect")
 	}
+
 	if q.Spec.ServiceType == "" {
 		texts = append(texts, "it grants nothing, because a CardQuota without serviceType is a parent")
 	} else if slices.ContainsFunc(q.Spec.Cards, func(c v1alpha1.Card) bool { return c.Quota == nil }) {
 		texts = append(texts, "a card without quota has its deserved as quota")
 	}
+
 	if len(texts) == 0 {
 		return ""
 	}
+
 	return "while the ServiceTypePolicy does not say queueHierarchy: Tree, " + strings.Join(texts, "; ")
 }

@@ -43,6 +43,7 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		all["lab"].Spec.Weight = ptr(int32(3))
 		all["lab"].Spec.Priority = ptr(int32(7))
 	})
+
 	tree := treeOf(all)
 	list := func(cpu, memory string) corev1.ResourceList {
 		out := corev1.ResourceList{}
@@ -54,11 +55,13 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		}
 		return out
 	}
+
 	common := func(name, cardQuota, deserved string) *apply.QueueApplyConfiguration {
 		return apply.Queue(name).WithResourceVersion("1").WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 			WithAnnotations(map[string]string{"volcano.sh/card.quota": cardQuota, "volcano.sh/card.deserved": deserved,
 				"volcano.sh/closed-by-parent": "false", "cardquota.dev/created-by": name})
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		name, parent string
 		want         *apply.QueueApplyConfiguration
@@ -123,6 +126,7 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 		all := tenantTree()
 		tc.change(all)
 		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
+
 		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
 		check.Equal(t, "stop policy", tc.want, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
 		check.Equal(t, "hold message", tc.why, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])
@@ -140,6 +144,7 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 			l.ManagedFields = []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", fmt.Sprintf(owned, more))}
 		})
 	}
+
 	wanted := func(place Placement) DesiredQueue {
 		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", &place)
 	}
@@ -186,13 +191,16 @@ func TestPlaceQueue(t *testing.T) {
 		if tc.change != nil {
 			tc.change(all)
 		}
+
 		parent, wait := treeOf(all).PlaceQueue(all["chat"], tc.neighbors)
 		check.Equal(t, "parent", tc.parent, parent)
+
 		got := ""
 		if wait != nil {
 			got = wait.Reason + ": " + wait.Message
 			check.Equal(t, "the Queue is left alone", !tc.wantsQueue, wait.KeepsQueue)
 		}
+
 		check.Equal(t, "wait", tc.wantWait, got)
 	}
 }
@@ -219,12 +227,14 @@ func TestParentOfOtherManagers(t *testing.T) {
 		if tc.manager == v1alpha1.FieldManager {
 			operation = "Apply"
 		}
+
 		live := liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = tc.live })
 		if tc.manager != "" {
 			live.ManagedFields = append(live.ManagedFields, wrote(tc.manager, metav1.ManagedFieldsOperationType(operation), `{"f:spec":{"f:parent":{}}}`))
 		}
 		check.Equal(t, "held by", tc.heldBy, otherParentManager(live, tc.want))
 	}
+
 	// An apply that meets the queue controller takes the field, any other conflict yields it.
 	for manager, wantYield := range map[string]bool{"vc-controller-manager": false, "kubectl-edit": true} {
 		place := Placement{Parent: "web"}
@@ -253,6 +263,7 @@ func TestTreeChanged(t *testing.T) {
 	})
 	place := Placement{Parent: "web", Limit: quota.Shares{quota.CPUName: 8000}, Deserved: quota.Shares{quota.CPUName: 8000}}
 	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
+
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
 	synced := func() *v1beta1.Queue {
 		live := below("web", all["chat"], func(l *v1beta1.Queue) {
@@ -263,6 +274,7 @@ func TestTreeChanged(t *testing.T) {
 		live.ManagedFields = append(live.ManagedFields, wrote("cardquota", "Apply", owned))
 		return live
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*v1beta1.Queue)
 		want   bool
@@ -287,6 +299,7 @@ func TestTreeChanged(t *testing.T) {
 		tc.change(live)
 		check.Equal(t, "changed", tc.want, desired.TreeChanged(live))
 	}
+
 	check.That(t, !desired.TreeChanged(nil), "a Queue that is not there did not change")
 }
 
@@ -296,6 +309,7 @@ func TestCutPriority(t *testing.T) {
 		Types: func(name string) (servicetype.Type, bool) { t, ok := types[name]; return t, ok },
 		Bands: func(name string) (servicetype.Band, bool) { return servicetype.BandFor(name, types) },
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		serviceType string
 		priority    *int32
@@ -314,5 +328,6 @@ func TestCutPriority(t *testing.T) {
 		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", nil).Config.Spec.Priority)
 		check.Equal(t, "cut", tc.cut, input.CutPriority(q) != "")
 	}
+
 	check.Equal(t, "no type", "", input.CutPriority(node("a", "", 1, 1, -1, parentOnly)))
 }

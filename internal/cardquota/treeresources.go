@@ -48,9 +48,11 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 				}
 				continue
 			}
+
 			if isWanted || got[i] > 0 {
 				shares.staged[key] = got[i]
 			}
+
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatShare(key, got[i]), formatShare(key, want[i]))
 			switch {
 			case got[i] < want[i]:
@@ -60,6 +62,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			}
 		}
 	}
+
 	switch {
 	case len(forParent) > 0:
 		return staged, &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: fmt.Sprintf(
@@ -70,6 +73,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			"queue %s has %s until its child queues %s are lowered: Volcano refuses children that have more than their parent",
 			q.QueueName(), strings.Join(forChildren, ", "), joinQueueNames(f.Children))}
 	}
+
 	return staged, nil
 }
 
@@ -133,11 +137,13 @@ func (f Family) boundsFor(key card.Name) bounds {
 		b.least[1] = quota.AddSaturating(b.least[1], live[1])
 		b.least[2] = quota.AddSaturating(b.least[2], live[2])
 	}
+
 	if f.Parent == nil {
 		return b
 	}
 	above := liveAmounts(f.Parent, key)
 	b.most = above
+
 	// Without amounts of its own, the webhook compares with the parent's limits.
 	if len(f.Parent.Spec.Deserved) == 0 {
 		b.most[1] = limitOrNone(f.Parent, above[0])
@@ -145,11 +151,13 @@ func (f Family) boundsFor(key card.Name) bounds {
 	if len(f.Parent.Spec.Guarantee.Resource) == 0 {
 		b.most[2] = limitOrNone(f.Parent, above[0])
 	}
+
 	for _, sibling := range f.Siblings {
 		live := liveAmounts(sibling, key)
 		b.most[1] = max(0, b.most[1]-live[1])
 		b.most[2] = max(0, b.most[2]-live[2])
 	}
+
 	return b
 }
 

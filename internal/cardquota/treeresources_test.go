@@ -33,6 +33,7 @@ func TestStage(t *testing.T) {
 		of := func(n int64) quota.Shares { return quota.Shares{quota.CPUName: 1000 * n} }
 		return Placement{Parent: "web", Limit: of(limit), Deserved: of(deserved), Guarantee: of(guarantee)}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		want   Placement
 		family Family
@@ -50,6 +51,7 @@ func TestStage(t *testing.T) {
 	}) {
 		staged, wait := tc.want.Stage(node("chat", "web", 8, 4, 2), tc.family)
 		check.Equal(t, "staged", tc.staged, staged)
+
 		got := ""
 		if wait != nil {
 			got = wait.Reason + ": " + wait.Message
@@ -105,6 +107,7 @@ func volcanoAllows(queues map[string]*v1beta1.Queue, changed string) error {
 			}
 		}
 	}
+
 	q := queues[changed].Spec
 	for _, resource := range cpuAndMemory {
 		limit := amountOf(q.Capability, resource)
@@ -114,6 +117,7 @@ func volcanoAllows(queues map[string]*v1beta1.Queue, changed string) error {
 			return fmt.Errorf("%s of %s: the guarantee, deserved and limit are not in order", resource, changed)
 		}
 	}
+
 	return nil
 }
 
@@ -131,6 +135,7 @@ func coversChildren(queues map[string]*v1beta1.Queue, parent *v1beta1.Queue, nam
 		sums["deserved"] += amountOf(q.Spec.Deserved, resource)
 		sums["guarantee"] += amountOf(q.Spec.Guarantee.Resource, resource)
 	}
+
 	own := map[string]corev1.ResourceList{"deserved": parent.Spec.Deserved, "guarantee": parent.Spec.Guarantee.Resource}
 	for what, sum := range sums {
 		list := own[what]
@@ -141,6 +146,7 @@ func coversChildren(queues map[string]*v1beta1.Queue, parent *v1beta1.Queue, nam
 			return fmt.Errorf("%s: %s of the children is above that of %s", resource, what, name)
 		}
 	}
+
 	return nil
 }
 
@@ -149,6 +155,7 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 	if rapid.IntRange(0, 5).Draw(t, "without resources") == 0 {
 		return nil
 	}
+
 	out := &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{}, Guarantee: &v1alpha1.ResourceAmounts{}}
 	for _, fields := range [][3]**resource.Quantity{{&out.CPU, &out.Deserved.CPU, &out.Guarantee.CPU}, {&out.Memory, &out.Deserved.Memory, &out.Guarantee.Memory}} {
 		most := int64(12)
@@ -160,6 +167,7 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 			*field = resource.NewQuantity(most, resource.DecimalSI)
 		}
 	}
+
 	return out
 }
 
@@ -182,6 +190,7 @@ func (w resourceWorld) familyOf(name, parent string) Family {
 			family.Children = append(family.Children, queue)
 		}
 	}
+
 	return family
 }
 
@@ -193,6 +202,7 @@ func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	if parent != "" && family.Parent == nil {
 		return &Wait{Reason: "no parent yet"}
 	}
+
 	place, wait := tree.Placement(w.all[name], parent).Stage(w.all[name], family)
 	next := &v1beta1.Queue{}
 	next.Name = name
@@ -200,10 +210,12 @@ func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	next.Spec.Capability = resourceList(place.Limit)
 	next.Spec.Deserved = resourceList(place.Deserved)
 	next.Spec.Guarantee.Resource = resourceList(place.Guarantee)
+
 	w.queues[name] = next
 	if err := volcanoAllows(w.queues, name); err != nil {
 		t.Fatalf("Volcano refuses %s: %v", name, err)
 	}
+
 	return wait
 }
 
@@ -232,14 +244,17 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 		for i, name := range names {
 			w.all[name] = node(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
 		}
+
 		for range 3 { // from nothing, then from tree to tree
 			for _, name := range names {
 				w.all[name].Spec.Resources = drawResources(t)
 			}
+
 			tree := treeOf(w.all)
 			for range rapid.IntRange(0, 12).Draw(t, "steps") {
 				w.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
 			}
+
 			waits := w.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
 			for _, name := range names {

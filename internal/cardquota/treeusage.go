@@ -49,6 +49,7 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 	if t == nil || len(t.children) == 0 {
 		return queues
 	}
+
 	sums := maps.Clone(queues)
 	shown := map[string]bool{} // shown has the queues whose sums own their maps
 	for _, node := range slices.Sorted(maps.Keys(t.queues)) {
@@ -56,6 +57,7 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 		if !exists || !t.isPlaced(node) {
 			continue
 		}
+
 		for _, above := range t.nodesAbove(node) {
 			queue := t.queues[above]
 			sum := sums[queue]
@@ -63,10 +65,12 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 				shown[queue] = t.quotas[above] != nil && localquota.ExplicitSelector(t.quotas[above]) != nil
 				sum.copyMaps()
 			}
+
 			sum.addSubtree(used, shown[queue])
 			sums[queue] = sum
 		}
 	}
+
 	return sums
 }
 
@@ -95,6 +99,7 @@ func (u *Usage) addSubtree(below Usage, isShown bool) {
 	if !isShown {
 		return
 	}
+
 	for namespace, more := range below.Local {
 		had := u.Local[namespace]
 		u.Local[namespace] = localquota.Waiting{Blocked: mergeBlocked(had.Blocked, more.Blocked), Total: had.Total + more.Total}
@@ -118,10 +123,12 @@ func (t *Tree) QueuesBelow(queue string) []string {
 	if t == nil {
 		return out
 	}
+
 	node, isKnown := t.nodes[queue]
 	if !isKnown || !t.isPlaced(node) {
 		return out
 	}
+
 	for nodes := []string{node}; len(nodes) > 0; {
 		node := nodes[0]
 		nodes = nodes[1:]
@@ -132,6 +139,7 @@ func (t *Tree) QueuesBelow(queue string) []string {
 			}
 		}
 	}
+
 	return out
 }
 

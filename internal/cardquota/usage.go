@@ -126,13 +126,16 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 		charges:  make(map[types.UID]quota.Charge, len(input.Pods)),
 		charged:  make([]chargedPod, 0, len(input.LastCharges)),
 	}
+
 	c.facts.beginCount(&input)
 	for _, pod := range input.Pods {
 		c.countPod(pod)
 	}
+
 	for _, group := range input.PodGroups {
 		c.countPodGroup(group)
 	}
+
 	c.listHeldPods()
 	out := make(map[string]Usage, len(c.queues))
 	for name, t := range c.queues {
@@ -143,12 +146,14 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
 			t.usage.Blocked = c.oldestFirst(name, all)
 			t.usage.BlockedTotal = countWorkloads(all)
+
 			if input.LocalQueues[name] {
 				t.usage.Local = c.waitingByNamespace(name, set)
 			}
 		}
 		out[name] = t.usage
 	}
+
 	return out, c.charges
 }
 
@@ -198,11 +203,13 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
+
 	facts := c.facts.factsOf(&c.resolver, pod)
 	group := facts.groupOrNil()
 	if facts.group != nil {
 		facts.group.hasPods = true
 	}
+
 	ours := c.resolver.UsesOurScheduler(pod)
 	holds := workload.IsAssigned(pod)
 	var charge *quota.Charge // nil for a pod that holds nothing
@@ -216,14 +223,17 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		queue = c.resolver.Queue(pod, group, "")
 		c.addEnding(pod)
 	}
+
 	if queue == "" || (!holds && !ours) {
 		return
 	}
+
 	t := c.usageFor(queue)
 	isAllowed := c.allowsNamespace(queue, pod.Namespace)
 	if isMember(charge, ours, isAllowed) {
 		t.usage.Members.Pods++
 	}
+
 	switch {
 	case holds:
 		t.addCharge(charge)
@@ -252,14 +262,17 @@ func (c *counter) chargeOf(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodG
 	if facts.charge != nil {
 		return facts.charge
 	}
+
 	last := c.lastCharge(pod)
 	charge := c.resolver.UsageOf(&facts.request, pod, group, last)
 	if charge.Queue != "" && last != nil && charge.Equal(last) {
 		facts.charge = &charge
 	}
+
 	if c.input.LastCharges != nil && last == nil && len(charge.Cards) > 0 {
 		c.facts.newlyCharged = append(c.facts.newlyCharged, chargedPod{pod, facts, &charge})
 	}
+
 	return &charge
 }
 
@@ -312,15 +325,18 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 	if name, ok := c.displayedCard(queue, request.Names); ok {
 		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
 	}
+
 	if why, ok := c.podPendingReason(pod, facts); ok {
 		asked := request.Named.String()
 		if request.Named.AllowsAny() { // the pod names no card: show the resource
 			asked = string(request.Resource)
 		}
+
 		message := why.Message
 		if group != nil {
 			message = blocked.BelowMinimumText(group.Status.Running, group.Spec.MinMember) + message
 		}
+
 		t.waiting = append(t.waiting, waiting{
 			entry:     v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
 			statement: facts.statementOf(why),

@@ -113,6 +113,7 @@ func TestCount(t *testing.T) {
 		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Quotas: tc.quotas, LastCharges: tc.last, Nodes: fleetNodes()})
 		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
 	}
+
 	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: fleet()})
 	check.Equal(t, "a PodGroup that names no queue is in default", map[string]Usage{"default": {Members: Members{PodGroups: 1}}}, got, cmpopts.EquateEmpty())
 }
@@ -155,11 +156,13 @@ func TestOldestWithinQuota(t *testing.T) {
 	waits := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(8).Unschedulable(message)
 	}
+
 	pods := pods{waits("large", exhausted("q", 10)), pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."),
 		waits("full", full), waits("younger", full), pod("runs").Queue("q").GPUs(8).Running("h200")}.objects()
 	for i, hour := range []int{1, 2, 10, 11, 3} {
 		pods[i].CreationTimestamp = at(hour)
 	}
+
 	check.Equal(t, "of all", at(10), CountUsage(CountInput{Pods: pods, Inventory: fleet(), Nodes: fleetNodes()})["q"].OldestWithinQuota)
 	check.Equal(t, "without those that wait for cards", metav1.Time{}, CountUsage(CountInput{Pods: pods[:2], Inventory: fleet(), Nodes: fleetNodes()})["q"].OldestWithinQuota)
 }
@@ -182,12 +185,14 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	groupIn := func(namespace string) *v1beta1.PodGroup {
 		return builder.PodGroup(namespace, "g").Queue("q").Request(`{"NVIDIA-H200":8}`).Obj()
 	}
+
 	runningIn := func(namespace string) *v1beta1.PodGroup {
 		g := groupIn(namespace)
 		g.Status.Phase = v1beta1.PodGroupRunning
 		g.Status.Running = 1
 		return g
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   []*corev1.Pod
 		groups []*v1beta1.PodGroup
@@ -229,6 +234,7 @@ func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 	const nodes = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
 	group := builder.PodGroup("tenant-b", "forged").Queue("queue-of-a").Created(noon.Add(-48*time.Hour)).Request(`{"NVIDIA-H200":8}`).
 		MinResource("nvidia.com/gpu", "8").Unschedulable(nodes).Obj()
+
 	forged := builder.Pod("tenant-b", "forged").Queue("queue-of-a").Card("NVIDIA-H200").GPUs(8).Created(noon.Add(-48 * time.Hour)).Unschedulable(nodes).Obj()
 	for t, tc := range check.Cases(t, map[string]struct {
 		allows func(queue, namespace string) bool
@@ -260,9 +266,11 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 	for i := range 12 {
 		all = append(all, pod(string(rune('a'+i))).Queue("q").Unschedulable("full").Created(noon.Add(-time.Duration(i)*time.Minute)))
 	}
+
 	old := pod("web-old").Queue("q").Unschedulable("full").Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
 	all = append(all, old.Created(noon.Add(-time.Hour)), pod("web-new").Queue("q").Unschedulable("full").
 		Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc").Created(noon))
+
 	for range 2 {
 		got := CountUsage(CountInput{Pods: all.objects(), Inventory: fleet()})["q"]
 		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
@@ -278,6 +286,7 @@ func TestBlocked(t *testing.T) {
 	replica := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   pods
 		groups groups
@@ -326,6 +335,7 @@ func TestEqual(t *testing.T) {
 			Local: map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}}}
 	}
 	check.That(t, base().Equal(base()), "a queue must equal itself")
+
 	for name, change := range map[string]func(*Usage){
 		"used":                func(q *Usage) { q.Used["A"] = 9 },
 		"pending":             func(q *Usage) { q.Pending["B"] = 1 },

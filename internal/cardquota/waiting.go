@@ -49,6 +49,7 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 			s = &siblings{}
 			out[key] = s
 		}
+
 		switch node := w.statement.Node; {
 		case node != "":
 			if s.byNode == nil {
@@ -60,6 +61,7 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 			s.cause = w
 		}
 	}
+
 	return out
 }
 
@@ -89,12 +91,15 @@ func (s blockedSet) add(b blockedEntry) {
 		if blocked.CompareMessages(had.Message, b.Message) < 0 {
 			b.Message = had.Message
 		}
+
 		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards
 			b.helpful = had.helpful
 		}
+
 		if b.ancestor == "" || (had.ancestor != "" && had.ancestor < b.ancestor) {
 			b.ancestor = had.ancestor
 		}
+
 		if had.Since.Before(&b.Since) {
 			b.Since = had.Since
 		}
@@ -132,9 +137,11 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 			statement = group.cause.statement
 			entry.Message = group.cause.entry.Message
 		}
+
 		request := w.request
 		request.Names = entry.helpful
 		request.Taken = group.taken
+
 		entry.Reason = blocked.ReasonFor(statement, &request, c.countFleet)
 		if entry.Reason == v1alpha1.BlockedAncestorQuotaExhausted {
 			if stated := ancestorOf(statement); c.subtreeOf(stated).has[queue] {
@@ -143,6 +150,7 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 		}
 		set.add(entry)
 	}
+
 	set.shareTimeOfGangs()
 	return set
 }
@@ -156,14 +164,17 @@ func (s blockedSet) shareTimeOfGangs() {
 			oldest[key.workload] = entry.Since
 		}
 	}
+
 	if len(oldest) == 0 {
 		return
 	}
+
 	for key, entry := range s {
 		if since, isGang := oldest[key.workload]; isGang && entry.Since.Before(&since) {
 			oldest[key.workload] = entry.Since
 		}
 	}
+
 	for key, entry := range s {
 		if since, isGang := oldest[key.workload]; isGang {
 			entry.Since = since
@@ -210,6 +221,7 @@ func (c *counter) oldestFirst(queue string, entries []blockedEntry) []v1alpha1.B
 	if !c.input.ListsAllBlocked {
 		entries = entries[:min(len(entries), MaxBlocked)]
 	}
+
 	for _, entry := range entries {
 		switch entry.Reason {
 		case v1alpha1.BlockedQuotaExhausted:
@@ -223,6 +235,7 @@ func (c *counter) oldestFirst(queue string, entries []blockedEntry) []v1alpha1.B
 		}
 		out = append(out, entry.BlockedStatus)
 	}
+
 	return out
 }
 
@@ -237,17 +250,21 @@ func (c *counter) subtreeOf(queue string) subtree {
 	if known, ok := c.subtrees[queue]; ok {
 		return known
 	}
+
 	found := subtree{queues: []string{queue}, has: map[string]bool{}}
 	if c.input.QueuesBelow != nil {
 		found.queues = c.input.QueuesBelow(queue)
 	}
+
 	for _, below := range found.queues {
 		found.has[below] = true
 	}
+
 	if c.subtrees == nil {
 		c.subtrees = map[string]subtree{}
 	}
 	c.subtrees[queue] = found
+
 	return found
 }
 
@@ -260,6 +277,7 @@ func (c *counter) countFleet() *blocked.Fleet {
 	if c.fleet != nil {
 		return c.fleet
 	}
+
 	held := map[blocked.NodeCard]card.Count{}
 	add := func(node string, charge *quota.Charge) {
 		for _, amount := range charge.Cards {
@@ -267,6 +285,7 @@ func (c *counter) countFleet() *blocked.Fleet {
 			held[key] = held[key].Add(amount.Count)
 		}
 	}
+
 	for i := range c.charged {
 		add(c.charged[i].pod.Spec.NodeName, c.charged[i].charge)
 	}
@@ -274,6 +293,7 @@ func (c *counter) countFleet() *blocked.Fleet {
 		charge := c.resolver.Usage(pod, nil, c.lastCharge(pod))
 		add(pod.Spec.NodeName, &charge)
 	}
+
 	c.fleet = blocked.NewFleet(c.input.Inventory, c.input.Nodes, held)
 	return c.fleet
 }
@@ -284,6 +304,7 @@ func (c *counter) listHolders() *blocked.Holders {
 	if c.holders != nil {
 		return c.holders
 	}
+
 	c.holders = &blocked.Holders{}
 	types := map[string]string{} // by queue
 	for i := range c.charged {
@@ -296,5 +317,6 @@ func (c *counter) listHolders() *blocked.Holders {
 			c.holders.Add(held.facts.reference, queue, types[queue], amount.Name, amount.Count)
 		}
 	}
+
 	return c.holders
 }

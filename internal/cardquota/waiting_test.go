@@ -36,17 +36,20 @@ func TestWaiting(t *testing.T) {
 	waits := func(name, message string) *builder.PodBuilder {
 		return podOf(name, "q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message)
 	}
+
 	gang := func(name string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "train")
 	}
 	onH200 := func(queue string, count int) *builder.PodBuilder {
 		return podOf(fmt.Sprint(queue, "-runs-", count), queue).GPUs(count).Running("h200")
 	}
+
 	cordonH200 := func(nodes []card.NodeState) {
 		for i := range nodes {
 			nodes[i].IsCordoned = nodes[i].Name == "h200"
 		}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   pods
 		groups groups
@@ -98,13 +101,16 @@ func TestWaiting(t *testing.T) {
 		if tc.change != nil {
 			tc.change(nodes)
 		}
+
 		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Nodes: nodes,
 			ServiceTypes: map[string]string{"q": "training"}, QueuesBelow: func(queue string) []string { return []string{queue, "q", "r"} }})["q"]
 		check.Equal(t, "blocked", tc.want, describeBlocked(got.Blocked), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
+
 		workloads := map[string]bool{}
 		for _, line := range tc.want {
 			workloads[strings.Fields(line)[0]] = true
 		}
+
 		check.Equal(t, "total", len(workloads), got.BlockedTotal)
 	}
 }
@@ -119,12 +125,14 @@ func TestGangIncompleteComesLast(t *testing.T) {
 	placed := func(name string) string {
 		return "Pod lab/" + name + " can possibly be assigned to h200, once minAvailable is satisfied"
 	}
+
 	for _, age := range []time.Duration{0, 10 * time.Second} {
 		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{
 			gang("j-0", placed("j-0"), 20*time.Second-age), gang("j-1", placed("j-1"), 20*time.Second), gang("j-2", full, 10*time.Second+age),
 			gang("j-3", "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 2 Schedulable, 2 Unschedulable. Origin reason is j-2: "+full, 0),
 			pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)), podOf("runs", "r").GPUs(4).Running("h200"),
 		}.objects()})["q"]
+
 		check.Equal(t, "blocked", []string{"j NVIDIA-H200 4 NoFreeCard: 4 r of r", "j NVIDIA-H200 4 GangIncomplete", "newer nvidia.com/gpu 1 NoFreeCard: 4 r of r"}, describeBlocked(got.Blocked))
 		check.Equal(t, "message", full, got.Blocked[0].Message)
 		check.Equal(t, "total", 2, got.BlockedTotal)
@@ -140,14 +148,17 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
 	h200 := card.Name("NVIDIA-H200")
 	h800 := card.Name("NVIDIA-H800")
+
 	// Two nodes of H200 have two free cards each, one of H800 has none.
 	nodes := fleetNodes()
 	nodes = append(nodes, card.NodeState{Name: "h200-too", IsReady: true, Node: card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}}})
 	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
+
 	const (
 		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q"
 		byH800 = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas map[string]card.Quota
 		named  string
@@ -166,6 +177,7 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 		for _, node := range nodes {
 			inventory[node.Name] = node.Node
 		}
+
 		got := CountUsage(CountInput{Pods: append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.named)}, held...).objects(), Inventory: card.NewInventory(inventory), Nodes: nodes, Quotas: tc.quotas,
 			QueuesBelow: func(queue string) []string {
 				if queue == "top" {
@@ -184,14 +196,17 @@ func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	held := func(queue string, count int) *builder.PodBuilder {
 		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
 	}
+
 	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
 	got := CountUsage(CountInput{Pods: pods{waits, held("q", 4), held("untyped", 2), held("odd", 2)}.objects(), Inventory: fleet(), Nodes: fleetNodes(),
 		ServiceTypes: map[string]string{"q": "training", "odd": "No Name"}})["q"]
 	check.Must(t, len(got.Blocked) == 1, "%+v", got.Blocked)
+
 	types := map[string]string{}
 	for _, h := range got.Blocked[0].Holders {
 		types[h.Workload.Name] = h.ServiceType
 	}
+
 	check.Equal(t, "service types", map[string]string{"q": "training", "untyped": "none", "odd": "none"}, types)
 }
 
@@ -201,6 +216,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	states := func(name, ancestor string) *builder.PodBuilder {
 		return podOf(name, "q").Card("NVIDIA-H200").GPUs(1).Unschedulable("Queue <" + ancestor + ">, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):])
 	}
+
 	below := map[string][]string{"top": {"top", "q", "r"}, "other": {"other", "secret"}}
 	held := pods{podOf("r", "r").GPUs(3).Running("h200"), podOf("secret", "secret").GPUs(4).Running("h200")}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -238,6 +254,7 @@ func TestWaitingByNamespace(t *testing.T) {
 				builder.Pod(namespace, fmt.Sprintf("r%02d", i)).Queue("r").Unschedulable("full").Obj())
 		}
 	}
+
 	got := CountUsage(input)
 	check.Equal(t, "total", 24, got["q"].BlockedTotal)
 	check.Equal(t, "namespaces", 2, len(got["q"].Local))
@@ -245,6 +262,7 @@ func TestWaitingByNamespace(t *testing.T) {
 		check.Must(t, local.Total == 12 && len(local.Blocked) == 10, "%d of %d in %s", len(local.Blocked), local.Total, namespace)
 		check.Equal(t, "first", namespace+"/p00", local.Blocked[0].Workload.Namespace+"/"+local.Blocked[0].Workload.Name)
 	}
+
 	check.Equal(t, "of a queue that no tenant sees", 0, len(got["r"].Local))
 }
 
@@ -261,6 +279,7 @@ func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 		}
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -268,6 +287,7 @@ func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
 		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):], exhausted("r", 8)}
+
 	seed.Check(t, func(t *rapid.T) {
 		input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8, "NVIDIA-H800": 4}, "r": {"NVIDIA-H200": 3}}}
 		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
@@ -278,10 +298,12 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 			}
 			input.Pods = append(input.Pods, b.Obj())
 		}
+
 		want := CountUsage(input)
 		pods := slices.Clone(input.Pods)
 		from := rapid.Uint64().Draw(t, "seed")
 		rand.New(rand.NewPCG(from, from)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+
 		input.Pods = pods
 		check.Equal(t, "another order counts differently", want, CountUsage(input))
 		for _, queue := range want {
@@ -307,11 +329,13 @@ func newBusyCluster(waits int) CountInput {
 		default:
 			b.Unschedulable(exhausted(fmt.Sprint("q", i/8%1000), 8))
 		}
+
 		input.Pods = append(input.Pods, b.Obj())
 		if i%8 == 0 {
 			input.PodGroups = append(input.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i/8%1000)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
+
 	_, input.LastCharges = CountUsageAndCharges(input)
 	return input
 }
@@ -343,6 +367,7 @@ func TestAJobBelowItsMinimumSaysSo(t *testing.T) {
 		group := builder.PodGroup("lab", "train").Queue("q").MinMember(2).Obj()
 		group.Status.Running = tc.running
 		waits := pod("train-1").Queue("q").PodGroup("train").Card("NVIDIA-H200").GPUs(2).Unschedulable(full)
+
 		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{waits}.objects(), PodGroups: []*v1beta1.PodGroup{group}})["q"]
 		check.Must(t, len(got.Blocked) == 1, "%d entries, want one", len(got.Blocked))
 		check.Equal(t, "message", tc.want, got.Blocked[0].Message)

@@ -49,6 +49,7 @@ func (a *Archive) SlotsFor(size int) []int {
 			fits = append(fits, i)
 		}
 	}
+
 	slices.SortStableFunc(fits, func(x, y int) int { return sizes[y] - sizes[x] })
 	return fits
 }

@@ -25,15 +25,18 @@ func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	var a Archive
 	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())
+
 	a.Add(0, EntryKey{"2026-09", 0}, 1)
 	a.Add(0, EntryKey{"2026-10-02", 0}, 1)
 	a.Add(1, EntryKey{"2026-10-01", 1}, 1)
 	a.Add(2, EntryKey{"2026-10-01", 0}, 1)
 	check.Equal(t, "oldest day", Period("2026-10-01"), a.OldestDay())
 	check.Equal(t, "its entries", map[int][]EntryKey{1: {{"2026-10-01", 1}}, 2: {{"2026-10-01", 0}}}, a.DaysUntil("2026-10-01"))
+
 	a.Remove(1, EntryKey{"2026-10-01", 1})
 	a.ResetSlot(2)
 	check.Equal(t, "next day", Period("2026-10-02"), a.OldestDay())
+
 	a.Remove(0, EntryKey{"2026-10-02", 0})
 	check.Equal(t, "days", Period(""), a.OldestDay())
 	check.Equal(t, "entries of months", []EntryKey{{"2026-09", 0}}, a.Keys(0))
@@ -73,9 +76,11 @@ func TestLinesAreThoseOfPackageJSON(t *testing.T) {
 			ServiceType: text.Draw(t, "type"), Card: text.Draw(t, "card"), Seconds: seconds(rapid.Int64Range(0, int64(maxMilli)).Draw(t, "seconds")),
 			GrewAt: rapid.Int64Range(0, 1e10).Draw(t, "at"), Open: map[Period]seconds{},
 		}
+
 		for range rapid.IntRange(0, 3).Draw(t, "periods") {
 			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
 		}
+
 		want, err := json.Marshal(r)
 		check.NoError(t, err)
 		check.Equal(t, "line", string(want)+"\n", r.line())

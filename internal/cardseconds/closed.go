@@ -37,10 +37,12 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	if !m.isCredited || storedUntil.IsZero() {
 		return nil
 	}
+
 	if storedUntil.After(m.at) {
 		storedUntil = m.at
 	}
 	today := dayOf(storedUntil.In(m.location()))
+
 	var closable []Period
 	for _, s := range m.sums {
 		if s.part != part {
@@ -52,6 +54,7 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 			}
 		}
 	}
+
 	slices.Sort(closable)
 	return closable
 }
@@ -66,6 +69,7 @@ func (m *Meter) Entry(key EntryKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, series := range m.sorted() {
 		s := m.sums[series]
 		if amount := s.open[key.Period]; s.part == key.Part && amount > 0 {
@@ -75,9 +79,11 @@ func (m *Meter) Entry(key EntryKey) ([]byte, error) {
 			}
 		}
 	}
+
 	if err := writer.Close(); err != nil {
 		return nil, err
 	}
+
 	return packed.Bytes(), nil
 }
 
@@ -87,10 +93,12 @@ func ParseEntry(packed []byte) (map[Series]Milli, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := io.ReadAll(io.LimitReader(reader, entryLimit))
 	if err != nil {
 		return nil, err
 	}
+
 	sums := map[Series]Milli{}
 	var unreadable []error
 	for line := range bytes.Lines(text) {
@@ -101,6 +109,7 @@ func ParseEntry(packed []byte) (map[Series]Milli, error) {
 		}
 		sums[r.series()] = min(sums[r.series()]+Milli(r.Seconds), maxMilli)
 	}
+
 	return sums, errors.Join(unreadable...)
 }
 

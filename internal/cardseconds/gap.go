@@ -26,15 +26,18 @@ func (m *Meter) CreditGap(holdings []Holding) {
 	if m.begunAt.IsZero() || m.isCredited {
 		return
 	}
+
 	m.isCredited = true
 	if m.since.IsZero() {
 		m.since = m.begunAt
 	}
+
 	for i := range holdings { // a new sum needs its part
 		if holdings[i].Count > 0 {
 			m.sumOf(holdings[i].Series)
 		}
 	}
+
 	m.Place()
 	for i := range holdings {
 		held := &holdings[i]
@@ -42,6 +45,7 @@ func (m *Meter) CreditGap(holdings []Holding) {
 		if held.Count <= 0 || !isKnown {
 			continue
 		}
+
 		if held.Since.After(from) {
 			from = held.Since
 		}
@@ -58,6 +62,7 @@ func (m *Meter) countedUntil(held *Holding) (time.Time, bool) {
 	if s == nil || s.part < 0 {
 		return until, false
 	}
+
 	p := &m.parts[s.part]
 	until = p.countedUntil
 	if until.IsZero() { // an empty part: another one says when a meter counted
@@ -67,16 +72,20 @@ func (m *Meter) countedUntil(held *Holding) (time.Time, bool) {
 			}
 		}
 	}
+
 	if until.IsZero() {
 		return until, false
 	}
+
 	if end := p.closedDay.next(); end != "" { // its entry has everything until then
 		if closed := end.Begin(m.location()); closed.After(until) && !closed.After(m.begunAt) {
 			until = closed
 		}
 	}
+
 	if least := m.begunAt.Add(-maxGap); until.Before(least) {
 		until = least
 	}
+
 	return until, true
 }

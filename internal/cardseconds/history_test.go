@@ -31,6 +31,7 @@ func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool)
 			d.storedUntil[i] = texts[i].CountedUntil
 		}
 	}
+
 	for i := range Parts {
 		for _, period := range m.ClosablePeriods(i, d.storedUntil[i]) {
 			if entryFails(i) {
@@ -39,6 +40,7 @@ func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool)
 			key := EntryKey{period, i}
 			packed, err := m.Entry(key)
 			check.NoError(t, err)
+
 			_, exists := d.entries[key]
 			check.That(t, !exists, "entry %s is written twice", key)
 			d.entries[key] = packed
@@ -184,6 +186,7 @@ func (h *history) lead() {
 	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 30*3600).Draw(h.T, "seconds without a leader")) * time.Second)
 	h.meter = h.disk.load(h)
 	h.want = h.kept.clone()
+
 	var holdings []Holding
 	for _, queue := range h.queues {
 		series := seriesOf(queue)
@@ -192,11 +195,13 @@ func (h *history) lead() {
 			h.counts[series] = 0
 			continue
 		}
+
 		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "held for")) * time.Second)
 		holdings = append(holdings, Holding{series, n, since})
 		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxGap)}, time.Time.Compare)
 		h.want.add(series, n, from, h.now, h.zone)
 	}
+
 	h.count()
 	h.meter.CreditGap(holdings)
 }
@@ -226,10 +231,12 @@ func (h *history) reported(months bool) map[string]Milli {
 		}
 		read, err := stored.Sums(period)
 		check.NoError(h, err)
+
 		for series, amount := range read {
 			sums[fmt.Sprint(series.Queue, " ", period)] += amount
 		}
 	}
+
 	return sums
 }
 
@@ -245,6 +252,7 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 			if h.now.Sub(begin) > idleTime-2*24*time.Hour {
 				break // idle sums are another test
 			}
+
 			switch rapid.SampledFrom([]string{"run", "count", "store", "lead"}).Draw(t, "step") {
 			case "run":
 				h.run(15 * rapid.IntRange(1, 10).Draw(t, "quarters of an hour"))
@@ -258,6 +266,7 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 				h.lead()
 			}
 		}
+
 		h.store(never, never)
 		check.Equal(t, "days", h.wanted(false), h.reported(false))
 		check.Equal(t, "months", h.wanted(true), h.reported(true))
@@ -281,9 +290,11 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 		d := &disk{entries: map[EntryKey][]byte{}}
 		m := &Meter{}
 		q := seriesOf("q")
+
 		m.SetZone(drawZone(t))
 		m.SetCounts(now, map[Series]card.Count{q: 2})
 		m.CreditGap(nil)
+
 		total := Milli(0)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"run", "zone", "clock"}).Draw(t, "step") {
@@ -300,12 +311,14 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 				m.countedAt = now
 				m.at = now
 			}
+
 			before := maps.Clone(d.entries)
 			d.store(t, m, never, never)
 			for key, packed := range before {
 				check.Equal(t, "entry "+key.String(), string(packed), string(d.entries[key]))
 			}
 		}
+
 		d.store(t, m, never, never)
 		stored := d.stored(t)
 		days := Milli(0)
@@ -319,6 +332,7 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 				months += sums[q]
 			}
 		}
+
 		check.Equal(t, "days", total, days)
 		check.Equal(t, "months", total, months)
 	})

@@ -109,6 +109,7 @@ func (m *Meter) Advance(now time.Time) {
 	if oldest := m.countedAt.Add(maxCountAge); now.After(oldest) {
 		now = oldest
 	}
+
 	if m.at.IsZero() {
 		return
 	}

@@ -78,6 +78,7 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 		check.NoError(t, err)
 		noon, err := time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone)
 		check.NoError(t, err)
+
 		begin := Period(tc.noon).Begin(zone)
 		end := nextDay(noon)
 		check.Equal(t, name+": hours", time.Duration(tc.hours)*time.Hour, end.Sub(begin))
@@ -109,12 +110,14 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	m := &Meter{}
 	m.SetCounts(start, map[Series]card.Count{seriesOf("other"): 1})
 	m.CreditGap(nil)
+
 	now := start.Add(time.Minute)
 	m.SetCounts(now, nil)
 	for range 600 {
 		now = now.Add(time.Minute)
 		m.SetCounts(now, nil)
 	}
+
 	m.Place()
 	stored := m.Texts()[0]
 	next := &Meter{}
@@ -134,12 +137,14 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	m.Advance(start.Add(time.Minute))
 	m.Place()
 	before := m.Texts()
+
 	m.SetCounts(start.Add(time.Hour), both)
 	after := m.Texts()
 	next := &Meter{}
 	never := func(Period) bool { return false }
 	check.NoError(t, next.Load(0, after[0].Text, never))
 	check.NoError(t, next.Load(1, before[1].Text, never))
+
 	next.SetCounts(start.Add(2*time.Hour), both)
 	next.CreditGap([]Holding{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
 	check.Equal(t, "a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // one count is true for two minutes
@@ -174,19 +179,23 @@ func TestIdleTotalsAreDropped(t *testing.T) {
 	m := &Meter{}
 	m.SetCounts(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
 	m.CreditGap(nil)
+
 	now := start
 	for range 8 * 24 * 60 {
 		now = now.Add(time.Minute)
 		m.SetCounts(now, map[Series]card.Count{seriesOf("busy"): 1})
 	}
+
 	m.Place()
 	_, isServed := m.Texts()[0].Totals[seriesOf("idle")]
 	check.That(t, !isServed, "an idle total is served")
 	check.Equal(t, "total", Milli(0), totalOf(m, "idle"))
 	check.Equal(t, "of the month", milli(1, time.Minute), m.Open("2026-11")[seriesOf("idle")])
+
 	for _, period := range m.ClosablePeriods(0, m.at) {
 		m.Close(EntryKey{period, 0})
 	}
+
 	m.Close(EntryKey{"2026-11", 0})
 	m.Place()
 	check.That(t, m.sums[seriesOf("idle")] == nil && m.sums[seriesOf("busy")] != nil, "sums %v", m.sums)
@@ -199,14 +208,17 @@ func TestSumsStayInTheirPart(t *testing.T) {
 	for i := range 3 * MaxPartSize / 150 {
 		counts[seriesOf(fmt.Sprintf("queue-%05d", i))] = 1
 	}
+
 	m.SetCounts(start, counts)
 	m.Advance(start.Add(time.Second))
 	check.Equal(t, "sums without room", 0, m.Place())
+
 	before := m.Texts()
 	check.That(t, before[2].Rows != "", "part 2 has no sums")
 	for i := range before {
 		check.That(t, len(before[i].Rows) <= MaxPartSize, "part %d has %d bytes", i, len(before[i].Rows))
 	}
+
 	counts[seriesOf("a-new-one")] = 1
 	m.SetCounts(start.Add(2*time.Second), counts)
 	m.Advance(start.Add(3 * time.Second))
@@ -243,19 +255,23 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 		few[series] = 1
 		many[series] = 1_000_000
 	}
+
 	m := &Meter{}
 	monthEnd := time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
 	m.SetCounts(monthEnd, few)
 	m.Advance(monthEnd.Add(time.Millisecond))
 	check.Equal(t, "sums without room", 0, m.Place())
+
 	for minute := range 4 {
 		m.SetCounts(monthEnd.Add(time.Duration(minute)*time.Minute+time.Millisecond), many)
 		m.Advance(monthEnd.Add(time.Duration(minute+1) * time.Minute))
 	}
+
 	largest := 0
 	for _, part := range m.Texts() {
 		largest = max(largest, len(part.Text))
 	}
+
 	t.Logf("the largest part has %d bytes", largest)
 	check.That(t, largest > MaxPartSize/2 && largest < 1<<20-16<<10, "the largest part has %d bytes", largest)
 }

@@ -37,16 +37,19 @@ func (m *Meter) MonthlyUse(closed func(Period) []map[Series]Milli) *MonthlyUse {
 	for series, s := range m.sums {
 		use.add(series, s.open[use.this], s.open[use.last])
 	}
+
 	for _, sums := range closed(use.this) {
 		for series, amount := range sums {
 			use.add(series, amount, 0)
 		}
 	}
+
 	for _, sums := range closed(use.last) {
 		for series, amount := range sums {
 			use.add(series, 0, amount)
 		}
 	}
+
 	return use
 }
 
@@ -54,11 +57,13 @@ func (u *MonthlyUse) add(series Series, this, last Milli) {
 	if this <= 0 && last <= 0 {
 		return
 	}
+
 	cards := u.queues[series.Queue]
 	if cards == nil {
 		cards = map[string]twoMonths{}
 		u.queues[series.Queue] = cards
 	}
+
 	sums := cards[series.Card]
 	sums.this = min(sums.this+this, maxMilli)
 	sums.last = min(sums.last+last, maxMilli)
@@ -75,6 +80,7 @@ func (u *MonthlyUse) Queues(queues ...string) QueueMonths {
 		This: QueueMonth{u.this, map[string]Milli{}},
 		Last: QueueMonth{u.last, map[string]Milli{}},
 	}
+
 	for _, queue := range queues {
 		for name, sums := range u.queues[queue] {
 			use.This.add(name, sums.this)

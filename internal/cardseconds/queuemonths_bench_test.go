@@ -24,15 +24,18 @@ func BenchmarkMonthlyUse(b *testing.B) {
 					lastMonth[series] = 1e9
 				}
 			}
+
 			at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 			m.SetCounts(at, counts)
 			m.SetCounts(at.Add(time.Minute), counts)
+
 			closed := func(month Period) []map[Series]Milli {
 				if month == "2026-10" {
 					return []map[Series]Milli{lastMonth}
 				}
 				return nil
 			}
+
 			for b.Loop() {
 				use := m.MonthlyUse(closed).Queues("queue-0")
 				if len(use.This.Cards) != 4 || len(use.Last.Cards) != 4 {

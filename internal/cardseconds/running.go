@@ -108,12 +108,14 @@ func (r *row) line() string {
 			line = append(appendField(line, field.name, field.value), ',')
 		}
 	}
+
 	line = append(appendField(line, "type", r.ServiceType), ',')
 	line = append(appendField(line, "card", r.Card), `,"cardSeconds":`...)
 	line = append(line, Milli(r.Seconds).String()...)
 	if r.GrewAt != 0 {
 		line = strconv.AppendInt(append(line, `,"at":`...), r.GrewAt, 10)
 	}
+
 	if len(r.Open) > 0 {
 		line = append(line, `,"open":{`...)
 		for i, period := range slices.Sorted(maps.Keys(r.Open)) {
@@ -125,6 +127,7 @@ func (r *row) line() string {
 		}
 		line = append(line, '}')
 	}
+
 	return string(append(line, '}', '\n'))
 }
 
@@ -177,11 +180,13 @@ func ParseRunning(text string) (Running, error) {
 				continue
 			}
 		}
+
 		var r row
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			unreadable = append(unreadable, err)
 			continue
 		}
+
 		running := RunningRow{Series: r.series(), Total: Milli(r.Seconds), GrewAt: time.Unix(r.GrewAt, 0), Open: map[Period]Milli{}}
 		for period, amount := range r.Open {
 			if period.isValid() {
@@ -192,6 +197,7 @@ func ParseRunning(text string) (Running, error) {
 		}
 		read.Rows = append(read.Rows, running)
 	}
+
 	return read, errors.Join(unreadable...)
 }
 
@@ -202,11 +208,13 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	if err != nil {
 		err = fmt.Errorf("part %d: %w", part, err)
 	}
+
 	p := &m.parts[part]
 	h := &read.Header
 	p.closedDay = max(p.closedDay, h.ClosedDay)
 	p.closedMonth = max(p.closedMonth, h.ClosedMonth)
 	p.countedUntil = h.CountedUntil
+
 	m.daysDropped = max(m.daysDropped, h.DaysDropped)
 	m.lackedRoom = m.lackedRoom || h.LackedRoom
 	if !h.Since.IsZero() && (m.since.IsZero() || h.Since.Before(m.since)) {
@@ -220,20 +228,24 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 			s = m.sumOf(r.Series)
 			s.grewAt = r.GrewAt
 		}
+
 		m.settle(s, part)
 		s.total = min(s.total+r.Total, maxMilli)
 		if s.grewAt.Before(r.GrewAt) {
 			s.grewAt = r.GrewAt
 		}
+
 		if h.CountedUntil.IsZero() && r.GrewAt.After(p.countedUntil) { // of an earlier version
 			p.countedUntil = r.GrewAt
 		}
+
 		for period, amount := range r.Open {
 			if !has(period) {
 				s.open[period] = min(s.open[period]+amount, maxMilli)
 			}
 		}
 	}
+
 	return err
 }
 
@@ -253,6 +265,7 @@ func (m *Meter) settle(s *sum, part int) {
 	if s.part >= 0 {
 		return
 	}
+
 	s.part = part
 	for period, amount := range s.open {
 		closed := m.parts[part].closedMonth
@@ -276,6 +289,7 @@ func (m *Meter) Place() (left int) {
 			added = append(added, series)
 		}
 	}
+
 	if len(added) == 0 {
 		return 0
 	}
@@ -286,6 +300,7 @@ func (m *Meter) Place() (left int) {
 			sizes[s.part] += len(s.line(series)) + rowGrowth
 		}
 	}
+
 	slices.SortFunc(added, Series.Compare)
 	part := 0
 	for _, series := range added {
@@ -294,6 +309,7 @@ func (m *Meter) Place() (left int) {
 		for part < Parts && sizes[part]+size > maxRunningSize {
 			part++
 		}
+
 		if part == Parts {
 			left++
 			continue
@@ -301,6 +317,7 @@ func (m *Meter) Place() (left int) {
 		sizes[part] += size
 		m.settle(s, part)
 	}
+
 	return left
 }
 
@@ -335,6 +352,7 @@ func (m *Meter) Texts() [Parts]Part {
 		if s.part < 0 {
 			continue
 		}
+
 		lines[s.part].WriteString(s.line(series))
 		if parts[s.part].Totals == nil {
 			parts[s.part].Totals = map[Series]Milli{}
@@ -351,11 +369,13 @@ func (m *Meter) Texts() [Parts]Part {
 		if err != nil { // no field can fail
 			continue
 		}
+
 		p.Rows = lines[i].String()
 		p.CountedUntil = h.CountedUntil
 		p.DaysDropped = h.DaysDropped
 		p.Text = string(first) + "\n" + p.Rows
 	}
+
 	return parts
 }
 

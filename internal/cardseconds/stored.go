@@ -46,6 +46,7 @@ func (s *Stored) Sums(period Period) (map[Series]Milli, error) {
 			addSums(sums, entry)
 			continue
 		}
+
 		for i := range s.running[part].Rows {
 			r := &s.running[part].Rows[i]
 			if amount := r.Open[period]; amount > 0 {
@@ -53,6 +54,7 @@ func (s *Stored) Sums(period Period) (map[Series]Milli, error) {
 			}
 		}
 	}
+
 	return sums, errors.Join(unreadable...)
 }
 
@@ -86,18 +88,22 @@ func (s *Stored) Coverage() Coverage {
 			newest = h.CountedUntil
 			c.TimeZone = h.TimeZone
 		}
+
 		if !h.Since.IsZero() && (c.Since.IsZero() || h.Since.Before(c.Since)) {
 			c.Since = h.Since
 		}
+
 		c.DaysDropped = max(c.DaysDropped, h.DaysDropped)
 		c.LackedRoom = c.LackedRoom || h.LackedRoom
 		if len(s.running[i].Rows) > 0 && (c.CountedUntil.IsZero() || h.CountedUntil.Before(c.CountedUntil)) {
 			c.CountedUntil = h.CountedUntil
 		}
 	}
+
 	if c.CountedUntil.IsZero() {
 		c.CountedUntil = newest
 	}
+
 	return c
 }
 
@@ -118,6 +124,7 @@ func (s *Stored) Periods() map[Period]bool {
 	for key := range maps.Keys(s.entries) {
 		periods[key.Period] = true
 	}
+
 	for i := range s.running {
 		for j := range s.running[i].Rows {
 			for period := range s.running[i].Rows[j].Open {
@@ -125,5 +132,6 @@ func (s *Stored) Periods() map[Period]bool {
 			}
 		}
 	}
+
 	return periods
 }

@@ -64,10 +64,12 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 	for name, bad := range badServers {
 		server := httptest.NewServer(bad.handler)
 		t.Cleanup(server.Close)
+
 		for _, command := range newProgram(streams()).newRootCommand().Commands() {
 			if command.Name() == "options" { // does not ask the API server
 				continue
 			}
+
 			t.Run(name+"/"+command.Name(), func(t *testing.T) {
 				var out, errOut bytes.Buffer
 				p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
@@ -75,11 +77,13 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 				if name == silentServer { // the others answer, on a busy machine later
 					p.requestTimeout = 200 * time.Millisecond
 				}
+
 				code := p.execute(t.Context(), append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...))
 				if command.Name() == "version" { // it knows its own version without a server
 					check.Contains(t, "output", out.String(), "kubectl cardquota")
 					out.Reset()
 				}
+
 				check.That(t, code == exitError && out.Len() == 0, "exit code %d: %s", code, out.String())
 				text := strings.Join(strings.Fields(errOut.String()), " ")
 				check.Contains(t, "error", text, "error: ", bad.want)

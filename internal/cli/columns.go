@@ -40,6 +40,7 @@ func (f columnsFlags) ToPrinter(format string) (printers.ResourcePrinter, error)
 		if !hasPath {
 			return nil, fmt.Errorf("custom-columns has the column %q: write HEADER:.path", column)
 		}
+
 		parser := jsonpath.New(header).AllowMissingKeys(true)
 		path = strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}"), ".")
 		if err := parser.Parse("{." + path + "}"); err != nil {
@@ -48,6 +49,7 @@ func (f columnsFlags) ToPrinter(format string) (printers.ResourcePrinter, error)
 		printer.headers = append(printer.headers, header)
 		printer.paths = append(printer.paths, parser)
 	}
+
 	return printer, nil
 }
 
@@ -64,12 +66,14 @@ func (c *columnsPrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	if !isList {
 		return fmt.Errorf("custom-columns prints lists, not %T", object)
 	}
+
 	table := printers.GetNewTabWriter(w)
 	if !c.noHeaders {
 		if _, err := fmt.Fprintln(table, strings.Join(c.headers, "\t")); err != nil {
 			return err
 		}
 	}
+
 	for _, item := range list.Items {
 		cells, err := c.cellsOf(item.Object)
 		if err != nil {
@@ -79,6 +83,7 @@ func (c *columnsPrinter) PrintObj(object runtime.Object, w io.Writer) error {
 			return err
 		}
 	}
+
 	return table.Flush()
 }
 
@@ -90,16 +95,19 @@ func (c *columnsPrinter) cellsOf(item map[string]any) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.headers[i], err)
 		}
+
 		var found []string
 		for _, values := range results {
 			for _, value := range values {
 				found = append(found, printers.EscapeTerminal(fmt.Sprint(value.Interface())))
 			}
 		}
+
 		if len(found) == 0 {
 			found = []string{"<none>"}
 		}
 		cells[i] = strings.Join(found, ",")
 	}
+
 	return cells, nil
 }

@@ -22,6 +22,7 @@ func (p *program) completeCardQuotas(cmd *cobra.Command, taken []string, _ strin
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	return p.completeFrom(cmd, func(ctx context.Context, c client.Client) ([]string, error) {
 		quotas, _, err := readCardQuotas(ctx, c, namespace)
 		var names []string
@@ -61,6 +62,7 @@ func (p *program) completeWith(cmd *cobra.Command, newList func() client.ObjectL
 				}
 			}
 		}, options...)
+
 		return found, err
 	})
 }
@@ -70,15 +72,18 @@ func (p *program) completeWith(cmd *cobra.Command, newList func() client.ObjectL
 func (p *program) completeFrom(cmd *cobra.Command, read func(ctx context.Context, c client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
+
 	p.requestTimeout = completionTimeout // the client discovers the kinds without this context
 	c, err := p.connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	found, err := read(ctx, c)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 

@@ -16,6 +16,7 @@ import (
 
 func TestCompletion(t *testing.T) {
 	objects := append(flatQuotas(), client.Object(builder.Namespace("chat")))
+
 	for name, tc := range map[string]struct {
 		args []string
 		want []string
@@ -102,6 +103,7 @@ func TestHelpAndMistakes(t *testing.T) {
 			r := execute(t, nil, interceptor.Funcs{}, tc.args...)
 			check.That(t, r.code == tc.code, "exit code %d, want %d", r.code, tc.code)
 			check.Contains(t, "output", strings.Join(strings.Fields(r.out+r.errOut), " "), tc.want)
+
 			if name != "completion" {
 				checkColumns(t, r.out)
 			}

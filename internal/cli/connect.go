@@ -38,9 +38,11 @@ func (p *program) connectCluster() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if config.Timeout == 0 && !p.watches { // a watch is one long request
 		config.Timeout = p.requestTimeout
 	}
+
 	config.QPS = requestsPerSecond
 	config.Burst = requestBurst
 	config.WarningHandler = rest.NewWarningWriter(p.streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -48,6 +50,7 @@ func (p *program) connectCluster() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 

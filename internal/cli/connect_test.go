@@ -43,9 +43,11 @@ func serve(t *testing.T, answers map[string]string) string {
 			w.WriteHeader(http.StatusUnauthorized)
 			body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401,"message":"Unauthorized"}`
 		}
+
 		_, _ = fmt.Fprint(w, body)
 	}))
 	t.Cleanup(server.Close)
+
 	return server.URL
 }
 
@@ -55,11 +57,13 @@ func TestRealAnswers(t *testing.T) {
 		group = "/apis/cardquota.dev/v1alpha1"
 		list  = "/apis/cardquota.dev/v1alpha1/cardquotas"
 	)
+
 	local := "/apis/cardquota.dev/v1alpha1/namespaces/default/localcardquotas"
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
+
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(broken, []byte("clusters: {"), 0o600))
 	for name, tc := range map[string]struct {
@@ -82,9 +86,11 @@ func TestRealAnswers(t *testing.T) {
 			if tc.answers != nil {
 				args = append(args, "--server", serve(t, tc.answers))
 			}
+
 			var out, errOut bytes.Buffer
 			p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 			code := p.execute(t.Context(), append(args, tc.args...))
+
 			text := strings.Join(strings.Fields(out.String()+errOut.String()), " ")
 			check.That(t, code == tc.code, "exit code %d: %s", code, text)
 			check.Contains(t, "output", text, tc.want)

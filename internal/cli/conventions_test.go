@@ -41,6 +41,7 @@ func TestErrorsAreOneLineForScripts(t *testing.T) {
 		p.connect = func() (client.WithWatch, error) { return nil, errors.New(long) }
 		p.execute(t.Context(), []string{"top"})
 		check.Equal(t, "is one line", !isTerminal, strings.Contains(errOut.String(), long+"\n"))
+
 		if isTerminal {
 			checkColumns(t, strings.TrimPrefix(errOut.String(), "error: "))
 		}
@@ -59,6 +60,7 @@ func TestUsageErrorsNameTheHelp(t *testing.T) {
 		check.Equal(t, "exit code of "+args, exitError, r.code)
 		check.Contains(t, args, r.errOut, "error: ", want)
 	}
+
 	r := execute(t, nil, interceptor.Funcs{}, "top", "missing")
 	check.That(t, !strings.Contains(r.errOut, "--help"), "an error of the cluster names the help: %s", r.errOut)
 }
@@ -134,6 +136,7 @@ func TestWrongFormatsAreRefusedBeforeTheClusterIsRead(t *testing.T) {
 		check.Equal(t, "exit code of "+args, exitError, r.code)
 		check.Contains(t, args, r.errOut, want, " --help' for usage.\n")
 	}
+
 	r := execute(t, fleet(), interceptor.Funcs{}, "inventory", "-o", "name")
 	check.Contains(t, "names of cards", r.errOut, "--output name is for lists of objects, such as top and inventory --nodes")
 }
@@ -146,6 +149,7 @@ func TestTopOfAllNamespaces(t *testing.T) {
 	second.Namespace = "other"
 	objects := []client.Object{first, second}
 	may := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
+
 	name := "localcardquota.cardquota.dev/" + first.Name + "\n"
 	check.Equal(t, "names in one namespace", name, execute(t, objects, may, "top", "-n", first.Namespace, "-o", "name").out)
 	check.Equal(t, "names in all namespaces", name+name, execute(t, objects, may, "top", "-A", "-o", "name").out)

@@ -57,9 +57,11 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	files := strings.NewReplacer("serve.yaml", filepath.Join("testdata", "serve.yaml"), "prices.yaml", filepath.Join("testdata", "prices.yaml"))
 	text, err := os.ReadFile(page)
 	check.NoError(t, err)
+
 	blocks := strings.Split(string(text), consolePrompt)
 	want := blocks[0]
 	shown := shownClusters(t)
+
 	seen := map[string]bool{}
 	for _, block := range blocks[1:] {
 		command, rest, _ := strings.Cut(block, "\n")
@@ -70,9 +72,11 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 		r := execute(t, world.objects, world.intercept, strings.Fields(files.Replace(command))...)
 		want += consolePrompt + command + "\n" + r.out + "```\n" + after
 	}
+
 	if *update {
 		check.NoError(t, os.WriteFile(page, []byte(want), 0o600))
 	}
+
 	check.Equal(t, page, strings.Split(want, "\n"), strings.Split(string(text), "\n"))
 	for command := range shown {
 		check.That(t, seen[command], "%s does not show kubectl cardquota %s", page, command)
@@ -84,15 +88,18 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 func TestThePageHasEveryRuleAndField(t *testing.T) {
 	text, err := os.ReadFile(page)
 	check.NoError(t, err)
+
 	words := diagnosis.RuleNames()
 	for _, document := range []any{quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{}, whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{}} {
 		words = append(words, jsonFields(reflect.TypeOf(document))...)
 	}
+
 	for _, command := range newProgram(streams()).newRootCommand().Commands() {
 		if command.Name() != "help" {
 			check.Contains(t, page, string(text), command.Name())
 		}
 	}
+
 	for _, word := range words {
 		check.That(t, strings.Contains(string(text), "`"+word+"`"), "%s does not describe %s", page, word)
 	}
@@ -103,9 +110,11 @@ func jsonFields(of reflect.Type) []string {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 		of = of.Elem()
 	}
+
 	if of.Kind() != reflect.Struct || !strings.Contains(of.PkgPath(), "/internal/cli/") {
 		return nil
 	}
+
 	var names []string
 	for i := range of.NumField() {
 		field := of.Field(i)
@@ -116,6 +125,7 @@ func jsonFields(of reflect.Type) []string {
 			names = append(names, jsonFields(field.Type)...)
 		}
 	}
+
 	return names
 }
 
@@ -123,11 +133,13 @@ func jsonFields(of reflect.Type) []string {
 func TestEveryTypedCommandExists(t *testing.T) {
 	text, err := os.ReadFile(page)
 	check.NoError(t, err)
+
 	root := newProgram(streams()).newRootCommand()
 	lines := strings.Split(string(text), "\n")
 	for _, command := range root.Commands() {
 		lines = append(lines, strings.Split(command.Example, "\n")...)
 	}
+
 	typed := 0
 	for _, line := range lines {
 		line, _, _ = strings.Cut(line, "#")
@@ -136,6 +148,7 @@ func TestEveryTypedCommandExists(t *testing.T) {
 			if !ok || strings.Contains(args, "`") || strings.HasPrefix(args, " ") { // prose, or a table
 				continue
 			}
+
 			args, _, _ = strings.Cut(args, ">")
 			found, rest, err := root.Find(strings.Fields(args))
 			check.NoError(t, err)
@@ -144,5 +157,6 @@ func TestEveryTypedCommandExists(t *testing.T) {
 			typed++
 		}
 	}
+
 	check.That(t, typed > 10, "only %d commands found", typed)
 }

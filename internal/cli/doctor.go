@@ -43,15 +43,18 @@ func (p *program) newDoctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			c, err := p.connect()
 			if err != nil {
 				return err
 			}
+
 			cluster := &diagnosis.Cluster{Now: p.now(), ClientVersion: build.Version, Namespace: namespace, Planned: planned, Files: sources}
 			r := &reader{client: c}
 			if err := readCluster(cmd.Context(), r, cluster); err != nil {
 				return err
 			}
+
 			report := diagnosis.Diagnose(cluster)
 			if err := p.print(report, report.Write); err != nil {
 				return err
@@ -62,12 +65,15 @@ func (p *program) newDoctorCommand() *cobra.Command {
 			if code := report.ExitCode(); code != exitOK {
 				return exitCode(code)
 			}
+
 			return nil
 		},
 	}
+
 	p.addOutputFlag(cmd)
 	p.addSystemNamespaceFlag(cmd, &namespace)
 	files.addFlags(cmd, "Files, folders or URLs with CardQuotas that will be applied; - is the standard input.")
+
 	return cmd
 }
 
@@ -91,16 +97,20 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 	if err != nil {
 		return err
 	}
+
 	if len(c.Operators) > 0 {
 		c.Namespace = c.Operators[0].Namespace
 	}
+
 	c.Schedulers, c.HasDeployments, err = r.deploymentsOf(ctx, "cardquota-scheduler", c.Namespace)
 	if err != nil {
 		return err
 	}
+
 	if len(c.Operators) == 0 && len(c.Schedulers) > 0 {
 		c.Namespace = c.Schedulers[0].Namespace
 	}
+
 	c.HasDeployments = c.HasDeployments && mayRead
 	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
 		c.OperatorLease, mayRead, err = r.operatorLease(ctx, c.Namespace)
@@ -109,23 +119,28 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 		}
 		c.HidesOperatorLease = !mayRead
 	}
+
 	var pods []*corev1.Pod
 	_, err = listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
 	if err != nil {
 		return err
 	}
+
 	lease := &coordinationv1.Lease{}
 	exists, hasLease, err := r.lookUp(ctx, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, lease)
 	if err != nil {
 		return err
 	}
+
 	c.HasLease = hasLease
 	if exists {
 		c.Lease = lease
 	}
+
 	if hasLease { // without it our own pods are not known
 		c.OtherSchedulers = otherSchedulers(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !workload.MayBeRunning(pod) }), c.Lease)
 	}
+
 	return nil
 }
 
@@ -139,12 +154,14 @@ func otherSchedulers(pods []*corev1.Pod, lease *coordinationv1.Lease) []*corev1.
 	if err != nil {
 		return pods
 	}
+
 	var owner types.UID
 	for _, pod := range pods {
 		if found := enforcement.NewSchedulerPod(pod); found.Sent(report) {
 			owner = found.Owner
 		}
 	}
+
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return enforcement.NewSchedulerPod(pod).IsOurs(report, owner) })
 }
 
@@ -217,6 +234,7 @@ func readQuotas(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -225,6 +243,7 @@ func readDefinitions(ctx context.Context, r *reader, c *diagnosis.Cluster) error
 	if len(c.MissingKinds) > 0 {
 		return nil
 	}
+
 	for _, plural := range []string{"cardquotas", "servicetypepolicies", "cardinventories", "localcardquotas"} {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		exists, mayRead, err := r.lookUp(ctx, client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}, definition)
@@ -234,6 +253,7 @@ func readDefinitions(ctx context.Context, r *reader, c *diagnosis.Cluster) error
 		if !mayRead {
 			return nil // one gap says it for all
 		}
+
 		if exists {
 			c.Definitions = append(c.Definitions, definition)
 		}
@@ -251,10 +271,12 @@ func readUsage(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 	if err != nil || !world.isComplete {
 		return err
 	}
+
 	spec := policy.Effective(v1alpha1.ServiceTypePolicySpec{})
 	if c.Policy != nil {
 		spec = policy.Effective(c.Policy.Spec)
 	}
+
 	tracker := world.tracker()
 	c.HasUsage = true
 	c.Pods = world.pods
@@ -264,10 +286,12 @@ func readUsage(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: spec.Scheduler.Names,
 	})
+
 	if c.Inventory == nil { // before the operator counts it
 		status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: newInventoryCount(c, tracker)})
 		c.Inventory = &status
 	}
+
 	_, err = listInto(ctx, r, func() client.ObjectList { return &corev1.NamespaceList{} }, &c.Namespaces)
 	return err
 }

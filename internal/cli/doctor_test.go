@@ -27,6 +27,7 @@ import (
 func TestDoctor(t *testing.T) {
 	adopted := append(usedCluster(), deployment("cardquota-manager", "m:v0.2.0"), deployment("cardquota-scheduler", "s:v0.2.0"), policyOf("v0.2.0"),
 		builder.Pod("volcano-system", "volcano-scheduler-0").Label("app", "volcano-scheduler").Running("h200-0").Obj())
+
 	nodes := schema.GroupResource{Resource: "nodes"}
 	for name, tc := range map[string]struct {
 		objects   []client.Object
@@ -54,10 +55,12 @@ func TestDoctorAssumesTheFiles(t *testing.T) {
 		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
+
 	imported := execute(t, usedCluster(), interceptor.Funcs{}, "import")
 	path := write("quotas.yaml", strings.ReplaceAll(imported.out, "quota: 4", "quota: 2"))
 	before := execute(t, usedCluster(), interceptor.Funcs{}, "doctor")
 	check.Contains(t, "without the file", before.out, "queue/research  QueueWithoutQuota")
+
 	after := execute(t, usedCluster(), interceptor.Funcs{}, "doctor", "-f", path)
 	check.That(t, !strings.Contains(after.out, "QueueWithoutQuota"), "with the file:\n%s", after.out)
 	check.Contains(t, "with the file", after.out, "cardquota/research  QuotaExceeded", "hold 4 NVIDIA-H200 of a quota of 2", "queue/research  NeverPlaced")
@@ -73,6 +76,7 @@ kind: CardQuota
 metadata: {name: above}
 spec: {tenant: lab, cards: [{name: NVIDIA-H200, quota: 8}]}
 `)
+
 	for name, intercept := range map[string]interceptor.Funcs{"before the installation": notInstalled(&v1alpha1.CardQuotaList{}), "after it": {}} {
 		r := execute(t, append(usedCluster(), builder.Namespace("lab")), intercept, "doctor", "-f", path)
 		check.Contains(t, name, strings.Join(strings.Fields(r.out), " "), "cardquota/above PlannedRefused The operator would refuse it: spec.serviceType", "Correct it in "+path+".",
@@ -98,8 +102,10 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 	replica := func(name, owner string) client.Object {
 		return builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Owner("apps/v1", "ReplicaSet", owner).Running("h200-0").Obj()
 	}
+
 	ours := append(usedCluster(), deployment("cardquota-manager", "m:v0.2.0"), policyOf("v0.2.0"), lease,
 		replica("volcano-scheduler-abc-1", "volcano-scheduler-abc"), replica("volcano-scheduler-abc-2", "volcano-scheduler-abc"))
+
 	r := execute(t, ours, interceptor.Funcs{}, "doctor")
 	check.That(t, !strings.Contains(r.out, "OtherScheduler"), "both replicas are ours:\n%s", r.out)
 	r = execute(t, append(ours, replica("volcano-scheduler-old-1", "volcano-scheduler-old")), interceptor.Funcs{}, "doctor")
@@ -111,6 +117,7 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 		}
 		return c.Get(ctx, key, object, options...)
 	}}
+
 	r = execute(t, ours, noLease, "doctor")
 	check.Contains(t, "findings", r.out, "may not get\n  leases.coordination.k8s.io")
 	check.That(t, !strings.Contains(r.out, "OtherScheduler"), "without the heartbeat ours are not known:\n%s", r.out)
@@ -148,6 +155,7 @@ func TestDeploymentsOfOtherNamespacesAreNotMissing(t *testing.T) {
 		}
 		return c.List(ctx, list, options...)
 	}}
+
 	elsewhere := deployment("cardquota-manager", "m:v0.2.0")
 	elsewhere.Namespace = "cards"
 	for _, command := range []string{"doctor", "version"} {

@@ -35,6 +35,7 @@ func explainError(err error) string {
 	var request *url.Error
 	var network net.Error
 	var file *fs.PathError
+
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &missing):
@@ -92,14 +93,17 @@ func parseForbidden(err error) (text, group, where string) {
 	if found == nil {
 		return output.Clean(err.Error()), "", ""
 	}
+
 	user := found[1]
 	verb := found[2]
 	resource := found[3]
 	group = found[4]
 	where = found[5]
+
 	if group != "" {
 		resource += "." + group
 	}
+
 	return strings.TrimSpace(fmt.Sprintf("user %q may not %s %s %s", output.Clean(user), verb, output.Clean(resource), output.Clean(where))), group, where
 }
 

@@ -111,6 +111,7 @@ func forbidCluster(namespace string) interceptor.Funcs {
 		}
 		return err
 	}
+
 	return interceptor.Funcs{
 		Create: grant(func(authorizationv1.ResourceAttributes) bool { return false }),
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

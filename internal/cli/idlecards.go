@@ -58,10 +58,12 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 			return r.last, err
 		}
 	}
+
 	r.last = map[string]int64{}
 	for _, card := range inventory.Status.Cards {
 		r.last[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)
 	}
+
 	return r.last, nil
 }
 
@@ -76,10 +78,12 @@ func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	if mayRead {
 		r.last = idle
 		r.listed = time.Now()
 	}
+
 	return mayRead, nil
 }
 
@@ -91,10 +95,12 @@ func sumIdleCards(ctx context.Context, r *reader) (map[string]int64, bool, error
 	if !mayRead || err != nil {
 		return nil, false, err
 	}
+
 	mayRead, err = listInto(ctx, r, newPodList, &world.pods)
 	if !mayRead || err != nil {
 		return nil, false, err
 	}
+
 	mayRead, err = world.readPolicy(ctx, r)
 	if !mayRead || err != nil {
 		return nil, false, err

@@ -21,6 +21,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{Summary: "counted", Cards: []v1alpha1.InventoryCard{
 			{Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 16, Healthy: 16, Cordoned: 8}}}}
+
 		inventory.Name = v1alpha1.InventoryName
 		objects := []client.Object{inventory, policyOf("v0.2.0"), builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("b").GPUs("NVIDIA-H200", 8).Cordoned().Obj(), builder.Pod("lab", "starts").GPUs(3).Obj()}
 		lists := 0
@@ -30,6 +31,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}})
+
 		starts := &corev1.Pod{}
 		check.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "starts"}, starts))
 		r := &idleReader{client: cluster}
@@ -41,11 +43,13 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 
 		check.Equal(t, "at first", 8, read())
 		check.That(t, r.due == nil, "nothing has changed")
+
 		starts.Spec.NodeName = "a"
 		check.NoError(t, cluster.Update(t.Context(), starts))
 		for range 5 {
 			check.Equal(t, "within ten seconds", 8, read())
 		}
+
 		check.Equal(t, "lists", 1, lists)
 		check.That(t, r.due != nil, "it has to read again")
 

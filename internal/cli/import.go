@@ -40,19 +40,23 @@ func (p *program) newImportCommand() *cobra.Command {
 			if !servicetype.IsName(input.ServiceType) {
 				return fmt.Errorf("--service-type %q is no name of a service type: write lower-case letters, digits and dashes, at most 63", input.ServiceType)
 			}
+
 			input.Only = queues
 			r := &reader{client: c}
 			if err := readImportInput(cmd.Context(), r, &input); err != nil {
 				return err
 			}
+
 			for _, name := range queues {
 				if !slices.ContainsFunc(input.Queues, func(q *v1beta1.Queue) bool { return q.Name == name }) {
 					return fmt.Errorf("there is no Queue %s", name)
 				}
 			}
+
 			return p.showImport(queueimport.NewPlan(input), format, r.gaps)
 		},
 	}
+
 	formats := []output.Format{output.YAML, output.JSON}
 	cmd.Flags().VarP(output.FormatFlag{Value: &format, Allowed: formats}, "output", "o", "How to print: "+output.JoinWords(formats, "or")+".")
 	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(formats)))
@@ -72,19 +76,23 @@ func readImportInput(ctx context.Context, r *reader, input *queueimport.Input) e
 	if err := listAll(ctx, r.client, newQueueList, func(q *v1beta1.Queue) { input.Queues = append(input.Queues, q) }); err != nil {
 		return err
 	}
+
 	// Without them a Queue could get a second CardQuota.
 	err := listAll(ctx, r.client, newCardQuotaList, func(q *v1alpha1.CardQuota) { input.Quotas = append(input.Quotas, q) })
 	if err != nil && !isNotInstalled(err) { // import may come first
 		return err
 	}
+
 	world, err := readWorkloads(ctx, r)
 	if err != nil {
 		return err
 	}
+
 	input.IsTree = input.IsTree || world.isTree
 	if world.isComplete {
 		input.Usage = cardquota.CountUsage(cardquota.CountInput{Pods: world.pods, PodGroups: world.podGroups, Inventory: world.tracker().Inventory()})
 	}
+
 	return nil
 }
 
@@ -111,23 +119,28 @@ func readWorkloads(ctx context.Context, r *reader) (workloads, error) {
 	if err != nil {
 		return w, err
 	}
+
 	for _, node := range w.nodes {
 		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
 	}
+
 	var pods []*corev1.Pod
 	mayListPods, err := listInto(ctx, r, newPodList, &pods)
 	if err != nil {
 		return w, err
 	}
+
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			w.pods = append(w.pods, pod)
 		}
 	}
+
 	mayListGroups, err := listInto(ctx, r, newPodGroupList, &w.podGroups)
 	if err != nil {
 		return w, err
 	}
+
 	w.knowsMappings, err = w.readPolicy(ctx, r)
 	w.isComplete = mayListNodes && mayListPods && mayListGroups && w.knowsMappings
 	return w, err
@@ -162,9 +175,11 @@ func (p *program) showImport(plan queueimport.Plan, format output.Format, gaps [
 		write = plan.WriteJSON
 		notes = append(plan.Comments(), notes...)
 	}
+
 	if err := write(p.streams.Out); err != nil {
 		return err
 	}
+
 	switch {
 	case len(plan.Imports) > 0:
 	case plan.CoversAll:
@@ -172,10 +187,12 @@ func (p *program) showImport(plan queueimport.Plan, format output.Format, gaps [
 	default:
 		notes = append([]string{"No CardQuota is printed."}, notes...)
 	}
+
 	for _, note := range notes {
 		if _, err := fmt.Fprint(p.streams.ErrOut, output.Indent(output.Clean(note), "", "")); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

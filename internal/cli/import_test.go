@@ -25,11 +25,13 @@ func usedCluster() []client.Object {
 		builder.Queue("default").Obj(),
 		builder.Queue("root").Obj(),
 	}
+
 	for _, pod := range builder.Pod("lab", "train").Queue("research").GPUs(2).Running("h200-0").Copies(2) {
 		// As the API server records it for a pod that a scheduler bound.
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}}}
 		objects = append(objects, pod)
 	}
+
 	objects = append(objects, builder.Pod("lab", "waits").Queue("research").Card("NVIDIA-H200").GPUs(8).Obj(),
 		builder.Pod("lab", "done").Queue("research").GPUs(4).Node("h200-0").Phase(corev1.PodSucceeded).Obj())
 	return objects
@@ -37,6 +39,7 @@ func usedCluster() []client.Object {
 
 func TestImport(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
+
 	for name, tc := range map[string]struct {
 		intercept interceptor.Funcs
 		args      []string
@@ -64,9 +67,11 @@ func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 		check.NoError(t, err)
 		return quotas
 	}
+
 	fromYAML := read("yaml")
 	check.That(t, len(fromYAML) == 2, "CardQuotas %v", fromYAML)
 	check.Equal(t, "CardQuotas of json", fromYAML, read("json"))
+
 	r := execute(t, nil, interceptor.Funcs{}, "import", "-o", "json")
 	check.That(t, r.code == exitOK && strings.Contains(r.out, `"items": []`), "without Queues: exit code %d: %s%s", r.code, r.out, r.errOut)
 	r = execute(t, nil, interceptor.Funcs{}, "import", "-o", "wide")
@@ -107,13 +112,16 @@ func TestImportSaysWhatItKnows(t *testing.T) {
 	owned := []client.Object{builder.Queue("q").Quota(`{"A":1}`).Obj(), builder.CardQuota("q").Obj()}
 	r := execute(t, owned, interceptor.Funcs{}, "import")
 	check.That(t, r.code == exitOK && strings.Contains(r.errOut, nothing), "exit code %d: %s", r.code, r.errOut)
+
 	r = execute(t, owned, interceptor.Funcs{}, "import", "q")
 	check.That(t, !strings.Contains(r.errOut, nothing) && strings.Contains(r.errOut, "CardQuota q has the queue"), "of other queues nothing is known: %s", r.errOut)
+
 	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 	r = execute(t, append(owned, builder.Queue("used").Obj()), noPods, "import")
 	check.That(t, !strings.Contains(r.errOut, nothing), "pods are not counted: %s", r.errOut)
 	check.Contains(t, "notes", r.errOut, "No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`)
 	check.Contains(t, "a named one", execute(t, usedCluster(), noPods, "import", "default").out, "queueName: default")
+
 	r = execute(t, usedCluster(), forbid(schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}, &v1alpha1.CardQuotaList{}), "import")
 	check.That(t, r.code == exitError && r.out == "", "exit code %d: %s", r.code, r.out)
 	check.Contains(t, "error", r.errOut, "may not list cardquotas.cardquota.dev")

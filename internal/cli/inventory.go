@@ -38,6 +38,7 @@ func (p *program) newInventoryCommand() *cobra.Command {
 			return p.showInventory(cmd.Context(), &reader{client: c})
 		},
 	}
+
 	p.addListFlags(cmd)
 	cmd.Flags().BoolVar(&byNode, "nodes", false, "Show the cards of each node.")
 	return cmd
@@ -50,6 +51,7 @@ func (p *program) showInventory(ctx context.Context, r *reader) error {
 	} else if err != nil {
 		return errors.New("there is no CardInventory cluster: the operator, which creates it, does not run. kubectl cardquota doctor says more, and --nodes works without it")
 	}
+
 	list := inventoryview.NewList(inventory.Status)
 	return p.print(list, func(w io.Writer, style output.Style) error {
 		if len(list.Cards) == 0 && len(list.Anomalies) == 0 {
@@ -69,12 +71,14 @@ func (p *program) showNodes(ctx context.Context, r *reader) error {
 	if _, err := world.readPolicy(ctx, r); err != nil {
 		return err
 	}
+
 	tracker := world.tracker()
 	var pods []*corev1.Pod
 	hasPods, err := listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods)
 	if err != nil {
 		return err
 	}
+
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
 	list := inventoryview.NewNodeList(tracker.Nodes(), pods, func(pod *corev1.Pod) quota.Charge { return resolver.Usage(pod, nil, nil) }, hasPods)
 	return p.print(list, func(w io.Writer, style output.Style) error {

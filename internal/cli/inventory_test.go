@@ -29,6 +29,7 @@ func fleet() []client.Object {
 		Anomalies: []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, NodesTotal: 1, Nodes: []string{"new-0"},
 			Message: "node new-0: offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card; no pod gets it: add these labels to the nodes"}},
 	}}
+
 	inventory.Name = v1alpha1.InventoryName
 	return []client.Object{
 		inventory,
@@ -45,6 +46,7 @@ func fleet() []client.Object {
 
 func TestInventory(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
+
 	for name, tc := range map[string]struct {
 		objects   []client.Object
 		intercept interceptor.Funcs
@@ -88,18 +90,21 @@ func TestMappedCards(t *testing.T) {
 	written.Spec.Cards = inForce.Status.Cards
 	removed.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
 	removed.Spec.Cards = inForce.Status.Cards
+
 	for source, object := range map[string]client.Object{"in force": inForce, "written, and not in force yet": written, "kept while the policy is deleted": deleted} {
 		objects := append(amdCluster(), object)
 		for command, want := range map[string]string{"inventory --nodes": "MI300X      8     2     6", "doctor": "hold 2 MI300X", "why waits -n lab": "at most 6 MI300X", "import research": "MI300X"} {
 			r := execute(t, objects, interceptor.Funcs{}, strings.Fields(command)...)
 			check.Contains(t, source+": "+command, r.out, want)
 		}
+
 		cluster := &simulation.Cluster{Nodes: []*corev1.Node{builder.Node("a").Resource("amd.com/gpu", "8").Obj()}}
 		text, err := readConfiguration(t.Context(), &reader{client: newCluster(t, objects, interceptor.Funcs{})}, defaultSystemNamespace, cluster)
 		check.NoError(t, err)
 		check.Equal(t, source+": whatif", card.Count(8), cluster.Inventory().Physical()["MI300X"])
 		check.That(t, source == "in force" || strings.Contains(text, "model: MI300X"), "%s: the scheduler has the configuration\n%s", source, text)
 	}
+
 	r := execute(t, append(amdCluster(), removed), interceptor.Funcs{}, "inventory", "--nodes")
 	check.That(t, !strings.Contains(r.out, "MI300X"), "an entry that has no effect any more: %s", r.out)
 }
@@ -139,6 +144,7 @@ func TestMappingsThatTheInventoryTells(t *testing.T) {
 	listed := func(name, resource string, total int64) v1alpha1.InventoryCard {
 		return v1alpha1.InventoryCard{Name: name, Resources: []string{resource}, Total: total}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		nodes   []*builder.NodeBuilder
 		cards   []v1alpha1.InventoryCard

@@ -26,6 +26,7 @@ import (
 func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 	t.Helper()
 	const list = "/apis/cardquota.dev/v1alpha1/cardquotas"
+
 	var sizes []int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fixed := map[string]string{"/api": coreVersions, "/apis": ourGroup, "/apis/cardquota.dev/v1alpha1": ourKinds}
@@ -33,19 +34,23 @@ func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 			answer(w, http.StatusOK, fixed[r.URL.Path])
 			return
 		}
+
 		begin, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		if limit == 0 {
 			limit = all
 		}
+
 		if expires && begin > 0 {
 			answer(w, http.StatusGone, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"The provided continue parameter is too old"}`)
 			return
 		}
+
 		var items []string
 		for i := begin; i < min(begin+limit, all); i++ {
 			items = append(items, fmt.Sprintf(`{"metadata":{"name":"q%d"},"spec":{"tenant":"t%d","cards":[{"name":"NVIDIA-H200","quota":8}]}}`, i, i))
 		}
+
 		sizes = append(sizes, len(items))
 		next := ""
 		if begin+limit < all {
@@ -54,12 +59,14 @@ func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 		answer(w, http.StatusOK, fmt.Sprintf(`{"kind":"CardQuotaList","apiVersion":"cardquota.dev/v1alpha1","metadata":{"continue":%q},"items":[%s]}`, next, strings.Join(items, ",")))
 	}))
 	t.Cleanup(server.Close)
+
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
 	var out, errOut bytes.Buffer
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 	code := p.execute(t.Context(), []string{"top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide"})
 	check.That(t, code == exitOK && errOut.Len() == 0, "exit code %d: %s", code, errOut.String())
+
 	return out.String(), sizes
 }
 
@@ -105,6 +112,7 @@ func TestTextsOfAnyScriptFit(t *testing.T) {
 		r := execute(t, append(busyCluster(), client.Object(pod)), interceptor.Funcs{}, "why", "-n", "lab", "waits")
 		check.That(t, r.code == exitWaits && r.errOut == "", "%s: exit code %d: %s", name, r.code, r.errOut)
 		check.Contains(t, name, r.out, "(InvalidRequest)")
+
 		check.That(t, !strings.ContainsAny(r.out, "\x1b\u202e"), "%s: it can control a terminal: %q", name, r.out)
 		for line := range strings.Lines(r.out) { // a word that cannot be broken, such as a quoted name, has a line of its own
 			check.That(t, output.Width(strings.TrimSpace(line)) <= output.Columns || len(strings.Fields(line)) == 1, "%s: a long line: %s", name, line)

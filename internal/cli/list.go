@@ -28,10 +28,12 @@ func listAll[T runtime.Object](ctx context.Context, c client.Client, newList fun
 		}
 		return list, meta.EachListItem(list, dropUnread)
 	})
+
 	list, _, err := pages.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
+
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		if object, ok := item.(T); ok {
 			take(object)
@@ -54,5 +56,6 @@ func dropUnread(object runtime.Object) error {
 		}
 		accessor.SetManagedFields(nil)
 	}
+
 	return nil
 }

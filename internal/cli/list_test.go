@@ -28,6 +28,7 @@ func wholePod() *corev1.Pod {
 			Manager: "unread", Subresource: subresource, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
 		})
 	}
+
 	pod.Annotations[corev1.LastAppliedConfigAnnotation] = "unread"
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/unread", Port: intstr.FromInt32(80)}}}
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
@@ -47,6 +48,7 @@ func wholePod() *corev1.Pod {
 			c.StartupProbe = probe
 		}
 	}
+
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "unread"}}
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "unread", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -58,6 +60,7 @@ func wholePod() *corev1.Pod {
 		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}},
 		{Name: "disk", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "disk"}}},
 	}
+
 	resized := &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9"), builder.GPU: resource.MustParse("2")}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, ImageID: "unread", ContainerID: "unread", Resources: resized, AllocatedResources: resized.Requests}, {Name: "unread"}}
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "unread", Image: "unread"}}
@@ -75,10 +78,12 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 	var pods []*corev1.Pod
 	_, err := listInto(t.Context(), r, newPodList, &pods)
 	check.NoError(t, err)
+
 	kept := pods[0]
 	text, err := json.Marshal(kept)
 	check.NoError(t, err)
 	check.That(t, !strings.Contains(string(text), "unread"), "the list keeps what no command reads: %s", text)
+
 	resolver := workload.Resolver{Inventory: (&workloads{nodes: []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}}).tracker().Inventory()}
 	describe := func(pod *corev1.Pod) []string {
 		var facts []string
@@ -88,11 +93,13 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 		} {
 			facts = append(facts, fmt.Sprintf("%+v", fact))
 		}
+
 		for _, v := range pod.Spec.Volumes {
 			if v.Name != "unread" {
 				facts = append(facts, v.Name)
 			}
 		}
+
 		return facts
 	}
 	check.Equal(t, "what is made of the pod", describe(whole), describe(kept))

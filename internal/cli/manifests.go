@@ -55,6 +55,7 @@ func (f *manifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 	if len(f.names) == 0 {
 		return nil, nil
 	}
+
 	b := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
 	for _, name := range f.names {
 		switch {
@@ -70,16 +71,19 @@ func (f *manifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 			b = b.FilenameParam(false, &resource.FilenameOptions{Filenames: []string{name}, Recursive: f.recursive})
 		}
 	}
+
 	infos, err := b.Do().Infos()
 	if err != nil {
 		return nil, fmt.Errorf("read --filename: %w", err)
 	}
+
 	var manifests []manifest
 	for _, info := range infos {
 		if object, ok := info.Object.(*unstructured.Unstructured); ok {
 			manifests = append(manifests, manifest{object, info.Source})
 		}
 	}
+
 	return manifests, nil
 }
 
@@ -93,8 +97,10 @@ func (f *manifestFiles) readURL(address string) ([]byte, error) {
 	if f.context != nil {
 		ctx = f.context()
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.timeout, requestTimeout))
 	defer cancel()
+
 	text, err := readURL(ctx, address)
 	switch {
 	case err == nil:
@@ -114,11 +120,13 @@ func readURL(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the server answers %s", response.Status)
 	}
@@ -126,6 +134,7 @@ func readURL(ctx context.Context, address string) ([]byte, error) {
 	if err == nil && len(text) > maxManifest {
 		err = fmt.Errorf("it has more than %d MiB", maxManifest>>20)
 	}
+
 	return text, err
 }
 
@@ -136,6 +145,7 @@ func (f *manifestFiles) readCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, 
 	if err != nil || len(f.names) == 0 {
 		return nil, nil, err
 	}
+
 	var quotas []*v1alpha1.CardQuota
 	files := map[string]string{}
 	for _, m := range manifests {
@@ -146,11 +156,14 @@ func (f *manifestFiles) readCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, 
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.Object, quota, true); err != nil {
 			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", m.GetName(), m.file, err)
 		}
+
 		quotas = append(quotas, quota)
 		files[quota.Name] = m.file
 	}
+
 	if len(quotas) == 0 {
 		return nil, nil, errors.New("read --filename: the files have no CardQuota")
 	}
+
 	return quotas, files, nil
 }

@@ -31,6 +31,7 @@ func TestManifestsOfAURL(t *testing.T) {
 			}
 		case "/half.yaml":
 			w.Header().Set("Content-Length", "100")
+
 			_, _ = io.WriteString(w, "kind: Pod")
 		default:
 			http.NotFound(w, r)
@@ -38,6 +39,7 @@ func TestManifestsOfAURL(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(ended) })
+
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 
@@ -58,6 +60,7 @@ func TestManifestsOfAURL(t *testing.T) {
 	silent := manifestFiles{names: []string{server.URL + "/silent.yaml"}, timeout: 10 * time.Millisecond}
 	_, err := silent.readObjects(nil)
 	check.Refused(t, err, "/silent.yaml does not answer in time")
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	silent.context = func() context.Context { return ctx }
@@ -72,13 +75,16 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 		_, _ = io.WriteString(w, "apiVersion: v1\nkind: Pod\nmetadata: {name: from-url}\n")
 	}))
 	defer server.Close()
+
 	files := manifestFiles{names: []string{filepath.Join("testdata", "serve.yaml"), server.URL, "-"}}
 	found, err := files.readManifests(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: from-stdin}\n"))
 	check.NoError(t, err)
+
 	var got []string
 	for _, m := range found {
 		got = append(got, m.GetName()+" of "+strings.TrimPrefix(m.file, server.URL))
 		check.That(t, m.GroupVersionKind() != schema.GroupVersionKind{}, "%s has no kind", m.GetName())
 	}
+
 	check.Equal(t, "objects", []string{"serve of " + filepath.Join("testdata", "serve.yaml"), "from-url of ", "from-stdin of standard input"}, got)
 }

@@ -27,6 +27,7 @@ func (r *reader) lookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 	if exists || !mayRead || err != nil {
 		return exists, mayRead, err
 	}
+
 	inventory := &v1alpha1.CardInventory{}
 	hasInventory, mayRead, err := r.lookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	if isNotInstalled(err) {
@@ -35,11 +36,13 @@ func (r *reader) lookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 	if !hasInventory || err != nil {
 		return false, mayRead, err
 	}
+
 	entries, unknown := inferMappings(nodes, inventory.Status.Cards)
 	object.Spec.Cards = entries
 	if len(unknown) > 0 {
 		r.gaps = append(r.gaps, fmt.Sprintf("there is no ServiceTypePolicy, and the CardInventory does not say which card of %s a node has: create the policy again", card.Join(unknown, ", ")))
 	}
+
 	return false, len(unknown) == 0, nil
 }
 
@@ -57,6 +60,7 @@ func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entrie
 			}
 		}
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(unnamed)) {
 		listed := unnamed[resource][0]
 		entry := v1alpha1.CardMapping{Resource: string(resource), Model: card.Name(listed.Name).Model()}
@@ -67,6 +71,7 @@ func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entrie
 			unknown = append(unknown, resource)
 		}
 	}
+
 	return entries, unknown
 }
 

@@ -25,6 +25,7 @@ func newOptionsCommand() *cobra.Command {
 				shown.Hidden = false
 				shared.AddFlag(&shown)
 			}
+
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Every command takes these flags of kubectl:\n\n%s", shared.FlagUsagesWrapped(output.Columns))
 			return err
 		},

@@ -83,6 +83,7 @@ func (p *program) newPrinter() (printers.ResourcePrinter, error) {
 			return printer, err
 		}
 	}
+
 	return nil, fmt.Errorf("no printer of kubectl has the format %s", format)
 }
 
@@ -95,11 +96,13 @@ func (p *program) printWith(printer printers.ResourcePrinter, document any) erro
 		if !isList {
 			return fmt.Errorf("--output %s is for lists of objects, such as top and inventory --nodes", p.format)
 		}
+
 		for _, object := range list.Objects() {
 			if err := printer.PrintObj(&object, p.streams.Out); err != nil {
 				return fmt.Errorf("print names: %w", err)
 			}
 		}
+
 		return nil
 	case *columnsPrinter:
 		fields, err := fieldsOf(document)

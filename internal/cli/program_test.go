@@ -16,6 +16,7 @@ func TestTheProgramLinksNoScheduler(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "./cmd/kubectl-cardquota")
 	list.Dir = "../.."
 	list.Env = append(os.Environ(), "GOOS=windows")
+
 	packages, err := list.Output()
 	check.NoError(t, err)
 	check.Contains(t, "packages", string(packages), "cardquota.dev/operator/internal/cli\n")
@@ -24,6 +25,7 @@ func TestTheProgramLinksNoScheduler(t *testing.T) {
 		if name == "cardquota.dev/operator/internal/webhook/validation" {
 			continue
 		}
+
 		for _, unwanted := range []string{
 			"volcano.sh/volcano", "sigs.k8s.io/controller-runtime/pkg/manager", "k8s.io/client-go/kubernetes/typed",
 			"cardquota.dev/operator/internal/controller", "cardquota.dev/operator/internal/webhook", "cardquota.dev/operator/internal/scheduler",

@@ -74,6 +74,7 @@ func readCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 	if !isForbidden(err) {
 		return quotas, source, err
 	}
+
 	source = localCardQuotas(namespace)
 	local, localErr := source.list(ctx, c)
 	switch {
@@ -82,6 +83,7 @@ func readCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 	case localErr == nil || isForbidden(localErr):
 		err = &noViewError{err, namespace, localErr != nil}
 	}
+
 	return nil, source, err
 }
 
@@ -104,12 +106,15 @@ func asCardQuota(object any) *v1alpha1.CardQuota {
 		if object.Status.State == v1alpha1.QueueDraining {
 			quota.DeletionTimestamp = &metav1.Time{} // when, it does not say
 		}
+
 		if object.Status.Queue != "" {
 			quota.Status.Queue = &v1alpha1.QueueStatus{Name: object.Status.Queue, State: object.Status.State}
 		}
+
 		for _, card := range object.Status.Cards {
 			quota.Spec.Cards = append(quota.Spec.Cards, v1alpha1.Card{Name: card.Name, Quota: &card.Quota})
 		}
+
 		return quota
 	default:
 		return nil

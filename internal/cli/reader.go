@@ -92,10 +92,12 @@ func (r *reader) deploymentsOf(ctx context.Context, program, namespace string) (
 		ok, err := r.tolerate(refusal)
 		return found, ok, err
 	}
+
 	ok, err := listInto(ctx, r, newList, &found, label, client.InNamespace(namespace))
 	if ok && len(found) == 0 {
 		ok, err = r.tolerate(refusal)
 	}
+
 	return found, ok, err
 }
 

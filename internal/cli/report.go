@@ -35,6 +35,7 @@ func (p *program) newReportCommand() *cobra.Command {
 		Args:    refuseArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.showReport(cmd.Context(), options) },
 	}
+
 	p.addOutputFlag(cmd, output.CSV)
 	flags := cmd.Flags()
 	flags.StringVar(&options.from, "from", "", "First day of the report, such as 2026-10-01. Default: the first day of this month.")
@@ -44,12 +45,14 @@ func (p *program) newReportCommand() *cobra.Command {
 	flags.StringSliceVar(&options.tenants, "tenant", nil, "Show only this tenant. May be repeated.")
 	flags.StringVar(&options.prices, "prices", "", "A file with the price of an hour of each card.")
 	p.addSystemNamespaceFlag(cmd, &options.namespace)
+
 	mustSucceed(cmd.RegisterFlagCompletionFunc("by", fixedCompletions(bill.Groupings)))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("month", p.completeMonths))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("tenant", p.completeTenants))
 	for _, name := range []string{"from", "to"} {
 		mustSucceed(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
+
 	return cmd
 }
 
@@ -58,6 +61,7 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 	if !slices.Contains(bill.Groupings, in.By) {
 		return fmt.Errorf("--by: write %s", output.JoinWords(bill.Groupings, "or"))
 	}
+
 	var err error
 	in.Prices, err = readPrices(options.prices)
 	if err != nil {
@@ -66,6 +70,7 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 	if err := p.readSums(ctx, options, &in); err != nil {
 		return err
 	}
+
 	document := bill.NewDocument(in)
 	if p.format != output.CSV {
 		return p.print(document, document.Write)
@@ -73,6 +78,7 @@ func (p *program) showReport(ctx context.Context, options reportOptions) error {
 	if err := document.WriteCSV(p.streams.Out); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(p.streams.ErrOut, document.Notes)
 }
 
@@ -84,10 +90,12 @@ func readPrices(path string) (*bill.Prices, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --prices: %w", err)
 	}
+
 	prices, err := bill.ParsePrices(text)
 	if err != nil {
 		return nil, fmt.Errorf("read --prices %s: %w", path, err)
 	}
+
 	return prices, nil
 }
 

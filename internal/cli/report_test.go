@@ -24,6 +24,7 @@ func storedSums(t *testing.T) []client.Object {
 	t.Helper()
 	zone, err := time.LoadLocation("Europe/Berlin")
 	check.NoError(t, err)
+
 	lab := cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "lab-llm", ServiceType: "training", Card: "NVIDIA-H200"}
 	chat := cardseconds.Series{Tenant: "chat", Project: "assistant", Queue: "chat", ServiceType: "inference", Card: "NVIDIA-H200"}
 	slices := cardseconds.Series{Tenant: "lab", Project: "vision", Queue: "lab-vision", ServiceType: "training", Card: "NVIDIA-H200/mig-1g.18gb-mixed"}
@@ -31,6 +32,7 @@ func storedSums(t *testing.T) []client.Object {
 	m := &cardseconds.Meter{}
 	entries := map[string][]byte{}
 	m.SetZone(zone)
+
 	begin := time.Date(2026, 9, 29, 12, 0, 0, 0, zone)
 	for now := begin; !now.After(at); now = now.Add(2 * time.Minute) {
 		counts := map[cardseconds.Series]card.Count{lab: 3, slices: 2}
@@ -40,6 +42,7 @@ func storedSums(t *testing.T) []client.Object {
 		if now.In(zone).Format(cardseconds.DayLayout) == "2026-10-05" {
 			counts[outside] = 1
 		}
+
 		m.SetCounts(now, counts)
 		m.CreditGap(nil)
 		m.Place()
@@ -47,6 +50,7 @@ func storedSums(t *testing.T) []client.Object {
 			if period == "2026-11-22" {
 				continue // its entry could not be written yet
 			}
+
 			key := cardseconds.EntryKey{Period: period, Part: 0}
 			packed, err := m.Entry(key)
 			check.NoError(t, err)
@@ -54,9 +58,11 @@ func storedSums(t *testing.T) []client.Object {
 			m.Close(key)
 		}
 	}
+
 	configMap := func(number int) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(number), Labels: cardseconds.ConfigMapLabels()}}
 	}
+
 	running := configMap(0)
 	archived := configMap(cardseconds.Parts)
 	running.Data = map[string]string{cardseconds.TextKey: m.Texts()[0].Text, cardseconds.WriterKey: "manager"}
@@ -81,6 +87,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(args)...)...)
 			check.That(t, r.code == exitOK, "exit code %d, %s", r.code, r.errOut)
+
 			compareGolden(t, "report-"+name, r.out)
 			if name == "csv" {
 				check.Contains(t, "notes of the csv", r.errOut, "No price, so no amount")
@@ -88,6 +95,7 @@ func TestReport(t *testing.T) {
 			} else {
 				check.Equal(t, "errors", "", r.errOut)
 			}
+
 			if name != "csv" && name != "json" && name != "wide" {
 				checkColumns(t, r.out)
 			}
@@ -110,6 +118,7 @@ func TestReportErrors(t *testing.T) {
 	objects := storedSums(t)
 	running := objects[0].(*corev1.ConfigMap)
 	running.Data[cardseconds.TextKey] = strings.Replace(running.Data[cardseconds.TextKey], `,"since"`, `,"daysDropped":"2026-10-10","since"`, 1)
+
 	for name, tc := range map[string]struct{ args, want string }{
 		"a dropped day":     {"--from 2026-10-05 --to 2026-10-12", "the days until 2026-10-10 are stored no more: ask for whole months, such as --month 2026-10"},
 		"a time":            {"--from 24h", `"24h" is no day: write 2026-10-01`},
@@ -130,8 +139,10 @@ func TestReportErrors(t *testing.T) {
 		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), tc.want)
 		checkColumns(t, r.errOut)
 	}
+
 	whole := execute(t, objects, interceptor.Funcs{}, "report", "--from", "2026-10-01", "--to", "2026-11-01")
 	check.Equal(t, "exit code of a whole month with dropped days", exitOK, whole.code)
+
 	refused := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
 	}}

@@ -22,15 +22,18 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 	if err != nil {
 		return err
 	}
+
 	stored, err := readStoredSums(ctx, c, options.namespace)
 	if err != nil {
 		return err
 	}
+
 	coverage := stored.Coverage()
 	zone, err := time.LoadLocation(coverage.TimeZone)
 	if err != nil {
 		return fmt.Errorf("the operator cuts days in the time zone %.63q, which this program does not know", coverage.TimeZone)
 	}
+
 	periods, err := parsePeriods(options, p.now().In(zone), coverage)
 	if err != nil {
 		return err
@@ -46,6 +49,7 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 			in.Used[series] += amount
 		}
 	}
+
 	in.From = periods.first.Begin(zone)
 	in.To = periods.end.Begin(zone)
 	in.Since = coverage.Since
@@ -54,6 +58,7 @@ func (p *program) readSums(ctx context.Context, options reportOptions, in *bill.
 	for series := range in.Used { // idle for a week, so only entries have it
 		in.Known[series.Tenant] = true
 	}
+
 	return nil
 }
 
@@ -68,16 +73,19 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 		if !isOurs || err != nil {
 			return
 		}
+
 		found++
 		if number < cardseconds.Parts {
 			unreadable = errors.Join(unreadable, stored.AddRunning(number, object.Data[cardseconds.TextKey]))
 		}
+
 		for name, packed := range object.BinaryData {
 			if key, isEntry := cardseconds.ParseEntryKey(name); isEntry {
 				stored.AddEntry(key, packed)
 			}
 		}
 	}, client.InNamespace(namespace), client.MatchingLabels(cardseconds.ConfigMapLabels()))
+
 	switch {
 	case isForbidden(err):
 		return nil, fmt.Errorf("%w. Whole card-hours of this month and of the last one are in the LocalCardQuotas of your namespace: kubectl get lcq -o wide", err)
@@ -88,6 +96,7 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 	case unreadable != nil:
 		return nil, fmt.Errorf("the ConfigMaps of card-seconds cannot be read: %s", output.Clean(unreadable.Error()))
 	}
+
 	return stored, nil
 }
 
@@ -113,14 +122,18 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 				return reportPeriods{}, fmt.Errorf("--month: %w", err)
 			}
 		}
+
 		if month > today.Month() {
 			return reportPeriods{}, fmt.Errorf("the month %s lies in the future", month)
 		}
+
 		return reportPeriods{[]cardseconds.Period{month}, month, month.Add(1)}, nil
 	}
+
 	if options.month != "" {
 		return reportPeriods{}, errors.New("write --month, or --from and --to, but not both")
 	}
+
 	days := reportPeriods{first: today.Month() + "-01", end: today.Add(1)}
 	var err error
 	if options.from != "" {
@@ -129,12 +142,14 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 			return days, fmt.Errorf("--from: %w", err)
 		}
 	}
+
 	if options.to != "" {
 		days.end, err = cardseconds.ParseDay(options.to)
 		if err != nil {
 			return days, fmt.Errorf("--to: %w", err)
 		}
 	}
+
 	return days.check(today, coverage.DaysDropped)
 }
 
@@ -147,6 +162,7 @@ func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, 
 		step = r.first.Month()
 		last = r.end.Month()
 	}
+
 	switch {
 	case r.first > today:
 		return r, fmt.Errorf("the time from %s on lies in the future", r.first)
@@ -157,8 +173,10 @@ func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, 
 	case !isWhole && r.first <= dropped:
 		return r, fmt.Errorf("the days until %s are stored no more: ask for whole months, such as --month %s", dropped, r.first.Month())
 	}
+
 	for ; step < last; step = step.Add(1) {
 		r.list = append(r.list, step)
 	}
+
 	return r, nil
 }

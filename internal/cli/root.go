@@ -102,6 +102,7 @@ func (p *program) execute(ctx context.Context, args []string) int {
 	root := p.newRootCommand()
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	command, err := root.ExecuteContextC(ctx)
+
 	var code exitCode
 	switch {
 	case err == nil:
@@ -111,10 +112,12 @@ func (p *program) execute(ctx context.Context, args []string) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
 		return exitError
 	}
+
 	p.printError(err)
 	if !p.hasBegun {
 		_, _ = fmt.Fprintf(p.streams.ErrOut, "See '%s --help' for usage.\n", command.CommandPath())
 	}
+
 	return exitError
 }
 
@@ -142,6 +145,7 @@ func (p *program) newRootCommand() *cobra.Command {
 		Args: refuseUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if _, err := p.newPrinter(); err != nil {
 			return fmt.Errorf("--output: %w", err)
@@ -149,14 +153,17 @@ func (p *program) newRootCommand() *cobra.Command {
 		p.hasBegun = true
 		return nil
 	}
+
 	root.SetFlagErrorFunc(explainFlagError)
 	root.SetOut(p.streams.Out)
 	root.SetErr(p.streams.ErrOut)
 	root.SetIn(p.streams.In)
 	p.flags.AddFlags(root.PersistentFlags())
+
 	for _, flag := range flagsOf(root.PersistentFlags()) {
 		flag.Hidden = !shownConnectionFlags[flag.Name]
 	}
+
 	mustSucceed(root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces))
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)
 	root.AddCommand(p.newTopCommand(), p.newWhyCommand(), p.newWhatIfCommand(), p.newInventoryCommand(), p.newImportCommand(), p.newDoctorCommand(),

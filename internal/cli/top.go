@@ -37,18 +37,22 @@ func (p *program) newTopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if allNamespaces {
 				namespace = metav1.NamespaceAll
 			}
+
 			p.watches = watch
 			p.selector, err = labels.Parse(selector)
 			if err != nil {
 				return fmt.Errorf("--selector %s: %w", selector, err)
 			}
+
 			c, err := p.connect()
 			if err != nil {
 				return err
 			}
+
 			quotas, source, err := readCardQuotas(cmd.Context(), c, namespace)
 			if isForbidden(err) && len(names) > 0 { // who may not list may still get some by name
 				if named, getErr := getCardQuotas(cmd.Context(), c, names); !isForbidden(getErr) {
@@ -57,6 +61,7 @@ func (p *program) newTopCommand() *cobra.Command {
 					err = getErr
 				}
 			}
+
 			var noView *noViewError
 			switch {
 			case errors.As(err, &noView):
@@ -76,6 +81,7 @@ func (p *program) newTopCommand() *cobra.Command {
 			}
 		},
 	}
+
 	p.addListFlags(cmd)
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
@@ -104,6 +110,7 @@ func (p *program) showTop(quotas []*v1alpha1.CardQuota, idle map[string]int64, n
 	if p.selector != nil {
 		shown = slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !p.selector.Matches(labels.Set(q.Labels)) })
 	}
+
 	list, missing := quotausage.NewList(shown, names...)
 	list.SetAvailable(quotas, idle)
 	err := p.print(list, func(w io.Writer, style output.Style) error {
@@ -115,13 +122,16 @@ func (p *program) showTop(quotas []*v1alpha1.CardQuota, idle map[string]int64, n
 				"and kubectl cardquota import makes them from the Queues of the cluster.", "", ""))
 			return err
 		}
+
 		if err := list.Write(w, style); err != nil || note == "" {
 			return err
 		}
+
 		return output.WriteNotes(w, []string{note})
 	})
 	if err == nil && len(missing) > 0 {
 		err = errors.New("no CardQuota has the name " + output.JoinWords(missing, "or"))
 	}
+
 	return err
 }

@@ -79,6 +79,7 @@ func TestTop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...)
 			check.That(t, r.code == exitOK && r.errOut == "", "exit code %d, %s", r.code, r.errOut)
+
 			compareGolden(t, "top-"+name, r.out)
 			if !strings.Contains(name, "wide") && !strings.Contains(name, "yaml") {
 				checkColumns(t, r.out)
@@ -154,6 +155,7 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), append(tc.want, `user "tina" may not list cardquotas.cardquota.dev`)...)
 		checkColumns(t, r.errOut)
 	}
+
 	old := notInstalled(&v1alpha1.LocalCardQuotaList{}) // an older installation has no such kind
 	withoutViews := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if sameKind(c, list, &v1alpha1.CardQuotaList{}) {
@@ -161,6 +163,7 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 		}
 		return old.List(ctx, c, list, options...)
 	}}
+
 	r := execute(t, objects, withoutViews, "top", "-n", "other")
 	check.That(t, r.code == exitError && !strings.Contains(r.errOut, "LocalCardQuota"), "exit code %d: %s", r.code, r.errOut)
 }
@@ -169,6 +172,7 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 	fail := func(err error) interceptor.Funcs {
 		return interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err }}
 	}
+
 	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: syscall.ECONNREFUSED}
 	nowhere := &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: syscall.ECONNREFUSED}
 	for name, tc := range map[string]struct {
@@ -214,22 +218,27 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 				name = fields[0]
 			}
 		}
+
 		return found
 	}
+
 	h800Nodes := []client.Object{
 		builder.Node("a").GPUs("NVIDIA-H800", 8).Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Cordoned().Obj(),
 		builder.Pod("lab", "train").Queue("astronomy").Running("b").Card("NVIDIA-H800").GPUs(6).Obj(),
 		builder.Pod("lab", "chat").Queue("biology").Running("a").Card("NVIDIA-H800").GPUs(2).Obj(),
 	}
+
 	roomy := treeQuotas()
 	for _, object := range roomy {
 		quota := object.(*v1alpha1.CardQuota)
 		quota.Status.Cards[0].Quota += 16
 		quota.Status.Cards[0].Free += 16
 	}
+
 	held := flatQuotas()
 	held[1].(*v1alpha1.CardQuota).Status.Conditions[0].Status = metav1.ConditionFalse
 	held[1].(*v1alpha1.CardQuota).Status.Conditions[0].Reason = v1alpha1.ReasonHeld
+
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		args    []string

@@ -27,6 +27,7 @@ func nearWords(typed string, words []string) []string {
 			near = append(near, word)
 		}
 	}
+
 	near = append(near, known.SuggestionsFor(typed)...)
 	slices.Sort(near)
 	return slices.Compact(near)
@@ -59,6 +60,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+
 	var names []string
 	for _, child := range cmd.Commands() {
 		if child.IsAvailableCommand() {
@@ -70,6 +72,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if suggestion := suggestWords(nearWords(args[0], names)); suggestion != "" {
 		return fmt.Errorf("%s%s", text, suggestion)
 	}
+
 	return fmt.Errorf("%s: it has %s", text, output.JoinWords(names, "and"))
 }
 
@@ -97,10 +100,12 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 
 	var names []string
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+
 	near := nearWords(found[1], names)
 	for i, name := range near {
 		near[i] = "--" + name
 	}
+
 	return fmt.Errorf("%s has no flag --%s%s", cmd.Name(), found[1], suggestWords(near))
 }
 

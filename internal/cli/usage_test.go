@@ -24,6 +24,7 @@ func TestNearWords(t *testing.T) {
 	} {
 		check.Equal(t, typed, want, nearWords(typed, flags))
 	}
+
 	check.Equal(t, "the order of the words does not count", nearWords("n", []string{"no-headers", "namespace"}), nearWords("n", flags))
 	check.Equal(t, "a swapped short word", []string{"top"}, nearWords("tpo", []string{"why", "top"}))
 }
@@ -41,6 +42,7 @@ func TestSuggestions(t *testing.T) {
 	} {
 		for range 20 { // a map has another order each time
 			r := execute(t, busyCluster(), interceptor.Funcs{}, append(tc.args, "-n", "lab")...)
+
 			check.Contains(t, tc.args[1], r.errOut, tc.want)
 		}
 	}

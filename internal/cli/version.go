@@ -34,15 +34,19 @@ func (p *program) newVersionCommand() *cobra.Command {
 					document = all
 				}
 			}
+
 			if err := p.print(document, document.Write); err != nil {
 				return err
 			}
+
 			return failed
 		},
 	}
+
 	p.addOutputFlag(cmd)
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show the version of kubectl cardquota only. Sends no request.")
 	p.addSystemNamespaceFlag(cmd, &namespace)
+
 	return cmd
 }
 
@@ -69,9 +73,11 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 	if err != nil {
 		return versions.Document{}, err
 	}
+
 	if len(deployments) > 0 {
 		namespace = deployments[len(deployments)-1].Namespace
 	}
+
 	operator := findOperatorVersion(deployments)
 	leads := false
 	if mayRead && operator == "" {
@@ -80,10 +86,12 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 			return versions.Document{}, err
 		}
 	}
+
 	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
 	if err != nil {
 		return versions.Document{}, err
 	}
+
 	unknown := r.gaps
 	switch {
 	case operator != "" || !mayRead:
@@ -95,9 +103,11 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 	default:
 		unknown = append(unknown, "the image of cardquota-manager has no tag with a version")
 	}
+
 	if scheduler == "" && mayReadScheduler {
 		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
 	}
+
 	return versions.NewDocument(build.Version, operator, scheduler, unknown...), nil
 }
 
@@ -141,15 +151,18 @@ func readSchedulerVersion(ctx context.Context, r *reader, namespace string) (ver
 	case exists && policy.Status.Scheduler != nil:
 		return policy.Status.Scheduler.Version, true, nil
 	}
+
 	lease := &coordinationv1.Lease{}
 	exists, mayReadLease, err := r.lookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease)
 	mayRead = mayReadPolicy && mayReadLease
 	if err != nil || !exists {
 		return "", mayRead, err
 	}
+
 	report, err := enforcement.ReadReport(lease)
 	if err != nil {
 		return "", mayRead, nil //nolint:nilerr // a Lease without a version says nothing about it
 	}
+
 	return report.Version, mayRead, nil
 }

@@ -41,6 +41,7 @@ func policyOf(version string) *v1alpha1.ServiceTypePolicy {
 func TestVersion(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"
+
 	fits := []client.Object{deployment("cardquota-manager", "registry:5000/cardquota-manager:v0.2.0"), policyOf("v0.2.0")}
 	differs := []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.3.0"), policyOf("v0.1.0")}
 	digest := []client.Object{deployment("cardquota-manager", "cardquota-manager@sha256:0123")}
@@ -93,6 +94,7 @@ func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 		objects := append(usedCluster(), tc.lease, policyOf("v0.2.0"))
 		r := execute(t, objects, interceptor.Funcs{}, "version")
 		check.Contains(t, name, strings.Join(strings.Fields(r.out), " "), tc.version)
+
 		r = execute(t, objects, interceptor.Funcs{}, "doctor")
 		check.That(t, strings.Contains(r.out, "volcano-system/cardquota-manager  ProgramMissing") == tc.isFoundMissed, "%s: %s", name, r.out)
 	}
@@ -106,6 +108,7 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 		}
 		return c.Get(ctx, key, object, options...)
 	}}
+
 	objects := append(usedCluster(), operatorLease(time.Second, "v0.2.0"), policyOf("v0.2.0"))
 	r := execute(t, objects, mayNotGet, "version")
 	text := strings.Join(strings.Fields(r.out), " ")

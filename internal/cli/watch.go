@@ -35,6 +35,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 	if err != nil {
 		return err
 	}
+
 	go quotas.RunWithContext(ctx)
 	listed := make(chan struct{})
 	go func() {
@@ -42,6 +43,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 			close(listed)
 		}
 	}()
+
 	var updates <-chan struct{} // nil until all CardQuotas are listed
 	last := ""
 	idle := &idleReader{client: c}
@@ -61,16 +63,19 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 		case <-updates:
 		case <-idle.due:
 		}
+
 		p.readIdleAgain(ctx, idle)
 		text, err := p.renderTop(quotas.GetStore(), idle.last, names, source.note)
 		if err != nil {
 			return err
 		}
+
 		if text != last {
 			if err := p.replaceScreen(text, last == ""); err != nil {
 				return err
 			}
 		}
+
 		last = text
 		select { // collect the changes of a second
 		case <-ctx.Done():
@@ -95,12 +100,14 @@ func (p *program) renderTop(store cache.Store, idle map[string]int64, names []st
 			quotas = append(quotas, quota)
 		}
 	}
+
 	var text bytes.Buffer
 	copied := *p
 	copied.streams.Out = &text
 	copied.isTerminal = func(io.Writer) bool { return p.isTerminal(p.streams.Out) }
 	copied.terminalColumns = func(io.Writer) int { return p.terminalColumns(p.streams.Out) }
 	err := copied.showTop(quotas, idle, names, note)
+
 	return text.String(), err
 }
 
@@ -131,6 +138,7 @@ func newQuotaWatch(c client.WithWatch, source quotaSource, changed chan<- struct
 			return c.Watch(ctx, source.newList(), append(source.options, &client.ListOptions{Raw: &options})...)
 		},
 	}
+
 	informer := cache.NewSharedInformer(lister, source.example, resyncInterval)
 	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 		select {
@@ -140,14 +148,17 @@ func newQuotaWatch(c client.WithWatch, source quotaSource, changed chan<- struct
 	}); err != nil {
 		return nil, err
 	}
+
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default: // the next table has this change as well
 		}
 	}
+
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
 	})
+
 	return informer, err
 }

@@ -45,9 +45,11 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 				p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 				p.connect = func() (client.WithWatch, error) { return cluster, nil }
 				p.isTerminal = func(io.Writer) bool { return isTerminal }
+
 				ctx, stop := context.WithCancel(t.Context())
 				code := make(chan int)
 				go func() { code <- p.execute(ctx, []string{"top", "llm-chat", "--watch"}) }()
+
 				// All times are of the test's own clock. The program may begin a wait at each whole second.
 				time.Sleep(refreshInterval * 5 / 2)
 				check.That(t, strings.Count(out.String(), "llm-chat") == 1, "at first:\n%s", out.String())
@@ -59,13 +61,16 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 					quota.Status.Cards[0].Free = 8 - used
 					check.NoError(t, cluster.Update(ctx, quota))
 				}
+
 				change(1)
 				synctest.Wait() // a change after a quiet second is shown at once
 				check.That(t, strings.Count(out.String(), "llm-chat") == 2, "after a change:\n%s", out.String())
+
 				change(2)
 				change(3)
 				synctest.Wait()
 				check.That(t, strings.Count(out.String(), "llm-chat") == 2, "within a second after a table:\n%s", out.String())
+
 				time.Sleep(3 * refreshInterval)
 				check.That(t, strings.Count(out.String(), "llm-chat") == 3, "two changes within a second are one table:\n%s", out.String())
 				check.That(t, strings.Contains(out.String(), "\x1b[2J") == isTerminal, "the screen is cleared on a terminal alone: %q", out.String())
@@ -74,6 +79,7 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 				check.NoError(t, cluster.Update(ctx, quota))
 				time.Sleep(3 * refreshInterval)
 				check.That(t, strings.Count(out.String(), "llm-chat") == 3, "after a change of a label:\n%s", out.String())
+
 				stop()
 				check.That(t, <-code == exitOK, "Ctrl-C is no error")
 			})
@@ -99,6 +105,7 @@ func TestWatchPrintsDocuments(t *testing.T) {
 			})
 		})
 	}
+
 	for format, separator := range map[string]string{"json": "}\n{", "yaml": "\n---\napiVersion: "} {
 		t.Run(format, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,16 +128,19 @@ func watchChat(t *testing.T, args ...string) (out *screen, stop func()) {
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: out})
 	p.connect = func() (client.WithWatch, error) { return cluster, nil }
 	p.isTerminal = func(io.Writer) bool { return true }
+
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() { code <- p.execute(ctx, append([]string{"top", "llm-chat", "--watch"}, args...)) }()
 	time.Sleep(refreshInterval * 5 / 2)
+
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
 	quota.Status.Cards[0].Used = 3
 	quota.Status.Cards[0].Free = 5
 	check.NoError(t, cluster.Update(ctx, quota))
 	time.Sleep(3 * refreshInterval)
+
 	return out, func() {
 		cancel()
 		check.Equal(t, "exit code", exitOK, <-code)

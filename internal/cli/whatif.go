@@ -65,6 +65,7 @@ func (p *program) newWhatIfCommand() *cobra.Command {
 			return nil
 		},
 	}
+
 	p.addOutputFlag(cmd)
 	p.addSystemNamespaceFlag(cmd, &asked.systemNamespace)
 	asked.files.addFlags(cmd, "Files, folders or URLs with workloads; - is the standard input.")
@@ -74,6 +75,7 @@ func (p *program) newWhatIfCommand() *cobra.Command {
 	mustSucceed(cmd.RegisterFlagCompletionFunc("drain", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return p.completeNames(cmd, newNodeList, asked.drained)
 	}))
+
 	return cmd
 }
 
@@ -88,6 +90,7 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	if len(asked.files.names)+len(asked.quotas)+len(asked.drained)+len(asked.additions) == 0 {
 		return none, errors.New("nothing is asked: write --filename, --quota, --drain or --add-nodes")
 	}
+
 	objects, err := asked.files.readObjects(p.streams.In)
 	if err != nil {
 		return none, err
@@ -95,14 +98,17 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	if len(asked.files.names) > 0 && len(objects) == 0 {
 		return none, errors.New("read --filename: the files have no objects")
 	}
+
 	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return none, err
 	}
+
 	c, err := p.connect()
 	if err != nil {
 		return none, err
 	}
+
 	r := &reader{client: c}
 	cluster, configuration, err := readSimulated(ctx, r, asked.systemNamespace)
 	if err != nil {
@@ -111,9 +117,11 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	if err := asked.change(ctx, r, cluster); err != nil {
 		return none, err
 	}
+
 	for _, note := range r.notes {
 		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("note: "+note, "", "  "))
 	}
+
 	var added []simulation.Workload
 	if len(objects) > 0 {
 		added, err = simulation.NewWorkloads(cluster, objects, namespace)
@@ -121,11 +129,13 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 			return none, err
 		}
 	}
+
 	result, err := p.runSimulation(ctx, cluster, added, configuration)
 	answer := whatifview.New(result)
 	if len(asked.files.names)+len(asked.drained) > 0 {
 		answer = answer.WithoutWaiting()
 	}
+
 	return answer, err
 }
 
@@ -139,11 +149,13 @@ func (p *program) runSimulation(ctx context.Context, cluster *simulation.Cluster
 		result simulation.Result
 		err    error
 	}
+
 	ended := make(chan outcome, 1)
 	go func() {
 		result, err := p.simulate(ctx, cluster, added, configuration, p.now())
 		ended <- outcome{result, err}
 	}()
+
 	notice := p.after(simulationNotice)
 	for {
 		select {
@@ -192,6 +204,7 @@ func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*sim
 			return nil, "", err
 		}
 	}
+
 	configuration, err := readConfiguration(ctx, r, systemNamespace, c)
 	if err != nil {
 		return nil, "", err
@@ -199,6 +212,7 @@ func readSimulated(ctx context.Context, r *reader, systemNamespace string) (*sim
 	if len(r.gaps) > 0 {
 		return nil, "", fmt.Errorf("the scheduler decides by all of the cluster, and you may not read all of it: %s", strings.Join(r.gaps, "; "))
 	}
+
 	return c, configuration, nil
 }
 
@@ -215,14 +229,17 @@ func (asked *whatIf) change(ctx context.Context, r *reader, cluster *simulation.
 			return fmt.Errorf("--add-nodes %s: %w", text, err)
 		}
 	}
+
 	if err := asked.changeQuotas(ctx, r, cluster); err != nil {
 		return err
 	}
+
 	for _, node := range asked.drained {
 		if err := cluster.Drain(node); err != nil {
 			return fmt.Errorf("--drain %s: %w", node, err)
 		}
 	}
+
 	return nil
 }
 
@@ -235,11 +252,13 @@ func (asked *whatIf) changeQuotas(ctx context.Context, r *reader, cluster *simul
 	if err != nil {
 		return err
 	}
+
 	for _, text := range asked.quotas {
 		if err := changes.apply(ctx, text); err != nil {
 			return fmt.Errorf("--quota %s: %w", text, err)
 		}
 	}
+
 	changes.judge()
 	r.notes = append(r.notes, changes.notes...)
 	return nil

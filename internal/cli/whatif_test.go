@@ -37,17 +37,20 @@ func sharedFleet() []client.Object {
 	research := builder.Queue("research").Quota(`{"NVIDIA-H200":16}`).ServiceType("training").Capability("64", "1Ti").Priority(20000).Obj()
 	chat.Name = "chat"
 	chat.Spec.Reclaimable = &keeps
+
 	research.Spec.Reclaimable = &gives
 	objects := []client.Object{
 		builder.Namespace("lab"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("h200-1").GPUs("NVIDIA-H200", 8).Obj(),
 		builder.Queue("root").Obj(), builder.Queue("default").Obj(), chat, research,
 		builder.CardQuota("research-quota").Queue("research").Obj(),
 	}
+
 	job := builder.Gang("lab", "train", 2, builder.Pod("lab", "train").Scheduler("volcano").Card("NVIDIA-H200").GPUs(4).CPU("1").Memory("1Gi")).Queue("research").Obj()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err != nil {
 		panic(err)
 	}
+
 	manifest := &unstructured.Unstructured{Object: content}
 	manifest.SetAPIVersion("batch.volcano.sh/v1alpha1")
 	manifest.SetKind("Job")
@@ -57,6 +60,7 @@ func sharedFleet() []client.Object {
 	if err != nil {
 		panic(err)
 	}
+
 	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
 	made[0].Group.Annotations = map[string]string{v1alpha1.AnnotationCheckpointTime: at.Add(-90 * time.Minute).Format(time.RFC3339)}
 	objects = append(objects, job, made[0].Group)
@@ -67,6 +71,7 @@ func sharedFleet() []client.Object {
 		pod.Status.StartTime = &began
 		objects = append(objects, pod)
 	}
+
 	return objects
 }
 
@@ -85,6 +90,7 @@ func TestWhatIf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif", "--namespace", "lab"}, tc.args...)...)
 			check.That(t, r.code == tc.code, "exit code %d: %s", r.code, r.errOut)
+
 			compareGolden(t, "whatif-"+name, r.out+r.errOut)
 			if name != "displaces" && name != "yaml" {
 				checkColumns(t, r.out+r.errOut)
@@ -106,6 +112,7 @@ func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
 		r := execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif", "-o", "json"}, tc.args...)...)
 		check.That(t, r.code == exitWaits, "%s: exit code %d: %s", name, r.code, r.errOut)
 		check.Contains(t, name, r.out, `"runs": false`, tc.want)
+
 		r = execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
 		check.That(t, !strings.Contains(r.out, "Nothing would be displaced"), "%s: %s", name, r.out)
 	}
@@ -156,6 +163,7 @@ func TestWhatIfSaysThatItSimulates(t *testing.T) {
 		}, after)
 		check.That(t, r == result{"\nNothing would be displaced.\n", want, exitOK}, "result %+v", r)
 	}
+
 	never := simulating(t.Context(), t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
 		return simulation.Result{IsSettled: true}, nil
 	}, nil)
@@ -168,6 +176,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
+
 	for name, tc := range map[string]struct {
 		args []string
 		want string
@@ -209,6 +218,7 @@ func TestWhatIfNamesMissingRights(t *testing.T) {
 		}
 		return c.List(ctx, list, options...)
 	}}
+
 	r := execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0")
 	check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
 	check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), "may not list nodes", "may not list pods")
@@ -222,11 +232,13 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	configuration := func(namespace, text string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName}, Data: map[string]string{policy.ConfigMapKey: text}}
 	}
+
 	manager := func(namespace string) client.Object {
 		d := deployment("cardquota-manager", "cardquota-manager:v0.2.0")
 		d.SetNamespace(namespace)
 		return d
 	}
+
 	changed := rendered + "# changed\n"
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
@@ -251,6 +263,7 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 			used = configuration
 			return simulation.Result{IsSettled: true}, nil
 		}
+
 		code := p.execute(t.Context(), append([]string{"whatif", "--drain", "h200-0"}, tc.args...))
 		check.That(t, code == exitOK && used == tc.want, "%s: exit code %d, configuration %s", name, code, used)
 		check.Equal(t, name, tc.note, strings.Join(strings.Fields(errOut.String()), " "))
@@ -263,6 +276,7 @@ func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	build.Version = "v0.2.1"
 	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: policy.ConfigMapName}, Data: map[string]string{
 		policy.ConfigMapKey: policy.RenderConfiguration(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), policy.BaseFor(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), "volcano-system"), nil, nil, "").Text}}
+
 	for version, want := range map[string]string{
 		"v0.2.0": "",
 		"":       "",
@@ -315,6 +329,7 @@ func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
 		check.That(t, !strings.Contains(r.out, tc.not), "%s: %q in %s", name, tc.not, r.out)
 		checkColumns(t, r.out)
 	}
+
 	r := execute(t, append(sharedFleet(), waits...), interceptor.Funcs{}, "whatif", "--add-nodes", "1:NVIDIA-H200", "-o", "json")
 	check.Contains(t, "document", r.out, `"others": [`, `"nodes": [`, `"name": "first"`, `"waiting": [`, `"reason": "QuotaExhausted"`)
 }

@@ -22,21 +22,26 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 	if err != nil {
 		return "", err
 	}
+
 	if hasPolicy {
 		c.Policy = object
 	}
+
 	spec := policy.EffectivePolicy(object)
 	c.Mappings = policy.ExpectedMappings(object)
 	c.Schedulers = spec.Scheduler.Names
+
 	if scheduler := object.Status.Scheduler; scheduler != nil {
 		if problem := versions.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {
 			r.notes = append(r.notes, problem+". The answer is that of the scheduler in this plugin")
 		}
 	}
+
 	text, mayRead, err := readLiveConfiguration(ctx, r, systemNamespace)
 	if text != "" || err != nil {
 		return text, err
 	}
+
 	if hasPolicy && mayRead {
 		text, err = findLiveConfiguration(ctx, r.client, systemNamespace)
 		if text != "" || err != nil {
@@ -45,19 +50,23 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 		r.notes = append(r.notes, fmt.Sprintf("namespace %s has no ConfigMap %s, so the answer is that of the configuration that the operator would write. "+
 			"If Cardquota is in another namespace, write --system-namespace", systemNamespace, policy.ConfigMapName))
 	}
+
 	ref := policy.BaseFor(spec, defaultSystemNamespace)
 	base := &corev1.ConfigMap{}
 	exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base)
 	if err != nil {
 		return "", err
 	}
+
 	if !exists {
 		base = nil
 	}
+
 	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")
 	if rendered.Text == "" {
 		return "", fmt.Errorf("the scheduler has no configuration: %s", rendered.Message)
 	}
+
 	return rendered.Text, nil
 }
 

@@ -51,6 +51,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+
 	quota, err := q.find(ctx, name)
 	if err != nil {
 		return err
@@ -62,14 +63,17 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 	if q.before[quota.Name] == nil {
 		q.before[quota.Name] = quota
 	}
+
 	changed := withQuota(quota, parsed, count)
 	if i := slices.Index(q.all, quota); i >= 0 {
 		q.all[i] = changed
 	}
+
 	written := writtenDeserved(changed, parsed)
 	if written != nil && *written < int64(count) && q.deserves(quota.QueueName()) {
 		q.notes = append(q.notes, fmt.Sprintf("CardQuota %s still deserves %d %s, because its deserved is written: above that it borrows", quota.Name, *written, parsed))
 	}
+
 	return q.cluster.SetQuota(quota.QueueName(), parsed, count, written == nil)
 }
 
@@ -79,6 +83,7 @@ func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuo
 	if i := slices.IndexFunc(q.all, func(c *v1alpha1.CardQuota) bool { return c.Name == name }); i >= 0 {
 		return q.all[i], nil
 	}
+
 	if !q.isKnown { // a user may have the right to get one, and not to list them
 		quota := &v1alpha1.CardQuota{}
 		switch exists, mayRead, err := q.reader.lookUp(ctx, client.ObjectKey{Name: name}, quota); {
@@ -113,11 +118,13 @@ func (q *quotaChanges) judge() {
 		q.notes = append(q.notes, "you may not list CardQuotas, so it is unknown whether admission would accept the quota")
 		return
 	}
+
 	tracker := &card.Tracker{}
 	tracker.SetMappings(q.cluster.Mappings)
 	for _, node := range q.cluster.Nodes {
 		tracker.Update(node)
 	}
+
 	input := validation.CardQuotaInput{All: q.all, Policy: q.cluster.Policy, Queues: q.cluster.Queues, Healthy: tracker.Healthy()}
 	for _, changed := range q.all {
 		before := q.before[changed.Name]
@@ -159,13 +166,16 @@ func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Coun
 	if !ok || name == "" {
 		return "", "", 0, errors.New("write NAME:CARD=N, such as research:NVIDIA-H200=16")
 	}
+
 	parsed, err = card.ParseName(named)
 	if err != nil {
 		return "", "", 0, err
 	}
+
 	number, err := strconv.ParseInt(text[last+1:], 10, 64)
 	if err != nil || number < 0 || number > int64(card.MaxCount) {
 		return "", "", 0, fmt.Errorf("%q is no number of cards: write a whole number from 0 to %d", text[last+1:], card.MaxCount)
 	}
+
 	return name, parsed, card.Count(number), nil
 }

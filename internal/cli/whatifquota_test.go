@@ -33,11 +33,13 @@ func quotaTree() []client.Object {
 			q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: &count, Deserved: deserved}}
 		}).Obj()
 	}
+
 	queue := func(name, parent, deserved string) client.Object {
 		q := builder.Queue(name).Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, deserved).Obj()
 		q.Spec.Parent = parent
 		return q
 	}
+
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -57,6 +59,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 		}
 		return c.List(ctx, list, options...)
 	}}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		flag                  string
 		intercept             interceptor.Funcs
@@ -75,6 +78,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 			simulated = c
 			return simulation.Result{IsSettled: true}, nil
 		}
+
 		code := p.execute(t.Context(), []string{"whatif", "--quota", tc.flag})
 		check.Must(t, code == exitOK && simulated != nil, "exit code %d: %s", code, errOut.String())
 		for _, queue := range simulated.Queues {
@@ -82,6 +86,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 				check.Equal(t, "deserved", tc.deserved, queue.Annotations[v1alpha1.AnnotationCardDeserved])
 			}
 		}
+
 		check.Contains(t, "notes", strings.Join(strings.Fields(errOut.String()), " "), tc.note)
 	}
 }

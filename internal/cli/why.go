@@ -30,18 +30,22 @@ func (p *program) newWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			target.namespace, _, err = p.flags.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return err
 			}
+
 			c, err := p.connect()
 			if err != nil {
 				return err
 			}
+
 			input, err := readWhy(cmd.Context(), &reader{client: c}, target, p.now())
 			if err != nil {
 				return err
 			}
+
 			document := explanation.Explain(input)
 			if err := p.print(document, document.Write); err != nil {
 				return err
@@ -49,9 +53,11 @@ func (p *program) newWhyCommand() *cobra.Command {
 			if document.Waits {
 				return exitCode(exitWaits)
 			}
+
 			return nil
 		},
 	}
+
 	p.addOutputFlag(cmd)
 	return cmd
 }

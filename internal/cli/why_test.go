@@ -24,10 +24,12 @@ func busyCluster() []client.Object {
 	pod := func(name, queue, owner string) *builder.PodBuilder {
 		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", owner).Created(at.Add(-5 * 60e9))
 	}
+
 	policy := policyOf("v0.2.0")
 	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
 	inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
 		{Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 7}}}}
+
 	inventory.Name = v1alpha1.InventoryName
 	return []client.Object{
 		policy, inventory, builder.Namespace("lab"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), builder.Queue("free").Obj(),
@@ -49,6 +51,7 @@ func busyCluster() []client.Object {
 
 func TestWhy(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
+
 	for name, tc := range map[string]struct {
 		intercept interceptor.Funcs
 		args      string
@@ -101,6 +104,7 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 	const resource = "amd.com/gpu"
 	objects := append(busyCluster(), builder.Node("amd-0").Resource(resource, "8").Obj(),
 		builder.Pod("lab", "amd-0").Queue("roomy").Card("AMD-MI300X").Requests(resource, "2").Unschedulable("0/2 nodes are unavailable: 2 Insufficient amd.com/gpu.").Obj())
+
 	for _, object := range objects {
 		switch object := object.(type) {
 		case *v1alpha1.ServiceTypePolicy:
@@ -109,12 +113,14 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 			object.Status.Cards = append(object.Status.Cards, v1alpha1.InventoryCard{Name: "AMD-MI300X", Resources: []string{resource}, Total: 8, Healthy: 8, Allocated: 8})
 		}
 	}
+
 	withoutPolicy := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 		if _, ok := object.(*v1alpha1.ServiceTypePolicy); ok {
 			return forbidden("get", schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "servicetypepolicies"})
 		}
 		return c.Get(ctx, key, object, options...)
 	}}
+
 	r := execute(t, objects, withoutPolicy, "why", "-n", "lab", "amd-0")
 	check.Contains(t, "explanation", r.out, "waits for 2 AMD-MI300X", "(NoFreeCard)", "may not get servicetypepolicies")
 	check.That(t, !strings.Contains(r.out, "UnknownCard"), "a mapped card is unknown:\n%s", r.out)
@@ -127,12 +133,14 @@ func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 		return builder.Pod("lab", "web-"+hash+"-0").Queue("roomy").Card("NVIDIA-H200").GPUs(2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash).
 			Unschedulable("0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.").Obj()
 	}
+
 	objects := append(busyCluster(), replicaSet("abc"), replicaSet("def"))
 	for _, name := range []string{"rs/web-abc", "replicaset.apps/web-abc"} {
 		r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", name)
 		check.Equal(t, "exit code", exitWaits, r.code)
 		check.Contains(t, "explanation", r.out, "Deployment lab/web waits for 2 NVIDIA-H200", "NoFreeCard")
 	}
+
 	r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", "rs/web")
 	check.Contains(t, "error", r.errOut, "has no pod and no PodGroup of ReplicaSet web")
 }
@@ -146,14 +154,17 @@ func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 	running := func(name, apiVersion, owner string) client.Object {
 		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("shared").Owner(apiVersion, "Job", owner).Running("h200-0").Obj()
 	}
+
 	const (
 		ofBatch   = "batch/v1"
 		ofVolcano = "batch.volcano.sh/v1alpha1"
 	)
+
 	podless := func(phase v1beta1.PodGroupPhase) client.Object {
 		return builder.PodGroup("lab", "podless").Queue("roomy").Owner(ofVolcano, "Job", "x").Request(`{"NVIDIA-H200":9}`).Phase(phase).
 			Unschedulable("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <9>, total would be <9>, but capability is <8>").Obj()
 	}
+
 	for name, tc := range map[string]struct {
 		objects  []client.Object
 		asked    string
@@ -199,12 +210,14 @@ func TestWhyAgreesWithTheStatus(t *testing.T) {
 		}
 		return execute(t, objects, interceptor.Funcs{}, "why", "quota-0", "-n", "lab").out
 	}
+
 	beyond := listed(func(s *v1alpha1.CardQuotaStatus) {
 		for i := range 10 {
 			s.Blocked = append(s.Blocked, v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: fmt.Sprint("w", i)}, Since: timeAgo(60 * 60e9), Reason: "NoQuota"})
 		}
 	})
 	check.Contains(t, "beyond the ten", beyond, "(QuotaExhausted)", "Job lab/runs")
+
 	stated := listed(func(s *v1alpha1.CardQuotaStatus) {
 		s.Blocked[9].Workload = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "quota"}
 		s.Blocked[9].Reason = v1alpha1.BlockedCardsTerminating
@@ -220,14 +233,17 @@ func TestWhyOfAGang(t *testing.T) {
 	pod := func(name, message string) client.Object {
 		return builder.Pod("lab", name).Queue("roomy").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").Created(at.Add(-5 * 60e9)).Unschedulable(message).Obj()
 	}
+
 	const (
 		placed = "Pod lab/j-0 can possibly be assigned to h200-0, once minAvailable is satisfied"
 		full   = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	)
+
 	waits := []v1alpha1.BlockedStatus{
 		{Workload: gang, Card: "NVIDIA-H200", Count: 4, Reason: v1alpha1.BlockedNoFreeCard, Message: full, Holders: []v1alpha1.CardHolder{{ServiceType: "training", Card: "NVIDIA-H200", Count: 3}}},
 		{Workload: gang, Card: "NVIDIA-H200", Count: 2, Reason: v1alpha1.BlockedGangIncomplete, Message: placed},
 	}
+
 	for order, listed := range map[string][]v1alpha1.BlockedStatus{"as listed": waits, "as an earlier operator lists them": {waits[1], waits[0]}, "not listed": nil} {
 		local := localQuota()
 		local.Status.Queue = "roomy"
@@ -237,6 +253,7 @@ func TestWhyOfAGang(t *testing.T) {
 				quota.Status.Blocked = listed
 			}
 		}
+
 		local.Status.Blocked = listed
 		for asked, want := range map[string]string{"j-0": "GangIncomplete", "j-1": "NoFreeCard", "j-2": "NoFreeCard", "vcjob/j": "NoFreeCard"} {
 			r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", asked)
@@ -259,6 +276,7 @@ func TestWhyOfATenant(t *testing.T) {
 		Reason: v1alpha1.BlockedQuotaExhausted, Message: "Queue <llm> has insufficient <NVIDIA-H200> quota",
 		Holders: []v1alpha1.CardHolder{{ServiceType: "training", Card: "NVIDIA-H200", Count: 3}},
 	}}
+
 	listed := execute(t, append(busyCluster(), local), forbidCluster("lab"), "why", "quota-0", "-n", "lab")
 	for name, r := range map[string]result{"local": listed, "local-unlisted": unlisted} {
 		check.That(t, r.code == exitWaits && r.errOut == "", "%s: exit code %d: %s", name, r.code, r.errOut)
@@ -280,6 +298,7 @@ func TestWhyOfNothing(t *testing.T) {
 	} {
 		r := execute(t, busyCluster(), interceptor.Funcs{}, append([]string{"why", "-n", "lab"}, args...)...)
 		check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
+
 		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), want)
 	}
 }
@@ -293,13 +312,16 @@ func waitingCluster() []client.Object {
 			quota.Spec.Parent = "institute"
 		}
 	}
+
 	gpu := []string{"nvidia.com/gpu"}
 	inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
 		{Name: "NVIDIA-H200", Resources: gpu, Total: 8, Healthy: 8, Allocated: 7}, {Name: "NVIDIA-H800", Resources: gpu, Total: 8, Healthy: 8}}}}
+
 	inventory.Name = v1alpha1.InventoryName
 	policy := policyOf("v0.2.0")
 	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
+
 	h800 := v1alpha1.CardStatus{Name: "NVIDIA-H800", Quota: 6, Free: 6, Physical: 8}
 	return append(objects, inventory, policy, builder.Node("h800-0").GPUs("NVIDIA-H800", 8).Obj(),
 		inTree(counted("institute", "science", "", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 4, Used: 3, Free: 1, Physical: 8}, h800), "").Obj(),

@@ -25,12 +25,14 @@ func trainingFleet(group *builder.PodGroupBuilder, message string, further ...cl
 		{Name: "inference", Priority: 80000, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: v1alpha1.ReclaimWhenNeeded, MinimumRuntimeSeconds: 600},
 	}
+
 	trains := func(name string, started time.Duration) *corev1.Pod {
 		return builder.Pod("lab", name).Queue("lab").PodGroup("train").Card("NVIDIA-H200").GPUs(4).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Running("h200-0").With(func(pod *corev1.Pod) {
 			since := timeAgo(started)
 			pod.Status.StartTime = &since
 		}).Obj()
 	}
+
 	return append(further, policy, builder.Namespace("ads"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(),
 		counted("chat", "ads", "inference", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 24}).Obj(),
 		counted("lab", "lab", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 8, Physical: 24}).Obj(),
@@ -90,6 +92,7 @@ func TestWhyNamesNoCommandThatItsReaderMayNotRun(t *testing.T) {
 			r := execute(t, tc.objects, interceptor.Funcs{Create: create}, append([]string{"why"}, strings.Fields(tc.args)...)...)
 			check.Contains(t, name, strings.Join(strings.Fields(r.out), " "), want)
 		}
+
 		failing := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return statusText("no reviews")
 		}}
@@ -137,6 +140,7 @@ func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 		builder.PodGroup("lab", "tf").Queue("llm").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Phase("Inqueue").Obj(),
 		ofJob("tg-a-0").Card("NVIDIA-H800").GPUs(1).Unschedulable("no node has NVIDIA-H800").Obj(),
 		ofJob("tg-b-0").Card("NVIDIA-H200").GPUs(2).Unschedulable(saysQuota).Obj())
+
 	job := v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "tf"}
 	h800 := v1alpha1.BlockedStatus{Workload: job, Since: timeAgo(6 * time.Minute), Card: "NVIDIA-H800", Count: 1, Reason: v1alpha1.BlockedUnknownCard, Message: "no node has NVIDIA-H800"}
 	h200 := v1alpha1.BlockedStatus{Workload: job, Since: timeAgo(5 * time.Minute), Card: "NVIDIA-H200", Count: 2, Reason: v1alpha1.BlockedQuotaExhausted, Message: saysQuota}
@@ -160,10 +164,12 @@ func TestWhyCountsTheGangUntilItIsAdmitted(t *testing.T) {
 			ofJob("tf-0").Queue("roomy").Card("NVIDIA-H200").GPUs(2).Obj())
 		return explainLab(t, objects, "vcjob/tf")
 	}
+
 	check.Contains(t, "explanation", explain(v1beta1.PodGroupPending, "10"), "(QuotaExhausted)",
 		"quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the whole gang requests 10", "CardQuota roomy lacks 2 NVIDIA-H200 for the whole gang",
 		"free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 10 to start")
 	check.Contains(t, "of an elastic job", explain(v1beta1.PodGroupPending, "4"), "free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 4 to start")
+
 	admitted := explain(v1beta1.PodGroupInqueue, "10") // the PodGroup still says why it was not
 	check.Contains(t, "explanation", admitted, "quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the scheduler refuses 10 at once")
 	check.That(t, !strings.Contains(admitted, "the whole gang"), "it is admitted: %s", admitted)

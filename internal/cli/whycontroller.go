@@ -60,8 +60,10 @@ func (w *whyReader) getController(ctx context.Context) client.Object {
 		if err := w.client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, object); err != nil {
 			return nil // only further advice needs it
 		}
+
 		return object
 	}
+
 	return nil
 }
 
@@ -85,6 +87,7 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	case *batchv1alpha1.Job:
 		return vcJobPods(object), false
 	}
+
 	return 0, false
 }
 
@@ -107,6 +110,7 @@ func scaleOf(controller client.Object) *explanation.Scale {
 		if completions < parallelism {
 			return &explanation.Scale{Desired: int(completions), Field: "spec.completions", IsFixed: true}
 		}
+
 		return &explanation.Scale{Desired: int(parallelism), Field: "spec.parallelism"}
 	case *batchv1alpha1.Job:
 		scale := &explanation.Scale{Field: "the replicas of its tasks"}
@@ -161,6 +165,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	if controller == nil {
 		return
 	}
+
 	desired, isSuspended := desiredPods(controller)
 	existing := 0
 	for _, pod := range w.podsOfWorkload() {
@@ -168,11 +173,13 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 			existing++
 		}
 	}
+
 	failure := failureOf(controller)
 	isRollout := failure != "" // its old pods may still be all that it wants
 	if failure == "" && existing < desired && !w.hasCreatedSince(controller, events.failureAt) {
 		failure = events.failure
 	}
+
 	if failure == "" && (len(w.found.pods) > 0 || w.found.group != nil) {
 		return // a Volcano job has no pods before the scheduler enqueues it
 	}
@@ -208,5 +215,6 @@ func failureOf(controller client.Object) string {
 			}
 		}
 	}
+
 	return ""
 }

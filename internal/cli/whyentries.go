@@ -32,9 +32,11 @@ func (w *whyReader) countPods() {
 			w.input.Placed++
 		}
 	}
+
 	if len(w.found.pods) == 0 && isJobWaiting(w.found.group) {
 		w.input.Pending = 1
 	}
+
 	w.setRequest(w.shownCard())
 }
 
@@ -84,6 +86,7 @@ func (w *whyReader) setRequest(asked string) {
 			best = rank
 		}
 	}
+
 	switch {
 	case chosen != nil:
 		w.setPodRequest(chosen)
@@ -98,19 +101,23 @@ func (w *whyReader) rankOf(pod *corev1.Pod, asked string) (rank int) {
 	if w.cardOf(pod) != asked {
 		return 0
 	}
+
 	rank = 4
 	if len(w.input.Entries) == 0 {
 		return rank
 	}
+
 	message := w.input.Entries[0].Message
 	if refused := statedRequest(message); refused > 0 && refused == int64(w.resolver.Request(pod).Count) {
 		rank += 2
 	}
+
 	for _, condition := range pod.Status.Conditions {
 		if isOwn := condition.Type == corev1.PodScheduled && condition.Message != ""; isOwn && strings.HasSuffix(message, condition.Message) {
 			rank++
 		}
 	}
+
 	return rank
 }
 
@@ -146,9 +153,11 @@ func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 	w.input.Request = explanation.Request{
 		Names: request.Names, Resource: string(request.Resource), Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
 	}
+
 	if pod.Spec.Priority != nil {
 		w.input.Request.Priority = *pod.Spec.Priority
 	}
+
 	w.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
 	w.input.PodGroup = workload.PodGroupName(pod)
 	w.addGangRequest(w.found.groups[workload.PodGroupName(pod)], request.Resource)
@@ -171,11 +180,13 @@ func (w *whyReader) addGangRequest(group *v1beta1.PodGroup, resource corev1.Reso
 	if group == nil || (group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "") {
 		return
 	}
+
 	total, written := workload.CardRequestAnnotation(group)
 	request, _ := w.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
 	own := &w.input.Request
 	own.MilliCPU = max(own.MilliCPU, request.MilliCPU)
 	own.Memory = max(own.Memory, request.Memory)
+
 	for _, demand := range request.Cards {
 		if slices.Equal(demand.Names, own.Names) {
 			own.GangCount = demand.Count
@@ -195,19 +206,23 @@ func (w *whyReader) findEntries() {
 	if len(w.input.Path) > 0 {
 		blocked = w.input.Path[0].Status.Blocked
 	}
+
 	if w.input.Pending == 0 {
 		return
 	}
+
 	asked := w.pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
 		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
 		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!w.world.isComplete && slices.Contains(asked, ""))
 	}
+
 	for _, entry := range blocked {
 		if ofWorkload(entry) {
 			w.input.Entries = append(w.input.Entries, entry)
 		}
 	}
+
 	var counted []v1alpha1.BlockedStatus
 	isListed := slices.ContainsFunc(w.input.Entries, isAsked)
 	if !isListed || len(w.input.Entries) > 1 {
@@ -218,9 +233,11 @@ func (w *whyReader) findEntries() {
 			}
 		}
 	}
+
 	if !isListed {
 		w.input.Entries = append(w.input.Entries, counted...)
 	}
+
 	slices.SortStableFunc(w.input.Entries, func(a, b v1alpha1.BlockedStatus) int {
 		return w.entryRank(a, isAsked(a), counted) - w.entryRank(b, isAsked(b), counted)
 	})
@@ -234,6 +251,7 @@ func (w *whyReader) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []
 	isOwn := len(w.found.pods) == 1 && slices.ContainsFunc(counted, func(own v1alpha1.BlockedStatus) bool {
 		return own.Message == b.Message || (own.Card == b.Card && own.Reason == b.Reason)
 	})
+
 	switch {
 	case !isAsked:
 		return 4
@@ -270,6 +288,7 @@ func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedS
 		if w.world.isComplete {
 			break
 		}
+
 		entry.Reason = v1alpha1.BlockedOther
 		entry.Holders = nil
 		if w.input.LacksFreeCards() {
@@ -290,6 +309,7 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 		own[pod.UID] = true
 		named[workload.PodGroupName(pod)] = true
 	}
+
 	if w.world.isComplete {
 		for _, pod := range w.world.pods {
 			if workload.MayBeRunning(pod) && !own[pod.UID] {
@@ -297,25 +317,30 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 			}
 		}
 	}
+
 	var groups []*v1beta1.PodGroup
 	if w.found.group != nil && len(w.found.pods) == 0 {
 		groups = append(groups, w.found.group)
 	}
+
 	for _, group := range w.found.groups {
 		if named[group.Name] {
 			groups = append(groups, group)
 		}
 	}
+
 	var tree *cardquota.Tree // nil while queues are flat
 	if policy.IsTree(w.input.Policy) {
 		tree = cardquota.NewTree(w.quotas, nil, w.input.Policy.Spec.UnmanagedQueues)
 	}
+
 	types := map[string]string{}
 	quotas := map[string]card.Quota{}
 	for _, q := range w.quotas {
 		types[q.QueueName()] = q.Spec.ServiceType
 		quotas[q.QueueName()] = tree.QuotaFor(q)
 	}
+
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: w.resolver.Inventory, Nodes: w.tracker.Nodes(), Quotas: quotas, Schedulers: w.resolver.Schedulers, ServiceTypes: types,
 		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !w.found.knowsGroups, Now: w.input.Now,

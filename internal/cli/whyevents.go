@@ -39,10 +39,12 @@ func (w *whyReader) readEvents(ctx context.Context) workloadEvents {
 	names := w.eventNames()
 	perPod := []explanation.Eviction{}
 	newList := func() client.ObjectList { return &corev1.EventList{} }
+
 	err := listAll(ctx, w.client, newList, func(event *corev1.Event) {
 		if !names.has(&event.InvolvedObject) {
 			return
 		}
+
 		switch event.Reason {
 		case reclaimedEvent:
 			found.evictions = append(found.evictions, repeat(event)...)
@@ -60,9 +62,11 @@ func (w *whyReader) readEvents(ctx context.Context) workloadEvents {
 	if err != nil {
 		return workloadEvents{}
 	}
+
 	if len(found.evictions) == 0 { // each says of one pod what a reclaim says of the job
 		found.evictions = perPod
 	}
+
 	slices.SortStableFunc(found.evictions, func(a, b explanation.Eviction) int { return b.At.Compare(a.At) })
 	return found
 }
@@ -101,6 +105,7 @@ func (w *whyReader) eventNames() eventObjects {
 	if names.reference.Kind == "Deployment" {
 		names.replicaSets = w.input.Workload.Name + "-"
 	}
+
 	for _, pod := range w.found.pods {
 		names.pods[pod.Name] = true
 		names.uids[pod.UID] = pod.UID != ""
@@ -108,9 +113,11 @@ func (w *whyReader) eventNames() eventObjects {
 			names.groups[group] = true
 		}
 	}
+
 	if w.found.group != nil {
 		names.groups[w.found.group.Name] = true
 	}
+
 	return names
 }
 
@@ -127,6 +134,7 @@ func (n *eventObjects) has(object *corev1.ObjectReference) bool {
 	case "PodGroup":
 		return n.groups[object.Name]
 	}
+
 	return object.Kind == "Pod" && n.pods[object.Name] && !n.uids[object.UID]
 }
 

@@ -44,6 +44,7 @@ func readWhy(ctx context.Context, r *reader, t target, now time.Time) (explanati
 	if err != nil {
 		return w.input, err
 	}
+
 	w.input.Workload = w.found.ref
 	w.input.Others = w.found.others
 	for _, read := range []func(context.Context) error{w.readPolicies, w.readFleet, w.readQuotaPath} {
@@ -51,6 +52,7 @@ func readWhy(ctx context.Context, r *reader, t target, now time.Time) (explanati
 			return w.input, err
 		}
 	}
+
 	w.countPods()
 	w.findEntries()
 	w.setOrphans()
@@ -74,6 +76,7 @@ func (w *whyReader) readSurroundings(ctx context.Context) {
 	if w.input.Pending == 0 {
 		return
 	}
+
 	w.input.Scale = scaleOf(controller)
 	gangs := w.countGangPods()
 	w.setGang(gangs)
@@ -88,16 +91,20 @@ func (w *whyReader) readPolicies(ctx context.Context) error {
 	if err != nil && !isNotInstalled(err) {
 		return err
 	}
+
 	if exists {
 		w.input.Policy = object
 	}
+
 	exists, _, err = w.lookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	if err != nil && !isNotInstalled(err) {
 		return err
 	}
+
 	if exists {
 		w.input.Inventory = &inventory.Status
 	}
+
 	return nil
 }
 
@@ -116,10 +123,12 @@ func (w *whyReader) readFleet(ctx context.Context) (err error) {
 	if !w.waitsForScheduler() {
 		return nil
 	}
+
 	w.world, err = readWorkloads(ctx, w.reader)
 	if err != nil && !isNotInstalled(err) {
 		return err
 	}
+
 	w.tracker = w.world.tracker()
 	inventory := w.tracker.Inventory()
 	switch {
@@ -129,12 +138,14 @@ func (w *whyReader) readFleet(ctx context.Context) (err error) {
 	default:
 		inventory = inventoryOfPods(w.found.pods)
 	}
+
 	w.resolver.Inventory = inventory
 	if w.world.isComplete {
 		charge := func(pod *corev1.Pod) quota.Charge { return w.resolver.Usage(pod, nil, nil) }
 		w.input.NamesOthers = true
 		w.input.Nodes = inventoryview.NewNodeList(w.tracker.Nodes(), w.world.pods, charge, true).Items
 	}
+
 	return nil
 }
 
@@ -154,12 +165,14 @@ func inventoryOf(status *v1alpha1.CardInventoryStatus) *card.Inventory {
 		if entry.Total == 0 {
 			continue
 		}
+
 		node := card.Node{Model: card.Name(entry.Name).Model()}
 		for _, resource := range entry.Resources {
 			node.Cards = append(node.Cards, card.NodeCard{Name: card.Name(entry.Name), Resource: corev1.ResourceName(resource), Count: card.Count(entry.Total)})
 		}
 		nodes[entry.Name] = node
 	}
+
 	return card.NewInventory(nodes)
 }
 
@@ -172,6 +185,7 @@ func inventoryOfPods(pods []*corev1.Pod) *card.Inventory {
 		if err != nil {
 			continue
 		}
+
 		for _, container := range pod.Spec.Containers {
 			for resource := range container.Resources.Requests {
 				if !strings.Contains(string(resource), "/") {
@@ -183,6 +197,7 @@ func inventoryOfPods(pods []*corev1.Pod) *card.Inventory {
 			}
 		}
 	}
+
 	return card.NewInventory(nodes)
 }
 
@@ -193,11 +208,13 @@ func (w *whyReader) readQuotaPath(ctx context.Context) error {
 	if _, err := w.tolerate(err); err != nil && !isNotInstalled(err) {
 		return err
 	}
+
 	w.quotas = quotas
 	w.input.Queue = w.queueName()
 	if w.input.Queue == "" {
 		return nil // a workload without pods and PodGroup
 	}
+
 	w.input.Path = w.pathOf(w.input.Queue)
 	if len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.isLocal()
@@ -206,22 +223,27 @@ func (w *whyReader) readQuotaPath(ctx context.Context) error {
 		if mayRead {
 			w.input.HasQueue = &exists
 		}
+
 		w.input.QueueState = string(queue.Status.State)
 		w.input.QueueStop = queue.Annotations[v1alpha1.AnnotationStopPolicy]
 		if isNotInstalled(err) {
 			return nil
 		}
+
 		return err
 	}
+
 	if !slices.ContainsFunc(w.input.Path, func(q *v1alpha1.CardQuota) bool { return q.Spec.NamespaceSelector != nil }) {
 		return nil
 	}
+
 	namespace := &corev1.Namespace{}
 	exists, _, err := w.lookUp(ctx, client.ObjectKey{Name: w.input.Workload.Namespace}, namespace)
 	if exists {
 		w.input.Namespace = map[string]string{}
 		maps.Copy(w.input.Namespace, namespace.Labels)
 	}
+
 	return err
 }
 
@@ -235,6 +257,7 @@ func (w *whyReader) pathOf(queue string) []*v1alpha1.CardQuota {
 			next = quota
 		}
 	}
+
 	var path []*v1alpha1.CardQuota
 	for next != nil && !slices.Contains(path, next) {
 		path = append(path, next)
@@ -243,6 +266,7 @@ func (w *whyReader) pathOf(queue string) []*v1alpha1.CardQuota {
 		}
 		next = byName[next.Spec.Parent]
 	}
+
 	return path
 }
 
@@ -254,12 +278,14 @@ func (w *whyReader) queueName() string {
 	case len(w.found.pods) == 0:
 		return workload.PodGroupQueue(w.found.group)
 	}
+
 	pod := w.found.pods[0]
 	for _, other := range w.found.pods {
 		if workload.IsPending(other) {
 			pod = other
 		}
 	}
+
 	return w.queueOf(pod, w.found.groups[workload.PodGroupName(pod)])
 }
 
@@ -289,24 +315,29 @@ func (w *whyReader) readHolders() {
 	if len(w.input.Entries) == 0 || !w.world.isComplete {
 		return
 	}
+
 	holders := map[v1alpha1.WorkloadReference]bool{}
 	for _, holder := range w.input.Entries[0].Holders {
 		holders[holder.Workload] = true
 	}
+
 	annotations := map[client.ObjectKey]map[string]string{}
 	for _, group := range w.world.podGroups {
 		annotations[client.ObjectKeyFromObject(group)] = group.Annotations
 	}
+
 	w.input.Running = map[v1alpha1.WorkloadReference]explanation.Running{}
 	for _, pod := range w.world.pods {
 		reference := workload.ReferenceFor(pod)
 		if !workload.IsAssigned(pod) || !holders[reference] {
 			continue
 		}
+
 		runs := w.input.Running[reference]
 		if start := workload.StartTime(pod); !start.IsZero() && (runs.Since.IsZero() || start.Before(runs.Since)) {
 			runs.Since = start
 		}
+
 		group := annotations[client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}]
 		runs.IsProtected = runs.IsProtected || !workload.IsEvictable(pod, group)
 		w.input.Running[reference] = runs

@@ -100,9 +100,11 @@ func (w *whyReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
 	if !waits {
 		return
 	}
+
 	if w.input.Request.IsJob {
 		w.input.Request.Priority = own.priority
 	}
+
 	w.input.Ahead = &explanation.Ahead{}
 	for reference, other := range turns {
 		switch {
@@ -126,13 +128,16 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 			turns[reference] = next
 		}
 	}
+
 	groups := map[client.ObjectKey]*v1beta1.PodGroup{}
 	for _, group := range w.world.podGroups {
 		groups[client.ObjectKeyFromObject(group)] = group
 	}
+
 	keyOf := func(pod *corev1.Pod) client.ObjectKey {
 		return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	}
+
 	hasPods := map[client.ObjectKey]bool{}
 	ready := map[client.ObjectKey]int32{}
 	for _, pod := range w.world.pods {
@@ -141,22 +146,26 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 			ready[keyOf(pod)]++
 		}
 	}
+
 	for _, pod := range w.world.pods {
 		key := keyOf(pod)
 		group := groups[key]
 		if !workload.IsPending(pod) || !w.resolver.UsesOurScheduler(pod) || w.queueOf(pod, group) != w.input.Queue {
 			continue
 		}
+
 		if group != nil {
 			add(workload.ReferenceFor(pod), classes.turnOf(group, ready[key]))
 		} else {
 			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), false, pod.CreationTimestamp})
 		}
 	}
+
 	for key, group := range groups {
 		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == w.input.Queue {
 			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group, 0))
 		}
 	}
+
 	return turns
 }

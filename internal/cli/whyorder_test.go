@@ -55,15 +55,18 @@ func TestWhyKnowsTheOrder(t *testing.T) {
 	} {
 		objects = append(objects, q.objects()...)
 	}
+
 	runs := queued{name: "runs", class: "high", minutes: 9}.objects()
 	runs[1].(*corev1.Pod).Spec.NodeName = "h200-0"
 	elsewhere := queued{name: "elsewhere", class: "high", minutes: 9}.objects()
 	elsewhere[0].(*v1beta1.PodGroup).Spec.Queue = "free"
+
 	foreign := queued{name: "foreign", class: "high", minutes: 9}.objects()
 	foreign[1].(*corev1.Pod).Spec.SchedulerName = "default-scheduler"
 	ended := queued{name: "ended", class: "high", minutes: 9, noPods: true}.objects()
 	ended[0].(*v1beta1.PodGroup).Status.Phase = v1beta1.PodGroupCompleted
 	objects = slices.Concat(objects, runs, elsewhere, foreign, ended)
+
 	order := func(intercept interceptor.Funcs, name string) string {
 		out := strings.Join(strings.Fields(execute(t, objects, intercept, "why", "-n", "lab", "vcjob/"+name).out), " ")
 		_, gate, _ := strings.Cut(out, "order in the queue Yes ")
@@ -76,6 +79,7 @@ func TestWhyKnowsTheOrder(t *testing.T) {
 	} {
 		check.That(t, strings.HasPrefix(order(interceptor.Funcs{}, name)+" ", want), "%s: %s", name, order(interceptor.Funcs{}, name))
 	}
+
 	refused := forbid(schema.GroupResource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}, &schedulingv1.PriorityClassList{})
 	check.Contains(t, "without the right", order(refused, "own"), "priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
 }
@@ -87,6 +91,7 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 		classes := priorities{values: map[string]int32{"standard": standard}, standard: standard}
 		jobs := rapid.IntRange(1, 6).Draw(t, "jobs")
 		ages := rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(t, "ages") // Volcano orders jobs of one age by their uid
+
 		text := "node n A 100; queue q -"
 		for i := range jobs {
 			pods := rapid.IntRange(0, 4).Draw(t, "pods")
@@ -96,15 +101,18 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 				running = rapid.IntRange(0, pods-1).Draw(t, "running")
 				text += fmt.Sprintf(" n*%d -*%d", running, pods-running)
 			}
+
 			if class := rapid.SampledFrom([]string{"", "urgent", "lazy", "gone"}).Draw(t, "class"); class != "" {
 				text += " class=" + class
 			}
 		}
+
 		c := session.New(text)
 		for i, group := range c.Groups {
 			group.CreationTimestamp = metav1.NewTime(c.Now.Add(-time.Duration(ages[i]) * time.Minute))
 			group.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: group.Name, Controller: ptr.To(true)}}
 		}
+
 		c.Begin()
 		ofAll := builder.PriorityClass("standard", standard)
 		ofAll.GlobalDefault = true
@@ -113,11 +121,13 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 			classes.values[name] = rapid.Int32Range(-2, 2).Draw(t, name)
 			c.Cache.AddPriorityClass(builder.PriorityClass(name, classes.values[name]))
 		}
+
 		ssn := c.Open([][]string{{"priority", "gang"}}, nil)
 		defer c.Close()
 
 		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}, world: workloads{pods: c.Pods, podGroups: c.Groups}}
 		w.input.Queue = "q"
+
 		turns := w.waitingTurns(classes)
 		check.Equal(t, "jobs that wait", jobs, len(turns))
 		for reference := range turns {
@@ -141,6 +151,7 @@ func TestWhyComesFirst(t *testing.T) {
 	at := func(priority int32, isReady bool, minutes int) turn {
 		return turn{priority, isReady, timeAgo(time.Duration(minutes) * time.Minute)}
 	}
+
 	for name, tc := range map[string]struct {
 		own, other turn
 		want       explanation.Ahead
@@ -169,6 +180,7 @@ func TestWhyComesFirst(t *testing.T) {
 // TestWhichPodsAreReady: Volcano counts them for the minimum of a PodGroup.
 func TestWhichPodsAreReady(t *testing.T) {
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
+
 	for name, tc := range map[string]struct {
 		pod  *builder.PodBuilder
 		want bool
@@ -190,6 +202,7 @@ func TestWhichPodsAreReady(t *testing.T) {
 func TestTheStandardPriority(t *testing.T) {
 	standard := builder.PriorityClass("standard", 7)
 	standard.GlobalDefault = true
+
 	classes, ok, err := readPriorities(t.Context(), &reader{client: newCluster(t, []client.Object{standard, builder.PriorityClass("high", 1000)}, interceptor.Funcs{})})
 	check.That(t, ok && err == nil, "error %v", err)
 	for class, want := range map[string]int32{"": 7, "gone": 7, "high": 1000, "standard": 7} {

@@ -55,15 +55,18 @@ func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
 			gang = &gangPods{reference: workload.ReferenceFor(pod)}
 			gangs[key] = gang
 		}
+
 		gang.all++
 		if workload.IsAssigned(pod) {
 			gang.placed++
 		}
+
 		if workload.IsPending(pod) {
 			request := w.resolver.Request(pod)
 			gang.pending = append(gang.pending, cardDemand{request.Names, request.Count})
 		}
 	}
+
 	return gangs
 }
 
@@ -73,9 +76,11 @@ func (w *whyReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 	if w.requester == nil {
 		return
 	}
+
 	if len(w.input.Entries) > 0 {
 		w.input.Gang.Pods, w.input.Gang.Minimum = blocked.GangCounts(w.input.Entries[0].Message)
 	}
+
 	name := workload.PodGroupName(w.requester)
 	group := w.found.groups[name]
 	gang := gangs[client.ObjectKey{Namespace: w.requester.Namespace, Name: name}]
@@ -91,6 +96,7 @@ func (w *whyReader) setOrphans() {
 	if len(w.input.Orphans) > 0 || (!w.found.knowsGroups && !isStated) {
 		return
 	}
+
 	for _, pod := range w.found.pods {
 		name := workload.PodGroupName(pod)
 		isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil
@@ -115,6 +121,7 @@ func (w *whyReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
 			groups = append(groups, group)
 		}
 	}
+
 	for _, group := range groups {
 		if !mayReserve(group) || w.isOwnGroup(group) || !w.sharesQuota(workload.PodGroupQueue(group)) {
 			continue
@@ -123,6 +130,7 @@ func (w *whyReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
 			w.input.Reservations = append(w.input.Reservations, found)
 		}
 	}
+
 	slices.SortFunc(w.input.Reservations, func(a, b explanation.Reservation) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), blocked.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.PodGroup, b.PodGroup))
 	})
@@ -169,6 +177,7 @@ func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (expl
 		for _, demand := range request.Cards {
 			w.addReserved(&found, demand.Names, demand.Count)
 		}
+
 		return found, found.Count > 0
 	}
 
@@ -176,6 +185,7 @@ func (w *whyReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (expl
 	for _, demand := range gang.missingMinimum(group) {
 		w.addReserved(&found, demand.names, demand.count)
 	}
+
 	return found, found.Count > 0
 }
 

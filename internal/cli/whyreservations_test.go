@@ -57,6 +57,7 @@ func TestOnlyTheMinimumIsReserved(t *testing.T) {
 		builder.PodGroup("lab", "works").Queue("roomy").MinMember(2).Owner("batch.volcano.sh/v1alpha1", "Job", "works").Phase(v1beta1.PodGroupInqueue).Obj(),
 		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "7").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
 		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(7).PodGroup("next").Obj())
+
 	for _, pod := range worker.Copies(10) {
 		objects = append(objects, pod)
 	}
@@ -70,16 +71,19 @@ func TestOnlyTheMinimumIsReserved(t *testing.T) {
 func gangCluster(succeeded int32, pods ...*corev1.Pod) []client.Object {
 	group := builder.PodGroup("lab", "g").Queue("roomy").MinMember(4).Phase(v1beta1.PodGroupInqueue).
 		With(func(g *v1beta1.PodGroup) { g.Status.Succeeded = succeeded })
+
 	objects := append(busyCluster(), group.Obj())
 	for _, pod := range pods {
 		objects = append(objects, pod)
 	}
+
 	for _, object := range objects {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Name == "roomy" {
 			reference := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "g-0"}
 			quota.Status.Blocked = []v1alpha1.BlockedStatus{{Workload: reference, Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedGangIncomplete, Message: saysGangWaits}}
 		}
 	}
+
 	return objects
 }
 

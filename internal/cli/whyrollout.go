@@ -29,6 +29,7 @@ func (w *whyReader) setRollout(ctx context.Context, controller client.Object) {
 	if isKnown && deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return // its old pods end first
 	}
+
 	old := w.podsOfEarlierRevisions(ctx)
 	if len(old) == 0 {
 		return
@@ -38,6 +39,7 @@ func (w *whyReader) setRollout(ctx context.Context, controller client.Object) {
 	if isKnown {
 		rollout.MaxSurge, rollout.MaxUnavailable = rolloutBounds(deployment)
 	}
+
 	for _, pod := range old {
 		w.addOldPod(&rollout, pod)
 	}
@@ -59,6 +61,7 @@ func (w *whyReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
 			held = max(held, int64(amount.Count))
 		}
 	}
+
 	if held > 0 {
 		rollout.CardPods++
 		rollout.OldCards += held
@@ -75,6 +78,7 @@ func (w *whyReader) podsOfEarlierRevisions(ctx context.Context) (old []*corev1.P
 		if hash == own || !workload.IsAssigned(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
+
 		if _, isRead := revisions[hash]; !isRead {
 			revisions[hash] = w.readRevision(ctx, pod)
 		}
@@ -82,6 +86,7 @@ func (w *whyReader) podsOfEarlierRevisions(ctx context.Context) (old []*corev1.P
 			old = append(old, pod)
 		}
 	}
+
 	return old
 }
 
@@ -97,14 +102,17 @@ func (w *whyReader) readRevision(ctx context.Context, pod *corev1.Pod) revision 
 	if owner == nil {
 		return revision{}
 	}
+
 	replicaSet := &appsv1.ReplicaSet{}
 	if err := w.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, replicaSet); err != nil {
 		return revision{}
 	}
+
 	number, err := strconv.ParseInt(replicaSet.Annotations[revisionAnnotation], 10, 64)
 	if err != nil {
 		number = 0
 	}
+
 	return revision{number, replicaSet.CreationTimestamp.Time}
 }
 
@@ -121,17 +129,21 @@ func (r revision) isBefore(other revision) bool {
 func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
 	quarter := intstr.FromString("25%")
 	replicas := int(ptr.Deref(deployment.Spec.Replicas, 1))
+
 	update := ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
 	surge, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
 	if err != nil {
 		surge = 0
 	}
+
 	unavailable, err = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxUnavailable, quarter)), replicas, false)
 	if err != nil {
 		unavailable = 0
 	}
+
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}
+
 	return surge, unavailable
 }

@@ -42,22 +42,27 @@ func parseTarget(args []string) (target, error) {
 		kind = before
 		name = after
 	}
+
 	if kind == "" || name == "" || strings.Contains(name, "/") {
 		return target{}, fmt.Errorf("%q names no workload: write a pod, KIND/NAME or KIND NAME", strings.Join(args, " "))
 	}
+
 	kind, group, hasGroup := strings.Cut(kind, ".")
 	if !hasGroup {
 		if err := refuseNoWorkload(kind, name); err != nil {
 			return target{}, err
 		}
 	}
+
 	found, ok := targetKinds[strings.ToLower(kind)]
 	if !ok {
 		found = target{kind: kind, group: "*"}
 	}
+
 	if hasGroup { // job.batch, as kubectl has it
 		found.group = group
 	}
+
 	found.name = name
 	return found, nil
 }
@@ -142,6 +147,7 @@ func findTarget(ctx context.Context, r *reader, t target) (whyObjects, error) {
 			search.objectsOf(reference)
 		}
 	}
+
 	chosen, err := chooseWorkload(t, search.found)
 	chosen.namespacePods = search.unfinished
 	return chosen, err
@@ -186,6 +192,7 @@ func chooseWorkload(t target, found []*whyObjects) (whyObjects, error) {
 	if len(found) == 0 {
 		return whyObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods%s", t.namespace, t.kind, t.name, suggestKind(t.kind))
 	}
+
 	chosen := found[0]
 	var waiting []*whyObjects
 	for _, f := range found {
@@ -193,11 +200,13 @@ func chooseWorkload(t target, found []*whyObjects) (whyObjects, error) {
 			waiting = append(waiting, f)
 		}
 	}
+
 	if len(waiting) > 0 {
 		chosen = waiting[0]
 	} else {
 		waiting = found
 	}
+
 	if len(waiting) > 1 && t.kind != "PodGroup" {
 		var written []string
 		for _, f := range waiting {
@@ -206,11 +215,13 @@ func chooseWorkload(t target, found []*whyObjects) (whyObjects, error) {
 		slices.Sort(written)
 		return whyObjects{}, fmt.Errorf("namespace %s has more than one %s %s: write %s", t.namespace, t.kind, t.name, strings.Join(written, " or "))
 	}
+
 	for _, f := range found {
 		if f != chosen {
 			chosen.others = append(chosen.others, f.ref)
 		}
 	}
+
 	return *chosen, nil
 }
 

@@ -42,12 +42,14 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 	const refused = `admission webhook denied the request: pod requests 1 nvidia.com/gpu and names schedulerName default-scheduler: write schedulerName: volcano`
 	deployment := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}}
 	deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: refused}}
+
 	silent := func() *appsv1.Deployment {
 		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}}
 	}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(1))}}
 	suspended := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true)}}
 	vcjob := &batch.Job{Spec: batch.JobSpec{Tasks: []batch.TaskSpec{{Replicas: 2}}}}
+
 	runs := builder.Pod("lab", "web-a-0").Queue("roomy").Owner("apps/v1", "ReplicaSet", "web-a").Label("pod-template-hash", "a").GPUs(1).Running("h200-0").Obj()
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -84,6 +86,7 @@ func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 	pod := func(group, kind, owner string, ago time.Duration) *builder.PodBuilder {
 		return builder.Pod("lab", owner+"-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).Owner(group, kind, owner).Created(at.Add(-ago))
 	}
+
 	failed := pod("batch/v1", "Job", "a6", time.Minute).Phase(corev1.PodFailed).Obj()
 	again := &batch.Job{Spec: batch.JobSpec{Tasks: []batch.TaskSpec{{Replicas: 2}}}}
 	again.CreationTimestamp = metav1.NewTime(at.Add(-time.Minute))
@@ -148,6 +151,7 @@ func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 	rolling := func(surge, unavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 		return appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}}
 	}
+
 	for name, tc := range map[string]struct {
 		strategy appsv1.DeploymentStrategy
 		want     bool
@@ -176,6 +180,7 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 		set.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": revision})
 		return set
 	}
+
 	first := replicaSet("a", "1", time.Hour)
 	second := replicaSet("b", "2", time.Minute)
 	for name, tc := range map[string]struct {
@@ -200,6 +205,7 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 		}
 		objects := append(busyCluster(), builder.Node("h800-0").GPUs("NVIDIA-H800", 8).Obj(), inLab(&appsv1.Deployment{}, "web"),
 			tc.change(pod("web-a-0", "a").Running("h200-0")).Obj(), pod("web-b-0", "b").Unschedulable(saysQuota).Obj())
+
 		text := explainLab(t, append(objects, tc.sets...), "web-b-0")
 		check.Contains(t, name, text, "(QuotaExhausted)")
 		check.Equal(t, name+": "+text, tc.want, strings.Contains(text, "Its rollout waits for its own old pods."))
@@ -215,6 +221,7 @@ func TestWhyNamesWhoReservesTheCards(t *testing.T) {
 		builder.PodGroup("lab", "pending").Queue("roomy").Request(`{"NVIDIA-H200":2}`).MinResource(builder.GPU, "2").Phase(v1beta1.PodGroupPending).Obj(),
 		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "4").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
 		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(4).PodGroup("next").Obj())
+
 	text := explainLab(t, objects, "next-0")
 	check.Contains(t, "why", text, "the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
 		"PodGroup lab/flow waits for 8 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.")
@@ -255,6 +262,7 @@ func TestWhyCountsThePodsOfAGang(t *testing.T) {
 func TestWhyOfAGangKnowsItsController(t *testing.T) {
 	four := ptr.To(int32(4))
 	parallel := appsv1.StatefulSetSpec{Replicas: four, PodManagementPolicy: appsv1.ParallelPodManagement}
+
 	tasks := []batch.TaskSpec{{Replicas: 1}, {Replicas: 3}}
 	for name, tc := range map[string]struct {
 		controller client.Object
@@ -306,6 +314,7 @@ func TestWhyOfACardWithoutLabels(t *testing.T) {
 			inventory.Status.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, Nodes: []string{"new"}, Message: "node new: offers nvidia.com/gpu but no label names it; add these labels"}}
 		}
 	}
+
 	text := explainLab(t, objects, "b300")
 	check.Contains(t, "why", text, "(UnknownCard): no node has this card, or it is not named yet.", "The card may not be named yet: node new: offers nvidia.com/gpu")
 	check.That(t, !strings.Contains(text, "Correct the name"), "the name is right: %s", text)

@@ -100,6 +100,7 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 			(was.Status == is.Status && was.Reason == is.Reason) {
 			continue
 		}
+
 		event := Event{Type: rule.Kind, Reason: rule.Event, Message: is.Message}
 		switch {
 		case rule.Event == "":
@@ -109,6 +110,7 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 		}
 		events = append(events, event)
 	}
+
 	return events
 }
 
@@ -156,6 +158,7 @@ func UnknownFields(object metav1.Object, spec any) []string {
 		}
 		found = append(found, unknownFields(reflect.TypeOf(spec), all.Spec, "spec")...)
 	}
+
 	slices.Sort(found)
 	return slices.Compact(found)
 }
@@ -167,9 +170,11 @@ func unknownFields(of reflect.Type, fields map[string]any, path string) []string
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 		of = of.Elem()
 	}
+
 	if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(jsonUnmarshaler) {
 		return nil
 	}
+
 	var found []string
 	for key, below := range fields {
 		inside, _ := below.(map[string]any)
@@ -178,6 +183,7 @@ func unknownFields(of reflect.Type, fields map[string]any, path string) []string
 			found = append(found, unknownFields(of, inside, path)...)
 			continue
 		}
+
 		field, known := of.FieldByNameFunc(func(n string) bool {
 			f, _ := of.FieldByName(n)
 			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -189,5 +195,6 @@ func unknownFields(of reflect.Type, fields map[string]any, path string) []string
 		}
 		found = append(found, unknownFields(field.Type, inside, path+"."+name)...)
 	}
+
 	return found
 }

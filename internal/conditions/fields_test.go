@@ -28,6 +28,7 @@ func TestUnknownFields(t *testing.T) {
 	}) {
 		object := &metav1.ObjectMeta{Generation: 3, ManagedFields: []metav1.ManagedFieldsEntry{{}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(tc.raw)}}}}
 		check.Equal(t, "unknown fields", tc.want, UnknownFields(object, tc.spec))
+
 		list := []metav1.Condition{{Type: v1alpha1.ConditionFieldsKnown}}
 		SetFieldsKnown(&list, object, tc.spec, time.Unix(1, 0))
 		check.That(t, (len(list) == 0) == (tc.want == nil), "conditions are %+v", list)

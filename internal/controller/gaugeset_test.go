@@ -14,9 +14,11 @@ import (
 func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 	set := NewGaugeSet("quota_cards", "Cards.", "queue")
 	check.Equal(t, "series at first", 0, testutil.CollectAndCount(set))
+
 	replace := func(value float64) {
 		set.Replace(GaugeValue{value, []string{"a"}}, GaugeValue{value, []string{"b"}}, GaugeValue{value, []string{"\xff"}})
 	}
+
 	replace(0)
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -24,6 +26,7 @@ func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 			replace(float64(i))
 		}
 	})
+
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(set))
 	for range 100 {
@@ -32,6 +35,7 @@ func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 		check.Must(t, len(families) == 1 && len(families[0].Metric) == 2, "a scrape sees %v", families)
 		check.Must(t, *families[0].Metric[0].Gauge.Value == *families[0].Metric[1].Gauge.Value, "a scrape sees a part of a change: %v", families)
 	}
+
 	writer.Wait()
 	set.Replace()
 	check.Equal(t, "series at last", 0, testutil.CollectAndCount(set))

@@ -43,6 +43,7 @@ func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp fun
 	if missing == "" {
 		return setUp()
 	}
+
 	host.GetLogger().Info(missing+". Its controller starts then", "kind", kind)
 	return host.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
@@ -59,6 +60,7 @@ func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp fun
 		if err != nil {
 			return nil //nolint:nilerr // the manager ends
 		}
+
 		host.GetLogger().Info("the kind can be used now: its controller starts", "kind", kind)
 		return setUp()
 	}))
@@ -74,8 +76,10 @@ func whatIsMissing(ctx context.Context, host kindHost, kind string) (string, err
 	case err != nil:
 		return "", fmt.Errorf("look up kind %s: %w", kind, err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
 	switch err := host.GetAPIReader().List(ctx, list, client.Limit(1)); {
@@ -84,5 +88,6 @@ func whatIsMissing(ctx context.Context, host kindHost, kind string) (string, err
 	case err != nil:
 		return "", fmt.Errorf("list kind %s: %w", kind, err)
 	}
+
 	return "", nil
 }

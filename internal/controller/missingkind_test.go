@@ -59,14 +59,17 @@ func (s *kindServer) RESTMapping(kind schema.GroupKind, versions ...string) (*me
 	if kind.String() != "LocalCardQuota.cardquota.dev" || len(versions) != 1 || versions[0] != "v1alpha1" {
 		return nil, errors.New("another kind: " + kind.String())
 	}
+
 	answer := s.answers[0]
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
 	}
+
 	s.listing = nil
 	if apierrors.IsForbidden(answer) {
 		answer, s.listing = nil, answer
 	}
+
 	return nil, answer
 }
 
@@ -93,6 +96,7 @@ func TestControllersWaitForTheirKind(t *testing.T) {
 			if !tc.wantOnStart {
 				cancel()
 			}
+
 			check.NoError(t, runnable.Start(ctx))
 			check.Equal(t, "set up later", tc.wantOnStart, calls == 1)
 		}

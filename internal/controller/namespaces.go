@@ -119,6 +119,7 @@ func (s *QuotaSelectors) RequestsForNamespace(ctx context.Context, reader client
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas: %w", err)
 	}
+
 	s.forgetGone(list.Items)
 	var requests []reconcile.Request
 	for i := range list.Items {
@@ -126,5 +127,6 @@ func (s *QuotaSelectors) RequestsForNamespace(ctx context.Context, reader client
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 		}
 	}
+
 	return requests, nil
 }

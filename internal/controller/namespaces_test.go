@@ -32,6 +32,7 @@ func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 			namespaces = append(namespaces, namespace)
 			cluster.WithObjects(namespace)
 		}
+
 		quota := builder.CardQuota("q").Obj()
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: rapid.MapOfN(word, word, 0, 2).Draw(t, "matchLabels")}
 		for range rapid.IntRange(0, 2).Draw(t, "expressions") {
@@ -42,14 +43,17 @@ func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 			}
 			quota.Spec.NamespaceSelector.MatchExpressions = append(quota.Spec.NamespaceSelector.MatchExpressions, expression)
 		}
+
 		selector, err := metav1.LabelSelectorAsSelector(quota.Spec.NamespaceSelector)
 		check.NoError(t, err)
+
 		var want []string
 		for _, namespace := range namespaces {
 			if !selector.Empty() && selector.Matches(labels.Set(namespace.Labels)) {
 				want = append(want, namespace.Name)
 			}
 		}
+
 		got, err := NewQuotaSelectors().SelectedNamespaces(t.Context(), cluster.Build(), quota)
 		check.NoError(t, err)
 		check.Must(t, slices.Equal(want, got), "selected %v, want %v", got, want)
@@ -78,6 +82,7 @@ func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 			check.That(t, selector.Matches(labels.Set{"team": tc.team}) && !selector.Matches(labels.Set{"team": "other"}), "%s selects %v", tc.team, selector)
 		}
 	}
+
 	conflicting := teamQuota("q", "2", "lab", 2)
 	conflicting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict}}
 	check.That(t, selectors.selectorFor(&conflicting) == nil, "it selects for a queue that belongs to another CardQuota")
@@ -86,6 +91,7 @@ func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 		gone := teamQuota(fmt.Sprint("gone", i), "1", "chat", 1)
 		selectors.selectorFor(&gone)
 	}
+
 	selectors.forgetGone([]v1alpha1.CardQuota{conflicting})
 	check.Equal(t, "known", 1, len(selectors.known))
 }
@@ -97,10 +103,12 @@ func BenchmarkRequestsForNamespace(b *testing.B) {
 		quotas = 10_000
 		most   = 20 * time.Millisecond
 	)
+
 	list := make([]v1alpha1.CardQuota, quotas)
 	for i := range list {
 		list[i] = teamQuota(fmt.Sprint("q", i), "1", fmt.Sprint("team", i), 1)
 	}
+
 	selectors := NewQuotaSelectors()
 	check.Fastest(b, most, func() {
 		for i := range list {

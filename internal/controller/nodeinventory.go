@@ -53,20 +53,24 @@ func (n *NodeInventory) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	read, err := n.addHandler(ctx, &admissionv1.ValidatingAdmissionPolicy{}, n.rememberResources, nil)
 	if err != nil {
 		return err
 	}
+
 	mapped, err := n.addHandler(ctx, &v1alpha1.ServiceTypePolicy{}, n.updatePolicy, nil)
 	if err != nil {
 		return err
 	}
+
 	if toolscache.WaitForCacheSync(ctx.Done(), seen, read, mapped) {
 		n.applyChange(func() bool {
 			n.synced = true
 			return true
 		})
 	}
+
 	<-ctx.Done()
 	return nil
 }

@@ -21,6 +21,7 @@ func TestNodeInventory(t *testing.T) {
 		gpu = corev1.ResourceName("nvidia.com/gpu")
 		npu = corev1.ResourceName("example.com/npu")
 	)
+
 	n := NewNodeInventory(nil)
 	told := 0
 	n.OnChange(func() { told++ })
@@ -32,12 +33,14 @@ func TestNodeInventory(t *testing.T) {
 		check.Equal(t, when+": told", wantTold, told)
 		told = 0
 	}
+
 	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	expect("a node comes", 1, gpu)
 	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
 	expect("a label that changes no card", 0, gpu)
 	n.deleteNode(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
 	expect("the node goes", 1, gpu)
+
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: string(npu)}}}
 	n.rememberResources(policy)
 	expect("what was a card before the start", 1, npu, gpu)
@@ -69,6 +72,7 @@ func TestNodeChanges(t *testing.T) {
 		n.OnNodeChange(func() { changes++ })
 		n.updateNode(h200().Obj())
 		check.Equal(t, "a node comes", 1, changes)
+
 		n.updateNode(tc.after)
 		check.Equal(t, "it changes", 1+tc.want, changes)
 		n.deleteNode(tc.after)
@@ -84,6 +88,7 @@ func TestMappingsOfThePolicy(t *testing.T) {
 	n.OnChange(func() { changes++ })
 	n.OnNodeChange(func() { nodeChanges++ })
 	n.updateNode(builder.Node("a").Resource("gpu.intel.com/xe", "2").Obj())
+
 	policy := policyInForce
 	for _, step := range []struct {
 		apply func()

@@ -56,16 +56,19 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	n := NewNodeInventory(informers)
 	ended, end := context.WithCancel(t.Context())
 	end()
+
 	check.NoError(t, n.Start(ended)) // the policy is watched last
 	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
 	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
 	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
 	old := policyInForce(entry)
+
 	created := builder.ServiceTypePolicy().Obj()
 	created.Spec.Cards = old.Status.Cards
 	invalid := created.DeepCopy()
 	invalid.Status.ObservedGeneration = 1
 	removed := policyInForce()
+
 	charged := []card.Amount{{Name: "K100", Count: 4}}
 	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
 	for _, step := range []struct {
@@ -98,6 +101,7 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	text, err := policy.EncodeKept(last)
 	check.NoError(t, err)
+
 	restarted := func(stored string) *NodeInventory {
 		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "cards", Name: policy.KeptConfigMapName}, Data: map[string]string{policy.KeptConfigMapKey: stored}}
 		n := NewNodeInventory(nil)
@@ -110,9 +114,11 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	inventory, _ := n.Inventory()
 	check.That(t, policy.IsTree(n.PolicyInForce(nil)), "queues are flat after the restart")
 	check.Equal(t, "cards", []card.Name{"K100"}, inventory.Names())
+
 	created := builder.ServiceTypePolicy().Obj()
 	n.updatePolicy(created)
 	check.That(t, policy.IsTree(n.PolicyInForce(created)), "queues are flat before the new policy takes effect")
+
 	flat := policyInForce()
 	flat.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	n.updatePolicy(flat)

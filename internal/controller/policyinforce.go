@@ -28,11 +28,13 @@ func (n *NodeInventory) RestorePolicy(ctx context.Context, live client.Reader, n
 	case err != nil:
 		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, policy.KeptConfigMapName, err)
 	}
+
 	kept, err := policy.DecodeKept(stored.Data[policy.KeptConfigMapKey])
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "without a policy, queues are flat and no card is mapped", "namespace", namespace, "name", policy.KeptConfigMapName)
 		return nil
 	}
+
 	n.rememberPolicy(kept)
 	return nil
 }

@@ -16,16 +16,19 @@ func TestStatusThrottle(t *testing.T) {
 		t.Helper()
 		check.Equal(t, fmt.Sprintf("%s: %s waits", when, name), want, p.Wait(name))
 	}
+
 	expect("before the first report", "a", 0)
 	p.RecordWrite("a", "1000")
 	expect("right after a report", "a", time.Second)
 	expect("for another CardQuota", "b", 0)
 	now = now.Add(400 * time.Millisecond)
+
 	expect("a while later", "a", 600*time.Millisecond)
 	now = now.Add(time.Minute)
 	expect("long after", "a", 0)
 	p.Delay("a")
 	expect("after a delay", "a", time.Second)
+
 	p.RecordWrite("a", "1000")
 	p.Forget("a")
 	expect("after it was deleted and made again", "a", 0)

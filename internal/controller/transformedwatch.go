@@ -32,6 +32,7 @@ func TransformWatches(options cache.Options) cache.Options {
 			options.ByObject[object] = by
 		}
 	}
+
 	options.NewInformer = func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		transform := transforms[reflect.TypeOf(object)]
 		if transform == nil {
@@ -55,16 +56,19 @@ func transformedListerWatcher(source toolscache.ListerWatcherWithContext, transf
 			if err != nil {
 				return nil, err
 			}
+
 			objects, err := meta.ExtractList(list)
 			if err != nil {
 				return nil, err
 			}
+
 			for i := range objects {
 				objects[i], err = transformObject(objects[i], transform)
 				if err != nil {
 					return nil, err
 				}
 			}
+
 			return list, meta.SetList(list, objects)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -114,6 +118,7 @@ func (w *transformedWatch) forwardEvents(transform toolscache.TransformFunc) {
 			}
 			event.Object = object
 		}
+
 		select {
 		case w.events <- event:
 		case <-w.stopped:

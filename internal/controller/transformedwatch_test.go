@@ -34,12 +34,15 @@ func TestObjectsOfAListAreTransformed(t *testing.T) {
 		}
 		return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "next"}, Items: []corev1.Pod{*builder.Pod("lab", "a").Node("h200").Obj()}}, nil
 	}}
+
 	transformed := toolscache.ToListerWatcherWithContext(transformedListerWatcher(source, dropSpec))
 	list, err := transformed.ListWithContext(t.Context(), metav1.ListOptions{})
 	check.NoError(t, err)
+
 	pods, ok := list.(*corev1.PodList)
 	check.Must(t, ok && len(pods.Items) == 1, "it lists %v", list)
 	check.Equal(t, "list", []string{"a", "", "7", "next"}, []string{pods.Items[0].Name, pods.Items[0].Spec.NodeName, pods.ResourceVersion, pods.Continue})
+
 	fail = true
 	_, err = transformed.ListWithContext(t.Context(), metav1.ListOptions{})
 	check.Says(t, err, "gone")
@@ -51,18 +54,21 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
 	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{})
 	check.NoError(t, err)
+
 	pod := builder.Pod("lab", "a").Node("h200").Obj()
 	end := builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
 	source.Add(pod)
 	source.Modify(pod)
 	source.Delete(pod)
 	source.Action(watch.Bookmark, end)
+
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-transformed.ResultChan()
 		got, ok := event.Object.(*corev1.Pod)
 		check.Must(t, ok && event.Type == want, "%s of %v", event.Type, event.Object)
 		check.Equal(t, "pod", []string{"a", ""}, []string{got.Name, got.Spec.NodeName})
 	}
+
 	bookmark := <-transformed.ResultChan()
 	check.That(t, bookmark.Type == watch.Bookmark && bookmark.Object == runtime.Object(end), "a bookmark is %v", bookmark)
 	source.Stop()
@@ -109,8 +115,10 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
 	}, pod, 0, toolscache.Indexers{})
+
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	go informer.RunWithContext(ctx)
 	check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
 	check.Equal(t, "node", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
@@ -125,6 +133,7 @@ func TestTheDefaultTransformSeesWatches(t *testing.T) {
 		}
 		return object, nil
 	}})
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		object client.Object
 		list   runtime.Object
@@ -138,6 +147,7 @@ func TestTheDefaultTransformSeesWatches(t *testing.T) {
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return tc.list, nil },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
 		}, tc.object, 0, toolscache.Indexers{})
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		go informer.RunWithContext(ctx)
 		check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")

@@ -38,6 +38,7 @@ func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objec
 	if !objects.IsReadable() {
 		return refuse(unmanaged, "Pod has ResourceClaims, which the scheduler cannot read in a cluster without resource.k8s.io/v1, and which may be for cards that no quota limits")
 	}
+
 	for _, reference := range pod.Spec.ResourceClaims {
 		name, isNeeded := claimName(pod, reference)
 		if !isNeeded {
@@ -47,6 +48,7 @@ func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objec
 			return refusal
 		}
 	}
+
 	return nil
 }
 
@@ -73,6 +75,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 	if claim == nil {
 		return awaitObject("ResourceClaim <%s>", name)
 	}
+
 	if claim.Status.Allocation != nil {
 		driver := allocatedDriver(claim.Status.Allocation)
 		if driver == "" {
@@ -80,11 +83,13 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		}
 		return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
 	}
+
 	for _, request := range requestsOf(claim) {
 		class := objects.DeviceClass(request.class)
 		if class == nil {
 			return awaitObject("DeviceClass <%s> of its ResourceClaim <%s>", request.class, name)
 		}
+
 		allowed := driversOf(class.Spec.Selectors).both(driversOf(request.selectors))
 		if driver := firstAccelerator(allowed.names); driver != "" {
 			return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
@@ -97,6 +102,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 				name, request.class, driver)
 		}
 	}
+
 	return nil
 }
 

@@ -65,6 +65,7 @@ func classOf(expressions ...string) *resourcev1.DeviceClass {
 func cluster() objects {
 	asAdmin := request("gpu.nvidia.com")
 	asAdmin.Exactly.AdminAccess = ptr.To(true)
+
 	either := resourcev1.DeviceRequest{Name: "r", FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "net"}, {Name: "b", DeviceClassName: "gpu.nvidia.com"}}}
 	return objects{
 		drivers: []string{"dra.net", "gpu.amd.com", "gpu.nvidia.com"},
@@ -112,6 +113,7 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 		perhaps = "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <gpu.amd.com>, which no quota limits (unmanagedQueues: Enforce): "
 		missing = "Pod waits for %s, which does not exist yet"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		claims []string
 		want   string // the beginning of the message, "" for no refusal
@@ -150,6 +152,7 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 		if isMissing {
 			want = v1alpha1.BlockedOther
 		}
+
 		check.That(t, isRefusal && stated.Reason == want, "%q is read as %q, want %s", refusal.Message, stated.Reason, want)
 	}
 }
@@ -185,10 +188,12 @@ func TestClaimsOfTemplates(t *testing.T) {
 		}
 		check.Contains(t, "message", refusal.Message, want)
 	}
+
 	says("Pod waits for ResourceClaim for <card> of its spec.resourceClaims, which does not exist yet")
 	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "card", ResourceClaimName: ptr.To("gpu")}}
 	says("ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
 	pod.Status.ResourceClaimStatuses[0].ResourceClaimName = ptr.To("net")
+
 	says("")
 	pod.Status.ResourceClaimStatuses[0].ResourceClaimName = nil // the pod needs none
 	says("")

@@ -69,15 +69,19 @@ func driversIn(expression string) drivers {
 	if len(expression) > maxExpression {
 		return anyDriver
 	}
+
 	knownExpressions.Lock()
 	defer knownExpressions.Unlock()
+
 	found, isKnown := knownExpressions.drivers[expression]
 	if isKnown {
 		return found
 	}
+
 	if len(knownExpressions.drivers) >= maxKnownExpressions {
 		clear(knownExpressions.drivers)
 	}
+
 	found = parseDrivers(expression)
 	knownExpressions.drivers[expression] = found
 	return found
@@ -101,6 +105,7 @@ func driversAllowedBy(expression ast.Expr) drivers {
 	if expression.Kind() != ast.CallKind {
 		return anyDriver
 	}
+
 	call := expression.AsCall()
 	args := call.Args()
 	switch call.FunctionName() {
@@ -121,6 +126,7 @@ func driversAllowedBy(expression ast.Expr) drivers {
 	case operators.In, operators.OldIn:
 		return driverAmong(args)
 	}
+
 	return anyDriver
 }
 
@@ -142,6 +148,7 @@ func driverAmong(args []ast.Expr) drivers {
 	if len(args) != 2 || !isDriver(args[0]) || args[1].Kind() != ast.ListKind {
 		return anyDriver
 	}
+
 	var found drivers
 	for _, element := range args[1].AsList().Elements() {
 		text, isText := textOf(element)
@@ -150,6 +157,7 @@ func driverAmong(args []ast.Expr) drivers {
 		}
 		found.names = append(found.names, text)
 	}
+
 	return found
 }
 

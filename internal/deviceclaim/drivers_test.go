@@ -45,6 +45,7 @@ func TestWhichDriversAnExpressionAllows(t *testing.T) {
 		if got.isAny {
 			text = anyOne
 		}
+
 		check.Equal(t, fmt.Sprintf("%.60s", expression), want, text)
 		again := driversIn(expression)
 		check.That(t, again.isAny == got.isAny && slices.Equal(again.names, got.names), "%.60s: %v the second time", expression, again)
@@ -63,6 +64,7 @@ func drawCondition(t *rapid.T, depth int) condition {
 	if depth == 0 {
 		kinds = 2
 	}
+
 	switch rapid.IntRange(0, kinds).Draw(t, "kind") {
 	case 0:
 		return condition{fmt.Sprintf("device.driver == %q", name), func(driver string) bool { return driver == name }}

@@ -71,14 +71,17 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 		if !workload.IsAssigned(pod) {
 			continue
 		}
+
 		why := bypassReason(pod, schedulers, first)
 		if why == "" {
 			continue
 		}
+
 		charge := charges[pod.UID]
 		if len(charge.Cards) == 0 && !requestsCard(pod, inv) {
 			continue
 		}
+
 		cards := charge.Cards
 		if len(cards) == 0 {
 			cards = requestedAmounts((&workload.Resolver{Inventory: inv}).Request(pod))
@@ -87,6 +90,7 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 			out = append(out, Bypass{Pod: pod.Namespace + "/" + pod.Name, Queue: charge.Queue, Cards: cards, Reason: why})
 		}
 	}
+
 	seen.dropGone(pods)
 	slices.SortFunc(out, func(a, b Bypass) int { return cmp.Compare(a.Pod, b.Pod) })
 	return out
@@ -232,12 +236,14 @@ func ownedFields(fields *metav1.FieldsV1) (containers, nodeName bool) {
 	case !bytes.Contains(fields.Raw, []byte(`"f:containers"`)) && !bytes.Contains(fields.Raw, []byte(`"f:nodeName"`)):
 		return false, false
 	}
+
 	var record struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`
 	}
 	if json.Unmarshal(fields.Raw, &record) != nil {
 		return false, false
 	}
+
 	_, containers = record.Spec["f:containers"]
 	_, nodeName = record.Spec["f:nodeName"]
 	return containers, nodeName

@@ -41,11 +41,13 @@ func TestProvenance(t *testing.T) {
 	}) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
 		check.Equal(t, "of the whole record", tc.want, ProvenanceOf(pod))
+
 		// Twice: a cache may hand an object to its transform again.
 		for range 2 {
 			pod.ManagedFields = ReducedManagedFields(pod)
 			check.Equal(t, "of the reduced record", tc.want, ProvenanceOf(pod))
 		}
+
 		// What was stored and read again has lost its pointers.
 		check.Equal(t, "of a copy of the reduced record", tc.want, ProvenanceOf(pod.DeepCopy()))
 	}
@@ -56,23 +58,27 @@ func TestFindBypasses(t *testing.T) {
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910"}},
 	})
+
 	// A pod of ours that was bound to a node and holds two cards, as the charge says.
 	proper := func() *corev1.Pod {
 		pod := builder.Pod("lab", "a").UID("a").GPUs(2).Running("h200").Obj()
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}
 		return pod
 	}
+
 	held := quota.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
 	record := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
 	elsewhere := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
 	preset := func(p *corev1.Pod) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}
 	}
+
 	requests := func(name corev1.ResourceName) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse("2")}
 		}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		changes []func(*corev1.Pod)
 		charge  quota.Charge
@@ -111,10 +117,12 @@ func TestFindBypasses(t *testing.T) {
 		for _, change := range tc.changes {
 			change(pod)
 		}
+
 		var want []Bypass
 		if tc.want != "" {
 			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Reason: tc.want}}
 		}
+
 		got := FindBypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, FirstProvenance{})
 		check.Equal(t, "bypasses", want, got)
 	}
@@ -128,10 +136,12 @@ func TestBypassesAreSorted(t *testing.T) {
 		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n"}})
 		charges[types.UID(name)] = quota.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
+
 	var names string
 	for _, b := range FindBypasses(pods, charges, inv, []string{"volcano"}, FirstProvenance{}) {
 		names += b.Pod + " "
 	}
+
 	check.Equal(t, "order", "lab/a lab/b lab/c ", names)
 }
 
@@ -144,6 +154,7 @@ func TestANodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	seen := FirstProvenance{}
 	look := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
 	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
+
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
 	check.Equal(t, "a pod whose record was rewritten passes", 1, look(pod))
 	look()
@@ -159,15 +170,18 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 		preset = "preset"
 		erased = "erased"
 	)
+
 	records := map[string][]metav1.ManagedFieldsEntry{
 		bound:  {entry("kubectl-create", boundText)},
 		preset: {entry("kubectl-create", presetText)},
 		erased: {{}}, // kubectl patch --type=merge -p '{"metadata":{"managedFields":[{}]}}'
 	}
+
 	whys := map[string]string{
 		bound: "", preset: "nodeName was set by kubectl-create",
 		erased: "managedFields were removed, so it is unknown who placed it",
 	}
+
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
 	for _, tc := range []struct{ first, then, want string }{
@@ -190,6 +204,7 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 				}
 				return ""
 			}
+
 			look(tc.first, tc.first == preset) // what waits is seen as well
 			for range 2 {
 				check.Equal(t, fmt.Sprintf("a pod whose record was %s and is %s", tc.first, tc.then), whys[tc.want], look(tc.then, true))

@@ -77,6 +77,7 @@ func Evaluate(f Observation) metav1.Condition {
 	no := func(reason, message string) metav1.Condition {
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
 	}
+
 	switch {
 	case !alive && (len(f.OtherSchedulers) > 0 || f.leaseHeldByOther()):
 		return no(v1alpha1.ReasonStockScheduler, f.stockSchedulerMessage())
@@ -118,10 +119,12 @@ func (o Observation) withoutExplainedPods() Observation {
 	if o.Heartbeat == nil {
 		return o
 	}
+
 	report := *o.Heartbeat
 	report.SecondScheduler = slices.DeleteFunc(slices.Clone(report.SecondScheduler), func(pod string) bool {
 		return slices.ContainsFunc(o.Bypasses, func(b Bypass) bool { return b.Pod == pod })
 	})
+
 	o.Heartbeat = &report
 	o.OtherSchedulers = slices.DeleteFunc(slices.Clone(o.OtherSchedulers), func(pod SchedulerPod) bool {
 		return pod.IsOurs(report, o.HeartbeatOwner)
@@ -197,6 +200,7 @@ func (o Observation) NextCheck() time.Time {
 			at = t
 		}
 	}
+
 	if o.Heartbeat != nil {
 		consider(o.Heartbeat.At.Add(StaleAfter))
 		// A report from the future becomes fresh after this.
@@ -205,6 +209,7 @@ func (o Observation) NextCheck() time.Time {
 			consider(o.ReceivedAt.Add(StaleAfter))
 		}
 	}
+
 	if o.Leader != nil {
 		consider(o.Leader.Acquired.Add(StaleAfter))
 		consider(o.Leader.Expires)
@@ -212,5 +217,6 @@ func (o Observation) NextCheck() time.Time {
 	if !o.WantedSince.IsZero() {
 		consider(o.WantedSince.Add(configLoadTimeout))
 	}
+
 	return at
 }

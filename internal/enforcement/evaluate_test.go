@@ -230,6 +230,7 @@ func TestEvaluate(t *testing.T) {
 			f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1), bypass("lab/c", "x", 8), bypass("lab/d", "x", 1), bypass("lab/e", "x", 1)}
 		}, "False/CardBypass", []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"}, 14 * time.Second},
 	}
+
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			f := working()
@@ -253,6 +254,7 @@ func TestEvaluateQueue(t *testing.T) {
 	f := working()
 	f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
 	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
+
 	all := Evaluate(f)
 	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
 	check.That(t, len(f.Bypasses) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
@@ -261,16 +263,19 @@ func TestEvaluateQueue(t *testing.T) {
 		check.That(t, string(got.Status)+"/"+got.Reason == want && !strings.Contains(got.Message, "lab/b"),
 			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, want)
 	}
+
 	fine := Evaluate(working())
 	check.Equal(t, "of a pod that was found a moment ago", "CardBypass", EvaluateQueue("team", &fine, GroupByQueue(f.Bypasses)).Reason)
 	check.Equal(t, "of a pod that went a moment ago", "Enforced", EvaluateQueue("team", &all, nil).Reason)
 	check.Equal(t, "queues whose pods are others", []string{"team"}, ChangedQueues(GroupByQueue(f.Bypasses), nil))
 	check.Equal(t, "queues whose pods stay", 0, len(ChangedQueues(GroupByQueue(f.Bypasses), GroupByQueue(f.Bypasses))))
+
 	f.Heartbeat.SecondScheduler = []string{"lab/c"}
 	all = Evaluate(f)
 	got := EvaluateQueue("other", &all, GroupByQueue(f.Bypasses))
 	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
 		"a pod that somebody bound: %s/%s: %s", got.Status, got.Reason, got.Message)
+
 	none := EvaluateQueue("team", nil, GroupByQueue(f.Bypasses))
 	check.That(t, none.Status == metav1.ConditionUnknown && none.Reason == "NoPolicy" && strings.Contains(none.Message, "create one named default"),
 		"without a policy: %s/%s: %s", none.Status, none.Reason, none.Message)

@@ -103,9 +103,11 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	if r.Ended {
 		ended = formatEnd(r.At)
 	}
+
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
+
 	for key, value := range map[string]string{
 		AnnotationConfigProblem: r.ConfigProblem, AnnotationSecondScheduler: strings.Join(r.SecondScheduler, ","), AnnotationEnded: ended,
 	} {
@@ -114,6 +116,7 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 			delete(lease.Annotations, key)
 		}
 	}
+
 	lease.Annotations[AnnotationVersion] = r.Version
 	lease.Annotations[AnnotationConfigHash] = r.ConfigHash
 	lease.Spec.HolderIdentity = ptr.To(r.Identity)
@@ -137,9 +140,11 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	case spec.RenewTime == nil || spec.RenewTime.IsZero():
 		lacks = "it was never renewed"
 	}
+
 	if lacks != "" {
 		return Report{}, fmt.Errorf("Lease %s/%s is no heartbeat of %s: %s", lease.Namespace, lease.Name, LeaseName, lacks)
 	}
+
 	report := Report{
 		Identity:        *spec.HolderIdentity,
 		Version:         lease.Annotations[AnnotationVersion],
@@ -152,6 +157,7 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	if text := lease.Annotations[AnnotationSecondScheduler]; text != "" && len(report.SecondScheduler) == 0 {
 		return Report{}, fmt.Errorf("Lease %s/%s names no pods in annotation %s: %.200q", lease.Namespace, lease.Name, AnnotationSecondScheduler, text)
 	}
+
 	return report, nil
 }
 
@@ -163,11 +169,13 @@ func (r Report) withinBounds() Report {
 	r.ConfigProblem = conditions.Truncate(singleLine(r.ConfigProblem), maxProblemLength)
 	pods := slices.DeleteFunc(slices.Clone(r.SecondScheduler), func(pod string) bool { return !isPodName(pod) })
 	slices.Sort(pods)
+
 	pods = slices.Compact(pods)
 	r.SecondScheduler = slices.Clip(pods[:min(len(pods), MaxPods)])
 	if len(pods) == 0 {
 		r.SecondScheduler = nil
 	}
+
 	r.At = r.At.Truncate(time.Microsecond)
 	return r
 }

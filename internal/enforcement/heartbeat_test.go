@@ -39,6 +39,7 @@ func TestLease(t *testing.T) {
 			RenewTime: &metav1.MicroTime{Time: beaten.Truncate(time.Microsecond)},
 		},
 	}
+
 	check.Equal(t, "Lease", want, full().Lease("ns"))
 }
 
@@ -76,6 +77,7 @@ func TestTextsAreBounded(t *testing.T) {
 	}) {
 		r := full()
 		tc.write(&r)
+
 		got, ok := r.Lease("ns").Annotations[tc.key]
 		check.That(t, ok && got == tc.want, "%s is %q (%v), want %q", tc.key, got, ok, tc.want)
 	}
@@ -85,18 +87,22 @@ func TestReadReport(t *testing.T) {
 	ended := full()
 	ended.Ended = true
 	ended.At = beaten.Truncate(time.Microsecond)
+
 	last := ended.Lease("ns")
 	if got, err := ReadReport(last); err != nil || !got.Ended || last.Annotations[AnnotationEnded] != "2026-03-01T12:00:00.123456Z" {
 		t.Errorf("the last report is %+v, %v", got, err)
 	}
+
 	last.Spec.RenewTime.Time = beaten.Add(time.Second) // by a version that knows no end
 	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}
+
 	full().WriteTo(last)
 	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}
+
 	want := full()
 	want.At = beaten.Truncate(time.Microsecond)
 	got, err := ReadReport(full().Lease("ns"))
@@ -121,6 +127,7 @@ func TestReadReportRefuses(t *testing.T) {
 		lease := full().Lease("ns")
 		tc.spoil(lease)
 		report, err := ReadReport(lease)
+
 		check.Says(t, err, tc.want)
 		check.Says(t, err, "Lease ns/"+lease.Name)
 		check.Equal(t, "a report all the same", Report{}, report)
@@ -166,6 +173,7 @@ func TestSameContent(t *testing.T) {
 		"a difference cut away": {func(r *Report) { r.ConfigProblem += " \n" }, true},
 	}) {
 		other := full()
+
 		tc.change(&other)
 		check.Equal(t, "same", tc.want, full().SameContent(other))
 	}
@@ -182,11 +190,13 @@ func TestReportRoundTripsThroughLease(t *testing.T) {
 			SecondScheduler: rapid.SliceOfN(pod, 0, 8).Draw(t, "pods"),
 			At:              beaten.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
 		}
+
 		lease := r.Lease("ns")
 		got, err := ReadReport(lease)
 		check.NoError(t, err)
 		check.Equal(t, "written again", lease, got.Lease("ns"))
 		check.Must(t, got.SameContent(r) && got.At.Equal(r.At.Truncate(time.Microsecond)), "%+v is read as %+v", r, got)
+
 		again, err := ReadReport(got.Lease("ns"))
 		diff := cmp.Diff(got, again)
 		check.Must(t, err == nil && diff == "", "read again: %v (-first +second):\n%s", err, diff)

@@ -50,6 +50,7 @@ func (o Observation) notConfiguredMessage() string {
 
 func (o Observation) noHeartbeatMessage() string {
 	const look = "check whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
+
 	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, o.Namespace)
 	switch report := o.Heartbeat; {
 	case report == nil && o.Unreadable != "":
@@ -101,18 +102,22 @@ func bypassMessage(all []Bypass) string {
 			totals[amount.Name] = totals[amount.Name].Add(amount.Count)
 		}
 	}
+
 	held := make([]card.Amount, 0, len(totals))
 	for _, name := range slices.Sorted(maps.Keys(totals)) {
 		held = append(held, card.Amount{Name: name, Count: totals[name]})
 	}
+
 	named := make([]string, len(all)) // the message counts the others
 	for i, b := range all[:min(len(all), maxNamedBypasses)] {
 		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, formatAmounts(b.Cards), b.Reason)
 	}
+
 	verb := "hold"
 	if len(named) == 1 {
 		verb = "holds"
 	}
+
 	return fmt.Sprintf("%d %s %s %s that Cardquota's scheduler did not assign; delete and create again with its schedulerName and without nodeName: %s",
 		len(named), podNoun(len(named)), verb, formatAmounts(held), conditions.JoinFirst(named, maxNamedBypasses))
 }

@@ -19,6 +19,7 @@ func TestTheOperatorIsKnownByItsLease(t *testing.T) {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: OperatorLeaseLabels()},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &metav1.MicroTime{Time: now.Add(-age)}}}
 	}
+
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		want  bool

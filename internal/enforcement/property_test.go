@@ -26,22 +26,27 @@ func drawFacts(t *rapid.T) Observation {
 			0, time.Second, 20*time.Second - 1, 20 * time.Second, 20*time.Second + 1, time.Hour, -time.Second, -20 * time.Second, -time.Hour,
 		}).Draw(t, label)
 	}
+
 	names := func(label string) []string {
 		return rapid.SliceOfN(rapid.SampledFrom([]string{stock, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
 	}
+
 	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wanted}
 	if !fine("written") {
 		f.WantedHash = rapid.SampledFrom([]string{"", other}).Draw(t, "hash")
 		f.WantedSince = noon.Add(-age("since"))
 	}
+
 	if !fine("configured") {
 		f.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
 	}
+
 	if fine("reported") {
 		f.Heartbeat = &Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
 		if fine("heard") {
 			f.ReceivedAt = noon.Add(-age("arrived").Abs())
 		}
+
 		f.Heartbeat.Ended = !fine("works")
 		if !fine("alone") {
 			f.Heartbeat.SecondScheduler = names("second")
@@ -50,17 +55,20 @@ func drawFacts(t *rapid.T) Observation {
 			f.Heartbeat.ConfigProblem = rapid.StringN(0, 1000, -1).Draw(t, "problem")
 		}
 	}
+
 	if fine("led") {
 		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
 	}
 	if !fine("nothing foreign") {
 		f.OtherSchedulers = foreign(names("foreign")...)
 	}
+
 	if !fine("nothing past us") {
 		for _, pod := range names("bypass") {
 			f.Bypasses = append(f.Bypasses, bypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
 		}
 	}
+
 	return f
 }
 
@@ -93,11 +101,13 @@ func TestNextCheckIsTheNextChange(t *testing.T) {
 		f := drawFacts(t)
 		now := Evaluate(f)
 		later := f
+
 		ahead := time.Duration(rapid.Int64Range(1, int64(2*time.Hour)).Draw(t, "ahead"))
 		later.Now = f.Now.Add(ahead)
 		if until := f.NextCheck(); !until.IsZero() && !later.Now.Before(until) {
 			later.Now = until.Add(-1)
 		}
+
 		if then := Evaluate(later); !conditions.Same(then, now) {
 			t.Fatalf("%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
 		}
@@ -114,6 +124,7 @@ func TestRenewalsAreSilent(t *testing.T) {
 		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
 		report := *f.Heartbeat
 		report.At = f.Now.Add(-time.Second)
+
 		f.ReceivedAt = f.Now
 		f.Heartbeat = &report
 		f.Leader = led(ours, time.Hour)

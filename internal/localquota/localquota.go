@@ -79,6 +79,7 @@ func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total i
 		BlockedTotal:     int32(min(waiting.Total, math.MaxInt32)),
 		BlockedElsewhere: int32(min(max(0, total-waiting.Total), math.MaxInt32)),
 	}
+
 	for _, entry := range blocked.Truncate(waiting.Blocked) {
 		entry.Holders = blocked.HideOthers(entry.Holders, namespace)
 		status.Blocked = append(status.Blocked, entry)
@@ -95,14 +96,17 @@ func queueState(q *v1alpha1.CardQuota) string {
 	if conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining {
 		return v1alpha1.QueueDraining
 	}
+
 	// Another reason may hide Held in condition Ready, so the spec counts as well.
 	isStopped := q.Spec.StopPolicy == v1alpha1.StopPolicyHold || q.Spec.StopPolicy == v1alpha1.StopPolicyHoldAndDrain
 	if isStopped || conditions.Get(q.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonHeld {
 		return v1alpha1.QueueHeld
 	}
+
 	switch conditions.Get(q.Status.Conditions, v1alpha1.ConditionHierarchyValid).Reason {
 	case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
 		return v1alpha1.QueueHeld
 	}
+
 	return q.Status.Queue.State
 }

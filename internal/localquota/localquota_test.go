@@ -32,6 +32,7 @@ func TestSelectNamespaces(t *testing.T) {
 		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: reason}}
 		return q
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
 		want  []string
@@ -51,6 +52,7 @@ func TestSelectNamespaces(t *testing.T) {
 		}
 		check.Equal(t, "namespaces", tc.want, got)
 	}
+
 	check.That(t, ExplicitSelector(conflicting(v1alpha1.ReasonQueueConflict)) != nil, "a CardQuota that has just got its queue selects nothing until the condition is written")
 }
 
@@ -62,6 +64,7 @@ func TestNewStatus(t *testing.T) {
 		}
 		return h
 	}
+
 	q := builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Queue("chat-queue").Obj()
 	q.Status.Summary = "6/8 NVIDIA-H200"
 	q.Status.PendingSummary = "1 NVIDIA-H200"
@@ -69,15 +72,18 @@ func TestNewStatus(t *testing.T) {
 	q.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("3"), Quota: ptr.To(resource.MustParse("4"))}
 	q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("1Gi")}
 	q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat-queue", State: "Open"}
+
 	entry := v1alpha1.BlockedStatus{Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedNoFreeCard, Message: "full",
 		Holders: []v1alpha1.CardHolder{holder("secret", "a", "search", "training", 4), holder("chat-1", "mine", "chat-queue", "inference", 3), holder("secret", "b", "vision", "training", 1)}}
 	want := v1alpha1.LocalCardQuotaStatus{
 		Queue: "chat-queue", State: "Open", ServiceType: "inference", Summary: "6/8 NVIDIA-H200", PendingSummary: "1 NVIDIA-H200", Cards: q.Status.Cards,
 		CPU: q.Status.CPU, Memory: q.Status.Memory, BlockedTotal: 1, BlockedElsewhere: 2,
 	}
+
 	hidden := entry
 	hidden.Holders = []v1alpha1.CardHolder{holder("", "", "", "training", 5), holder("chat-1", "mine", "chat-queue", "inference", 3)}
 	want.Blocked = []v1alpha1.BlockedStatus{hidden}
+
 	got := NewStatus(q, "chat-1", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 3)
 	check.Equal(t, "status", want, got)
 	check.That(t, got.CPU != q.Status.CPU && got.CPU.Quota != q.Status.CPU.Quota && got.Memory != q.Status.Memory, "a write of the view changes the CardQuota of the cache")
@@ -91,6 +97,7 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 		ready     = v1alpha1.ConditionReady
 		hierarchy = v1alpha1.ConditionHierarchyValid
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct{ queue, condition, reason, want string }{
 		"open":                     {"Open", ready, v1alpha1.ReasonReady, "Open"},
 		"not enforced":             {"Open", ready, v1alpha1.EventNotEnforced, "Open"},
@@ -108,12 +115,14 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: tc.queue}
 		check.Equal(t, "state", tc.want, NewStatus(q, "chat-1", Waiting{}, 0).State)
 	}
+
 	for policy, want := range map[v1alpha1.StopPolicy]string{v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held"} {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
 		q.Spec.StopPolicy = policy
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
 		check.Equal(t, string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
 	}
+
 	check.Equal(t, "state without a status", "", NewStatus(selecting(nil), "chat-1", Waiting{}, 0).State)
 }
 
@@ -132,11 +141,13 @@ func TestAViewNamesNoStranger(t *testing.T) {
 			entry.Holders = append(entry.Holders, h)
 			sums[h.Card+h.ServiceType] = sums[h.Card+h.ServiceType] + h.Count
 		}
+
 		got := NewStatus(selecting(nil), "mine", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
 		for _, h := range got {
 			check.Must(t, h.Workload.Namespace == "mine" || (h.Workload == (v1alpha1.WorkloadReference{}) && h.Queue == ""), "%+v is named", h)
 			sums[h.Card+h.ServiceType] -= h.Count
 		}
+
 		for key, left := range sums {
 			check.Must(t, left == 0, "%d cards of %s are lost", left, key)
 		}

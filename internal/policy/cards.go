@@ -94,5 +94,6 @@ func validateCards(path *field.Path, entries []v1alpha1.CardMapping) field.Error
 		}
 		errs = append(errs, field.Forbidden(at, mistake.Message))
 	}
+
 	return errs
 }

@@ -57,16 +57,19 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 	if base != nil {
 		text = base.Data[ref.Key]
 	}
+
 	out.BuiltIn = strings.TrimSpace(text) == ""
 	if out.BuiltIn {
 		out.From = renderedFromDefault
 		text = schedulerconfig.BuiltIn
 	}
+
 	rendered, replaced, err := schedulerconfig.Render(text, headerComment(out.From), OverlayFor(spec))
 	stays := "what was rendered last stays"
 	if live == nil {
 		stays = "there is no rendered configuration"
 	}
+
 	switch {
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", describeMissingBase(ref, base), stays)
@@ -79,6 +82,7 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 			out.From, onOneLine(err), stays)
 		return out
 	}
+
 	out.Text = rendered
 	message := "the scheduler's configuration is " + out.From + " merged with this policy"
 	if out.BuiltIn {
@@ -89,6 +93,7 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 			message += "; " + describeHierarchy(spec)
 		}
 	}
+
 	out.Condition = conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
 	return out
 }
@@ -172,22 +177,27 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 		if t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded {
 			row["reclaimable"] = true
 		}
+
 		if len(t.ReclaimFrom) > 0 {
 			row["reclaimFrom"] = t.ReclaimFrom
 		}
+
 		if t.MinimumRuntimeSeconds != 0 {
 			row["minimumRuntime"] = (time.Duration(t.MinimumRuntimeSeconds) * time.Second).String()
 		}
 		types[t.Name] = row
 	}
+
 	owners := make(map[string]any, len(spec.Owners))
 	for _, o := range spec.Owners {
 		owners[o.Kind] = o.ServiceType
 	}
+
 	classes := make(map[string]any, len(spec.PriorityClasses))
 	for _, class := range spec.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
+
 	arguments := map[string]any{
 		"cardUnlimitedCpuMemory":         spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
 		"serviceTypes":                   types,
@@ -201,15 +211,19 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
 		arguments["reclaimResources"] = string(spec.ReclaimResources)
 	}
+
 	if spec.MaxReservationMinutes != 0 {
 		arguments["maxReservation"] = (time.Duration(spec.MaxReservationMinutes) * time.Minute).String()
 	}
+
 	if len(spec.Cards) > 0 {
 		arguments["cards"] = mappingsOf(spec.Cards).Argument()
 	}
+
 	if spec.QueueHierarchy != v1alpha1.QueueHierarchyFlat {
 		arguments["queueHierarchy"] = string(spec.QueueHierarchy)
 	}
+
 	return schedulerconfig.Overlay{
 		Reclaim:   reclaimActions[spec.Reclaim],
 		Preempt:   spec.Preempt == v1alpha1.PreemptInQueue,

@@ -56,6 +56,7 @@ func TestWantedOf(t *testing.T) {
 		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300, MaxReservationMinutes: 90,
 		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
+
 	want := schedulerconfig.Overlay{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,
 		"serviceTypes": map[string]any{
@@ -68,20 +69,24 @@ func TestWantedOf(t *testing.T) {
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))
+
 	spec.QueueHierarchy = "Tree"
 	spec.ReclaimResources = "All"
 	want.Tree = true
 	want.Arguments["queueHierarchy"] = "Tree"
 	want.Arguments["reclaimResources"] = "All"
 	check.Equal(t, "wanted of a tree", want, OverlayFor(Effective(spec)))
+
 	spec.Cards = []v1alpha1.CardMapping{
 		{Resource: "hygon.com/dcu", Model: "K100_AI", NodeSelector: map[string]string{"pool": "dcu"}},
 		{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"},
 	}
+
 	want.Arguments["cards"] = []any{
 		map[string]any{"resource": "amd.com/gpu", "modelLabel": "amd.com/gpu.product-name"},
 		map[string]any{"resource": "hygon.com/dcu", "model": "K100_AI", "nodeSelector": map[string]any{"pool": "dcu"}},
 	}
+
 	check.Equal(t, "wanted with cards", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
 		check.Equal(t, fmt.Sprintf("%s is action", mode), action, OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
@@ -93,6 +98,7 @@ func TestConfigure(t *testing.T) {
 		from     = "ConfigMap volcano-system/scheduler, key conf"
 		rendered = "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy"
 	)
+
 	defaults := schedulerconfig.Hash(configured(nil, "-", "").Text)
 	outside := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: proportion", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -139,6 +145,7 @@ func TestAHierarchyIsTakenOver(t *testing.T) {
 		cards     = ", for pods with cards only with computeQuota: Enforce"
 		onlyCards = "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
 	)
+
 	hierarchical := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: true", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
 		base string
@@ -157,6 +164,7 @@ func TestAHierarchyIsTakenOver(t *testing.T) {
 		check.That(t, got.Status == metav1.ConditionTrue && strings.HasSuffix(got.Message, tc.ends), "says %s %s, want …%s", got.Status, got.Message, tc.ends)
 		check.NoError(t, schedulerconfig.Validate(got.Text, schedulerconfig.Shipped()))
 		check.Contains(t, "text", got.Text, "queueHierarchy: Tree")
+
 		tc.spec.QueueHierarchy = "Flat"
 		flat := RenderConfiguration(Effective(tc.spec), ref, written(tc.base), nil, "")
 		check.That(t, (flat.Reason == v1alpha1.ReasonHierarchyNotSupported) == (tc.base == hierarchical), "flat is %s %s", flat.Reason, flat.Message)
@@ -175,6 +183,7 @@ func TestDisplaced(t *testing.T) {
 	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		want    string // "" when nobody was

@@ -35,14 +35,17 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 			out.ServiceTypes = append(out.ServiceTypes, defaultType)
 		}
 	}
+
 	for i := range out.ServiceTypes {
 		t := &out.ServiceTypes[i]
 		t.ReclaimPolicy = cmp.Or(t.ReclaimPolicy, v1alpha1.ReclaimNever)
 		slices.Sort(t.ReclaimFrom)
 	}
+
 	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceType) int { return cmp.Compare(a.Name, b.Name) })
 	out.Cards = sortedCards(out.Cards)
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKind) int { return cmp.Compare(a.Kind, b.Kind) })
+
 	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
 	switch {
 	case out.PriorityClassPolicy == v1alpha1.PriorityClassesNone:
@@ -50,6 +53,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	case len(out.PriorityClasses) == 0:
 		out.PriorityClasses = defaultPriorityClasses()
 	}
+
 	out.ComputeQuota = cmp.Or(out.ComputeQuota, v1alpha1.ComputeQuotaIgnoreForCardPods)
 	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
 	out.Preempt = cmp.Or(out.Preempt, v1alpha1.PreemptOff)
@@ -62,9 +66,11 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	ref := &out.Scheduler.BaseConfigMap
 	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
 	ref.Key = cmp.Or(ref.Key, ConfigMapKey)
+
 	if len(out.Scheduler.Names) == 0 {
 		out.Scheduler.Names = []string{defaultScheduler}
 	}
+
 	out.Admission.SchedulerBypassPolicy = cmp.Or(out.Admission.SchedulerBypassPolicy, v1alpha1.SchedulerBypassDeny)
 	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, defaultMaxGracePeriodSeconds)
 	out.Admission.JobEvictionPolicy = cmp.Or(out.Admission.JobEvictionPolicy, v1alpha1.JobUnchanged)
@@ -178,25 +184,30 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	for _, t := range effective.ServiceTypes {
 		types[t.Name] = t
 	}
+
 	errs := fieldErrors(spec.Child("serviceTypes"), reclaimMatrix(effective).Validate())
 	for _, t := range effective.ServiceTypes {
 		errs = append(errs, validateType(spec.Child("serviceTypes").Key(t.Name), t, types)...)
 	}
+
 	errs = append(errs, validateOwners(spec.Child("owners"), effective.Owners, types)...)
 	if _, err := BillingTimeZone(effective); err != nil {
 		errs = append(errs, field.Invalid(spec.Child("billingTimeZone"), effective.BillingTimeZone, err.Error()))
 	}
+
 	errs = append(errs, validateCards(spec.Child("cards"), effective.Cards)...)
 	classes := map[string]int32{}
 	for _, class := range effective.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
+
 	errs = append(errs, fieldErrors(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
 	errs = append(errs, validateReclaim(spec.Child("reclaim"), effective)...)
 	errs = append(errs, checkRange(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
 	if effective.MaxReservationMinutes != 0 {
 		errs = append(errs, checkRange(spec.Child("maxReservationMinutes"), effective.MaxReservationMinutes, 5, 1440)...)
 	}
+
 	return append(errs, checkRange(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
 }
 

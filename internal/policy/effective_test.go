@@ -25,6 +25,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 		},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", JobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
 	}
+
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	check.Equal(t, "effective spec", want, got)
 	faults := Validate(got)
@@ -47,9 +48,11 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", JobEvictionPolicy: "IgnoreEvictions", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}
+
 	before := spec.DeepCopy()
 	got := Effective(spec)
 	check.Equal(t, "the spec itself was changed", *before, spec)
+
 	want := *before
 	want.ServiceTypes = []v1alpha1.ServiceType{
 		{Name: "batch", Priority: 1, ReclaimPolicy: "WhenNeeded"},
@@ -97,6 +100,7 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 		"a built-in type that the policy leaves out": {inForce(v1alpha1.ServiceTypeStatus{Name: "batch"}), "training", servicetype.Type{}, false},
 		"the status decides, not the spec":           {refused, "training", servicetype.Type{Priority: 5}, true},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, known := ServiceTypes(tc.policy)(tc.name)
@@ -134,6 +138,7 @@ func TestSameTypes(t *testing.T) {
 		{Name: "inference", Priority: 80000, CardQuotas: 4, ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", MinimumRuntimeSeconds: 60},
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		a, b *v1alpha1.ServiceTypePolicy
 		want bool

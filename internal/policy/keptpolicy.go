@@ -28,14 +28,17 @@ func EncodeKept(p *v1alpha1.ServiceTypePolicy) (string, error) {
 			ReclaimResources: p.Status.ReclaimResources, QueueHierarchy: p.Status.QueueHierarchy, Cards: p.Status.Cards,
 		},
 	}
+
 	for i, row := range p.Status.ServiceTypes {
 		row.CardQuotas = 0 // it changes with CardQuotas
 		kept.Status.ServiceTypes[i] = row
 	}
+
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return "", fmt.Errorf("keep the policy in force: %w", err)
 	}
+
 	return string(text), nil
 }
 

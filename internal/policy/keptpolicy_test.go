@@ -25,6 +25,7 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	p := inTree()
 	text, err := EncodeKept(p)
 	check.NoError(t, err)
+
 	kept, err := DecodeKept(text)
 	check.NoError(t, err)
 	check.That(t, IsTree(InForce(nil, kept)), "the tree is lost")
@@ -37,6 +38,7 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	same, err := EncodeKept(p)
 	check.NoError(t, err)
 	check.Equal(t, "text after changes that decide nothing", text, same)
+
 	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	flat, err := EncodeKept(p)
 	check.NoError(t, err)
@@ -49,6 +51,7 @@ func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 	flat := &v1alpha1.ServiceTypePolicy{}
 	flat.Spec.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	written := inTree()
+
 	written.Spec.QueueHierarchy = ""
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy

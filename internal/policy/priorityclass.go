@@ -46,8 +46,10 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 			plan.Conflicts[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not created by the operator, and this policy says %d: it is left as it is; delete it or write %d here",
 				class.Name, class.Value, unmet[at].Value, class.Value)
 		}
+
 		unmet = slices.Delete(unmet, at, at+1)
 	}
+
 	for _, w := range unmet {
 		plan.Create = append(plan.Create, &schedulingv1.PriorityClass{
 			ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}, OwnerReferences: []metav1.OwnerReference{{
@@ -57,6 +59,7 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 			Description: fmt.Sprintf("Created for ServiceTypePolicy %s and deleted with it.", v1alpha1.PolicyName),
 		})
 	}
+
 	return plan
 }
 

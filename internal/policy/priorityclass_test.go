@@ -40,6 +40,7 @@ func TestPlanPriorityClasses(t *testing.T) {
 		"a mark that somebody copied does not make it ours": {live: []schedulingv1.PriorityClass{class("gold", 80000, "default", "kubectl-create")}},
 		"a copied mark on a wanted one":                     {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "kubectl-create")}, kept: []string{"pc-high"}},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			plan := PlanPriorityClasses(owner, tc.wanted, tc.live)
@@ -49,15 +50,18 @@ func TestPlanPriorityClasses(t *testing.T) {
 				check.That(t, c.Value == 80000 && c.Annotations["cardquota.dev/created-by"] == "default", "made as %+v", c)
 				check.That(t, len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == "this" && c.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", c.OwnerReferences)
 			}
+
 			for _, c := range plan.Delete {
 				deleted = append(deleted, c.Name)
 			}
 			for name := range plan.Conflicts {
 				kept = append(kept, name)
 			}
+
 			check.Equal(t, "made, deleted, kept", [][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept})
 		})
 	}
+
 	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
 	want := "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here"
 	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)

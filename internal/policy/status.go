@@ -43,14 +43,17 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		status.QueueHierarchy = f.Effective.QueueHierarchy
 		status.Cards = f.Effective.Cards
 	}
+
 	for i := range status.ServiceTypes {
 		row := &status.ServiceTypes[i]
 		row.ReclaimPolicy = cmp.Or(row.ReclaimPolicy, v1alpha1.ReclaimNever) // an earlier version wrote none
 		row.CardQuotas = f.Quotas[row.Name]
 	}
+
 	if f.Hash != "" {
 		status.ConfigHash = f.Hash
 	}
+
 	status.Scheduler = f.Enforced.Scheduler.DeepCopy()
 	if status.Scheduler != nil {
 		s := status.Scheduler
@@ -58,15 +61,18 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		s.Version = conditions.Truncate(s.Version, 253)
 		s.ConfigHash = conditions.Truncate(s.ConfigHash, 64)
 	}
+
 	set := func(kind string, v metav1.Condition, generation int64) {
 		conditions.Set(&status.Conditions, kind, v, generation, f.Now)
 	}
+
 	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
 	set(v1alpha1.ConditionEnforced, f.Enforced.Condition, f.Policy.Generation)
 	set(v1alpha1.ConditionReady, readyCondition(f), f.Policy.Generation)
 	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
 		set(v1alpha1.ConditionBypassGuarded, f.Guard.Condition, f.Guard.Generation)
 	}
+
 	conditions.SetFieldsKnown(&status.Conditions, f.Policy, f.Policy.Spec, f.Now)
 	return status
 }

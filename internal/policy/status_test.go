@@ -57,6 +57,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	got := StatusFor(f)
 	check.Equal(t, "mappings in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
 	check.Equal(t, "mappings without a policy", nil, CardMappings(nil))
+
 	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: f.Effective.Cards}}
 	for name, tc := range map[string]struct {
 		policy *v1alpha1.ServiceTypePolicy
@@ -70,6 +71,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	} {
 		check.Equal(t, "mappings that are expected, "+name, tc.want, ExpectedMappings(tc.policy))
 	}
+
 	f.Policy.Status = got
 	f.Effective = nil
 	check.Equal(t, "mappings while the spec is invalid", got.Cards, StatusFor(f).Cards)
@@ -77,6 +79,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
 	}, got.ServiceTypes)
+
 	check.That(t, got.Reclaim == "Gangs" && got.ReclaimResources == "Cards" && got.QueueHierarchy == "Flat" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
 		"status is %+v", got)
 	for kind, want := range map[string]string{
@@ -100,11 +103,13 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 		f.Sync = InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
 		f.Quotas = map[string]int32{"inference": 9}
 	}))
+
 	want := before.ServiceTypes
 	want[0].CardQuotas = 9
 	want[1].CardQuotas = 0
 	check.Equal(t, "matrix", want, got.ServiceTypes)
 	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.QueueHierarchy == "Tree" && got.ReclaimResources == "All" && got.ObservedGeneration == 4, "status is %+v", got)
+
 	want1 := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
 		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))
@@ -127,6 +132,7 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		}, "False/BaseMissing: "},
 	}) {
 		said := says(StatusFor(facts(tc.change)), "Ready")
+
 		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
 	}
 }
@@ -159,12 +165,14 @@ func TestEventsTellTransitions(t *testing.T) {
 		f.Sync = missing
 		f.Hash = ""
 	}))
+
 	silent := StatusFor(facts(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 	}))
 	second := StatusFor(facts(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
 	}))
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.ServiceTypePolicyStatus
 		want          []string
@@ -195,6 +203,7 @@ func TestInForce(t *testing.T) {
 		}
 		return p
 	}
+
 	tree := of(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree)
 	flat := of("", v1alpha1.QueueHierarchyFlat)
 	created := of(v1alpha1.UnmanagedIgnore, "")

@@ -21,12 +21,14 @@ func TestValidate(t *testing.T) {
 		training.MinimumRuntimeSeconds = seconds
 		return training
 	}
+
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
 	owners := func(owners ...v1alpha1.OwnerKind) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{Owners: owners}
 	}
+
 	classes := func(names ...string) v1alpha1.ServiceTypePolicySpec {
 		var listed []v1alpha1.PriorityClass
 		for _, name := range names {
@@ -37,6 +39,7 @@ func TestValidate(t *testing.T) {
 	cards := func(cards ...v1alpha1.CardMapping) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{Cards: cards}
 	}
+
 	amd := v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "MI210"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		spec  v1alpha1.ServiceTypePolicySpec

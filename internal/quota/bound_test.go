@@ -60,17 +60,21 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 		}
 		waiting.Add(a.DropUngranted("q", app))
 	}
+
 	check.Must(t, len(waiting.Cards) == 2 && waiting.Cards[0].Count == 2560,
 		"%d requests wait, want the 2 for cards that can be given", len(waiting.Cards))
+
 	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}})
 	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
 		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
+
 	// One who applies for them is refused for the names as they were written.
 	invented := CardRequest{Names: named("Z", 16), Count: 3}
 	if _, short := matchInQueue(a, &Reservations{}, JobRequest{Cards: []CardRequest{invented}}); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
+
 	s := a.CheckEnqueue("q", only(&waiting), JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
@@ -79,19 +83,24 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 func TestManyChoicesAreBoundedWork(t *testing.T) {
 	names := named("M", 16)
 	a := limited(names, 10_000)
+
 	var waiting Reservations
 	for _, d := range choosing(names, maxChoices, 1).Cards {
 		waiting.Add(JobRequest{Cards: []CardRequest{d}})
 	}
+
 	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d requests", maxChoices, len(waiting.Cards))
 	m, short := matchInQueue(a, &waiting, choosing(names, 2000, 1))
 	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
 		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
+
 	waiting.Add(choosing(names, 2000, 1))
 	check.That(t, waiting.split && len(waiting.Cards) == 16, "2000 choices among 16 cards are %d requests", len(waiting.Cards))
+
 	for range 3 { // a queue without limits
 		waiting.Add(JobRequest{Cards: choosing(named("any", 1000), 20, 1).Cards})
 	}
+
 	check.That(t, len(waiting.Cards) <= maxCardRequests, "%d requests wait, at most %d", len(waiting.Cards), maxCardRequests)
 }
 
@@ -103,11 +112,13 @@ func TestElasticJobsArePooled(t *testing.T) {
 	for _, n := range names { // only what elastic jobs give is left
 		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
 	}
+
 	var waiting Reservations
 	for i := range 2000 {
 		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Elastic: card.Count(i % 5)})
 		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
 	}
+
 	waiting.Add(JobRequest{Cards: []CardRequest{{Names: names, Count: 8}}})
 	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}})
 	check.That(t, short == nil && len(m.edgesFrom) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.edgesFrom), m.steps, short)
@@ -117,6 +128,7 @@ func TestElasticJobsArePooled(t *testing.T) {
 // wait for many choices of cards.
 func BenchmarkVote(b *testing.B) {
 	names := named("M", 16)
+
 	for name, fill := range map[string]func(*Reservations){
 		"nothing waits": func(*Reservations) {},
 		"2000 elastic jobs with two cards": func(w *Reservations) {
@@ -155,12 +167,14 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 			quota[n] = card.Count(rapid.IntRange(0, 4).Draw(t, "quota"))
 			free[n] = int64(quota[n])
 		}
+
 		a := New(0)
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
 		request := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
+
 		waits := rapid.SliceOfN(request, 0, 3).Draw(t, "waiting")
 		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "application")}
 		waiting := Reservations{split: rapid.Bool().Draw(t, "too many wait")}
@@ -173,14 +187,17 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 				m.choices[fmt.Sprint("another ", i)] = sink
 			}
 		}
+
 		for _, d := range waiting.Cards {
 			m.addRequest(d)
 		}
+
 		admitted := !slices.ContainsFunc(app.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
 		var asked int64
 		for _, d := range app.Cards {
 			asked += int64(d.Count)
 		}
+
 		fits := most(slices.Concat(waits, app.Cards), free, nil) == most(waits, free, nil)+asked
 		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Cards, waits, quota)
 	})
@@ -196,6 +213,7 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 		slices.Sort(lines)
 		return fmt.Sprint(lines)
 	}
+
 	random := seed.Rand(t)
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
 		requests := choosing(named("M", 16), choices, 3).Cards
@@ -203,11 +221,13 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 		var first, second Reservations
 		first.Add(JobRequest{Cards: requests})
 		random.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+
 		for _, d := range requests {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference
 			second.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
 		}
+
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
 		want := min(choices, maxChoices)
 		check.That(t, choices > maxChoices || len(first.Cards) == want, "%d choices are %d requests", choices, len(first.Cards))
@@ -220,6 +240,7 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 	}
 	a := CardRequest{Names: []card.Name{"A"}, Count: 4}
 	b := CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
+
 	more := CardRequest{Names: a.Names, Count: 5}
 	for name, tc := range map[string]struct {
 		whole, part JobRequest
@@ -243,6 +264,7 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Excess(tc.part).IsEmpty())
 	}
+
 	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Excess(of(6, a)))
 }
 

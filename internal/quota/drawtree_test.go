@@ -32,6 +32,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 		}
 		queues[fmt.Sprint("q", i)] = q
 	}
+
 	return queues
 }
 
@@ -49,6 +50,7 @@ func drawParent(t *rapid.T, i, count, chain int) string {
 	case kind == 14:
 		return "missing"
 	}
+
 	return ""
 }
 

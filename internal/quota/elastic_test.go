@@ -37,10 +37,12 @@ func TestReplacedElasticUsageIsExact(t *testing.T) {
 				want.AddElastic(elastic)
 				continue
 			}
+
 			removed = append(removed, elastic)
 			added = append(added, all)
 			want.AddElastic(all)
 		}
+
 		before := givenByPool(original)
 		got := original.ReplaceElastic(removed, added, nil)
 		check.Equal(t, "pools", givenByPool(want), givenByPool(got))

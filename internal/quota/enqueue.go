@@ -65,6 +65,7 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 	}) {
 		return true
 	}
+
 	remaining := slices.Clone(r.Cards)
 	for _, d := range requests {
 		for i := range remaining {
@@ -74,10 +75,12 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 				remaining[i].Count = remaining[i].Count - met
 			}
 		}
+
 		if d.Count > 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -147,11 +150,13 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	if s := q.checkEnqueue(q.limits.quota, own, request, overCommit); s != nil || q.tree == nil {
 		return s
 	}
+
 	if request.IsFixed {
 		if s := q.checkEnqueueFixed(reservations, request, overCommit); s != nil {
 			return s
 		}
 	}
+
 	if !q.wouldBorrow(own, request, overCommit) {
 		return nil
 	}
@@ -166,6 +171,7 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 			return s
 		}
 	}
+
 	return nil
 }
 
@@ -188,6 +194,7 @@ func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservation
 		if stopped.IsEmpty() || !q.wouldBorrow(reservations(q.name), stopped, overCommit) {
 			continue
 		}
+
 		if s := at.checkEnqueue(at.limits.deserved, reservations(at.name), stopped, overCommit); s != nil {
 			s.Of = s.Kind
 			s.Kind = RecentlyReclaimed
@@ -211,10 +218,12 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		}
 		return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name)))
 	}
+
 	guaranteed := at.checkEnqueue(available, inqueue, request, overCommit)
 	if guaranteed == nil {
 		return nil
 	}
+
 	if exhausted := at.checkEnqueue(at.limits.quota, inqueue, request, overCommit); exhausted != nil {
 		if at.isRoot() {
 			exhausted.Of = exhausted.Kind
@@ -230,11 +239,13 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	case Memory:
 		names = []card.Name{MemoryName}
 	}
+
 	for _, name := range names {
 		unused := scaleLimit(at.limits.quota(name), overCommit) - scaleLimit(available(name), overCommit)
 		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
 		guaranteed.Limit = AddSaturating(guaranteed.Limit, unused)
 	}
+
 	guaranteed.Of = guaranteed.Kind
 	guaranteed.Kind = Guaranteed
 	return guaranteed
@@ -256,6 +267,7 @@ func (q *queueLedger) checkEnqueueFixed(reservations func(string) *Reservations,
 				fixed.cards[name] = card.Count(sum.clampedInt64())
 			}
 		}
+
 		if s := fixed.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).fixed, &Reservations{}), request, overCommit); s != nil {
 			s.Of = s.Kind
 			s.Kind = NotReclaimable
@@ -277,12 +289,14 @@ func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
 			stopped.Cards = append(stopped.Cards, d)
 		}
 	}
+
 	if q.tree.stopped[CPUName] {
 		stopped.MilliCPU = request.MilliCPU
 	}
 	if q.tree.stopped[MemoryName] {
 		stopped.Memory = request.Memory
 	}
+
 	return stopped
 }
 
@@ -294,6 +308,7 @@ func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reserva
 			return s
 		}
 	}
+
 	milliCPU := q.used(CPUName)
 	memory := q.used(MemoryName)
 	milliCPU = AddSaturating(max(0, milliCPU-inqueue.elasticCPU), inqueue.MilliCPU)
@@ -308,24 +323,29 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	q := l.readQueue(queue)
 	total := card.Count(0)
 	one := len(own) == 0
+
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
 	for _, d := range request.Cards { // usually one card has quota for the whole request
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitAlone(name, request.IsFixed) })
 	}
+
 	if one && request.MilliCPU <= q.limitAlone(CPUName, request.IsFixed) && request.Memory <= q.limitAlone(MemoryName, request.IsFixed) {
 		return true
 	}
+
 	alone := New(len(own))
 	limits := l.PathLimits(queue)
 	if request.IsFixed {
 		limits = q.deservedOnPath(limits)
 	}
+
 	alone.SetLimits(queue, limits)
 	for i, c := range own {
 		alone.Charge(strconv.Itoa(i), c)
 	}
+
 	none := func(string) *Reservations { return &Reservations{} }
 	return alone.CheckEnqueue(queue, none, request, overCommit) == nil
 }
@@ -338,9 +358,11 @@ func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservati
 	for _, name := range q.cardsOverLimit(limit) {
 		m.addRequest(CardRequest{Names: []card.Name{name}, Count: card.Count(q.used(name) - limit(name))})
 	}
+
 	for _, d := range inqueue.Cards {
 		m.addRequest(d)
 	}
+
 	for i, d := range request.Cards {
 		if got := m.addRequest(d); got < d.Count {
 			s := &InsufficientQuota{Kind: Cards, Queue: q.name, Names: d.Names, Requested: int64(d.Count)}
@@ -349,12 +371,14 @@ func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservati
 				s.Total += q.used(name)
 				s.Limit += limit(name)
 			}
+
 			// With alternatives the sums can look sufficient, so report at least what the
 			// matching could not give.
 			s.Total = max(s.Total, s.Limit+int64(d.Count-got))
 			return m, s
 		}
 	}
+
 	return m, nil
 }
 

@@ -141,11 +141,13 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 	for _, amount := range c.Cards {
 		r.Cards[amount.Name] += card.Count(sign) * amount.Count
 	}
+
 	r.MilliCPU += sign * c.MilliCPU
 	r.Memory += sign * c.Memory
 	if c.IsFixed {
 		r.fixed = r.fixed.addSigned(c, sign)
 	}
+
 	switch {
 	case c.IsOffInventory:
 		r.offInventory = r.offInventory.addSigned(c, sign)
@@ -195,11 +197,13 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 	if request.Count == 0 || len(request.Names) == 0 {
 		return nil
 	}
+
 	for _, name := range request.Names {
 		if q.fitsCard(name, request.Count, request.IsFixed) {
 			return nil
 		}
 	}
+
 	// Cards without quota are none of those that the request waits for. Prefer to report a card that
 	// becomes free when pods terminate. Otherwise report the card with the most free quota, and among
 	// equals the one with the largest quota.
@@ -212,6 +216,7 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 			return cmp.Or(cmp.Compare(q.freeOnPath(x), q.freeOnPath(y)), cmp.Compare(q.limitOnPath(x), q.limitOnPath(y)))
 		})
 	}
+
 	s := q.insufficientCard(best, request.Count, request.IsFixed, Released{})[0]
 	s.OtherCards = len(names) - 1
 	return &s
@@ -281,6 +286,7 @@ func (q *queueLedger) insufficient(e exceededLimit, name card.Name, requested in
 	if s.Ancestor {
 		s.Requester = q.name
 	}
+
 	switch name {
 	case CPUName:
 		s.Of = CPU
@@ -289,9 +295,11 @@ func (q *queueLedger) insufficient(e exceededLimit, name card.Name, requested in
 	default:
 		s.Names = []card.Name{name}
 	}
+
 	if s.Kind == Cards {
 		s.Kind = s.Of
 	}
+
 	return s
 }
 
@@ -303,6 +311,7 @@ func (q *queueLedger) insufficientCPUMemory(request Request, released Released) 
 		if name == MemoryName {
 			requested = request.Memory
 		}
+
 		if requested <= 0 {
 			continue
 		}

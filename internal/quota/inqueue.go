@@ -70,6 +70,7 @@ func (r *Reservations) Add(request JobRequest) {
 		request.IsFixed = false
 		r.fixed.Add(request)
 	}
+
 	for _, d := range request.Cards {
 		if d.Count > 0 {
 			r.addCards(sortNames(d.Names), d.Count)
@@ -86,6 +87,7 @@ func (r *Reservations) addCards(names []card.Name, count card.Count) {
 		}
 		return
 	}
+
 	switch i := r.index.find(r.Cards, names); {
 	case i >= 0:
 		r.Cards[i].Count = r.Cards[i].Count.Add(count)
@@ -123,6 +125,7 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 	if len(names) == 0 {
 		return
 	}
+
 	key := e.poolKey(names)
 	i, known := r.pools[key]
 	if !known {
@@ -133,10 +136,12 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		r.pools[key] = i
 		r.Elastic = append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
+
 	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
 	}
+
 	pool.Elastic = pool.Elastic.Add(min(e.Elastic, total))
 }
 
@@ -173,10 +178,12 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 	if !known {
 		return
 	}
+
 	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Sub(min(e.Used[name], e.Elastic))
 	}
+
 	pool.Elastic = pool.Elastic.Sub(min(e.Elastic, total))
 }
 
@@ -191,15 +198,19 @@ func (r *Reservations) ReplaceElastic(removed, added, fixed []ElasticUsage) *Res
 		pool.Used = maps.Clone(pool.Used)
 		c.Elastic[i] = pool
 	}
+
 	for _, e := range removed {
 		c.removeElastic(e)
 	}
+
 	for _, e := range added {
 		c.AddElastic(e)
 	}
+
 	if len(fixed) > 0 {
 		c.fixed = cmp.Or(r.fixed, &Reservations{}).ReplaceElastic(nil, fixed, nil)
 	}
+
 	return &c
 }
 
@@ -252,15 +263,18 @@ func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
 		}
 		return -1
 	}
+
 	if d.byNames == nil {
 		d.byNames = make(map[string]int, 2*len(requests))
 	}
 	for i := len(d.byNames); i < len(requests); i++ {
 		d.byNames[joinNames(requests[i].Names)] = i
 	}
+
 	if i, ok := d.byNames[joinNames(names)]; ok {
 		return i
 	}
+
 	return -1
 }
 

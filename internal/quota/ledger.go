@@ -144,11 +144,13 @@ func (l *Ledger) addCharge(c *Charge) {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
 			at.listedCards = nil
 		}
+
 		at.milliCPU.add(c.MilliCPU)
 		at.memory.add(c.Memory)
 		at.isShareKnown = false
 		at.tree.addFixed(counted)
 	}
+
 	q.updateUnused(c)
 }
 
@@ -159,6 +161,7 @@ func (l *Ledger) Release(pod string) {
 	if !ok {
 		return
 	}
+
 	delete(l.pods, pod)
 	c := booked.charge
 	q := l.ensureQueue(c.Queue)
@@ -168,6 +171,7 @@ func (l *Ledger) Release(pod string) {
 		}
 		return
 	}
+
 	q.pods--
 	for at := q; l.includesCharge(at, c); at = at.parent {
 		counted := l.countedAt(at, c)
@@ -175,11 +179,13 @@ func (l *Ledger) Release(pod string) {
 			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
 			at.listedCards = nil
 		}
+
 		at.milliCPU.subtract(c.MilliCPU)
 		at.memory.subtract(c.Memory)
 		at.isShareKnown = false
 		at.tree.subtractFixed(counted)
 	}
+
 	q.updateUnused(c)
 }
 
@@ -200,6 +206,7 @@ func (l *Ledger) Retain(keep func(queue string) bool) {
 			hasUsed[at.name] = true
 		}
 	}
+
 	for name, q := range l.queues {
 		if keep(name) {
 			continue
@@ -271,10 +278,12 @@ func (l *Ledger) Snapshot() []QueueUsage {
 				}
 			}
 		}
+
 		usages = append(usages, QueueUsage{
 			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.milliCPU.clampedInt64(), Memory: q.memory.clampedInt64(), Pods: q.pods,
 		})
 	}
+
 	return usages
 }
 
@@ -362,6 +371,7 @@ func (q *queueLedger) releaseTerminating(c *Charge) {
 			q.terminating[amount.Name] = e
 		}
 	}
+
 	if len(q.terminating) == 0 {
 		q.terminating = nil
 	}

@@ -17,6 +17,7 @@ func TestFits(t *testing.T) {
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: 1 << 30})
 	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
 	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
 		ask   Request
@@ -56,6 +57,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
 			}
 		}
+
 		for _, n := range []card.Name{"A", "B", "C"} {
 			check.Must(t, a.Used("q", n) <= quota[n], "%d of %s in use, the quota is %d", a.Used("q", n), n, quota[n])
 		}
@@ -97,9 +99,11 @@ func TestHugeRequestsAreGivenBack(t *testing.T) {
 		}
 		check.That(t, a.FitsAnyCard("q", Request{MilliCPU: 1}) != nil && a.FitsAnyCard("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
 	}
+
 	for i := range 5 {
 		a.Release(fmt.Sprint(i))
 	}
+
 	milliCPU, memory := a.UsedCPUMemory("q")
 	check.That(t, milliCPU == 400 && memory == 300, "%d and %d in use when they are gone", milliCPU, memory)
 }

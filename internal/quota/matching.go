@@ -79,14 +79,17 @@ func (m *matching) choiceVertex(names []card.Name) (int, bool) {
 	if ok || len(m.choices) == maxChoices+maxJobChoices {
 		return v, ok
 	}
+
 	if m.choices == nil {
 		m.choices = map[string]int{}
 	}
+
 	v = m.addVertex()
 	m.choices[key] = v
 	for _, name := range names {
 		m.addEdge(v, m.cardVertex(name), math.MaxInt64/2) // bounded by the request
 	}
+
 	return v, true
 }
 
@@ -103,6 +106,7 @@ func (m *matching) addRequest(d CardRequest) card.Count {
 	if d.Count == 0 {
 		return 0
 	}
+
 	switch names := sortNames(removeNames(d.Names, m.isExhausted)); len(names) {
 	case 0:
 		return 0
@@ -116,6 +120,7 @@ func (m *matching) addRequest(d CardRequest) card.Count {
 		for _, name := range names {
 			got = min(got, m.pushFlow(m.cardVertex(name), d.Count))
 		}
+
 		return got
 	}
 }
@@ -147,16 +152,20 @@ func (m *matching) augmentPath(from int, limit int64) int64 {
 			}
 		}
 	}
+
 	if m.parentEdge[sink] == 0 {
 		return 0
 	}
+
 	push := limit
 	for v := sink; v != from; v = m.edges[(m.parentEdge[v]-1)^1].to {
 		push = min(push, m.edges[m.parentEdge[v]-1].residual)
 	}
+
 	for v := sink; v != from; v = m.edges[(m.parentEdge[v]-1)^1].to {
 		m.edges[m.parentEdge[v]-1].residual -= push
 		m.edges[(m.parentEdge[v]-1)^1].residual += push
 	}
+
 	return push
 }

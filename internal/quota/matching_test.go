@@ -20,6 +20,7 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 	if i < 0 {
 		return 0
 	}
+
 	rest := slices.Clone(requests)
 	rest[i].Count--
 	best := most(rest, free, elastic) // this card is not given
@@ -29,6 +30,7 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 			best = max(best, 1+most(rest, free, elastic))
 			free[name]++
 		}
+
 		for j := range elastic {
 			e := &elastic[j]
 			if e.Elastic > 0 && e.Used[name] > 0 {
@@ -40,6 +42,7 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 			}
 		}
 	}
+
 	return best
 }
 
@@ -53,15 +56,18 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			quota[n] = card.Count(rapid.IntRange(0, 3).Draw(t, "quota "+string(n)))
 			used.Cards = append(used.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
 		}
+
 		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
 		a.Charge("pods", &used)
 		request := rapid.Custom(func(t *rapid.T) CardRequest {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
+
 		var waiting Reservations
 		waitingRequests := rapid.SliceOfN(request, 0, 2).Draw(t, "waiting")
 		waiting.Add(JobRequest{Cards: slices.Clone(waitingRequests)})
+
 		var elastic []ElasticUsage
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
@@ -72,6 +78,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			elastic = append(elastic, e)
 			waiting.AddElastic(ElasticUsage{Used: maps.Clone(held), Elastic: e.Elastic})
 		}
+
 		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
 
@@ -84,10 +91,12 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 				before = append(before, CardRequest{Names: []card.Name{n}, Count: card.Count(-left)})
 			}
 		}
+
 		var asked int64
 		for _, d := range app.Cards {
 			asked += int64(d.Count)
 		}
+
 		with := slices.Clone(before)
 		for _, d := range app.Cards { // a card without quota helps only where the request names no other
 			granted := slices.DeleteFunc(slices.Clone(d.Names), func(name card.Name) bool { return quota[name] == 0 })
@@ -96,6 +105,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			}
 			with = append(with, d)
 		}
+
 		want := most(with, free, elastic) == most(before, free, elastic)+asked
 		got := a.CheckEnqueue("q", only(&waiting), app, factor)
 		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)

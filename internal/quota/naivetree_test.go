@@ -27,9 +27,11 @@ func naivePath(queues map[string]TreeQueue, name string) (path []string, wrong F
 		}
 		path = append(path, at)
 	}
+
 	if len(path) > 6 {
 		return path, TooDeep
 	}
+
 	return path, NoFault
 }
 
@@ -39,19 +41,23 @@ func naiveFault(queues map[string]TreeQueue, name string) FaultKind {
 	if wrong != NoFault {
 		return wrong
 	}
+
 	for _, at := range path {
 		if queues[at].IsHeld {
 			return IsHeld
 		}
 	}
+
 	for _, q := range queues {
 		if q.Parent == name {
 			return IsParent
 		}
 	}
+
 	if queues[name].IsParentOnly {
 		return IsParent
 	}
+
 	return NoFault
 }
 
@@ -97,6 +103,7 @@ func (n naiveAmounts) resolve(queues map[string]TreeQueue, name card.Name, paren
 			scaled = append(scaled, child)
 		}
 	}
+
 	if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
 		if !naiveIsCard(name) || !queues[parent].AnyCard {
 			naiveScale(n.deserved, scaled, n.deserved[parent])
@@ -106,6 +113,7 @@ func (n naiveAmounts) resolve(queues map[string]TreeQueue, name card.Name, paren
 		}
 		naiveScale(n.guarantee, named, n.guarantee[parent])
 	}
+
 	for _, child := range children {
 		n.resolve(queues, name, child, naiveChildren(queues, child))
 	}
@@ -121,18 +129,22 @@ func (n naiveAmounts) inherit(queues map[string]TreeQueue, name card.Name, paren
 	if !hasQuota && !hasDeserved && !hasGuarantee {
 		return false
 	}
+
 	if !hasQuota {
 		written = n.quota[parent]
 		if naiveIsCard(name) && queues[parent].AnyCard {
 			written = int64(card.MaxCount)
 		}
 	}
+
 	if !hasDeserved {
 		deserved = written
 	}
+
 	n.quota[child] = written
 	n.deserved[child] = min(deserved, written)
 	n.guarantee[child] = min(guarantee, n.deserved[child])
+
 	return true
 }
 
@@ -155,10 +167,12 @@ func naiveScale(amounts map[string]int64, queues []string, limit int64) {
 		amounts[q] = min(amounts[q], limit)
 		sum.Add(sum, new(big.Rat).SetInt64(amounts[q]))
 	}
+
 	top := new(big.Rat).SetInt64(limit)
 	if limit == Unlimited || sum.Cmp(top) <= 0 {
 		return
 	}
+
 	fractions := map[string]*big.Rat{}
 	left := limit
 	for _, q := range queues {
@@ -168,6 +182,7 @@ func naiveScale(amounts map[string]int64, queues []string, limit int64) {
 		amounts[q] = whole.Int64()
 		left -= amounts[q]
 	}
+
 	for ; left > 0; left-- {
 		most := ""
 		for _, q := range queues {
@@ -329,6 +344,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 	case more.isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
 		return "not reclaimable in " + at
 	}
+
 	return ""
 }
 

@@ -38,6 +38,7 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 				return e, true
 			}
 		}
+
 		if e, isExceeded := at.checkForOthers(name, used, at.heldFor(q, name, count-released.amount(name)), change, count+change-opened); isExceeded {
 			return e, true
 		}
@@ -49,6 +50,7 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 			opened = at.unusedAfter(name, -gone, opened) - at.tree.unused[name]
 		}
 	}
+
 	return e, false
 }
 
@@ -75,10 +77,12 @@ func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown i
 	if held > 0 && total > limit && !q.isRoot() {
 		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
+
 	unused := q.tree.unusedBelow[name] + change
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, q, AddSaturating(total, unused), limit}, true
 	}
+
 	return e, false
 }
 
@@ -157,6 +161,7 @@ func (q *queueLedger) checkTerminating(name card.Name, released *Released) (e ex
 		if released.Evicted {
 			total += int64(released.Cards[name])
 		}
+
 		if limit := int64(at.limits.Cards[name]); total > limit {
 			return exceededLimit{Terminating, at, total, limit}, true
 		}
@@ -194,15 +199,18 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	if q.tree == nil {
 		return q.limits
 	}
+
 	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPUName), Memory: q.limitOnPath(MemoryName), Cards: card.Quota{}}
 	cards := q.limits.Cards
 	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot(); at = at.parent {
 		limits.AnyCard = at.limits.AnyCard
 		cards = at.limits.Cards
 	}
+
 	for name := range cards {
 		limits.Cards[name] = card.Count(q.limitOnPath(name))
 	}
+
 	return limits
 }
 

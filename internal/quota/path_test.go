@@ -46,17 +46,20 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name card.Name) bool {
 		return h.naive.deservesAny(queue, name) || (naiveIsCard(name) && o.usesNoCard)
 	})
+
 	dominant := 0.0
 	deservesCards := false
 	for _, name := range names {
 		dominant = max(dominant, h.naive.fractionOfDeserved(queue, name))
 		deservesCards = deservesCards || (naiveIsCard(name) && h.naive.deserved(queue, name) > 0)
 	}
+
 	o.isAbove = dominant >= 1 || (!o.usesNoCard && !deservesCards)
 	o.part = dominant
 	if o.isAbove {
 		o.part = h.naive.borrowed(queue, names, o.usesNoCard) / o.weight
 	}
+
 	return o
 }
 
@@ -96,14 +99,17 @@ func (h *treeTest) naiveCompare(left, right string) int {
 		a = a[:len(a)-1]
 		b = b[:len(b)-1]
 	}
+
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(a), len(b))
 	}
+
 	x := h.orderOf(a[len(a)-1])
 	y := h.orderOf(b[len(b)-1])
 	if x.isAbove != y.isAbove {
 		return map[bool]int{true: 1, false: -1}[x.isAbove]
 	}
+
 	return cmp.Or(cmp.Compare(x.part, y.part), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
 }
 
@@ -118,6 +124,7 @@ func TestCompareSharesOrdersAllQueues(t *testing.T) {
 			}
 			h.step(t)
 		}
+
 		names := slices.Sorted(maps.Keys(h.tree))
 		for _, a := range names {
 			for _, b := range names {
@@ -147,6 +154,7 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 						isLimited = true
 					}
 				}
+
 				isCard := naiveIsCard(name)
 				switch {
 				case isCard && !isLimited:
@@ -167,15 +175,19 @@ func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
 	for _, name := range []string{"x", "y"} {
 		l.SetLimits(name, Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
 	}
+
 	check.That(t, l.CompareShares("x", "y") < 0, "the name does not decide between equals")
 	l.Charge("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	check.That(t, l.CompareShares("x", "y") > 0, "a queue that borrows comes before one that does not")
+
 	l.ObserveBorrowing(time.Minute)
 	l.Release("pod")
 	check.That(t, l.CompareShares("x", "y") > 0, "what was borrowed does not count")
+
 	for range 1000 {
 		l.ObserveBorrowing(time.Hour)
 	}
+
 	check.That(t, l.CompareShares("x", "y") < 0, "what was borrowed counts for ever")
 }
 

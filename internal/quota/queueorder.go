@@ -19,6 +19,7 @@ func (l *Ledger) CompareShares(left, right string) int {
 	if a == b { // one is above the other
 		return cmp.Compare(l.ensureQueue(left).depth(), l.ensureQueue(right).depth())
 	}
+
 	shareA := l.shareOf(a)
 	shareB := l.shareOf(b)
 	partA := shareA.ofDeserved
@@ -26,10 +27,12 @@ func (l *Ledger) CompareShares(left, right string) int {
 	if (partA < 1) != (partB < 1) {
 		return cmp.Compare(partA, partB)
 	}
+
 	if partA >= 1 {
 		partA = shareA.borrowed
 		partB = shareB.borrowed
 	}
+
 	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
 }
 
@@ -44,18 +47,22 @@ func (l *Ledger) IsBelowDeserved(queue string) bool {
 func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
 	a = l.ensureQueue(left)
 	b = l.ensureQueue(right)
+
 	depthA := a.depth()
 	depthB := b.depth()
 	for ; depthA > depthB; depthA-- {
 		a = a.parent
 	}
+
 	for ; depthB > depthA; depthB-- {
 		b = b.parent
 	}
+
 	for a != b && a.parent != b.parent {
 		a = a.parent
 		b = b.parent
 	}
+
 	return a, b
 }
 
@@ -94,18 +101,22 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 		}
 		return share, borrowed
 	}
+
 	deservesCards := false
 	for name := range q.limits.Cards {
 		deservesCards = deservesCards || q.limits.deserved(name) > 0
 	}
+
 	if !deservesCards {
 		share = max(share, 1)
 	}
+
 	averages := l.averages[q.name]
 	for name := range q.cards {
 		share = max(share, q.fractionOfDeserved(name))
 		borrowed = max(borrowed, (q.borrowed(name)+averageFactor*averages[name])/weight)
 	}
+
 	return share, borrowed
 }
 
@@ -131,17 +142,20 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 	if l.averages == nil {
 		l.averages = map[string]map[card.Name]float64{}
 	}
+
 	maps.DeleteFunc(l.averages, func(queue string, _ map[card.Name]float64) bool { return l.queues[queue] == nil })
 	for queue, q := range l.queues {
 		if q.tree == nil || q.limits.AnyCard {
 			continue
 		}
+
 		averages := l.averages[queue]
 		for name := range q.cards {
 			borrowed := q.borrowed(name)
 			if borrowed == 0 && averages[name] == 0 {
 				continue
 			}
+
 			if averages == nil {
 				averages = map[card.Name]float64{}
 				l.averages[queue] = averages

@@ -25,6 +25,7 @@ func TestBorrowersDivideIdleCardsByWeight(t *testing.T) {
 				held[i] += float64(f.ledger.Used(q, "X")) / seconds
 			}
 		}
+
 		total := held[0] + held[1]
 		check.That(t, total > 23 && math.Abs(held[0]-total/3) <= 1,
 			"seed %d: weights 1 and 2 held %.2f and %.2f cards on average, want %.2f and %.2f within one card", seed, held[0], held[1], total/3, 2*total/3)
@@ -61,6 +62,7 @@ func (f *lendingFleet) step(now int) {
 	if now%10 == 9 { // as often as the scheduler observes
 		f.ledger.ObserveBorrowing(10 * time.Second)
 	}
+
 	for id, end := range f.ends {
 		if end == now {
 			f.free += f.ledger.Charged(id).Cards[0].Count
@@ -68,20 +70,24 @@ func (f *lendingFleet) step(now int) {
 			delete(f.ends, id)
 		}
 	}
+
 	next := map[string]int{}
 	for _, q := range f.queues {
 		for len(f.pending[q]) < 100 {
 			f.pending[q] = append(f.pending[q], []card.Count{1, 1, 2, 2, 3, 4, 4, 8}[f.random.Intn(8)])
 		}
 	}
+
 	for {
 		q := f.queues[0]
 		if next[q] == len(f.pending[q]) || (next[f.queues[1]] < len(f.pending[f.queues[1]]) && f.ledger.CompareShares(f.queues[1], q) < 0) {
 			q = f.queues[1]
 		}
+
 		if next[q] == len(f.pending[q]) {
 			return
 		}
+
 		if count := f.pending[q][next[q]]; count <= f.free {
 			f.start(q, count, now)
 			f.pending[q] = slices.Delete(f.pending[q], next[q], next[q]+1)

@@ -26,6 +26,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 			first = nil
 			break
 		}
+
 		if first == nil {
 			first = s
 		}
@@ -37,6 +38,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 	case !reclaimsCPU:
 		return cmp.Or(q.beyondQuota(CPUName, request.MilliCPU), q.beyondQuota(MemoryName, request.Memory))
 	}
+
 	return cmp.Or(q.beyondDeserved(CPUName, request.MilliCPU), q.beyondDeserved(MemoryName, request.Memory))
 }
 
@@ -79,6 +81,7 @@ func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQ
 			return nil
 		}
 	}
+
 	s := q.insufficient(e, name, count)
 	return &s
 }
@@ -129,6 +132,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		deserved := Unlimited
 		besideHolds := Unlimited
 		coverable := int64(0)
+
 		if !at.isRoot() && !at.isUnlimited(name) {
 			free = at.limits.quota(name) - at.used(name)
 		}
@@ -143,6 +147,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 				besideHolds = free
 				free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)
 			}
+
 			if at.isRoot() { // physical cards are checked node by node
 				free = own + left - at.tree.unusedBelow[name]
 				covered = own
@@ -154,6 +159,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 			coverable = at.guaranteeBalance(own, name)
 			own = at.ownUnused(own, name)
 		}
+
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
 		}
@@ -163,6 +169,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	if q.tree == nil {
 		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
 	}
+
 	return m
 }
 
@@ -242,6 +249,7 @@ func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 		}
 		guaranteed = max(guaranteed, at.limits.Guarantee[name]-(at.used(name)-q.used(name)))
 	}
+
 	return true
 }
 

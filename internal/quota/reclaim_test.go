@@ -46,6 +46,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 					}
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
 				}
+
 				check.Must(t, m.Deserved[len(path)] == Unlimited, "root deserves %d", m.Deserved[len(path)])
 				h.checkMayUse(t, queue, name, m)
 			}
@@ -84,6 +85,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
 			return
 		}
+
 		before := map[string]map[card.Name]MayUse{}
 		for _, queue := range h.leaves() {
 			before[queue] = map[card.Name]MayUse{}
@@ -91,6 +93,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 				before[queue][name] = h.ledger.MayUseByLevel(queue, name)
 			}
 		}
+
 		h.ledger.Release(victim)
 		for queue, all := range before {
 			for name, m := range all {
@@ -121,6 +124,7 @@ func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 			cpu := h.naive.isWithinDeserved(queue, CPUName, request.MilliCPU) && h.naive.isWithinDeserved(queue, MemoryName, request.Memory)
 			got := h.ledger.FitsDeserved(queue, request, true)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
+
 			cpu = h.naive.isWithinQuota(queue, CPUName, request.MilliCPU) && h.naive.isWithinQuota(queue, MemoryName, request.Memory)
 			got = h.ledger.FitsDeserved(queue, request, false)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
@@ -149,6 +153,7 @@ func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64
 	if slices.ContainsFunc(n.path(queue), func(at string) bool { return n.terminatesOverQuota(at, name) }) {
 		return false
 	}
+
 	limit, isLimited := n.limit(queue, name)
 	used := n.used(queue, name) + count
 	return used <= n.deserved(queue, name) && (!isLimited || used <= limit)
@@ -193,6 +198,7 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 					total = AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
 				}
 			}
+
 			for _, r := range requests {
 				if slices.ContainsFunc(r.Names, func(name card.Name) bool { return !in[name] }) {
 					total = AddSaturating(total, int64(r.Count))
@@ -200,12 +206,15 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 			}
 			smallest = min(smallest, total)
 		}
+
 		return smallest
 	}
+
 	var count int64
 	for _, r := range requested {
 		count += int64(r.Count)
 	}
+
 	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+count
 }
 
@@ -223,12 +232,14 @@ func drawEnqueue(t *rapid.T) *enqueueTest {
 	for queue := range e.tree {
 		e.reserved[queue] = &Reservations{}
 	}
+
 	for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
 		job := drawJobRequest(t)
 		for _, at := range append(e.naive.path(e.drawQueue(t)), "") {
 			e.reserved[at].Add(job)
 		}
 	}
+
 	e.request = drawJobRequest(t)
 	e.factor = rapid.SampledFrom([]float64{1, 1.5}).Draw(t, "over-commit")
 	return e
@@ -298,6 +309,7 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 		})
 	}
 	usable := request
+
 	usable.Cards = slices.Clone(request.Cards)
 	for i, d := range usable.Cards {
 		names := slices.DeleteFunc(slices.Clone(d.Names), isUnusable)
@@ -305,6 +317,7 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 			usable.Cards[i].Names = names
 		}
 	}
+
 	return usable
 }
 
@@ -317,15 +330,18 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			asked := e.request
 			e.request = e.withUsableNames(queue, asked)
 			want := e.isWithinQuota(queue, queue)
+
 			isEntitled := e.isEntitled(queue)
 			for _, at := range append(e.naive.path(queue)[1:], "") {
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
+
 			got := e.ledger.CheckEnqueue(queue, reserved, asked, e.factor)
 			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", asked, queue, e.reserved[queue], got, want, isEntitled)
 			fixed := asked
 			fixed.IsFixed = true
 			got = e.ledger.CheckEnqueue(queue, reserved, fixed, e.factor)
+
 			want = want && e.isFixedWithinDeserved(queue)
 			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", fixed, queue, got, want)
 			e.request = asked
@@ -351,11 +367,13 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
 		l.SetLimits(name, Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": guarantee}, Guarantee: Shares{"A": guarantee}, MilliCPU: Unlimited, Memory: Unlimited})
 	}
+
 	l.Refresh()
 	none := func(string) *Reservations { return &Reservations{} }
 	guaranteed := func(queue string, total int64) *InsufficientQuota {
 		return &InsufficientQuota{Kind: Guaranteed, Of: Cards, Queue: queue, Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Total: total, Limit: 8}
 	}
+
 	for count, want := range map[card.Count]*InsufficientQuota{
 		2: nil, 4: nil, 5: guaranteed("tenant", 9), 6: guaranteed("tenant", 10), 7: guaranteed("team", 9),
 		9: {Kind: Cards, Queue: "own", Names: []card.Name{"A"}, Total: 9, Limit: 8},
@@ -365,6 +383,7 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 		}
 		check.Equal(t, fmt.Sprintf("%d cards", count), want, l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1))
 	}
+
 	l.Charge("far", &Charge{Queue: "far", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	got := l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: 5}}}, 1)
 	check.Equal(t, "the quota itself is exhausted", &InsufficientQuota{Kind: Cards, Queue: "tenant", Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Requested: 5, Total: 9, Limit: 8}, got)
@@ -383,11 +402,13 @@ func TestReclaimByExample(t *testing.T) {
 		limits.Memory = Unlimited
 		l.SetLimits(name, limits)
 	}
+
 	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)
 	l.Refresh()
 	for i := range 5 {
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	}
+
 	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
 	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "" && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)

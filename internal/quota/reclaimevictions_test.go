@@ -30,6 +30,7 @@ func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
 			return
 		}
+
 		before := h.mayUseBefore(p)
 		h.ledger.Release(victim)
 		delete(h.naive.pods, victim)
@@ -47,6 +48,7 @@ func (h *treeTest) mayUseBefore(p naivePod) (before []mayUseBefore) {
 		if queue != p.queue && slices.Contains(h.naive.path(p.queue), queue) {
 			continue // the pod's queue was deleted below it, and no queue reclaims from such pods
 		}
+
 		below := slices.DeleteFunc(h.naive.path(p.queue), func(at string) bool { return slices.Contains(path, at) })
 		for _, name := range treeNames {
 			takesGuarantee := func(at string) bool {
@@ -72,6 +74,7 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 			}
 			may = may && n <= physical
 		}
+
 		refusal := h.naive.refusal(b.queue, b.name, n, false)
 		check.Must(t, !may || n > b.m.Deserved[0] || refusal == "", "%d more %s in %s do not fit (%s) after a pod of %s, and levels %+v leave them", n, b.name, b.queue, refusal, p.queue, b.m)
 		check.Must(t, refusal != "" || may || h.fitsBeyondInventory(b.queue, b.name, n, physical), "%d more %s in %s fit after a pod of %s, and levels %+v do not leave them", n, b.name, b.queue, p.queue, b.m)
@@ -97,6 +100,7 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 			limits.Memory = Unlimited
 			l.SetLimits(name, limits)
 		}
+
 		l.SetInventory(card.Quota{"A": 5}, Unlimited, Unlimited)
 		l.Refresh()
 		l.Charge("b", &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
@@ -104,6 +108,7 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 		m := l.MayUseByLevel("serving", "A")
 		check.Must(t, m.Limit(2, 1, 1) == want, "serving may use %d of top's %d beside what siblings release, want %d", m.Limit(2, 1, 1), quotaOfTop, want)
 		check.Must(t, m.Limit(3, 1, 1) == 0 && m.Limit(3, 1, 3) == -1, "serving may use %d beside what siblings release, and %d beside what others release", m.Limit(3, 1, 1), m.Limit(3, 1, 3))
+
 		l.Release("b")
 		fits := l.FitsCard("serving", "A", 1, false)
 		check.Must(t, fits == (want >= 0), "serving fits after the eviction: %v", fits)

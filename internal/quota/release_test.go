@@ -41,6 +41,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	for name, parent := range map[string]string{"tenant": "", "batch": "tenant", "serving": "tenant", "other": ""} {
 		h.tree[name] = TreeQueue{Parent: parent, Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(h.tree)) {
 		for _, of := range []card.Name{"A", CPUName} {
 			q := h.tree[name]
@@ -55,6 +56,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h.naive.inventory[CPUName] = int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
 	h.ledger.SetInventory(map[card.Name]card.Count{"A": card.Count(h.naive.inventory["A"])}, h.naive.inventory[CPUName], Unlimited)
 	h.naive.inventory[MemoryName] = Unlimited
+
 	h.ledger.Refresh()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
@@ -64,11 +66,13 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 		h.naive.pods[fmt.Sprint(i)] = p
 		h.ledger.Charge(fmt.Sprint(i), p.charge())
 	}
+
 	if rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
 		h.naive.holds["held"] = p
 		h.ledger.Hold("held", p.charge())
 	}
+
 	return h
 }
 
@@ -82,6 +86,7 @@ func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedge
 		if p.queue != queue || p.isEnd || !rapid.Bool().Draw(t, "goes") {
 			continue
 		}
+
 		released.Add(p.charge())
 		delete(after.pods, id)
 		if released.Evicted {
@@ -89,6 +94,7 @@ func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedge
 			after.pods[id] = p
 		}
 	}
+
 	return released, &after
 }
 

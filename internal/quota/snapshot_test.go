@@ -22,11 +22,13 @@ func sums(books []QueueUsage) string {
 		for _, held := range b.Used {
 			used[held.Name] = held.Count
 		}
+
 		line := fmt.Sprintf("%s of %s, %d, %d, %d pods", used, b.Limits.Cards, b.MilliCPU, b.Memory, b.Pods)
 		if line != "{} of {}, 0, 0, 0 pods" {
 			lines = append(lines, b.Queue+": "+line+"\n")
 		}
 	}
+
 	slices.Sort(lines)
 	return fmt.Sprint(lines)
 }
@@ -37,6 +39,7 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 	for queue, l := range limits {
 		all[queue] = QueueUsage{Queue: queue, Limits: l}
 	}
+
 	used := map[string]map[card.Name]card.Count{}
 	for _, c := range pods {
 		b := all[c.Queue]
@@ -45,6 +48,7 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 		b.Memory += c.Memory
 		b.Pods++
 		all[c.Queue] = b
+
 		if used[c.Queue] == nil {
 			used[c.Queue] = map[card.Name]card.Count{}
 		}
@@ -52,6 +56,7 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 			used[c.Queue][held.Name] += held.Count
 		}
 	}
+
 	for queue, cards := range used {
 		b := all[queue]
 		for name, count := range cards {
@@ -61,6 +66,7 @@ func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
 		}
 		all[queue] = b
 	}
+
 	return slices.Collect(maps.Values(all))
 }
 
@@ -73,10 +79,12 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 		a := New(0)
 		limits := map[string]Limits{}
 		pods := map[string]Charge{}
+
 		type handedOut struct {
 			books []QueueUsage
 			said  string
 		}
+
 		var earlier []handedOut
 		t.Repeat(map[string]func(*rapid.T){
 			"charge": func(t *rapid.T) {
@@ -109,6 +117,7 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 				books := a.Snapshot()
 				want := recount(limits, pods)
 				check.Equal(t, "books, by a recount", sums(want), sums(books))
+
 				for _, queue := range queues {
 					of := QueueUsage{Queue: queue}
 					if i := slices.IndexFunc(want, func(b QueueUsage) bool { return b.Queue == queue }); i >= 0 {
@@ -116,10 +125,12 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 					}
 					equalsNumbers(t, a, of, names)
 				}
+
 				for _, e := range earlier {
 					now := sums(e.books)
 					check.Must(t, now == e.said, "books that said %s say %s now", e.said, now)
 				}
+
 				earlier = append(earlier, handedOut{books: books, said: sums(books)})
 			},
 		})
@@ -135,9 +146,11 @@ func equalsNumbers(t *rapid.T, a *Ledger, want QueueUsage, names []card.Name) {
 				used = held.Count
 			}
 		}
+
 		got := a.Used(want.Queue, name)
 		check.Must(t, got == used, "queue %s uses %d of %s, a recount says %d", want.Queue, got, name, used)
 	}
+
 	cpu, memory := a.UsedCPUMemory(want.Queue)
 	check.Must(t, cpu == want.MilliCPU && memory == want.Memory,
 		"queue %s uses %d, %d, a recount says %d, %d", want.Queue, cpu, memory, want.MilliCPU, want.Memory)
@@ -148,6 +161,7 @@ func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
 	for _, queue := range []string{"quiet", "busy"} {
 		a.Charge("pod-"+queue, &Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: 1}}})
 	}
+
 	lists := func() map[string]*card.Amount {
 		first := map[string]*card.Amount{}
 		for _, b := range a.Snapshot() {
@@ -155,6 +169,7 @@ func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
 		}
 		return first
 	}
+
 	before := lists()
 	a.Charge("another", &Charge{Queue: "busy", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	after := lists()

@@ -25,9 +25,11 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
 	a.ChargeTerminating("other", oneCard("q", "B", 5), 30*time.Second)
 	a.ChargeTerminating("theirs", oneCard("open", "A", 99), time.Hour)
+
 	ended := func(name card.Name, total int64, others int, within time.Duration) *InsufficientQuota {
 		return &InsufficientQuota{Kind: Terminating, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, OtherCards: others, GracePeriod: within}
 	}
+
 	asks := func(names ...card.Name) Request { return Request{Names: names, Count: 1} }
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
@@ -47,6 +49,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		fits := fitsOnSome(t, a, tc.queue, tc.ask)
 		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
+
 	check.That(t, !a.IsTerminatingOverQuota("q", "A") && a.IsTerminatingOverQuota("q", "B") && !a.IsTerminatingOverQuota("open", "A") && !a.IsTerminatingOverQuota("nobody's", "A"),
 		"the wrong queues are crowded")
 }
@@ -69,17 +72,20 @@ func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	ask := Request{Names: []card.Name{"A"}, Count: 1}
 	a.Charge("running", oneCard("q", "A", 4))
 	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
+
 	var evicted, own Released
 	evicted.Evicted = true
 	evicted.Add(oneCard("q", "A", 1))
 	own.Add(oneCard("q", "A", 1))
 	got := a.FitsAfterRelease("q", ask, "A", own)
 	check.That(t, got == nil, "a pod in its own place: %+v", got)
+
 	got = a.FitsAfterRelease("q", ask, "A", evicted)
 	check.That(t, got != nil && got.Kind == Terminating && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
 	got = a.FitsAfterRelease("q", ask, "A", Released{})
 	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want insufficient cards", got)
 	check.Equal(t, "more may end", 0, a.EvictionHeadroom("q", "A"))
+
 	a.Release("all")
 	more := a.EvictionHeadroom("q", "A")
 	check.That(t, more == 4 && a.FitsAfterRelease("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
@@ -93,6 +99,7 @@ func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
 	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Hour {
 		t.Errorf("%d end within %s, want 1 within at most an hour", count, within)
 	}
+
 	a.Release("short")
 	a.ChargeTerminating("short", oneCard("q", "A", 1), time.Second)
 	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Second {
@@ -142,26 +149,31 @@ func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		a := New(0)
 		pods := map[string]*lived{}
+
 		quota := card.Count(rapid.IntRange(0, 6).Draw(t, "quota"))
 		for _, queue := range queues {
 			a.SetLimits(queue, Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited})
 		}
+
 		draw := func(t *rapid.T) string { return fmt.Sprint("pod-", rapid.IntRange(0, 9).Draw(t, "pod")) }
 		within := func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second
 		}
+
 		t.Repeat(map[string]func(*rapid.T){
 			"place": func(t *rapid.T) {
 				name := draw(t)
 				if pods[name] != nil {
 					return
 				}
+
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
 				on := rapid.SampledFrom(names).Draw(t, "card")
 				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
 				may := a.FitsCard(queue, on, count, false)
 				short := a.FitsAfterRelease(queue, Request{Names: []card.Name{on}, Count: count}, on, Released{})
 				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
+
 				if may {
 					pods[name] = &lived{charge: oneCard(queue, on, count)}
 					a.Charge(name, pods[name].charge)

@@ -22,6 +22,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 	q := l.readQueue(queue)
 	sums := map[card.Name]card.Count{}
 	fit := WithinDeserved
+
 	var compute Request
 	for _, r := range requests {
 		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
@@ -30,10 +31,12 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 		if r.Count == 0 {
 			continue
 		}
+
 		name, ofPod := q.chooseCard(r, sums)
 		if ofPod == ExceedsQuota {
 			return ExceedsQuota
 		}
+
 		sums[name] = sums[name].Add(r.Count)
 		fit = min(fit, ofPod)
 	}
@@ -44,6 +47,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 	if l.FitsDeserved(queue, compute, reclaimsCPU) != nil {
 		return WithinQuota
 	}
+
 	return fit
 }
 
@@ -60,5 +64,6 @@ func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chos
 			fit = WithinQuota
 		}
 	}
+
 	return chosen, fit
 }

@@ -19,6 +19,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 		for range rapid.IntRange(0, 10).Draw(t, "steps") {
 			h.step(t)
 		}
+
 		queue := h.drawQueue(t)
 		var requests []Request
 		for i := range rapid.IntRange(1, 4).Draw(t, "pods") {
@@ -38,6 +39,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 			}
 			h.ledger.Charge(fmt.Sprint("together-", i), &Charge{Queue: queue, Cards: []card.Amount{{Name: r.Names[0], Count: r.Count}}})
 		}
+
 		check.Must(t, got == want, "%v pods of %s fit with %d, want %d", requests, queue, got, want)
 	})
 }
@@ -46,12 +48,14 @@ func TestPodsWithAlternativesFitTogether(t *testing.T) {
 	ledger := New(1)
 	ledger.SetTree(map[string]Position{"q": {}})
 	ledger.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, Deserved: Shares{"A": 1, "B": 2}, MilliCPU: 3000, Memory: Unlimited})
+
 	pods := func(count int, cpu int64, names ...card.Name) (all []Request) {
 		for range count {
 			all = append(all, Request{Names: names, Count: 1, MilliCPU: cpu})
 		}
 		return all
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		requests []Request
 		want     TogetherFit

@@ -134,25 +134,30 @@ func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
 		if isRooted {
 			r.Parent = queues[name].Parent
 		}
+
 		t.resolved[name] = r
 		if queues[name].Parent != "" {
 			t.children[queues[name].Parent] = append(t.children[queues[name].Parent], name)
 		} else {
 			t.top = append(t.top, name)
 		}
+
 		if !isRooted {
 			t.top = append(t.top, name)
 		}
 	}
+
 	for name, r := range t.resolved {
 		if r.Fault.Kind == NoFault && (queues[name].IsParentOnly || len(t.children[name]) > 0) {
 			r.Fault = Fault{Kind: IsParent, Queue: name}
 			t.resolved[name] = r
 		}
 	}
+
 	t.findComputeShares()
 	slices.Sort(t.top)
 	t.resolveChildren("", slices.Compact(t.top))
+
 	return t.resolved
 }
 
@@ -175,6 +180,7 @@ func (t *treeResolver) findComputeShares() {
 			if _, deserves := q.Deserved[key]; !deserves && q.Guarantee[key] == 0 {
 				continue
 			}
+
 			for at := name; at != "" && !t.shares[at][key]; at = t.resolved[at].Parent {
 				if t.shares[at] == nil {
 					t.shares[at] = map[card.Name]bool{}
@@ -196,6 +202,7 @@ func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
 		if q.IsHeld && fault.Kind == NoFault {
 			fault = Fault{Kind: IsHeld, Queue: at, HoldMessage: q.HoldMessage}
 		}
+
 		if q.Parent == "" {
 			break
 		}
@@ -207,9 +214,11 @@ func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
 		}
 		at = q.Parent
 	}
+
 	if len(seen) > MaxDepth {
 		return Fault{Kind: TooDeep, Queue: name, Parent: t.written[name].Parent}, false
 	}
+
 	return fault, true
 }
 
@@ -220,9 +229,11 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 	for i, name := range children {
 		shares[i] = t.ownShares(name, parent)
 	}
+
 	if above, exists := t.resolved[parent]; exists {
 		scaleChildren(parent, above.Limits, shares)
 	}
+
 	for i, name := range children {
 		r := t.resolved[name]
 		c := &shares[i]
@@ -253,19 +264,23 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 		if !deservesLess {
 			deserved = limit
 		}
+
 		if deserved > limit {
 			c.report(Excess{Kind: DeservedAboveQuota, Name: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
 		}
+
 		deserved = min(deserved, limit)
 		if q.Guarantee[key] > deserved {
 			c.report(Excess{Kind: GuaranteeAboveDeserved, Name: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
 		}
+
 		c.quota[key] = limit
 		c.guarantee[key] = min(q.Guarantee[key], deserved)
 		if !isCompute(key) || t.shares[name][key] {
 			c.deserved[key] = deserved
 		}
 	}
+
 	return c
 }
 
@@ -282,9 +297,11 @@ func (c *childShares) ownLimit(q *TreeQueue, key card.Name, parent string, inher
 	case limit > inherited:
 		c.report(Excess{Kind: QuotaAboveParent, Name: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
 	}
+
 	if !isWritten && hasParent {
 		return inherited
 	}
+
 	return limit
 }
 
@@ -312,12 +329,14 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 			names[name] = true
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
 			values := make([]int64, len(children)) // 0 for a child that does not write the amount
 			for i := range children {
 				values[i] = shares(&children[i])[name]
 			}
+
 			scaled, sum := scaleToLimit(values, limit)
 			for i := range children {
 				if scaled[i] == values[i] {
@@ -330,11 +349,13 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 		if !above.AnyCard || name == CPUName || name == MemoryName {
 			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
 		}
+
 		for i := range children {
 			if deserved, isLimited := children[i].deserved[name]; isLimited {
 				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
 		}
+
 		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Shares { return c.guarantee })
 	}
 }
@@ -350,15 +371,19 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		scaled[i] = min(value, limit)
 		total = AddSaturating(total, scaled[i])
 	}
+
 	if limit == Unlimited || total <= limit {
 		return scaled, sum
 	}
+
 	whole := new(big.Int)
 	parts := make([]*big.Int, len(scaled))
 	left := limit
+
 	for _, value := range scaled {
 		whole.Add(whole, big.NewInt(value))
 	}
+
 	order := make([]int, len(scaled))
 	for i, value := range scaled {
 		part, rest := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
@@ -367,10 +392,12 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		order[i] = i
 		left -= scaled[i]
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
 	for _, i := range order[:min(int64(len(order)), left)] {
 		scaled[i]++
 	}
+
 	return scaled, sum
 }
 
@@ -381,16 +408,19 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
 		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.keepsNoGuarantee(name),
 	}
+
 	for key, amount := range c.quota {
 		if key != CPUName && key != MemoryName {
 			limits.Cards[key] = card.Count(amount)
 		}
 	}
+
 	for key, amount := range c.guarantee {
 		if amount > 0 {
 			limits.Guarantee[key] = amount
 		}
 	}
+
 	return limits
 }
 

@@ -35,11 +35,13 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 			} else {
 				check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
 			}
+
 			if fault == NoFault || fault == IsParent {
 				useless := len(naiveChildren(queues, name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
 				check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
 			}
 		}
+
 		for _, name := range treeNames {
 			want := naiveResolve(queues, name)
 			for q, r := range resolved {
@@ -64,6 +66,7 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 			for child, c := range children {
 				check.Must(t, c.Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
 			}
+
 			for _, name := range treeNames {
 				a := amountsOf(r.Limits, name)
 				sums := sumAmounts(queues, children, name)
@@ -82,6 +85,7 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name 
 		if naiveIsCard(name) && c.Limits.AnyCard {
 			continue
 		}
+
 		amounts := amountsOf(c.Limits, name)
 		if !naiveIsCard(name) && !naiveHasShare(queues, child, name) {
 			amounts[1] = 0
@@ -109,6 +113,7 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 				check.Must(t, e.Parent == r.Parent, "the excess of %s names parent %q, want %q", q, e.Parent, r.Parent)
 				reported[e.Name][e.Kind] = e
 			}
+
 			for _, name := range treeNames {
 				deserved, isWritten := queues[q].Deserved[name]
 				_, cut := reported[name][DeservedAboveQuota]
@@ -116,6 +121,7 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 				if isWritten {
 					check.Must(t, (deserved != r.Limits.deserved(name)) == (cut || scaled), "%s deserves %d %s, written %d, reported %+v", q, r.Limits.deserved(name), name, deserved, reported[name])
 				}
+
 				guarantee := queues[q].Guarantee[name]
 				if guarantee == r.Limits.Guarantee[name] {
 					_, cut = reported[name][GuaranteeAboveDeserved]
@@ -124,6 +130,7 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 				} else {
 					check.Must(t, len(reported[name]) > 0, "the guarantee %d %s of %s counts as %d, and that is not reported", guarantee, name, q, r.Limits.Guarantee[name])
 				}
+
 				checkQuotaReported(t, queues, q, r, name, reported[name])
 			}
 		}
@@ -135,11 +142,13 @@ func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Res
 	written, isWritten := queues[q].Quota[name]
 	_, isDeserved := queues[q].Deserved[name]
 	_, isGuaranteed := queues[q].Guarantee[name]
+
 	above := int64(-1)
 	if r.Parent != "" {
 		parent := ResolveTree(queues)[r.Parent].Limits
 		above = parent.quota(name)
 	}
+
 	var want []ExcessKind
 	switch {
 	case !isWritten && !isDeserved && !isGuaranteed:
@@ -151,6 +160,7 @@ func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Res
 	case isWritten && written > above:
 		want = append(want, QuotaAboveParent)
 	}
+
 	for _, kind := range []ExcessKind{NothingToInherit, NotInParent, QuotaAboveParent} {
 		_, got := reported[kind]
 		check.Must(t, got == slices.Contains(want, kind), "%s of %s: written %d (%v), the parent has %d, reported %+v", name, q, written, isWritten, above, reported)
@@ -167,6 +177,7 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 				delete(sound, name)
 			}
 		}
+
 		without := ResolveTree(sound)
 		for name, r := range ResolveTree(queues) {
 			if _, isSound := sound[name]; !isSound {
@@ -188,6 +199,7 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 		for i := range rapid.IntRange(1, 5).Draw(t, "children") {
 			queues[fmt.Sprint("q", i)] = TreeQueue{Parent: "parent", Quota: Shares{"A": 999}, Deserved: Shares{"A": int64(rapid.IntRange(0, 20).Draw(t, "child"))}}
 		}
+
 		deserved := func() map[string]int64 {
 			counts := map[string]int64{}
 			for name, r := range ResolveTree(queues) {
@@ -195,6 +207,7 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 			}
 			return counts
 		}
+
 		before := deserved()
 		for name := range before {
 			for other := range before {
@@ -204,6 +217,7 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 				}
 			}
 		}
+
 		queues["parent"].Deserved["A"] += int64(rapid.IntRange(1, 20).Draw(t, "more"))
 		for name, count := range deserved() {
 			check.Must(t, count >= before[name]-1, "%s deserved %d, and with a larger parent %d", name, before[name], count)
@@ -220,6 +234,7 @@ func TestResolveTreeByExample(t *testing.T) {
 		"whole":    {Quota: Shares{"H800": 4}},
 		"orphan":   {Parent: "gone", Quota: Shares{"H200": 3}, Guarantee: Shares{"H200": 3}},
 	})
+
 	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name", [2]int64{3, 3},
 		[2]int64{resolved["serving"].Limits.Deserved["H200"], resolved["training"].Limits.Deserved["H200"]})
 	check.Equal(t, "guarantees", [2]int64{1, 1}, [2]int64{resolved["serving"].Limits.Guarantee["H200"], resolved["training"].Limits.Guarantee["H200"]})

@@ -44,21 +44,26 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 		}
 		return
 	}
+
 	for name := range positions {
 		l.ensureQueue(name)
 	}
+
 	l.root = nil
 	l.holds = nil
 	if positions != nil {
 		l.root = &queueLedger{cards: map[card.Name]card.Count{}, tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
+
 	for name, q := range l.queues {
 		fresh := queueLedger{name: name, limits: q.limits, cards: map[card.Name]card.Count{}}
 		*q = fresh
 	}
+
 	for _, q := range l.queues {
 		l.link(q)
 	}
+
 	for _, booked := range l.pods {
 		if booked.terminating {
 			l.addTerminating(booked.charge, booked.gracePeriod)
@@ -85,6 +90,7 @@ func (l *Ledger) withKeptPositions(positions map[string]Position) map[string]Pos
 			kept[at] = last
 		}
 	}
+
 	return kept
 }
 
@@ -120,11 +126,13 @@ func (l *Ledger) Refresh() {
 	if l.root == nil {
 		return
 	}
+
 	clear(l.root.tree.unusedBelow)
 	for _, q := range l.queues {
 		clear(q.tree.unused)
 		clear(q.tree.unusedBelow)
 	}
+
 	for _, q := range l.queues {
 		for name := range q.limits.Guarantee {
 			q.updateUnusedOf(name)
@@ -140,9 +148,11 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	if q.tree == nil {
 		return
 	}
+
 	for name := range guarantee {
 		q.updateUnusedOf(name)
 	}
+
 	for pod, c := range l.holds {
 		if c.Queue == q.name {
 			l.EndHold(pod)

@@ -71,11 +71,13 @@ func TestHoldKeepsOtherQueuesOut(t *testing.T) {
 	for name, deserved := range map[string]int64{"p": 7, "x": 4, "y": 3} {
 		l.SetLimits(name, Limits{Cards: card.Quota{"A": 7}, Deserved: Shares{"A": deserved}, Guarantee: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
 	}
+
 	l.SetInventory(card.Quota{"A": 20}, Unlimited, Unlimited)
 	l.Refresh()
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	check.That(t, l.FitsCard("y", "A", 3, false) && !l.FitsCard("y", "A", 4, false), "y may use 3 of 7 A beside the 4 that are held for x")
 	check.That(t, l.FitsCard("x", "A", 4, false) && !l.FitsCard("x", "A", 5, false), "x may use the 4 A that are held and that it deserves, and borrow none of them")
+
 	l.EndHold("pod")
 	check.That(t, l.FitsCard("y", "A", 7, false) && l.FitsCard("x", "A", 7, false), "each may use all 7 A once the hold has ended")
 }

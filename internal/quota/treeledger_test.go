@@ -35,6 +35,7 @@ func (h *treeTest) setTree(t *rapid.T) {
 	resolved := ResolveTree(h.tree)
 	positions := map[string]Position{}
 	before := h.naive.parent
+
 	h.naive.parent = map[string]string{}
 	h.naive.limits = map[string]Limits{}
 	for _, p := range h.naive.pods { // the queue of a pod keeps its place when it is gone
@@ -47,24 +48,29 @@ func (h *treeTest) setTree(t *rapid.T) {
 			h.naive.parent[at] = parent
 		}
 	}
+
 	maps.DeleteFunc(h.naive.holds, func(_ string, p naivePod) bool { _, exists := resolved[p.queue]; return !exists })
 	for name, r := range resolved {
 		positions[name] = Position{Parent: r.Parent, Weight: int32(rapid.IntRange(0, 3).Draw(t, "weight")), Created: time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "created")), 0)}
 		h.naive.parent[name] = r.Parent
 		h.naive.limits[name] = r.Limits
 	}
+
 	inTree := func(name string) bool { _, exists := resolved[name]; return exists }
 	isRetainedFirst := rapid.Bool().Draw(t, "retained first")
 	if isRetainedFirst {
 		h.ledger.Retain(inTree)
 	}
+
 	h.ledger.SetTree(positions)
 	if !isRetainedFirst {
 		h.ledger.Retain(inTree)
 	}
+
 	for name, r := range resolved {
 		h.ledger.SetLimits(name, r.Limits)
 	}
+
 	h.drawInventory(t)
 	if before != nil && !maps.Equal(before, h.naive.parent) { // holds are those of the queues as they were
 		clear(h.naive.holds)
@@ -85,6 +91,7 @@ func (h *treeTest) drawInventory(t *rapid.T) {
 			cards[name] = card.Count(inventory[name])
 		}
 	}
+
 	h.naive.inventory = inventory
 	h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
 	h.ledger.Refresh()
@@ -142,6 +149,7 @@ func (h *treeTest) step(t *rapid.T) {
 			} else {
 				h.naive.pods[id] = p
 			}
+
 			h.ledger.ChargeTerminating(id, c, time.Minute)
 		}
 	case "release":
@@ -178,6 +186,7 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 		name := rapid.SampledFrom(treeNames).Draw(t, "name")
 		q.Quota[name] = int64(rapid.IntRange(0, 12).Draw(t, "quota"))
 		q.Guarantee[name] = int64(rapid.IntRange(0, 12).Draw(t, "guarantee"))
+
 		h.setTree(t)
 	case "inventory":
 		h.drawInventory(t)
@@ -196,6 +205,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 			check.Must(t, q.used(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used(of), h.naive.used(name, of))
 			fixed := q.tree.fixedUsed(of)
 			held := q.tree.held[of]
+
 			check.Must(t, fixed == h.naive.fixed(name, of), "fixed %s of %s: %d, want %d", of, name, fixed, h.naive.fixed(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
 			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
@@ -205,6 +215,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 			}
 		}
 	}
+
 	for _, of := range treeNames {
 		check.Must(t, h.ledger.root.used(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used(of), h.naive.used("", of))
 		check.Must(t, h.ledger.root.tree.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.tree.unusedBelow[of], h.naive.unusedBelow("", of))
@@ -228,6 +239,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			if name == CPUName || name == MemoryName {
 				continue
 			}
+
 			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isFixed) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
@@ -257,6 +269,7 @@ func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			h.step(t)
 		}
+
 		for parent, q := range h.ledger.queues {
 			for _, name := range treeNames {
 				own := int64(0)
@@ -269,6 +282,7 @@ func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
 						}
 					}
 				}
+
 				for _, child := range h.ledger.queues {
 					if child.parent == q {
 						own += child.used(name)
@@ -292,6 +306,7 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 			inventory[name] = h.naive.unusedBelow("", name) + int64(rapid.IntRange(0, 8).Draw(t, "more than guaranteed"))
 			cards[name] = card.Count(inventory[name])
 		}
+
 		h.naive.inventory = inventory
 		h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
 		leaves := h.leaves()
@@ -300,17 +315,20 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 				delete(h.naive.pods, id)
 				h.ledger.Release(id)
 			}
+
 			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isFixed: rapid.Bool().Draw(t, "fixed")}
 			name := rapid.SampledFrom(treeNames).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 4).Draw(t, "count"))
 			p.amounts[name] = count
 			onNode := h.naive.used("", name)+count <= inventory[name]
 			covered := h.naive.limits[p.queue].Guarantee[name]-h.naive.used(p.queue, name) >= count && !h.naive.limits[p.queue].IsHeld
+
 			refusal := h.fits(p.queue, name, count, p.isFixed)
 			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !covered, "%d %s of the own guarantee of %s are refused: %+v", count, name, p.queue, refusal)
 			if refusal != nil || !onNode {
 				continue
 			}
+
 			h.naive.pods[fmt.Sprint(i)] = p
 			h.ledger.Charge(fmt.Sprint(i), p.charge())
 			h.checkLimitsHold(t, name)
@@ -325,12 +343,14 @@ func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
 		if !isLimited {
 			continue
 		}
+
 		used := h.naive.used(at, name)
 		unused := h.naive.unusedBelow(at, name)
 		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
 		check.Must(t, h.naive.fixed(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.fixed(at, name), name, h.naive.deserved(at, name))
 		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
+
 	used := h.naive.used("", name)
 	unused := h.naive.unusedBelow("", name)
 	check.Must(t, used+unused <= h.naive.inventory[name], "%d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
@@ -344,23 +364,27 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			h.step(t)
 		}
+
 		flat := New(0)
 		for id, p := range h.naive.pods {
 			if flat.Charge(id, p.charge()); p.isEnd {
 				flat.ChargeTerminating(id, p.charge(), time.Minute)
 			}
 		}
+
 		h.ledger.SetTree(nil)
 		for name := range h.tree {
 			limits := Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": 2}, MilliCPU: 8, Memory: Unlimited, AnyCard: rapid.IntRange(0, 5).Draw(t, "any") == 0}
 			h.ledger.SetLimits(name, limits)
 			flat.SetLimits(name, limits)
 		}
+
 		keep := func(name string) bool { return h.tree[name].Quota != nil }
 		h.ledger.Retain(keep)
 		flat.Retain(keep)
 		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the tree stays")
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
+
 		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsFixed: true}
 		none := func(string) *Reservations { return &Reservations{} }
 		for queue := range h.tree {
@@ -374,6 +398,7 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 				check.Equal(t, "level", flat.MayUseByLevel(queue, name), h.ledger.MayUseByLevel(queue, name))
 				check.Equal(t, "headroom", flat.EvictionHeadroom(queue, name), h.ledger.EvictionHeadroom(queue, name))
 			}
+
 			check.Equal(t, "enqueue", flat.CheckEnqueue(queue, none, request, 1.5), h.ledger.CheckEnqueue(queue, none, request, 1.5))
 			check.Equal(t, "share", flat.DominantShare(queue), h.ledger.DominantShare(queue))
 		}
@@ -399,17 +424,20 @@ func TestHugeAmountsInATree(t *testing.T) {
 	for _, queue := range []string{"p", "q", "r"} {
 		l.SetLimits(queue, Limits{Cards: card.Quota{}, MilliCPU: math.MaxInt64 - 1, Memory: Unlimited, Deserved: Shares{CPUName: math.MaxInt64 - 1}, Guarantee: Shares{CPUName: math.MaxInt64 - 2}})
 	}
+
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
 	l.Refresh()
 	for i := range 5 {
 		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsFixed: true})
 	}
+
 	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "more CPU than there is")
 	for i := range 5 {
 		l.Release(fmt.Sprint(i))
 		l.EndHold(fmt.Sprint(i))
 	}
+
 	check.Equal(t, "as before", (*InsufficientQuota)(nil), l.FitsAnyCard("q", Request{MilliCPU: 1}))
 	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: math.MaxInt64}) != nil, "more than the quota")
 }

@@ -43,6 +43,7 @@ func TestActions(t *testing.T) {
 			root.setActions(fieldValue(root.root, "actions"))
 			return strings.Join(actionNames(root.root), ", ")
 		}
+
 		check.Equal(t, "got", tc.want, got(tc.base))
 		check.Equal(t, "again", tc.want, got(tc.want))
 	}

@@ -18,6 +18,7 @@ func conf(actions string, plugins ...string) string {
 			b.WriteString("- plugins:\n")
 			continue
 		}
+
 		words := strings.Fields(plugin)
 		fmt.Fprintf(&b, "  - name: %s\n", words[0])
 		for _, word := range words[1:] {
@@ -25,6 +26,7 @@ func conf(actions string, plugins ...string) string {
 			fmt.Fprintf(&b, "    %s: %s\n", key, value)
 		}
 	}
+
 	return b.String()
 }
 
@@ -36,6 +38,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		tree           = "    arguments: {queueHierarchy: Tree}\n"
 		drfOff         = "drf enablePreemptable=false enableReclaimable=false"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want []string // fragments of the faults, none when it is accepted
@@ -76,6 +79,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 			check.NoError(t, err)
 			continue
 		}
+
 		check.Must(t, err != nil, "accepted, want %q", tc.want)
 		check.Contains(t, "error", err.Error(), tc.want...)
 	}

@@ -13,6 +13,7 @@ func (v *validator) checkPlugin(entry *yaml.Node) {
 		v.addFault(entry, "a plugin without a name: write - name: followed by a plugin, for example gang")
 		return
 	}
+
 	v.checkKeys(entry, "plugin "+name.Value, pluginKeys)
 	v.checkSwitches(entry, name.Value)
 	v.checkArguments(entry)
@@ -41,6 +42,7 @@ func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 			v.addFault(value, "%s of plugin %s is not a switch: write true or false", name, plugin)
 			continue
 		}
+
 		if plugin == CapacityCard && value.Value == "false" && slices.Contains(mandatorySwitches, name) {
 			v.addFault(value, "%s: false would let pods exceed their quota: remove it from %s", name, CapacityCard)
 		}
@@ -60,6 +62,7 @@ func (v *validator) checkArguments(entry *yaml.Node) {
 		v.addFault(arguments, "arguments is not a mapping: write one key: value per line below it")
 		return
 	}
+
 	for i := 0; i < len(arguments.Content); i += 2 {
 		if key := arguments.Content[i]; !isString(key) {
 			v.addFault(key, "argument key %q is not a word: put it in quotes or remove it", key.Value)
@@ -77,18 +80,22 @@ func (v *validator) checkCapacityCard(root *yaml.Node) {
 	if isUnset(arguments) || arguments.Kind != yaml.MappingNode {
 		return
 	}
+
 	if hash := fieldValue(arguments, HashArgument); hash != nil {
 		v.addFault(hash, "argument %s is written by the scheduler itself: remove it", HashArgument)
 	}
+
 	values := map[string]any{}
 	if err := arguments.Decode(&values); err != nil {
 		v.addFault(arguments, "arguments of %s: %w", CapacityCard, err)
 		return
 	}
+
 	delete(values, HashArgument)
 	if v.known.ValidateArguments == nil {
 		return
 	}
+
 	if err := v.known.ValidateArguments(values); err != nil {
 		v.addFault(arguments, "arguments of %s: %w", CapacityCard, err)
 	}
@@ -113,6 +120,7 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 		if isUnset(arguments) || arguments.Kind != yaml.MappingNode {
 			continue
 		}
+
 		for i := 0; i+1 < len(arguments.Content); i += 2 {
 			key := arguments.Content[i].Value
 			value := arguments.Content[i+1]
@@ -123,6 +131,7 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 			}
 		}
 	}
+
 	return warnings
 }
 
@@ -165,9 +174,11 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 	if slices.Contains(actions, "reclaim") && slices.Contains(actions, CardReclaim) {
 		v.addFault(node, "reclaim and %s would both take cards back, each without regard for what the other has freed: remove one of them", CardReclaim)
 	}
+
 	if slices.Contains(actions, "reclaim") && isTree(findCapacityCard(root)) {
 		v.addFault(node, "reclaim knows no tree of queues, and %s has queueHierarchy: Tree: write %s instead, which takes back by all rules of the tree", CapacityCard, CardReclaim)
 	}
+
 	for _, action := range []string{Preempt, "reclaim", CardReclaim} {
 		if at := slices.Index(actions, action); at >= 0 {
 			if !slices.Contains(actions[:at], "allocate") {
@@ -176,6 +187,7 @@ func (v *validator) checkEvictions(root *yaml.Node) {
 			v.checkVictims(root, action)
 		}
 	}
+
 	for i, action := range actions {
 		if action == "allocate" && slices.ContainsFunc(actions[:i], func(before string) bool { return requiredSwitches[before] != nil }) {
 			v.addFault(node, "allocate comes after an action that evicts, and would give away cards that are reserved for others: write it once, before")
@@ -207,6 +219,7 @@ func (v *validator) checkVictims(root *yaml.Node, action string) {
 			}
 		}
 	}
+
 	selection := requiredSwitches[action][0]
 	for _, entry := range pluginEntries(root) {
 		if off := fieldValue(entry, selection); selectsVictims(entryName(entry), selection) && (off == nil || off.Value != "false") {

@@ -19,15 +19,18 @@ func texts() *rapid.Generator[string] {
 		fmt.Fprintf(&b, "actions: %q\n", strings.Join(actions, ", "))
 		names := rapid.Permutation([]string{CapacityCard, "gang", "priority", "predicates", "nodeorder"}).Draw(t, "plugins")
 		b.WriteString("tiers:\n- plugins:\n")
+
 		for i, name := range names {
 			if i > 0 && rapid.Bool().Draw(t, "new tier") {
 				b.WriteString("# tier\n- plugins:\n")
 			}
 			entry(t, &b, name)
 		}
+
 		if rapid.Bool().Draw(t, "configurations") {
 			b.WriteString("configurations:\n- name: allocate\n  arguments: {x: 1}\n")
 		}
+
 		return b.String()
 	})
 }
@@ -41,6 +44,7 @@ func entry(t *rapid.T, b *strings.Builder, name string) {
 		}
 		fmt.Fprintf(b, "    %s: true%s\n", s, comment(t))
 	}
+
 	switch rapid.IntRange(0, 3).Draw(t, "arguments") {
 	case 1:
 		b.WriteString("    arguments:" + comment(t) + "\n")
@@ -93,6 +97,7 @@ func FuzzValidate(f *testing.F) {
 	for _, text := range corpus(f) {
 		f.Add(text)
 	}
+
 	f.Add("a: &a [*a]")
 	f.Add("? {a: b}\n: c\n")
 	f.Add(plugins("  - name: capacity-card", "    arguments: ~ # c"))

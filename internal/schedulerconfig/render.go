@@ -60,29 +60,35 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 	if err != nil {
 		return "", nil, err
 	}
+
 	r := &renderer{root: document.Content[0], overlay: overlay}
 	v := &validator{known: Shipped(), pluginLines: map[string]int{}, errs: findAmbiguities(document)}
 	if len(v.errs) == 0 {
 		v.checkTiers(r.root)
 	}
+
 	if len(v.errs) == 0 {
 		if err := r.applyOverlay(); err != nil {
 			return "", nil, err
 		}
 		v.checkDocument(r.root)
 	}
+
 	if err := errors.Join(v.errs...); err != nil {
 		return "", nil, err
 	}
+
 	stripStyle(document)
 	text, err = encodeDocument(document)
 	if err != nil {
 		return "", nil, err
 	}
+
 	text = "# " + strings.ReplaceAll(comment, "\n", "\n# ") + "\n" + text
 	if err := Validate(text, Shipped()); err != nil {
 		return "", nil, fmt.Errorf("the rendered text: %w", err)
 	}
+
 	slices.Sort(r.replaced)
 	return text, slices.Compact(r.replaced), nil
 }
@@ -107,6 +113,7 @@ func (r *renderer) applyOverlay() error {
 	if node := fieldValue(r.root, "actions"); isString(node) { // else an error that Validate reports
 		r.setActions(node)
 	}
+
 	tiers := fieldValue(r.root, "tiers")
 	for _, tier := range tiers.Content {
 		plugins := fieldValue(tier, "plugins")
@@ -115,13 +122,16 @@ func (r *renderer) applyOverlay() error {
 		}
 		plugins.Content = slices.DeleteFunc(plugins.Content, r.replacePlugin)
 	}
+
 	if err := r.addCapacityCard(fieldValue(tiers.Content[0], "plugins")); err != nil {
 		return err
 	}
+
 	tiers.Content = slices.DeleteFunc(tiers.Content, func(tier *yaml.Node) bool { return len(fieldValue(tier, "plugins").Content) == 0 })
 	for _, entry := range pluginEntries(r.root) {
 		r.disableVictimSelection(entry)
 	}
+
 	return nil
 }
 
@@ -160,10 +170,12 @@ func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
 		}
 		setField(entry, "arguments", arguments)
 	}
+
 	at := slices.IndexFunc(plugins.Content, func(entry *yaml.Node) bool { return entryName(entry) == "predicates" })
 	if at < 0 {
 		at = len(plugins.Content)
 	}
+
 	plugins.Content = slices.Insert(plugins.Content, at, entry)
 	return nil
 }
@@ -177,11 +189,13 @@ func (r *renderer) setActions(node *yaml.Node) {
 	if r.overlay.Preempt {
 		now = placeAction(now, Preempt, Preempt)
 	}
+
 	for _, action := range base {
 		if action == CardReclaim || !slices.Contains(now, action) {
 			r.replaced = append(r.replaced, "action "+action)
 		}
 	}
+
 	node.Value = strings.Join(now, ", ")
 	node.Style = yaml.DoubleQuotedStyle
 }
@@ -199,9 +213,11 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 			position = i
 		}
 	}
+
 	if position < 0 {
 		actions, position = append(slices.Clone(actions), replaces[0]), len(actions)
 	}
+
 	var out []string
 	for i, a := range actions {
 		switch {
@@ -211,6 +227,7 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 			out = append(out, a)
 		}
 	}
+
 	return out
 }
 
@@ -236,14 +253,17 @@ func disabledSwitches(plugin string, actions []string, elastic bool) []string {
 	if selectsVictims(plugin, switchReclaimable) {
 		off = append(off, switchReclaimable)
 	}
+
 	if selectsVictims(plugin, switchPreemptable) && slices.Contains(actions, Preempt) {
 		off = append(off, switchPreemptable)
 	}
+
 	if plugin == "gang" && (elastic || slices.Contains(actions, "reclaim")) {
 		// A growing Deployment requests cards too, although its gang is complete. And pods of
 		// one job preempt each other only in a complete gang.
 		off = append(off, "enableJobStarving")
 	}
+
 	return off
 }
 

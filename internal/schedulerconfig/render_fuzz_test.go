@@ -15,6 +15,7 @@ func FuzzRender(f *testing.F) {
 			f.Add(text, mode)
 		}
 	}
+
 	for _, text := range []string{
 		"? actions\n: allocate\n? tiers\n: - plugins:\n    - name: gang\n", "tiers: [{plugins: [{name: gang}]}]\nactions: allocate\n...\n",
 		"--- # d\nactions: |\n  allocate\ntiers:\n-\n  plugins:\n  -\n    name: gang\n", "actions: \"allo\\\n  cate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n    arguments: {\n      # c\n    }\n",
@@ -22,6 +23,7 @@ func FuzzRender(f *testing.F) {
 	} {
 		f.Add(text, uint8(1))
 	}
+
 	f.Fuzz(func(t *testing.T, text string, mode uint8) {
 		want := tide([]string{CardReclaim, "reclaim", ""}[mode%3])
 		rendered, replaced, err := Render(text, header, want)

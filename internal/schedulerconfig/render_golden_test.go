@@ -32,6 +32,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 	t.Helper()
 	files, err := filepath.Glob("testdata/render/*/base.conf")
 	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
+
 	texts = map[string]string{}
 	wanted = map[string]Overlay{}
 	for _, file := range files {
@@ -39,6 +40,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 		text, err := os.ReadFile(file)
 		check.NoError(t, err)
 		texts[name] = string(text)
+
 		wanted[name] = tide(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {
 			var w Overlay
@@ -46,6 +48,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 			wanted[name] = w
 		}
 	}
+
 	return texts, wanted
 }
 

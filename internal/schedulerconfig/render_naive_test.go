@@ -19,11 +19,13 @@ func assertRendered(t check.T, base, rendered string, replaced []string, want Ov
 		t.Fatalf("not valid: %v\n%s", err, rendered)
 	}
 	check.Must(t, strings.HasPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")+"\n"), "no comment above:\n%s", rendered)
+
 	before := decode(t, base)
 	after := decode(t, rendered)
 	assertActions(t, before["actions"].(string), after["actions"].(string), want)
 	diff := cmp.Diff(expected(t, base, after["actions"].(string), want), after)
 	check.Must(t, diff == "", "meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, base, rendered)
+
 	assertNamed(t, before, after, replaced)
 	again, _, err := Render(rendered, header, want)
 	check.Must(t, err == nil && again == rendered, "rendered again: error %v\n%s", err, cmp.Diff(rendered, again))
@@ -43,17 +45,20 @@ func assertNamed(t check.T, before, after map[string]any, replaced []string) {
 			lost["plugin "+name] = true
 			continue
 		}
+
 		for key, value := range plugin {
 			if value != nil && toJSON(value) != toJSON(now[name][key]) {
 				lost[key+": true of plugin "+name] = value == true
 			}
 		}
 	}
+
 	for _, action := range splitActions(before["actions"].(string)) {
 		if action == CardReclaim || !slices.Contains(splitActions(after["actions"].(string)), action) {
 			lost["action "+action] = true
 		}
 	}
+
 	check.Must(t, cmp.Equal(slices.Sorted(maps.Keys(lost)), replaced, cmpopts.EquateEmpty()), "named as replaced are %q, lost is %v", replaced, lost)
 }
 
@@ -82,6 +87,7 @@ func assertActions(t check.T, before, after string, want Overlay) {
 		i := slices.Index(now, action)
 		check.Must(t, i < 0 || (slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate")), "actions %q became %q: allocate is not before %s", before, after, action)
 	}
+
 	if want.Preempt {
 		check.Must(t, slices.Contains(now, "preempt"), "actions %q became %q, want preempt", before, after)
 		behindAllocate("preempt")
@@ -89,13 +95,16 @@ func assertActions(t check.T, before, after string, want Overlay) {
 		was = slices.DeleteFunc(was, keep)
 		now = slices.DeleteFunc(now, keep)
 	}
+
 	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
 	others := slices.DeleteFunc(slices.Clone(was), tide)
 	got := slices.DeleteFunc(slices.Clone(now), tide)
 	check.Must(t, slices.Equal(others, got), "actions %q became %q: others changed", before, after)
+
 	reclaim := want.Reclaim
 	check.Must(t, len(now)-len(others) <= 1 && (reclaim != "") == (len(now) > len(others)) && (reclaim == "" || slices.Contains(now, reclaim)),
 		"actions %q became %q, want exactly %q", before, after, reclaim)
+
 	i := slices.Index(now, reclaim)
 	check.Must(t, i < 0 || !slices.Contains(now[i:], "allocate"), "actions %q became %q: allocate behind %s", before, after, reclaim)
 }
@@ -112,22 +121,26 @@ func expected(t check.T, base, actions string, want Overlay) map[string]any {
 		for _, p := range plugins {
 			expectedSwitches(p.(map[string]any), strings.Contains(actions, "preempt"), want)
 		}
+
 		if i == 0 {
 			at := slices.IndexFunc(plugins, func(p any) bool { return p.(map[string]any)["name"] == "predicates" })
 			if at < 0 {
 				at = len(plugins)
 			}
+
 			card := map[string]any{"name": CapacityCard}
 			if len(want.Arguments) > 0 {
 				card["arguments"] = decode(t, "x: "+toJSON(want.Arguments))["x"]
 			}
 			plugins = slices.Insert(plugins, at, any(card))
 		}
+
 		tier.(map[string]any)["plugins"] = plugins
 		if len(plugins) > 0 {
 			kept = append(kept, tier)
 		}
 	}
+
 	value["tiers"] = kept
 	return value
 }
@@ -145,6 +158,7 @@ func expectedSwitches(plugin map[string]any, preempt bool, want Overlay) {
 			plugin["enablePreemptable"] = false
 		}
 	}
+
 	if plugin["name"] == "gang" && (reclaim == "reclaim" || want.Preempt) {
 		plugin["enableJobStarving"] = false
 	}

@@ -24,6 +24,7 @@ func wanteds() *rapid.Generator[Overlay] {
 			"serviceTypes":           {map[string]any{}, map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}}},
 			"list":                   {[]string{}, []string{"no", "12:30"}},
 		}
+
 		for _, key := range slices.Sorted(maps.Keys(arguments)) { // in one order, so that a failure can be played again
 			values := arguments[key]
 			if i := rapid.IntRange(0, 2*len(values)).Draw(t, key); i < len(values) {
@@ -33,6 +34,7 @@ func wanteds() *rapid.Generator[Overlay] {
 				want.Arguments[key] = values[i]
 			}
 		}
+
 		return want
 	})
 }
@@ -58,8 +60,10 @@ func TestRenderingForgetsEarlierWants(t *testing.T) {
 		second.Preempt = first.Preempt // what they bring into actions and switches cannot be told from the base's
 		earlier, _, err := Render(base, header, first)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
+
 		over, replaced, err := Render(earlier, header, second)
 		check.Must(t, err == nil && slices.Contains(replaced, "plugin "+CapacityCard), "%v, replaced %q", err, replaced)
+
 		want, _, err := Render(base, header, second)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 		diff := cmp.Diff(want, over)

@@ -10,6 +10,7 @@ import (
 // TestRenderRefuses has what TestValidateRefuses, which asks Render as well, has not.
 func TestRenderRefuses(t *testing.T) {
 	deep := "actions: allocate\nx: " + strings.Repeat("[", 11000) + strings.Repeat("]", 11000)
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"a NUL":                            {"actions: \"a\x00\"\n", "the text is not YAML"},
 		"bytes that are no characters":     {"actions: \"\xff\"\n", "the text is not YAML"},
@@ -42,6 +43,7 @@ func renderRefuses(t *testing.T, text, want string) {
 
 func TestRenderRefusesWhatCannotBeWanted(t *testing.T) {
 	text := plugins("  - name: gang")
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		want  Overlay
 		error string

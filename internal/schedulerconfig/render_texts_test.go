@@ -31,15 +31,18 @@ func configurations(hierarchies bool) *rapid.Generator[string] {
 			w.tiers()
 			w.actions()
 		}
+
 		text := w.b.String()
 		// A script that ends without a line end cannot be followed by a line: such a text is
 		// written anew as a whole.
 		if w.bool("no last line end") && !strings.HasSuffix(text, " - name: gang\n") {
 			text = strings.TrimSuffix(text, "\n")
 		}
+
 		if w.bool("Windows") {
 			text = strings.ReplaceAll(text, "\n", "\r\n")
 		}
+
 		return text
 	})
 }
@@ -87,6 +90,7 @@ func (w *writer) tiers() {
 	names := rapid.Permutation([]string{
 		"priority", "gang", "conformance", "drf", "predicates", "nodeorder", "binpack", "proportion", "overcommit", "capacity", "tdm", CapacityCard,
 	}).Draw(w.t, "plugins")[:rapid.IntRange(1, 12).Draw(w.t, "count")]
+
 	indent := rapid.IntRange(0, 3).Draw(w.t, "indentation of tiers")
 	for len(names) > 0 {
 		count := rapid.IntRange(1, len(names)).Draw(w.t, "in this tier")
@@ -106,6 +110,7 @@ func (w *writer) tier(indent int, names []string) {
 		w.comment()
 		return
 	}
+
 	w.comment()
 	indent += 2 + rapid.IntRange(0, 3).Draw(w.t, "indentation of plugins")
 	for _, name := range names {
@@ -149,10 +154,12 @@ func (w *writer) entry(indent int, name string) {
 	pad := strings.Repeat(" ", indent) + " " + strings.Repeat(" ", len(blanks))
 	w.b.WriteString(strings.Repeat(" ", indent) + "-" + blanks)
 	lines := [][2]string{{"name", w.pick("quoted", name, `"`+name+`"`, "'"+name+"'")}}
+
 	at := rapid.IntRange(0, 1).Draw(w.t, "name second")
 	if switches := w.switches(); at < len(switches) {
 		lines = append(switches[:at:at], append(lines, switches[at:]...)...)
 	}
+
 	for i, line := range lines {
 		if i > 0 {
 			w.b.WriteString(pad)
@@ -160,6 +167,7 @@ func (w *writer) entry(indent int, name string) {
 		w.b.WriteString(line[0] + ": " + line[1])
 		w.comment()
 	}
+
 	w.above(len(pad))
 	switch rapid.IntRange(0, 4).Draw(w.t, "arguments") {
 	case 1:

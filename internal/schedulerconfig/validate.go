@@ -95,6 +95,7 @@ func (v *validator) checkActions(root *yaml.Node) {
 		v.addFault(node, "actions is empty: %s", example)
 		return
 	}
+
 	for _, action := range actionNames(root) {
 		switch {
 		case action == "":
@@ -116,10 +117,12 @@ func (v *validator) forEachMapping(list *yaml.Node, name string, item func(*yaml
 		v.addFault(list, "%s is not a list: begin each entry with a dash", name)
 		return
 	}
+
 	first := "name" // the key with which an entry usually begins
 	if name == "tiers" {
 		first = "plugins"
 	}
+
 	for _, entry := range list.Content {
 		if entry.Kind != yaml.MappingNode {
 			v.addFault(entry, "an entry of %s is not a mapping: write - %s: …", name, first)
@@ -159,6 +162,7 @@ func (v *validator) checkMetrics(metrics *yaml.Node) {
 		v.addFault(metrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
 		return
 	}
+
 	v.checkKeys(metrics, "metrics", metricsKeys)
 	for i := 0; i+1 < len(metrics.Content); i += 2 {
 		if value := metrics.Content[i+1]; value.Kind != yaml.ScalarNode {

@@ -24,6 +24,7 @@ func known() Known {
 					errs = append(errs, fmt.Errorf("overCommitFactor is %v: write a number not below 1", factor))
 				}
 			}
+
 			if hash, set := arguments[HashArgument]; set {
 				errs = append(errs, fmt.Errorf("%s=%v reached the plugin's rules", HashArgument, hash))
 			}
@@ -89,6 +90,7 @@ func TestValidateRefuses(t *testing.T) {
 		"no_tiers": "line 1: tiers is missing or empty", "an_unknown_key_in_a_tier": "a tier without plugins",
 		"an_action_of_another_scheduler": `unknown action "gangreclaim"`, "empty_actions": "actions has a comma without an action",
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want []string // one per fault, in order, each a part of its message
@@ -181,8 +183,10 @@ func TestValidateRefuses(t *testing.T) {
 		if first != "" {
 			renderRefuses(t, tc.text, first)
 		}
+
 		err := Validate(tc.text, known())
 		check.Must(t, err != nil, "accepted:\n%s", tc.text)
+
 		got := strings.Split(err.Error(), "\n")
 		check.Must(t, len(got) == len(tc.want), "got %d faults, want %d:\n%v", len(got), len(tc.want), err)
 		for i, want := range tc.want {

@@ -23,12 +23,14 @@ func parseDocument(text string) (document *yaml.Node, err error) {
 		}
 		return nil, fmt.Errorf("the text is not YAML: %w", err)
 	}
+
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the text goes on after its first YAML document, where Volcano stops reading: write one document")
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("the text is not a mapping: write actions: and tiers: at its top")
 	}
+
 	return document, nil
 }
 
@@ -59,12 +61,14 @@ func findAmbiguities(node *yaml.Node) []error {
 	if node.Kind == yaml.AliasNode {
 		return []error{errorAt(node, "alias *%s: write the value out", node.Value)}
 	}
+
 	if node.Anchor != "" {
 		errs = append(errs, errorAt(node, "anchor &%s: remove it and write values out where they are used", node.Anchor))
 	}
 	if node.Style&yaml.TaggedStyle != 0 {
 		errs = append(errs, errorAt(node, "tag %s: remove it", node.Tag))
 	}
+
 	if node.Kind == yaml.MappingNode {
 		first := map[string]int{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -76,9 +80,11 @@ func findAmbiguities(node *yaml.Node) []error {
 			first[key.Value] = key.Line
 		}
 	}
+
 	for _, child := range node.Content {
 		errs = append(errs, findAmbiguities(child)...)
 	}
+
 	return errs
 }
 
@@ -195,29 +201,35 @@ func WithHash(text string) (withHash, hash string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+
 	entry := findCapacityCard(document.Content[0])
 	if entry == nil {
 		return "", "", fmt.Errorf("no plugin %s to carry the hash", CapacityCard)
 	}
+
 	arguments := fieldValue(entry, "arguments")
 	if arguments == nil || arguments.Kind != yaml.MappingNode {
 		arguments = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		setField(entry, "arguments", arguments)
 	}
+
 	if present := fieldValue(arguments, HashArgument); present != nil {
 		if raw, err := hex.DecodeString(present.Value); err != nil || len(raw) != sha256.Size {
 			return "", "", errorAt(present, "argument %s is not a SHA-256 in hexadecimal digits", HashArgument)
 		}
 		return text, present.Value, nil
 	}
+
 	hash = Hash(text)
 	// Quoted: sixty-four digits with one e among them would read as a number.
 	value := stringNode(hash)
 	value.Style = yaml.DoubleQuotedStyle
 	setField(arguments, HashArgument, value)
+
 	withHash, err = encodeDocument(document)
 	if err != nil {
 		return "", "", err
 	}
+
 	return withHash, hash, nil
 }

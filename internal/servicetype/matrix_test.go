@@ -26,11 +26,13 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 		}
 		check.Equal(t, fmt.Sprintf("%q takes from somebody", by), by == "inference", matrix.Reclaims(by))
 	}
+
 	for _, name := range []string{Inference, Training} {
 		builtIn, _ := BuiltIn(name)
 		check.That(t, matrix[name].Reclaimable == builtIn.Reclaimable,
 			"%s is reclaimable: %v in the matrix, %v as a queue", name, matrix[name].Reclaimable, builtIn.Reclaimable)
 	}
+
 	err := matrix.Validate()
 	check.That(t, err == nil, "the default matrix is refused: %v", err)
 }
@@ -62,6 +64,7 @@ func TestMayReclaimNeedsBothSides(t *testing.T) {
 		"an empty matrix gives nobody anything": {nil, "inference", "training", false, false},
 	}) {
 		check.Equal(t, fmt.Sprintf("%s may take from %s", tc.by, tc.from), tc.may, tc.matrix.CanReclaim(tc.by, tc.from))
+
 		check.Equal(t, fmt.Sprintf("%s takes from somebody", tc.by), tc.takes, tc.matrix.Reclaims(tc.by))
 	}
 }
@@ -72,6 +75,7 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	for i := range 100 {
 		ring[fmt.Sprintf("t%062d", i)] = takes(fmt.Sprintf("t%062d", (i+1)%100))
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		matrix Matrix
 		wants  []string
@@ -119,12 +123,14 @@ func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 				ReclaimFrom: rapid.SliceOfN(rapid.SampledFrom(all), 0, rapid.IntRange(0, 2).Draw(t, "most")).Draw(t, "from "+name),
 			}
 		}
+
 		want := comesToRest(matrix, all)
 		if want {
 			good++
 		} else {
 			bad++
 		}
+
 		err := matrix.Validate()
 		check.Must(t, (err == nil) == want, "%v: error %v, want accepted %v", matrix, err, want)
 	})
@@ -140,6 +146,7 @@ func comesToRest(matrix Matrix, all []string) bool {
 		if len(slices.Compact(sorted)) != len(rule.ReclaimFrom) {
 			return false
 		}
+
 		for _, from := range rule.ReclaimFrom {
 			if giver, defined := matrix[from]; !defined || !giver.Reclaimable {
 				return false
@@ -147,6 +154,7 @@ func comesToRest(matrix Matrix, all []string) bool {
 			reaches[[2]string{name, from}] = true
 		}
 	}
+
 	for _, through := range all {
 		for _, by := range all {
 			for _, from := range all {
@@ -156,11 +164,13 @@ func comesToRest(matrix Matrix, all []string) bool {
 			}
 		}
 	}
+
 	for _, name := range all {
 		if reaches[[2]string{name, name}] {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -35,6 +35,7 @@ func hashed(pod *corev1.Pod) *corev1.Pod {
 func TestTheOwnersKindStandsForAServiceType(t *testing.T) {
 	vcjob := controller("batch.volcano.sh/v1alpha1", "Job")
 	batch := controller("batch/v1", "Job")
+
 	replicas := controller("apps/v1", "ReplicaSet")
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners OwnerKinds
@@ -102,6 +103,7 @@ func TestOwnersAreKindsAndServiceTypes(t *testing.T) {
 		"two faults, told in the order of keys": {OwnerKinds{"b": "x", "a": "x"}, "\"a\" is no kind: write for example Job or Job.batch.volcano.sh\n\"b\""},
 	}) {
 		err := tc.owners.Validate()
+
 		check.Says(t, err, tc.want)
 	}
 }

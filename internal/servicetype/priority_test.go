@@ -9,6 +9,7 @@ import (
 
 func TestPriorityOfAClass(t *testing.T) {
 	listed := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		classes PriorityClasses
 		class   string
@@ -30,6 +31,7 @@ func TestPriorityOfAClass(t *testing.T) {
 // cannot raise a job above its pods.
 func TestPriorityOfAJob(t *testing.T) {
 	classes := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		group string
 		pods  int32
@@ -63,6 +65,7 @@ func TestPriorityClassesAreValidated(t *testing.T) {
 			check.NoError(t, err)
 			continue
 		}
+
 		check.Refused(t, err, tc.want)
 	}
 }

@@ -28,6 +28,7 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 	if !defined {
 		return Band{}, false
 	}
+
 	highest := int64(own.Priority) + MaxQueuePriority
 	band := Band{Type: name, Lowest: own.Priority}
 	for _, other := range slices.Sorted(maps.Keys(types)) {
@@ -37,6 +38,7 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 			band.NextPriority = priority
 		}
 	}
+
 	band.Highest = int32(min(highest, maxInt32))
 	return band, true
 }

@@ -42,6 +42,7 @@ func TestBandFor(t *testing.T) {
 		check.That(t, defined, "a is not defined")
 		check.Equal(t, "band", tc.want, got)
 	}
+
 	_, defined := BandFor("z", priorities(1))
 	check.That(t, !defined, "a type that is not defined has a band")
 }
@@ -67,6 +68,7 @@ func TestPriorityInsideABand(t *testing.T) {
 	}) {
 		got, cut := tc.band.PriorityFor(tc.inside)
 		check.That(t, got == tc.want && cut == (tc.refusal != ""), "priority %d, cut %v; want %d", got, cut, tc.want)
+
 		err := tc.band.Check(tc.inside)
 		if tc.refusal == "" {
 			check.NoError(t, err)
@@ -88,12 +90,14 @@ func TestBandsKeepTypesApart(t *testing.T) {
 			types[name] = Type{Priority: number.Draw(t, name)}
 			inside[name] = number.Draw(t, "inside "+name)
 		}
+
 		for low := range types {
 			band, _ := BandFor(low, types)
 			own, cut := band.PriorityFor(inside[low])
 			fits := band.Check(inside[low]) == nil
 			check.Must(t, fits != cut, "%s: refused %v, cut %v", low, !fits, cut)
 			check.Must(t, own >= types[low].Priority && int64(own) <= int64(types[low].Priority)+9999, "%s at %d: its queue is at %d", low, types[low].Priority, own)
+
 			wanted := int64(types[low].Priority) + int64(inside[low])
 			blocked := inside[low] < 0 || inside[low] > 9999
 			for high, other := range types {
@@ -103,6 +107,7 @@ func TestBandsKeepTypesApart(t *testing.T) {
 				check.Must(t, own < other.Priority, "%s at %d stands over %s at %d", low, own, high, other.Priority)
 				blocked = blocked || wanted >= int64(other.Priority)
 			}
+
 			blocked = blocked || wanted > math.MaxInt32
 			check.Must(t, blocked == cut, "%s: %d inside is cut %v, want %v", low, inside[low], cut, blocked)
 		}

@@ -20,5 +20,6 @@ func TestMinimumRuntimeHasBounds(t *testing.T) {
 			t.Errorf("the refusal of %s does not help: %v", runtime, err)
 		}
 	}
+
 	check.Equal(t, "the default matrix has a minimum runtime", 0, DefaultMatrix()["training"].MinimumRuntime)
 }

@@ -82,6 +82,7 @@ func (m Matrix) Validate() error {
 		if runtime := m[name].MinimumRuntime; runtime < 0 || runtime > MaxMinimumRuntime {
 			faults = append(faults, fmt.Errorf("type %.80q has a minimum runtime of %s: write 0s to %s", name, runtime, MaxMinimumRuntime))
 		}
+
 		seen := map[string]bool{}
 		for _, from := range m[name].ReclaimFrom {
 			rule, defined := m[from]
@@ -95,14 +96,17 @@ func (m Matrix) Validate() error {
 			case !rule.Reclaimable:
 				faults = append(faults, fmt.Errorf("type %.80q takes from %.80q, which is not reclaimable: make it reclaimable or remove it", name, from))
 			}
+
 			seen[from] = true
 		}
 	}
+
 	if len(faults) == 0 {
 		if circle := m.findCycle(); circle != "" {
 			faults = append(faults, fmt.Errorf("types take from each other in a circle: %.300s", circle))
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -117,19 +121,23 @@ func (m Matrix) findCycle() string {
 		if done[name] {
 			return ""
 		}
+
 		for _, from := range m[name].ReclaimFrom {
 			if found := visit(from, append(slices.Clip(path), name)); found != "" {
 				return found
 			}
 		}
+
 		done[name] = true
 		return ""
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if found := visit(name, nil); found != "" {
 			return found
 		}
 	}
+
 	return ""
 }
 
@@ -205,11 +213,13 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 	if owner == nil {
 		return ""
 	}
+
 	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 	kinds := []string{owner.Kind}
 	if _, ofDeployment := pod.Labels["pod-template-hash"]; ofDeployment && owner.Kind == "ReplicaSet" && group == "apps" {
 		kinds = []string{"Deployment", "ReplicaSet"}
 	}
+
 	for _, kind := range kinds {
 		if name, ok := o[strings.TrimSuffix(kind+"."+group, ".")]; ok {
 			return name
@@ -218,6 +228,7 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 			return name
 		}
 	}
+
 	return ""
 }
 

@@ -18,6 +18,7 @@ func TestBuiltIn(t *testing.T) {
 		"names are written in lower case":               {name: "Inference"},
 		"no name means nothing":                         {name: ""},
 	}
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, known := BuiltIn(tc.name)

@@ -42,6 +42,7 @@ func (m *maker) admit(object runtime.Object, namespace string) error {
 	if i < 0 {
 		return fmt.Errorf("there is no namespace %s: create it, or choose one with --namespace", namespace)
 	}
+
 	input := m.admission
 	input.Namespace = m.cluster.Namespaces[i]
 	input.PodGroup = func(name string) *v1beta1.PodGroup { return m.podGroup(namespace, name) }
@@ -52,10 +53,12 @@ func (m *maker) admit(object runtime.Object, namespace string) error {
 		}
 		job.Spec.Policies = append(job.Spec.Policies, defaults.Policies...)
 	}
+
 	load, ok := validation.WorkloadOf(object)
 	if !ok {
 		return nil
 	}
+
 	result, err := validation.ValidateWorkload(context.Background(), load, nil, input)
 	if err != nil {
 		return err
@@ -63,6 +66,7 @@ func (m *maker) admit(object runtime.Object, namespace string) error {
 	if err := result.Truncated().Errors.ToAggregate(); err != nil {
 		return fmt.Errorf("the webhook of Cardquota would refuse it: %w", err)
 	}
+
 	return nil
 }
 
@@ -113,6 +117,7 @@ func (m *maker) checkJob(job *batch.Job) error {
 	if err := m.checkQueue(job.Spec.Queue); err != nil {
 		return err
 	}
+
 	replicas := int32(0)
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
@@ -126,6 +131,7 @@ func (m *maker) checkJob(job *batch.Job) error {
 			return refusedByVolcano("minAvailable of task %s is %d, and it has %d replicas", task.Name, *task.MinAvailable, task.Replicas)
 		}
 	}
+
 	switch {
 	case len(job.Spec.Tasks) == 0:
 		return refusedByVolcano("it has no tasks")
@@ -136,6 +142,7 @@ func (m *maker) checkJob(job *batch.Job) error {
 	case m.cluster.hasChildren(job.Spec.Queue):
 		return refusedByVolcano("queue %s has queues below it", job.Spec.Queue)
 	}
+
 	return nil
 }
 

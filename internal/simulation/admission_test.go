@@ -57,6 +57,7 @@ func TestAdmissionRefuses(t *testing.T) {
 		if tc.change != nil {
 			tc.change(c)
 		}
+
 		_, err := NewWorkloads(c, []*unstructured.Unstructured{parse(t, tc.text)}, "lab")
 		check.Refused(t, err, tc.want)
 	}
@@ -93,6 +94,7 @@ func TestMissingPods(t *testing.T) {
 	ending := builder.Pod("lab", "train-worker-1").Running("a").Obj()
 	now := ending.CreationTimestamp
 	ending.DeletionTimestamp = &now
+
 	c.Pods = []*corev1.Pod{builder.Pod("lab", "train-worker-0").Running("a").Obj(), ending}
 	for phase, want := range map[batch.JobPhase]string{"": "train-worker-1 train-worker-2", batch.Restarting: "train-worker-1 train-worker-2", batch.Completed: "", batch.Aborting: ""} {
 		job.Status.State.Phase = phase
@@ -113,11 +115,13 @@ func TestDrainOfGangs(t *testing.T) {
 	for action, want := range map[bus.Action]string{bus.RestartJobAction: "g-worker-0@ g-worker-1@", bus.AbortJobAction: "", "": "g-worker-0@ g-worker-1@small"} {
 		c := newCluster()
 		c.Pods = nil
+
 		job := builder.Gang("lab", "g", 2, builder.Pod("lab", "g").Scheduler("volcano").GPUs(1)).Queue("q").Obj()
 		job.Spec.Policies = nil
 		if action != "" {
 			job.Spec.Policies = []batch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: action}}
 		}
+
 		c.Jobs = []*batch.Job{job}
 		for i, node := range []string{"a", "small"} {
 			pod := newTaskPod(job, &job.Spec.Tasks[0], i)
@@ -125,11 +129,13 @@ func TestDrainOfGangs(t *testing.T) {
 			pod.Status.Phase = corev1.PodRunning
 			c.Pods = append(c.Pods, pod)
 		}
+
 		check.NoError(t, c.Drain("a"))
 		var got []string
 		for _, pod := range c.Pods {
 			got = append(got, pod.Name+"@"+pod.Spec.NodeName)
 		}
+
 		check.Equal(t, "pods after "+string(action), want, strings.Join(got, " "))
 		ended := 0
 		for _, evicted := range c.Evicted {
@@ -137,6 +143,7 @@ func TestDrainOfGangs(t *testing.T) {
 				ended++
 			}
 		}
+
 		check.That(t, (ended == 2) == (action == bus.AbortJobAction) && (len(c.MissingPods()) == 0), "%d pods end, %d are missing", ended, len(c.MissingPods()))
 	}
 }
@@ -159,11 +166,13 @@ func TestTheQueueOfANamespace(t *testing.T) {
 		for _, queue := range c.Queues {
 			queue.Status.State = v1beta1.QueueStateOpen
 		}
+
 		c.Namespaces[0].Annotations = map[string]string{v1beta1.QueueNameAnnotationKey: "q"}
 		var objects []*unstructured.Unstructured
 		for _, text := range tc.texts {
 			objects = append(objects, parse(t, text))
 		}
+
 		made, err := NewWorkloads(c, objects, "lab")
 		check.NoError(t, err)
 		check.Equal(t, name, tc.want, made[0].Group.Spec.Queue)

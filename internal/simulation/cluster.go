@@ -57,23 +57,28 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leave
 	if i < 0 {
 		return fmt.Errorf("there is no queue %s", queue)
 	}
+
 	quota, _, err := readCards(c.Queues[i], v1alpha1.AnnotationCardQuota)
 	if err != nil {
 		return err
 	}
+
 	deserved, isTree, err := readCards(c.Queues[i], v1alpha1.AnnotationCardDeserved)
 	if err != nil {
 		return err
 	}
+
 	if leavesDeservedOut {
 		deserved[name] = count
 	}
+
 	quota[name] = count
 	changed := c.Queues[i].DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardQuota, quota.String())
 	if isTree {
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardDeserved, deserved.String())
 	}
+
 	c.Queues[i] = changed
 	return nil
 }
@@ -100,6 +105,7 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 	if count < 1 || count > MaxAddedNodes {
 		return fmt.Errorf("%d nodes cannot be added: write a number from 1 to %d", count, MaxAddedNodes)
 	}
+
 	var like *corev1.Node
 	var most card.Count
 	for _, node := range c.Nodes {
@@ -110,19 +116,23 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 			}
 		}
 	}
+
 	if like == nil {
 		return fmt.Errorf("no node has %s, so it is unknown what such a node would be like", name)
 	}
+
 	taken := map[string]bool{}
 	for _, node := range c.Nodes {
 		taken[node.Name] = true
 	}
+
 	for added, number := 0, 1; added < count; number++ {
 		if name := fmt.Sprintf("added-%d", number); !taken[name] {
 			c.Nodes = append(c.Nodes, newNodeLike(like, name))
 			added++
 		}
 	}
+
 	return nil
 }
 

@@ -21,11 +21,13 @@ func (c *Cluster) Drain(name string) error {
 	if i < 0 {
 		return fmt.Errorf("there is no node %s", name)
 	}
+
 	cordoned := c.Nodes[i].DeepCopy()
 	cordoned.Spec.Unschedulable = true
 	c.Nodes[i] = cordoned
 	isEvicted := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name && !staysDuringDrain(pod) }
 	restarted, ended := c.jobsOfEvicted(isEvicted)
+
 	var left []*corev1.Pod
 	for _, pod := range c.Pods {
 		job := types.NamespacedName{Namespace: pod.Namespace, Name: workload.VCJobOwner(pod)}
@@ -44,10 +46,12 @@ func (c *Cluster) Drain(name string) error {
 			c.Evicted = append(c.Evicted, Eviction{pod, again.UID})
 		}
 	}
+
 	c.Pods = left
 	c.Jobs = slices.DeleteFunc(slices.Clone(c.Jobs), func(job *batch.Job) bool {
 		return ended[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}]
 	})
+
 	return nil
 }
 
@@ -59,6 +63,7 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 			touched[types.NamespacedName{Namespace: pod.Namespace, Name: job}] = true
 		}
 	}
+
 	restarted = map[types.NamespacedName]bool{}
 	ended = map[types.NamespacedName]bool{}
 	for _, job := range c.Jobs {
@@ -70,6 +75,7 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 		restarted[name] = policy.Inelastic && !policy.Terminates
 		ended[name] = policy.Terminates
 	}
+
 	return restarted, ended
 }
 

@@ -17,11 +17,13 @@ func (c *Cluster) MissingPods() []Workload {
 			delete(m.taken, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 		}
 	}
+
 	for _, job := range c.Jobs {
 		if isStarting(job) {
 			m.addMissing(job.DeepCopy())
 		}
 	}
+
 	return m.made
 }
 
@@ -41,6 +43,7 @@ func (m *maker) addMissing(job *batch.Job) {
 		if task.DependsOn != nil {
 			continue
 		}
+
 		for index := range task.Replicas {
 			if m.pods >= MaxPods {
 				break
@@ -48,6 +51,7 @@ func (m *maker) addMissing(job *batch.Job) {
 			if m.taken[types.NamespacedName{Namespace: job.Namespace, Name: taskPodName(job, task, int(index))}] {
 				continue
 			}
+
 			pod := newTaskPod(job, task, int(index))
 			if m.checkScheduler(pod) == nil && m.completePod(pod) == nil {
 				w.Pods = append(w.Pods, pod)
@@ -55,9 +59,11 @@ func (m *maker) addMissing(job *batch.Job) {
 			}
 		}
 	}
+
 	if len(w.Pods) == 0 {
 		return
 	}
+
 	if w.Group == nil {
 		w.Group = m.newJobGroup(job)
 		w.Group.CreationTimestamp = job.CreationTimestamp

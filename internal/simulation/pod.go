@@ -21,17 +21,20 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 	if pod.Spec.NodeName != "" {
 		return fmt.Errorf("its pods name node %s, so no scheduler places them: leave out nodeName", pod.Spec.NodeName)
 	}
+
 	m.taken[name] = true
 	pod.UID = types.UID("whatif-pod-" + pod.Namespace + "-" + pod.Name)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
+
 	workload.DefaultRequests(pod)
 	class := m.classOf(pod.Spec.PriorityClassName)
 	if class == nil && pod.Spec.PriorityClassName != "" {
 		return fmt.Errorf("there is no PriorityClass %s, so the API server would refuse its pods", pod.Spec.PriorityClassName)
 	}
+
 	if class != nil {
 		priority := class.Value
 		pod.Spec.Priority = &priority
@@ -40,6 +43,7 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 			pod.Spec.PreemptionPolicy = class.PreemptionPolicy
 		}
 	}
+
 	return nil
 }
 

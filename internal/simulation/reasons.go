@@ -23,6 +23,7 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Wait
 	for _, node := range c.Nodes {
 		tracker.Update(node)
 	}
+
 	input := cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
 	}
@@ -37,6 +38,7 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Wait
 			found = append(found, Waiting{queue, entry})
 		}
 	}
+
 	return found
 }
 
@@ -73,9 +75,11 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 			return entry.Reason, entry.Message
 		}
 	}
+
 	if len(entries) == 0 {
 		return "", message
 	}
+
 	statement := blocked.ReadStatement("", message, "")
 	waitsForGang := statement.Node != "" || statement.LacksPods
 	for _, entry := range entries {
@@ -83,5 +87,6 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 			return entry.Reason, orDefault(message, entry.Message)
 		}
 	}
+
 	return entries[0].Reason, orDefault(message, entries[0].Message)
 }

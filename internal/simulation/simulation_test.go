@@ -72,6 +72,7 @@ func TestNewWorkloads(t *testing.T) {
 	}) {
 		made, err := NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab")
 		check.NoError(t, err)
+
 		w := made[0]
 		gpus := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]
 		got := fmt.Sprintf("%s %s min=%d gpu=%d:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, gpus.Value())
@@ -80,6 +81,7 @@ func TestNewWorkloads(t *testing.T) {
 			check.That(t, *pod.Spec.Priority == 1000, "priority %v", pod.Spec.Priority)
 			check.Equal(t, "PodGroup of the pod", w.Group.Name, pod.Annotations[v1beta1.KubeGroupNameAnnotationKey])
 		}
+
 		check.Equal(t, "workload", tc.want, got)
 		check.That(t, w.WaitsForEnqueue == (w.Job != nil), "pods wait for the queue: %v", w.WaitsForEnqueue)
 	}
@@ -87,6 +89,7 @@ func TestNewWorkloads(t *testing.T) {
 
 func TestNewWorkloadsRefuses(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {schedulerName: volcano, containers: [{name: a, image: a}]}\n"
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"another kind":   {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\n", "is no kind that whatif knows"},
 		"unknown field":  {strings.Replace(pod, "spec: {", "spec: {nodeNam: a, ", 1), "nodeNam"},
@@ -139,11 +142,13 @@ func TestWhatAQueueDeservesStays(t *testing.T) {
 		if tc.deserved != "" {
 			queue.Annotation(v1alpha1.AnnotationCardDeserved, tc.deserved)
 		}
+
 		c := &Cluster{Queues: []*v1beta1.Queue{queue.Obj()}}
 		check.NoError(t, c.SetQuota("q", tc.card, tc.count, tc.isLeftOut))
 		check.Equal(t, "quota", tc.wantsQuota, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 		check.Equal(t, "deserved", tc.want, c.Queues[0].Annotations[v1alpha1.AnnotationCardDeserved])
 	}
+
 	c := &Cluster{Queues: []*v1beta1.Queue{builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "{").Obj()}}
 	check.Refused(t, c.SetQuota("q", h200, 1, false), "annotation volcano.sh/card.deserved of queue q")
 }
@@ -170,17 +175,21 @@ func TestDrain(t *testing.T) {
 		pod.OwnerReferences = append(pod.OwnerReferences, ownerOf(kind, &isController))
 		return pod
 	}
+
 	c.Pods = []*corev1.Pod{controlled("moves", "ReplicaSet"), controlled("agent", "DaemonSet"), builder.Pod("lab", "alone").Running("a").Obj(), builder.Pod("lab", "elsewhere").Running("small").Obj()}
 	check.NoError(t, c.Drain("a"))
+
 	var got []string
 	for _, pod := range c.Pods {
 		got = append(got, pod.Name+"@"+pod.Spec.NodeName)
 	}
+
 	check.Equal(t, "pods", "moves@ agent@a elsewhere@small", strings.Join(got, " "))
 	got = nil
 	for _, evicted := range c.Evicted {
 		got = append(got, fmt.Sprintf("%s@%s:%t", evicted.Pod.Name, evicted.Pod.Spec.NodeName, evicted.Successor == c.Pods[0].UID))
 	}
+
 	check.Equal(t, "evicted", "moves@a:true alone@a:false", strings.Join(got, " "))
 	check.That(t, c.Nodes[0].Spec.Unschedulable, "the node takes pods")
 	check.Refused(t, c.Drain("b"), "there is no node b")

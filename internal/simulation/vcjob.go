@@ -25,16 +25,19 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 	if job.Spec.NetworkTopology != nil {
 		return errors.New("whatif does not know the network topology: leave out spec.networkTopology")
 	}
+
 	m.completeJob(job)
 	if err := m.checkJob(job); err != nil {
 		return err
 	}
+
 	w := Workload{Job: job, WaitsForEnqueue: true}
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
 		if err := m.countPods(task.Replicas); err != nil {
 			return err
 		}
+
 		for index := range task.Replicas {
 			pod := newTaskPod(job, task, int(index))
 			if err := m.completePod(pod); err != nil {
@@ -46,6 +49,7 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 			w.Pods = append(w.Pods, pod)
 		}
 	}
+
 	w.Group = m.newJobGroup(job)
 	m.addMade(w)
 	return nil
@@ -63,6 +67,7 @@ func (m *maker) completeJob(job *batch.Job) {
 			job.Spec.SchedulerName = m.cluster.Schedulers[0]
 		}
 	}
+
 	total := int32(0)
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
@@ -73,6 +78,7 @@ func (m *maker) completeJob(job *batch.Job) {
 		}
 		total += *task.MinAvailable
 	}
+
 	if job.Spec.MinAvailable == 0 {
 		job.Spec.MinAvailable = total
 	}
@@ -86,6 +92,7 @@ func (m *maker) newJobGroup(job *batch.Job) *v1beta1.PodGroup {
 	for i := range job.Spec.Tasks {
 		least[job.Spec.Tasks[i].Name] = *job.Spec.Tasks[i].MinAvailable
 	}
+
 	resources := m.minResources(job)
 	return &v1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,9 +118,11 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 		tasks[i] = &job.Spec.Tasks[i]
 		total += *tasks[i].MinAvailable
 	}
+
 	slices.SortStableFunc(tasks, func(a, b *batch.TaskSpec) int {
 		return cmp.Compare(m.priorityOf(b.Template.Spec.PriorityClassName), m.priorityOf(a.Template.Spec.PriorityClassName))
 	})
+
 	sum := corev1.ResourceList{}
 	left := job.Spec.MinAvailable
 	add := func(task *batch.TaskSpec, atMost int32) {
@@ -123,18 +132,21 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 		workload.DefaultRequests(pod)
 		addTo(sum, timesRequests(pod, count))
 	}
+
 	if job.Spec.MinAvailable < total { // then the minimum of a task does not matter
 		for _, task := range tasks {
 			add(task, task.Replicas)
 		}
 		return sum
 	}
+
 	for _, task := range tasks {
 		add(task, *task.MinAvailable)
 	}
 	for _, task := range tasks {
 		add(task, task.Replicas-*task.MinAvailable)
 	}
+
 	return sum
 }
 
@@ -157,23 +169,28 @@ func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
 	} {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
+
 	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
 		if value, written := job.Annotations[key]; written {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 		}
 	}
+
 	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime} {
 		if value, written := job.Labels[key]; written {
 			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
 		}
 	}
+
 	if task.TopologyPolicy != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1beta1.NumaPolicyKey, string(task.TopologyPolicy))
 	}
+
 	for key, value := range map[string]string{
 		batch.TaskIndex: strconv.Itoa(index), batch.JobNameKey: job.Name, batch.TaskSpecKey: task.Name, batch.JobNamespaceKey: job.Namespace, batch.QueueNameKey: job.Spec.Queue,
 	} {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
 	}
+
 	return pod
 }

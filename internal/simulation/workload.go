@@ -50,18 +50,22 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 		if object.GetNamespace() == "" {
 			object.SetNamespace(namespace)
 		}
+
 		if object.GetName() == "" {
 			return nil, fmt.Errorf("%s without metadata.name: whatif needs one", object.GetKind())
 		}
+
 		object.SetCreationTimestamp(metav1.Time{})
 		object.SetUID(types.UID(strings.Join([]string{"whatif", strings.ToLower(object.GetKind()), object.GetNamespace(), object.GetName()}, "-")))
 		if err := m.add(object); err != nil {
 			return nil, fmt.Errorf("%s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 		}
 	}
+
 	if m.pods == 0 {
 		return nil, errors.New("the files have no pods: write a Job of Volcano, Job, Deployment, StatefulSet or Pod")
 	}
+
 	for _, w := range m.made {
 		if w.Group != nil {
 			m.setNamespaceQueue(w.Group)
@@ -72,6 +76,7 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 			return nil, fmt.Errorf("pod %s/%s names PodGroup %s, which does not exist: add it to the files", first.Namespace, first.Name, name)
 		}
 	}
+
 	return m.made, nil
 }
 
@@ -146,10 +151,12 @@ func (m *maker) addPodGroup(group *v1beta1.PodGroup) error {
 	if group.Spec.NetworkTopology != nil {
 		return errors.New("whatif does not know the network topology: leave out spec.networkTopology")
 	}
+
 	group.Spec.Queue = orDefault(group.Spec.Queue, workload.DefaultQueue)
 	if err := m.checkQueue(group.Spec.Queue); err != nil {
 		return err
 	}
+
 	group.Status = v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending}
 	m.addMade(Workload{Group: group})
 	return nil
@@ -170,6 +177,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 	if err := m.countPods(c.replicas); err != nil || c.replicas == 0 {
 		return err
 	}
+
 	reference := metav1.OwnerReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.named, UID: c.owner.GetUID(), Controller: new(bool)}
 	*reference.Controller = true
 	w := Workload{}
@@ -177,6 +185,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 	if m.existing[workload.ReferenceFor(like)] {
 		return errExists
 	}
+
 	for i := range c.replicas {
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 		pod.Namespace = c.owner.GetNamespace()
@@ -184,15 +193,18 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 		pod.OwnerReferences = []metav1.OwnerReference{reference}
 		w.Pods = append(w.Pods, pod)
 	}
+
 	least := int32(1)
 	if text, written := c.owner.GetAnnotations()[v1beta1.VolcanoGroupMinMemberAnnotationKey]; written {
 		if n, err := strconv.ParseInt(text, 10, 32); err == nil && n >= 0 { // otherwise Volcano ignores it
 			least = int32(n)
 		}
 	}
+
 	if group := m.podGroup(c.owner.GetNamespace(), workload.PodGroupName(w.Pods[0])); group != nil {
 		least = group.Spec.MinMember
 	}
+
 	w.OneByOne = c.oneByOne && least > 1 // otherwise each would run as soon as it exists
 	return m.addPods(w, least, c.owner.GetAnnotations())
 }
@@ -264,16 +276,19 @@ func (m *maker) addPods(w Workload, least int32, annotations map[string]string) 
 			return err
 		}
 	}
+
 	first := w.Pods[0]
 	if err := m.checkScheduler(first); err != nil {
 		return err
 	}
+
 	if workload.PodGroupName(first) == "" {
 		w.Group = newGroupFor(first, least, annotations)
 		for _, pod := range w.Pods {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1beta1.KubeGroupNameAnnotationKey, w.Group.Name)
 		}
 	}
+
 	m.addMade(w)
 	return nil
 }
@@ -301,6 +316,7 @@ func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1bet
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		uid = owner.UID
 	}
+
 	group := &v1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: batch.PodgroupNamePrefix + string(uid), UID: "whatif-group-" + uid,
@@ -311,20 +327,24 @@ func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1bet
 		},
 		Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending},
 	}
+
 	for key, value := range ofOwner {
 		if strings.HasPrefix(key, v1beta1.AnnotationPrefix) {
 			group.Annotations[key] = value
 		}
 	}
+
 	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
 		if value, written := pod.Annotations[key]; written {
 			group.Annotations[key] = value
 		}
 	}
+
 	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime} {
 		if value, written := pod.Labels[key]; written {
 			group.Labels[key] = value
 		}
 	}
+
 	return group
 }

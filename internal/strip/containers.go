@@ -43,6 +43,7 @@ func FoldContainers(pod *corev1.Pod) {
 			resizedStatuses = []corev1.ContainerStatus{{Name: foldedName, Resources: &corev1.ResourceRequirements{Requests: now}}}
 		}
 	}
+
 	var sidecars []corev1.Container
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return isSidecar(&c) }) {
 		sidecars = []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
@@ -87,6 +88,7 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 			addRequests(sidecars, requests)
 			continue
 		}
+
 		// Beside an init container run the sidecars before it. Of a resource that it does not request
 		// they request no more than all containers do later.
 		for name, quantity := range c.Resources.Requests {
@@ -99,6 +101,7 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 	for name, quantity := range most {
 		raiseRequest(sum, name, quantity)
 	}
+
 	return boundRequests(sum)
 }
 
@@ -134,6 +137,7 @@ func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 			}
 		}
 	}
+
 	if len(statuses) == 0 {
 		return nil
 	}
@@ -151,6 +155,7 @@ func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 			}
 		}
 	}
+
 	return resized
 }
 
@@ -174,10 +179,12 @@ func selectRequests(list corev1.ResourceList, names []corev1.ResourceName) corev
 	case len(list):
 		return list
 	}
+
 	kept := make(corev1.ResourceList, len(names))
 	for _, name := range names {
 		kept[name] = list[name]
 	}
+
 	return kept
 }
 
@@ -200,6 +207,7 @@ func mostRelevant(names []corev1.ResourceName) []corev1.ResourceName {
 			rank[name] = 2
 		}
 	}
+
 	slices.SortFunc(names, func(a, b corev1.ResourceName) int {
 		return cmp.Or(rank[a]-rank[b], strings.Compare(string(a), string(b)))
 	})

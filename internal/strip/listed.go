@@ -29,6 +29,7 @@ func ListedPod(pod *corev1.Pod) {
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	image := firstImage(pod.Spec.Containers)
 	ports := hostPorts(pod.Spec.Containers)
+
 	FoldContainers(pod)
 	pod.Spec.Volumes = attachedVolumes(pod.Spec.Volumes)
 	pod.Status.PodIPs = nil
@@ -40,6 +41,7 @@ func ListedPod(pod *corev1.Pod) {
 	folded := &pod.Spec.Containers[0]
 	folded.Image = image
 	folded.Ports = ports
+
 	// Plugins of Volcano read the limits of extended resources, which are equal to the requests.
 	folded.Resources.Limits = folded.Resources.Requests
 }
@@ -104,6 +106,7 @@ func ListedPodGroup(group *v1beta1.PodGroup) {
 		group.Labels = stripMap(podLabels, group.Labels)
 		group.Annotations = stripMap(listedGroupAnnotations, group.Annotations)
 	}
+
 	group.Spec.MinResources = boundMinResources(group.Spec.MinResources)
 
 	newest := group.Status.Conditions[max(0, len(group.Status.Conditions)-maxListedConditions):]

@@ -32,12 +32,14 @@ var othersAnnotations = []string{
 func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	files := token.NewFileSet()
 	found := 0
+
 	var paths []string
 	for _, folder := range []string{"api/v1alpha1", "internal/workload", "internal/cardquota"} {
 		more, err := filepath.Glob("../../" + folder + "/*.go")
 		check.NoError(t, err)
 		paths = append(paths, more...)
 	}
+
 	for _, path := range paths {
 		file, err := parser.ParseFile(files, path, nil, 0)
 		check.NoError(t, err)
@@ -46,6 +48,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "annotation") {
 				return true
 			}
+
 			name := spec.Names[0].Name
 			literal, ok := spec.Values[0].(*ast.BasicLit)
 			if !ok || literal.Kind != token.STRING {
@@ -53,15 +56,18 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 			}
 			text, err := strconv.Unquote(literal.Value)
 			check.NoError(t, err)
+
 			found++
 			_, ofPods := podAnnotations[text]
 			_, ofGroups := groupAnnotations[text]
 			kept := ofPods || ofGroups
 			check.That(t, kept != slices.Contains(othersAnnotations, name),
 				"annotation %s (%s): kept %v; keep it in podAnnotations or groupAnnotations, or name it as one of other objects", name, text, kept)
+
 			return true
 		})
 	}
+
 	check.That(t, found >= 14, "only %d annotations were found", found)
 	for _, key := range []string{v1beta1.KubeGroupNameAnnotationKey, v1beta1.QueueNameAnnotationKey, v1beta1.PodPreemptable, batchv1alpha1.QueueNameKey} {
 		check.That(t, podAnnotations[key] > 0, "annotation %s of Volcano is not kept", key)
@@ -76,10 +82,12 @@ func heavy(keep map[string]string) metav1.ObjectMeta {
 	for key, value := range keep {
 		meta.Annotations[key] = value
 	}
+
 	for i := range 1000 {
 		meta.Labels["example.com/"+strconv.Itoa(i)] = strings.Repeat("l", 63)
 		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: "ConfigMap", Name: strconv.Itoa(i)})
 	}
+
 	meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", UID: "r", Controller: &controller})
 	return meta
 }
@@ -115,17 +123,20 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		if got := weight(stripped.ObjectMeta); got > tc.most {
 			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 		}
+
 		resolver := workload.Resolver{Inventory: inventory}
 		is := resolver.Request(stripped)
 		was := resolver.Request(whole)
 		refused := is.Denied != nil
 		check.That(t, refused == tc.refused && refused == (was.Denied != nil),
 			"it is refused: %v, as a whole: %v, want %v", is.Denied, was.Denied, tc.refused)
+
 		if is, was := resolver.Queue(stripped, nil, ""), resolver.Queue(whole, nil, ""); len(was) <= 253 && is != was {
 			t.Errorf("it is in queue %q, as a whole in %q", is, was)
 		} else if len(was) > 253 && len(is) <= 253 {
 			t.Errorf("a queue that cannot exist has become %q, which can", is)
 		}
+
 		if is, was := metav1.GetControllerOf(stripped), metav1.GetControllerOf(whole); is == nil || *is.Controller != *was.Controller || is.UID != was.UID {
 			t.Errorf("it is controlled by %v, as a whole by %v", is, was)
 		}

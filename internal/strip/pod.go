@@ -60,6 +60,7 @@ func Pod(pod *corev1.Pod) *corev1.Pod {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		kept.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: truncateOneOver(pod.Spec.SchedulingGates[0].Name, maxResourceNameLength)}}
 	}
+
 	return kept
 }
 
@@ -77,11 +78,13 @@ func stripConditions(all []corev1.PodCondition) []corev1.PodCondition {
 		if i < 0 {
 			continue
 		}
+
 		c := &all[i]
 		kept = append(kept, corev1.PodCondition{
 			Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime,
 			Reason: conditions.Truncate(c.Reason, maxNameLength), Message: conditions.Truncate(c.Message, maxPodMessage),
 		})
 	}
+
 	return kept
 }

@@ -22,6 +22,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 	list := func(cpu, gpus string) corev1.ResourceList {
 		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse(gpus)}
 	}
+
 	controller := true
 	base := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -42,6 +43,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 				Reason: "Unschedulable", Message: "full"}},
 		},
 	}
+
 	inventory := h200()
 	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){
 		"waiting": func(*corev1.Pod) {},
@@ -74,11 +76,13 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 		stripped := Pod(whole.DeepCopy())
 		check.That(t, len(stripped.ManagedFields) <= 1 && stripped.Spec.Volumes == nil && stripped.Spec.Containers[0].Image == "",
 			"pod is not stripped: %+v", stripped)
+
 		count := func(pod *corev1.Pod) any {
 			return cardquota.CountUsage(cardquota.CountInput{Pods: []*corev1.Pod{pod}, Inventory: inventory})
 		}
 		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
 		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))
+
 		resolver := workload.Resolver{Inventory: inventory}
 		check.Equal(t, "the stripped pod asks differently", resolver.Request(whole), resolver.Request(stripped), cmp.AllowUnexported(card.Request{}))
 	}

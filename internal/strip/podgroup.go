@@ -28,6 +28,7 @@ func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 		},
 		Status: v1beta1.PodGroupStatus{Phase: truncateOneOver(group.Status.Phase, maxNameLength), Running: group.Status.Running},
 	}
+
 	if why, blocked := cardquota.PodGroupPendingReason(group); blocked {
 		kept.Status.Conditions = []v1beta1.PodGroupCondition{{
 			Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,

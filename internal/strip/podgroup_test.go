@@ -31,6 +31,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
 		return v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Status: status, TransitionID: "t", Reason: reason, Message: message}
 	}
+
 	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
 		"minResources": func(*v1beta1.PodGroup) {},
 		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
@@ -72,11 +73,13 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 	}) {
 		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
 			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
+
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
 		got := weight(stripped.ObjectMeta)
 		check.That(t, got <= card.MaxTotalsText+1000, "its metadata weighs %d bytes", got)
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
+
 		waits := builder.Pod(whole.Namespace, "waits").PodGroup(whole.Name).Queue(whole.Spec.Queue).GPUs(2).Unschedulable("full").Obj()
 		check.Equal(t, "a pod of the stripped PodGroup counts differently", shownOf(whole, waits), shownOf(stripped, waits))
 		is := workload.PodGroupQueue(stripped)
@@ -111,6 +114,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		}
 		return &list
 	}
+
 	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
 		"conditions": func(g *v1beta1.PodGroup) {
 			for i := range 10000 {
@@ -137,6 +141,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		if got := size(t, stripped); got > 8<<10 {
 			t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
 		}
+
 		_, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
 		check.That(t, kept, "what the job asks for is not kept")
 	}

@@ -65,11 +65,13 @@ func drawContainers(t *rapid.T, pod *corev1.Pod) {
 	for i := range rapid.IntRange(1, 4).Draw(t, "containers") {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(t, fmt.Sprint("c", i)))
 	}
+
 	for i := range rapid.IntRange(0, 4).Draw(t, "init containers") {
 		c := drawContainer(t, fmt.Sprint("i", i))
 		c.RestartPolicy = draw(t, "restart policy", nil, &always)
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
+
 	if rapid.Bool().Draw(t, "has statuses") {
 		for i := range pod.Spec.Containers {
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, drawStatus(t, &pod.Spec.Containers[i]))
@@ -78,11 +80,13 @@ func drawContainers(t *rapid.T, pod *corev1.Pod) {
 			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, drawStatus(t, &pod.Spec.InitContainers[i]))
 		}
 	}
+
 	pod.Spec.Overhead = draw(t, "overhead", nil, corev1.ResourceList{"cpu": resource.MustParse("250m")})
 	if rapid.IntRange(0, 2).Draw(t, "pod-level") == 0 {
 		list := drawRequests(t, "cpu", "memory", "hugepages-2Mi")
 		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list, Limits: list}
 	}
+
 	if reason := draw(t, "resize", "", corev1.PodReasonInfeasible, corev1.PodReasonDeferred); reason != "" {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason})
 	}
@@ -94,6 +98,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		Namespace: "lab", Name: "p", UID: "u", CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
 		Labels: map[string]string{}, Annotations: map[string]string{"example.com/notes": "x"},
 	}}
+
 	for _, written := range []struct {
 		key    string
 		values []string
@@ -109,6 +114,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 			pod.Annotations[written.key] = value
 		}
 	}
+
 	pod.Spec.NodeName = draw(t, "node", "", "node", "gone")
 	pod.Spec.SchedulerName = draw(t, "scheduler", "volcano", "other")
 	pod.Spec.SchedulingGates = draw(t, "gates", nil, nil, []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}})
@@ -121,10 +127,12 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: status, Reason: "Unschedulable", Message: message, LastTransitionTime: metav1.NewTime(time.Unix(1500, 0))})
 	}
+
 	if rapid.Bool().Draw(t, "owned") {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "c"}, {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", Controller: ptr.To(true)}}
 		pod.Labels["pod-template-hash"] = draw(t, "hash", "x", "y")
 	}
+
 	pod.ManagedFields = draw(t, "managed fields", nil, entries(`{"f:spec":{"f:containers":{}}}`), entries(`{"f:status":{}}`, `{"f:spec":{"f:containers":{},"f:nodeName":{}}}`))
 	drawContainers(t, pod)
 	return pod
@@ -155,10 +163,12 @@ func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	group := draw(t, "group", nil, &v1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3}, Status: v1beta1.PodGroupStatus{Running: 1},
 	})
+
 	schedulers := draw(t, "schedulers", nil, []string{"volcano"})
 	resolver := workload.Resolver{Inventory: inventory, Schedulers: schedulers}
 	check.Equal(t, "request", resolver.Request(whole), resolver.Request(kept), cmp.AllowUnexported(card.Request{}))
 	check.Equal(t, "charge", resolver.Usage(whole, group, nil), resolver.Usage(kept, group, nil))
+
 	describe := func(pod *corev1.Pod) string {
 		return fmt.Sprint(workload.IsAssigned(pod), workload.IsPending(pod), workload.IsTerminating(pod), workload.MayBeRunning(pod), workload.StartTime(pod), workload.ReferenceFor(pod),
 			workload.PodGroupName(pod), workload.ChargedQueue(pod), cardquota.HeldSince(pod), enforcement.ProvenanceOf(pod))
@@ -172,13 +182,16 @@ func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 		}
 		return cardquota.CountUsageAndCharges(input)
 	}
+
 	wholeUsage, wholeCharges := count(whole, group)
 	if group != nil {
 		group = PodGroup(group)
 	}
+
 	keptUsage, keptCharges := count(kept, group)
 	check.Equal(t, "usage", wholeUsage, keptUsage, cmpopts.EquateEmpty())
 	check.Equal(t, "charges", wholeCharges, keptCharges)
+
 	ours := []string{"volcano"}
 	check.Equal(t, "bypasses", enforcement.FindBypasses([]*corev1.Pod{whole}, wholeCharges, inventory, ours, enforcement.FirstProvenance{}),
 		enforcement.FindBypasses([]*corev1.Pod{kept}, keptCharges, inventory, ours, enforcement.FirstProvenance{}))
@@ -208,6 +221,7 @@ func TestPodsWithEqualRequestsShareThem(t *testing.T) {
 			sameRequests(t, whole, pods.Strip(whole))
 		}
 	})
+
 	var pods Pods
 	one := pods.Strip(builder.Pod("lab", "a").GPUs(2).CPU("1").Obj())
 	same := pods.Strip(builder.Pod("lab", "b").CPU("1000m").GPUs(2).Obj())

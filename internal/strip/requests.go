@@ -39,6 +39,7 @@ func (p *Pods) Strip(pod *corev1.Pod) *corev1.Pod {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	known, ok := p.known[string(key)]
 	if !ok {
 		if p.known == nil || len(p.known) >= maxKnownRequests {
@@ -47,6 +48,7 @@ func (p *Pods) Strip(pod *corev1.Pod) *corev1.Pod {
 		known = kept.Spec.Containers
 		p.known[string(key)] = known
 	}
+
 	kept.Spec.Containers = known
 	return kept
 }

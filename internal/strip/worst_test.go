@@ -56,6 +56,7 @@ func worstPods() map[string]*corev1.Pod {
 	for _, pod := range pods {
 		workload.DefaultRequests(pod)
 	}
+
 	for _, what := range []string{"limits", "long-resources"} {
 		pod := pods[what].DeepCopy()
 		for _, c := range pod.Spec.Containers {
@@ -66,6 +67,7 @@ func worstPods() map[string]*corev1.Pod {
 		}
 		pods[what+" with statuses"] = pod
 	}
+
 	return pods
 }
 
@@ -107,6 +109,7 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse("1")}}})
 		}
 	}).Obj()
+
 	kept := Pod(pod).Spec.Containers[0].Resources.Requests
 	check.Equal(t, "resources", maxResources, len(kept))
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, builder.GPU, "a.example/r000"} {
@@ -134,6 +137,7 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 			Namespace: "lab", Name: "research", UID: "v", ResourceVersion: "7", DeletionTimestamp: &now, OwnerReferences: tc.owners,
 			Annotations: map[string]string{"a/b": long}, Labels: map[string]string{"a": long}, Finalizers: []string{long}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: long}},
 		}, Status: v1alpha1.LocalCardQuotaStatus{Queue: "research", Summary: "8 of 8"}}
+
 		kept := LocalCardQuota(view)
 		want := metav1.ObjectMeta{Namespace: "lab", Name: "research", UID: "v", ResourceVersion: "7", DeletionTimestamp: &now, OwnerReferences: kept.OwnerReferences}
 		check.Equal(t, "metadata", want, kept.ObjectMeta)
@@ -159,6 +163,7 @@ func TestALargeListedPodGroupTakesLittle(t *testing.T) {
 		check.Equal(t, "newest condition", newest, group.Status.Conditions[len(group.Status.Conditions)-1])
 		return group
 	})
+
 	check.That(t, each <= maxKept, "%d bytes are kept of each", each)
 }
 

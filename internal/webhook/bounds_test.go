@@ -23,6 +23,7 @@ import (
 func TestHonestWorkloadsAreNotTooLarge(t *testing.T) {
 	variables := strings.TrimSuffix(strings.Repeat(`{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},`, 30), ",")
 	container := `{"name":"c","env":[` + variables + `],"volumeMounts":[{"name":"a","mountPath":"/a"},{"name":"b","mountPath":"/b"}],"resources":{"limits":{"nvidia.com/gpu":8}}}`
+
 	task := `{"name":"t","replicas":4,"template":{"spec":{"containers":[` + container + "," + container + "," + container + `],"volumes":[{"name":"a"},{"name":"b"}]}}}`
 	for name, tc := range map[string]struct {
 		text string
@@ -42,6 +43,7 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	var now, most atomic.Int32
 	inside := make(chan struct{}, 100)
 	leave := make(chan struct{})
+
 	l := newLimiter()
 	handle := l.limitConcurrency(func(context.Context, admission.Request) admission.Response {
 		most.Store(max(most.Load(), now.Add(1)))
@@ -50,21 +52,26 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 		now.Add(-1)
 		return admission.Allowed("judged")
 	}, allowUnreadable)
+
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { handle(t.Context(), admission.Request{}) })
 	}
+
 	for range maxConcurrent {
 		<-inside
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	answer := handle(ctx, admission.Request{})
 	check.That(t, answer.Allowed && len(answer.Warnings) == 1, "who does not wait is answered %+v", answer)
+
 	close(leave)
 	all.Wait()
 	got := most.Load()
 	check.That(t, got <= maxConcurrent, "%d were judged at a time, want at most %d", got, maxConcurrent)
+
 	answer = handle(ctx, admission.Request{})
 	check.That(t, answer.Result.Message != "judged", "was judged though nobody waits")
 }
@@ -82,6 +89,7 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 		read.Add(int32(n)) //nolint:gosec // some KiB
 	})))
 	defer server.Close()
+
 	post := func(size int, timeout string) int {
 		t.Helper()
 		response, err := http.Post(server.URL+"/?timeout="+timeout, "application/json", bytes.NewReader(make([]byte, size)))
@@ -89,14 +97,17 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
+
 	for timeout, most := range map[string]time.Duration{"2s": 2 * time.Second, "5s": 5 * time.Second, "": defaultTimeout, "1000h": defaultTimeout, "-1s": defaultTimeout} {
 		check.Equal(t, fmt.Sprintf("timeout %q: not served", timeout), http.StatusOK, post(largeBodyBytes, timeout))
 		got := <-waits
 		check.That(t, got <= most && got >= most/2, "timeout %q: waits for %s, want a little less than %s", timeout, got, most)
 	}
+
 	for range maxLargeRequests {
 		check.NoError(t, l.largeRequests.Acquire(t.Context(), 1))
 	}
+
 	read.Store(0)
 	if code := post(largeBodyBytes, "50ms"); code != http.StatusServiceUnavailable || read.Load() != 0 {
 		t.Errorf("one too many is answered %d, and %d bytes are read", code, read.Load())

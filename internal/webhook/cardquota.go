@@ -33,6 +33,7 @@ func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha
 	if err != nil || len(result.Errors) == 0 {
 		return result, err
 	}
+
 	return validateWith(h.live)
 }
 
@@ -56,12 +57,14 @@ func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rule
 	if err != nil {
 		return input, fmt.Errorf("list CardQuotas: %w", err)
 	}
+
 	err = listPages(ctx, from, from == h.live, func(list *v1beta1.QueueList) {
 		input.Queues = append(input.Queues, pointersTo(list.Items)...)
 	})
 	if err != nil {
 		return input, fmt.Errorf("list Queues: %w", err)
 	}
+
 	return input, nil
 }
 
@@ -80,6 +83,7 @@ func listPages[T any, L interface {
 		if err := from.List(ctx, page, options...); err != nil {
 			return err
 		}
+
 		add(page)
 		next = page.GetContinue() // the cache always says that there is more, and sends everything
 		if !isLive || next == "" {

@@ -48,6 +48,7 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 		h.inventory = eightCards{}
 		return h
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before *v1alpha1.CardQuota
 		policy v1alpha1.OverAllocation
@@ -73,6 +74,7 @@ func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
 	result, err := h.validateCardQuota(t.Context(), treeQuota("search", "chat", 16), treeQuota("search", "chat", 8))
 	check.NoError(t, err)
 	check.Equal(t, "refusals after the parent was raised", 0, len(result.Errors))
+
 	result, err = h.validateCardQuota(t.Context(), treeQuota("search", "chat", 17), treeQuota("search", "chat", 8))
 	check.NoError(t, err)
 	check.Equal(t, "refusals above the raised parent", 1, len(result.Errors))
@@ -80,6 +82,7 @@ func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
 	flat := func(t *testing.T) *handlers { return handlersOf(t, &v1alpha1.ServiceTypePolicy{}) }
 	defined := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "batch"}}}}
 	h = withLateCache(t, flat, defined)
+
 	quota := grantingEight("batch", v1alpha1.OverAllocationAllow)
 	quota.Spec.ServiceType = "batch"
 	result, err = h.validateCardQuota(t.Context(), quota, nil)
@@ -101,11 +104,13 @@ func TestTheCacheIsOnePage(t *testing.T) {
 	h := handlersOf(t, &v1alpha1.ServiceTypePolicy{})
 	h.inventory = eightCards{}
 	h.cached = cachedReader{h.live}
+
 	done := make(chan error, 1)
 	go func() {
 		_, err := h.validateCardQuota(t.Context(), grantingEight("a", v1alpha1.OverAllocationWarn), nil)
 		done <- err
 	}()
+
 	select {
 	case err := <-done:
 		check.NoError(t, err)
@@ -125,6 +130,7 @@ func TestAllPagesAreReadLive(t *testing.T) {
 			quotas.SetContinue("more")
 		}
 	}}
+
 	var names []string
 	check.NoError(t, listPages(t.Context(), paged, true, func(list *v1alpha1.CardQuotaList) {
 		for i := range list.Items {

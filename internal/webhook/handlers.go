@@ -74,14 +74,17 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
 		return allowUnreadable(err)
 	}
+
 	all, err := h.listCardQuotas(ctx)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	in, err := h.readPolicyInForce(ctx)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota, all, in))
 	return admission.Allowed("").WithWarnings(warnings...)
 }
@@ -94,6 +97,7 @@ func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before
 	if err != nil {
 		return rules.Result{}, err
 	}
+
 	ref := policy.BaseFor(policy.Effective(object.Spec), h.namespaces.Volcano)
 	input.Base, err = getOrNil(ctx, h.live, ref.Namespace, ref.Name, &corev1.ConfigMap{})
 	input.BaseUnknown = err != nil
@@ -119,6 +123,7 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	before, err := decodeObjects(h, req, object)
 	if errors.Is(err, errTooManyParts) {
 		return h.answerOverlarge(ctx, req)
@@ -126,24 +131,29 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	load, ok := rules.WorkloadOf(object)
 	if !ok || load.Meta.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
+
 	load.Meta.Namespace = req.Namespace
 	var then *rules.Workload
 	if earlier, ok := rules.WorkloadOf(before); ok {
 		earlier.Meta.Namespace = req.Namespace
 		then = &earlier
 	}
+
 	input, err := h.workloadInput(ctx, req)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	result, err := rules.ValidateWorkload(ctx, load, then, input)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	return responseFor(req, result)
 }
 
@@ -162,6 +172,7 @@ func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object 
 	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
 		return none, errTooManyParts
 	}
+
 	before := object.DeepCopyObject().(T)
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
 		return none, fmt.Errorf("read the object: %w", err)
@@ -172,6 +183,7 @@ func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object 
 	if err := h.decoder.DecodeRaw(req.OldObject, before); err != nil {
 		return none, fmt.Errorf("read the object before the change: %w", err)
 	}
+
 	return before, nil
 }
 
@@ -200,10 +212,12 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	if err != nil {
 		return rules.WorkloadInput{}, err
 	}
+
 	input.Namespace, err = getOrNil(ctx, h.cached, "", req.Namespace, &corev1.Namespace{})
 	if err != nil {
 		return rules.WorkloadInput{}, err
 	}
+
 	queues := map[string]*v1beta1.Queue{} // all tasks of a job use the same one
 	input.Queue = func(name string) *v1beta1.Queue {
 		queue, known := queues[name]
@@ -213,9 +227,11 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		}
 		return queue
 	}
+
 	if rules.IsTree(h.inventory.PolicyInForce(input.Policy)) {
 		input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
 	}
+
 	input.PodGroup = func(name string) *v1beta1.PodGroup {
 		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
 		return group
@@ -282,27 +298,33 @@ func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admi
 	if _, err := decodeObjects(h, req, job); err != nil {
 		return allowUnreadable(err)
 	}
+
 	job.Namespace = req.Namespace
 	input, err := h.workloadInput(ctx, req)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	defaults := rules.VCJobDefaults(job, input)
 	if defaults.IsEmpty() {
 		return admission.Allowed("")
 	}
+
 	completed, err := completeJob(req.Object.Raw, defaults)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	response := admission.PatchResponseFromRaw(req.Object.Raw, completed)
 	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " set defaults on this job, so that it survives the reclaim of its cards:"
 	if defaults.MaxRetry > 0 {
 		text += fmt.Sprintf(" maxRetry %d", defaults.MaxRetry)
 	}
+
 	for _, p := range defaults.Policies {
 		text += fmt.Sprintf(" %s: %s", p.Event, p.Action)
 	}
+
 	return response.WithWarnings(text)
 }
 
@@ -313,21 +335,25 @@ func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
 	if err := json.Unmarshal(raw, &job); err != nil {
 		return nil, fmt.Errorf("read the job: %w", err)
 	}
+
 	if defaults.MaxRetry > 0 {
 		if err := unstructured.SetNestedField(job, int64(defaults.MaxRetry), "spec", "maxRetry"); err != nil {
 			return nil, fmt.Errorf("complete the job: %w", err)
 		}
 	}
+
 	if len(defaults.Policies) > 0 {
 		spec, ok := job["spec"].(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("complete the job: it has no spec")
 		}
+
 		policies, _ := spec["policies"].([]any)
 		for _, p := range defaults.Policies {
 			policies = append(policies, map[string]any{"event": string(p.Event), "action": string(p.Action)})
 		}
 		spec["policies"] = policies
 	}
+
 	return json.Marshal(job)
 }

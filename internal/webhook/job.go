@@ -34,10 +34,12 @@ func (h *handlers) defaultJob(ctx context.Context, req admission.Request) admiss
 	if !rules.JobNeedsEvictionRule(job, input) {
 		return admission.Allowed("")
 	}
+
 	completed, err := addEvictionRule(req.Object.Raw)
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	return admission.PatchResponseFromRaw(req.Object.Raw, completed).WithWarnings(
 		"ServiceTypePolicy " + v1alpha1.PolicyName + " added a podFailurePolicy rule to this Job, which ignores DisruptionTarget, and podReplacementPolicy Failed: evicted pods do not count against its backoffLimit")
 }
@@ -63,6 +65,7 @@ func addEvictionRule(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	policy, ok := spec["podFailurePolicy"].(map[string]any)
 	if !ok {
 		policy = map[string]any{}
@@ -72,6 +75,7 @@ func addEvictionRule(raw []byte) ([]byte, error) {
 	policy["rules"] = append([]any{workload.EvictionRule()}, others...)
 	spec["podFailurePolicy"] = policy
 	spec["podReplacementPolicy"] = batchv1.Failed
+
 	return json.Marshal(job)
 }
 
@@ -81,6 +85,7 @@ func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, storedSpec, err := readSpec(stored)
 	if err != nil {
 		return nil, err
@@ -93,6 +98,7 @@ func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 			delete(spec, name)
 		}
 	}
+
 	return json.Marshal(job)
 }
 

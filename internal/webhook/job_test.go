@@ -25,6 +25,7 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 		check.NoError(t, err)
 		checkSameJSON(t, got, tc.want)
 	}
+
 	for _, broken := range []string{`{}`, `{"spec":1}`, `[`} {
 		_, err := addEvictionRule([]byte(broken))
 		check.That(t, err != nil, "completed %s", broken)
@@ -43,6 +44,7 @@ func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 		check.NoError(t, err)
 		checkSameJSON(t, got, tc.want)
 	}
+
 	_, err := copyFailurePolicy([]byte(stored), []byte(`{}`))
 	check.That(t, err != nil, "copied from a Job without a spec")
 }

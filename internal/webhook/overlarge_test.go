@@ -38,11 +38,13 @@ func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme} {
 		check.NoError(t, add(scheme))
 	}
+
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}}
 	if policy != nil {
 		policy.Name = v1alpha1.PolicyName
 		objects = append(objects, policy)
 	}
+
 	world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	return &handlers{cached: world, live: world, inventory: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
 }
@@ -78,6 +80,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		if tc.before > 0 {
 			req.OldObject.Raw = jobOf(tc.before)
 		}
+
 		answer := h.validateWorkload(t.Context(), req)
 		switch tc.refusal {
 		case "-": // it has become better
@@ -88,6 +91,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		default:
 			check.That(t, !answer.Allowed && strings.Contains(answer.Result.Message, tc.refusal), "answer %+v, want %q", answer.Result, tc.refusal)
 		}
+
 		check.That(t, len(answer.Warnings)+len(answer.Result.Message) != 0, "nobody is told anything")
 		text, err := json.Marshal(answer)
 		check.That(t, err == nil && len(text) <= 64<<10, "the answer has %d bytes (%v)", len(text), err)

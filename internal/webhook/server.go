@@ -104,6 +104,7 @@ func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
 	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
 		at(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}
+
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
 	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.validateCardQuota)).Handler, failed)
 	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.warnCardQuotaDeletion), allowUnreadable)
@@ -174,8 +175,10 @@ func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 		if err != nil || timeout <= 0 || timeout > defaultTimeout {
 			timeout = defaultTimeout
 		}
+
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+
 		if r.ContentLength < 0 || r.ContentLength >= largeBodyBytes {
 			if l.largeRequests.Acquire(ctx, 1) != nil {
 				http.Error(w, "too many large requests", http.StatusServiceUnavailable)
@@ -183,6 +186,7 @@ func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 			}
 			defer l.largeRequests.Release(1)
 		}
+
 		deadline, _ := ctx.Deadline()
 		// A server without deadlines reads until the client hangs up.
 		_ = http.NewResponseController(w).SetReadDeadline(deadline)

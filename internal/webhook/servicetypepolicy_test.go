@@ -25,6 +25,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 	configMap := func(namespace, from string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName, Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: from}}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		objects []client.Object
 		fails   string // the ConfigMap that cannot be read, "" for none
@@ -47,6 +48,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 				return from.Get(ctx, key, into, options...)
 			},
 		}).Build()
+
 		h := &handlers{cached: world, live: world, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 		object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff}, Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}}
 		result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
@@ -55,6 +57,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 			check.That(t, len(result.Warnings) == 0, "warns %q", result.Warnings)
 			continue
 		}
+
 		check.Must(t, len(result.Warnings) == 1, "warns %q", result.Warnings)
 		check.Contains(t, "warning", result.Warnings[0], tc.want)
 	}

@@ -85,11 +85,13 @@ func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
 	wide := treeQuota("ads", "chat", 9)
 	result, err := h.validateCardQuota(t.Context(), wide, nil)
 	check.Must(t, err == nil && len(result.Errors) == 0, "never a tree: %v, %v", err, result.Errors)
+
 	h.inventory = policyKept{last: &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{
 		QueueHierarchy: v1alpha1.QueueHierarchyTree, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}},
 	}}}
 	result, err = h.validateCardQuota(t.Context(), wide, nil)
 	check.Must(t, err == nil && len(result.Errors) == 2, "after a tree: %v, %v", err, result.Errors)
+
 	input, err := h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}})
 	check.Must(t, err == nil && input.HasChildren != nil && input.HasChildren("chat"), "%v: a parent is not known", err)
 }

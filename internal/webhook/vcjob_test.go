@@ -34,6 +34,7 @@ func TestCompleteJobKeepsOtherFields(t *testing.T) {
 		check.NoError(t, json.Unmarshal([]byte(tc.want), &want))
 		check.That(t, reflect.DeepEqual(is, want), "got %s, want %s", got, tc.want)
 	}
+
 	if _, err := completeJob([]byte(`{}`), rules.JobDefaults{Policies: policies}); err == nil {
 		t.Error("completed a job without a spec")
 	}

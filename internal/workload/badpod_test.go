@@ -30,6 +30,7 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 		npu   = "huawei.com/Ascend910"
 		ppu   = "vendor.example/ppu"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod   *builder.PodBuilder
 		wants []string
@@ -109,20 +110,24 @@ func TestRequestForReadsOddQuantities(t *testing.T) {
 			"%s: %d cards, %dm, %d bytes; want %d, %dm, %d", what, got.Count, got.MilliCPU, got.Memory, cards, milliCPU, memory)
 		check.That(t, (got.Resource != "") == (got.Count > 0) && got.Count <= math.MaxInt32, "%s: %d of %q", what, got.Count, got.Resource)
 	}
+
 	for text, want := range map[string]card.Count{
 		"500m": 1, "1.5": 2, "0": 0, "-8": 0, "1k": 1000, "1000000": card.MaxCount, "1e30": card.MaxCount + 1,
 	} {
 		asks("cards "+text, pod().Requests(gpu, text), want, 0, 0)
 	}
+
 	asks("the parts of two containers add up", pod().Requests(gpu, "500m").Container(gpu, "500m"), 1, 0, 0)
 	asks("a negative container beside another", pod().GPUs(-1).Container(gpu, "3"), 2, 0, 0)
 	asks("the name alone", pod().Card("H200"), 0, 0, 0)
 	asks("a bad name alone", pod().Card("H 200").CPU("1"), 0, 1000, 0)
+
 	for text, want := range map[string]int64{"9223372036854775807": 1 << 53, "1e30": 1 << 53, "1u": 1, "-1": 0} {
 		asks("CPU "+text, pod().CPU(text), 0, want, 0)
 	}
 	for text, want := range map[string]int64{"1e30": 1 << 53, "1500m": 2, "12Ti": 12 << 40} {
 		asks("memory "+text, pod().Memory(text), 0, 0, want)
 	}
+
 	asks("memory whose sum is beyond 64 bits", pod().Memory("9223372036854775807").Container("memory", "9223372036854775807"), 0, 0, 1<<53)
 }

@@ -61,6 +61,7 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 		limit.left -= int64(len(uncounted.Failed))
 		limit.counted = uncounted.Failed
 	}
+
 	return limit
 }
 

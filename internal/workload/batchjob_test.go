@@ -45,12 +45,14 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		in    = batchv1.PodFailurePolicyOnExitCodesOpIn
 		notIn = batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	)
+
 	rules := func(all ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 		return func(job *batchv1.Job) { job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: all} }
 	}
 	onDisruption := func(action batchv1.PodFailurePolicyAction) batchv1.PodFailurePolicyRule {
 		return conditionRule(action, corev1.DisruptionTarget, corev1.ConditionTrue)
 	}
+
 	hasFailed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	hasSucceeded := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	isCounted := func(p *corev1.Pod) { p.Finalizers = nil }
@@ -58,6 +60,7 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		job.Spec.BackoffLimit = ptr.To[int32](math.MaxInt32)
 		job.Spec.BackoffLimitPerIndex = ptr.To[int32](2)
 	}
+
 	const all = math.MaxInt
 	for t, tc := range check.Cases(t, map[string]struct {
 		change         func(*batchv1.Job)
@@ -95,6 +98,7 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		if tc.change != nil {
 			tc.change(job)
 		}
+
 		limit := FailureLimitFor(job)
 		check.Equal(t, "evictions left", tc.want, limit.EvictionsLeft(tc.running, tc.ended))
 
@@ -153,6 +157,7 @@ func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 				ended = append(ended, pod)
 			}
 		}
+
 		limit := FailureLimitFor(job)
 		check.Equal(t, "evictions left", max(0, int(*job.Spec.BackoffLimit)-gone), limit.EvictionsLeft(nil, ended))
 	})
@@ -178,6 +183,7 @@ func TestBatchJobOwner(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "j", Controller: &tc.controls},
 		}}}
+
 		check.Equal(t, "owned", tc.want, BatchJobOwner(pod) != nil)
 	}
 }
@@ -189,10 +195,12 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 		if rapid.IntRange(0, 3).Draw(t, "ignores evictions") == 0 {
 			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{EvictionRule()}}
 		}
+
 		var running, ended []*corev1.Pod
 		for i := range rapid.IntRange(0, 4).Draw(t, "running") {
 			running = append(running, batchPod(fmt.Sprintf("r%d", i)))
 		}
+
 		for i := range rapid.IntRange(0, int(*job.Spec.BackoffLimit)).Draw(t, "ended") {
 			ended = append(ended, batchPod(fmt.Sprintf("e%d", i)))
 		}

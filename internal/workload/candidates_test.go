@@ -17,12 +17,14 @@ func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	tracker.Update(builder.Node("b").GPUs("H800", 8).Obj())
 	tracker.Update(builder.Node("c").NPUs("910B", 8).Obj())
 	tracker.Update(builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj())
+
 	amounts := func(count card.Count, names ...card.Name) (out []card.Amount) {
 		for _, name := range names {
 			out = append(out, card.Amount{Name: name, Count: count})
 		}
 		return out
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod           *builder.PodBuilder
 		last          *quota.Charge

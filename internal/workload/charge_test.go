@@ -31,6 +31,7 @@ func drawInventory(t *rapid.T) *card.Inventory {
 			nodes[name] = card.Node{Unnamed: []corev1.ResourceName{gpuResource, npuResource}}
 		}
 	}
+
 	return card.NewInventory(nodes, gpuResource)
 }
 
@@ -46,6 +47,7 @@ func drawHeld(t *rapid.T) *Request {
 			request.ExtraResources = append(request.ExtraResources, ResourceCount{resource, count})
 		}
 	}
+
 	return request
 }
 
@@ -62,6 +64,7 @@ func TestAChargeStays(t *testing.T) {
 				again := ChargeFor(request, "q", "n", inventory, &charge)
 				check.Equal(t, "charged again", charge, again)
 			}
+
 			last = &charge
 		}
 	})
@@ -73,13 +76,16 @@ func TestWithheldCardsStayCharged(t *testing.T) {
 		"n":     {Model: "H200", Unnamed: []corev1.ResourceName{gpuResource}, Withheld: []card.NodeCard{{Name: "H200", Resource: gpuResource, Count: 80}}},
 		"other": {Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}},
 	})
+
 	request := &Request{Resource: gpuResource}
 	request.Count = 2
 	want := []card.Amount{{Name: "H200", Count: 2}}
+
 	first := ChargeFor(request, "q", "n", oversold, nil)
 	check.Equal(t, "without an earlier charge", want, first.Cards)
 	check.Equal(t, "not in the inventory", want, first.NotOffered)
 	check.Equal(t, "on a node that offers them", nil, ChargeFor(request, "q", "other", oversold, nil).NotOffered)
+
 	again := ChargeFor(request, "q", "n", oversold, &quota.Charge{Queue: "q", Cards: []card.Amount{{Name: "H800", Count: 2}}})
 	check.Equal(t, "charged before as another card", want, again.Cards)
 	request.ExtraResources = []ResourceCount{{npuResource, 1}}

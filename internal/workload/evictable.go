@@ -105,6 +105,7 @@ func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
 	if len(job.Spec.Tasks) == 0 {
 		return ofJob
 	}
+
 	var policy EvictionPolicy
 	for i := range job.Spec.Tasks {
 		ofTask, answered := evictionPolicyIn(job.Spec.Tasks[i].Policies)
@@ -114,6 +115,7 @@ func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
 		policy.Inelastic = policy.Inelastic || ofTask.Inelastic
 		policy.Terminates = policy.Terminates || ofTask.Terminates
 	}
+
 	return policy
 }
 
@@ -124,6 +126,7 @@ func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 	if first < 0 {
 		return EvictionPolicy{}, false
 	}
+
 	switch policies[first].Action {
 	case "", bus.SyncJobAction, bus.EnqueueAction:
 		return EvictionPolicy{}, true

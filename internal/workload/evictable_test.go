@@ -24,6 +24,7 @@ func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, IsEvictable(pod().Annotation(preemptable, "false").Obj(), says))
 		check.Equal(t, "annotation before a label that allows it "+value, want,
 			IsEvictable(pod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
+
 		check.Equal(t, "annotation that allows it before a label "+value, true,
 			IsEvictable(pod().Annotation(preemptable, "true").Label(preemptable, value).Obj(), nil))
 	}
@@ -31,6 +32,7 @@ func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 
 func TestWhichPodsMayBeEvicted(t *testing.T) {
 	allows := map[string]string{preemptable: "true"}
+
 	for name, tc := range map[string]struct {
 		pod   *builder.PodBuilder
 		group map[string]string

@@ -31,10 +31,12 @@ func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
 		of.Of = quota.Memory
 		resource = "memory"
 	}
+
 	amount := func(n int64) string { return formatAmount(of, n) }
 	say := func(reason, format string, args ...any) *Refusal {
 		return &Refusal{Reason: reason, Message: fmt.Sprintf("Queue <%s> ", queue) + fmt.Sprintf(format, args...)}
 	}
+
 	switch e.Kind {
 	case quota.NothingToInherit:
 		return say(v1alpha1.ReasonCardNotInParent, "has no quota of %s and no parent to inherit it from, so it has <0>: write a quota", resource)
@@ -48,6 +50,7 @@ func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
 	case quota.GuaranteeAboveDeserved:
 		return say(v1alpha1.ReasonGuaranteeAboveParent, "has a guarantee of <%s> of %s, but deserves <%s>, which counts: lower the guarantee", amount(e.Written), resource, amount(e.Limit))
 	}
+
 	reason := v1alpha1.ReasonDeservedAboveParent
 	has := "deserves"
 	their := "deserve"
@@ -56,9 +59,11 @@ func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
 		has = "is guaranteed"
 		their = "are guaranteed"
 	}
+
 	if e.Written <= e.Limit {
 		reason = v1alpha1.ReasonScaled
 	}
+
 	return say(reason, "%s <%s> of %s, but the children of <%s> together %s <%s> and it has <%s>, so <%s> counts: lower the children, or raise the parent",
 		has, amount(e.Written), resource, e.Parent, their, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
 }

@@ -67,13 +67,16 @@ func FuzzRequestFor(f *testing.F) {
 		if !ok {
 			return
 		}
+
 		inv := cluster()
 		got := (&Resolver{Inventory: inv}).Request(p)
+
 		again := requestFor(p.DeepCopy())
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
 		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
 			"%dm CPU, %d bytes", got.MilliCPU, got.Memory)
+
 		checkVerdict(t, got, inv)
 	})
 }
@@ -102,6 +105,7 @@ func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
 	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.ExtraResources) > 0:
 		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.ExtraResources, ask.Names)
 	}
+
 	for _, name := range ask.Names {
 		resources := inv.ResourcesFor(name)
 		check.Must(t, ask.Named.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
@@ -118,10 +122,12 @@ func fuzzedPod(annotation string, named bool, first, second string, shape uint8)
 	if !good || !alsoGood {
 		return nil, 0, false
 	}
+
 	built := pod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
 	if named {
 		built.Annotation("volcano.sh/card.name", annotation)
 	}
+
 	total := exact(a)
 	switch shape % 3 {
 	case 0:
@@ -135,14 +141,17 @@ func fuzzedPod(annotation string, named bool, first, second string, shape uint8)
 		built.InitContainer(gpu, second)
 		total = larger(total, exact(b))
 	}
+
 	others := []corev1.ResourceName{"", "nvidia.com/mig-1g.18gb", "huawei.com/Ascend910", "vendor.example/ppu", "amd.com/gpu", "rdma/hca"}
 	if other := others[int(shape/3)%len(others)]; other != "" {
 		built.Requests(other, "1")
 	}
+
 	p = built.Obj()
 	if whole := roundedUp(total); whole.Cmp(big.NewInt(int64(card.MaxCount))) <= 0 {
 		return p, card.Count(whole.Int64()), true
 	}
+
 	return p, card.MaxCount + 1, true
 }
 
@@ -169,28 +178,35 @@ func FuzzRulesOf(f *testing.F) {
 		if !good || !alsoGood {
 			return
 		}
+
 		q := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)]))
 		unmanaged := v1alpha1.UnmanagedEnforce
 		if ignore {
 			unmanaged = v1alpha1.UnmanagedIgnore
 		}
+
 		if !managed {
 			q.Annotations = nil
 		}
+
 		got := QueueRulesFor(q, unmanaged, nil)
 		again := QueueRulesFor(q.DeepCopy(), unmanaged, nil)
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
+
 		read, err := card.ParseQuota(text)
 		unreadable := managed && err != nil
 		checkRefusal(t, q, got, managed, unreadable)
+
 		want := quota.Limits{AnyCard: !managed && ignore}
 		if !unreadable {
 			want.MilliCPU = limitOf(got.Limits.MilliCPU, exact(c), 1000, managed)
 			want.Memory = limitOf(got.Limits.Memory, exact(m), 1, managed)
 		}
+
 		if managed {
 			want.Cards = read
 		}
+
 		check.Equal(t, "limits", want, got.Limits, cmpopts.EquateEmpty())
 	})
 }

@@ -21,6 +21,7 @@ func choosing(selector string) func(*v1beta1.Queue) {
 // a namespace.
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
+
 	// The refused tenant reads it, so it leaves out which labels the queue wants.
 	const leftOut = "Namespace <chat-1> may not use queue <q>: ask an administrator to allow it, or name another queue"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -51,10 +52,12 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		selector, refusal := NamespaceSelectorFor(q)
 		check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
+
 		var namespace *corev1.Namespace
 		if tc.labels != nil {
 			namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat-1", Labels: tc.labels}}
 		}
+
 		if got := CheckNamespace("q", selector, "chat-1", namespace); tc.want == "" {
 			check.Equal(t, "refusal", nil, got)
 		} else {
@@ -89,6 +92,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 			q := tenant(`{"H200":8}`, choosing(text))
 			selector, refusal := NamespaceSelectorFor(q)
 			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
+
 			check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
 		}
@@ -115,6 +119,7 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
 			got := QueueRulesFor(q, unmanaged, nil)
 			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
+
 			delete(q.Annotations, "volcano.sh/namespace-selector")
 			want := QueueRulesFor(q, unmanaged, nil).Limits
 			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
@@ -130,6 +135,7 @@ func FuzzNamespaceSelector(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
 		f.Add(seed, "chat")
 	}
+
 	f.Fuzz(func(t *testing.T, text, label string) {
 		selector, refusal := NamespaceSelectorFor(tenant(`{}`, choosing(text)))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": label}}}

@@ -40,6 +40,7 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		npu   = "huawei.com/Ascend910"
 		slice = "nvidia.com/mig-1g.18gb"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		request string // "-" is no annotation
 		least   *corev1.ResourceList
@@ -137,20 +138,24 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 	anyCard := map[string]string{"nvidia.com/gpu": "4090|H200", "huawei.com/Ascend910": "910B", "nvidia.com/mig-1g.18gb": "H200/mig-1g.18gb-mixed", "vendor.example/ppu": ""}
 	requests := []string{"H200", "4090", "H200|4090", "B300|H200", "910B", "H200/mig-1g.18gb-mixed", "B300"}
 	quantities := []string{"0", "-1", "1", "2", "3", "5", "7", "11", "13", "500m", "3500m", "999999", "1M", "1e30", "9223372036854775807"}
+
 	inv := cluster()
 	seed.Check(t, func(t *rapid.T) {
 		counts := rapid.MapOfN(rapid.SampledFrom(requests), rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(999_990, 1_000_000)), 0, 5).Draw(t, "card.request")
 		minimum := rapid.MapOfN(rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb", "vendor.example/ppu", "rdma/hca"}),
 			rapid.SampledFrom(quantities), 0, 4).Draw(t, "minResources")
+
 		var pairs, entries []string
 		for name, quantity := range minimum {
 			pairs = append(pairs, name, quantity)
 		}
+
 		totals := map[string]int64{}
 		for request, count := range counts {
 			entries = append(entries, fmt.Sprintf("%q:%d", request, count))
 			totals[resources[request]] += int64(count)
 		}
+
 		want := map[string]card.Count{}
 		for request, count := range counts {
 			want[request] = card.Count(count)
@@ -159,17 +164,21 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 				share := roundedUp(part.Mul(part, new(big.Rat).SetInt64(cardsIn(quantity)))).Int64()
 				want[request] = card.Count(max(int64(count), share))
 			}
+
 			if want[request] == 0 {
 				delete(want, request)
 			}
 		}
+
 		for name, label := range anyCard {
 			if n := cardsIn(minimum[name]); totals[name] == 0 && n > 0 {
 				want[label] += card.Count(n) // equal requests are one
 			}
 		}
+
 		got, refusal := announced("{"+strings.Join(entries, ",")+"}", least(pairs...), inv)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
+
 		found := map[string]card.Count{}
 		for _, d := range got.Cards {
 			label := card.NewRequest(d.Names...).String()
@@ -177,6 +186,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 			check.Must(t, !twice, "two requests for %q: %v", label, got.Cards)
 			found[label] = d.Count
 		}
+
 		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)
 	})
 }

@@ -102,9 +102,11 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	} else {
 		rules.Namespaces, rules.selectorRefusal = NamespaceSelectorFor(queue)
 	}
+
 	if rules.selectorRefusal != nil {
 		rules.Refusal = rules.selectorRefusal
 	}
+
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
 	milliCPU := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli)
@@ -128,6 +130,7 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 		}
 		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
 	}
+
 	return rules
 }
 
@@ -167,15 +170,18 @@ func NamespaceSelectorFor(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 	if !hasSelector {
 		return nil, nil
 	}
+
 	selector, err := ParseNamespaceSelector(text)
 	if err != nil {
 		return labels.Nothing(), &Refusal{Reason: ReasonInvalidNamespaceSelector, Message: fmt.Sprintf(
 			"Queue <%s> has an invalid %s, so no namespace may use it: %.300s",
 			queue.Name, v1alpha1.AnnotationNamespaceSelector, err)}
 	}
+
 	if selector.Empty() {
 		return nil, nil
 	}
+
 	return selector, nil
 }
 
@@ -190,6 +196,7 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	case !json.Valid([]byte(text)):
 		return nil, fmt.Errorf("%.100q is not valid JSON: %s", text, example)
 	}
+
 	// encoding/json keeps the last of two equal keys silently; this does not.
 	var selector *metav1.LabelSelector
 	if err := yaml.UnmarshalStrict([]byte(text), &selector); err != nil {
@@ -198,6 +205,7 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	if selector == nil { // null, which Kubernetes reads as no selector at all
 		return nil, errors.New("null is no selector: " + example)
 	}
+
 	return NewNamespaceSelector(selector)
 }
 

@@ -54,6 +54,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 		memory  = int64(4 << 30)
 		endless = quota.Unlimited
 	)
+
 	limits := func(milliCPU, memory int64, cards ...card.Amount) quota.Limits {
 		l := quota.Limits{MilliCPU: milliCPU, Memory: memory}
 		for _, of := range cards {
@@ -61,13 +62,16 @@ func TestWhatAQueueAllows(t *testing.T) {
 		}
 		return l
 	}
+
 	notOpen := func(says string) []string { return []string{ReasonQueueNotOpen, says} }
 	invalid := func(says ...string) []string {
 		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/card.quota: "}, says...)
 	}
+
 	long := called(strings.Repeat("q", 253))
 	some := card.Amount{Name: "H200", Count: 8}
 	nothing := capability(nil)
+
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue *v1beta1.Queue
@@ -137,6 +141,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 		if tc.mode == "" {
 			modes = []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}
 		}
+
 		for _, mode := range modes {
 			got := QueueRulesFor(tc.queue, mode, nil)
 			agreeOnQueue(t, tc.queue, mode, got)
@@ -161,15 +166,19 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 			}
 		})
 	}
+
 	rules := QueueRulesFor(held("CardQuota q: no path"), "", nil)
 	check.Says(t, rules.Refusal, "Queue <q> is held by the operator: nothing new starts in it; CardQuota q: no path")
+
 	child := QueueRulesFor(tenant(`{"H200":8}`, called("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
 	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
 	below := resolved["child"]
 	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new starts in it; CardQuota q: no path")
+
 	byUser := QueueRulesFor(held(""), "", nil)
 	byLength := QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
+
 	unprintable := QueueRulesFor(held("one\n\x1b[31mtwo\u202e"), "", nil)
 	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")
 	check.That(t, len(byLength.Refusal.Message) < 1000, "the message has %d bytes", len(byLength.Refusal.Message))

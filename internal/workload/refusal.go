@@ -73,6 +73,7 @@ func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 		if s.Limit == 0 {
 			return missingCapability(s, "memory")
 		}
+
 		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
 			"%s has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
 			exceededQueue(s), formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
@@ -106,6 +107,7 @@ func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	if r.Denied {
 		refusal.Topic += " denied"
 	}
+
 	switch {
 	case !r.Denied:
 	case s.Queue == RootQueue:
@@ -113,6 +115,7 @@ func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	default:
 		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", v1alpha1.UnmanagedDeny)
 	}
+
 	return refusal
 }
 

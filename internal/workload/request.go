@@ -62,12 +62,14 @@ func (r *Resolver) Request(pod *corev1.Pod) Request {
 			unknown = append(unknown, ResourceCount{Resource: name, Count: card.NewCount(quantity)})
 		}
 	}
+
 	slices.SortFunc(request.ExtraResources, func(a, b ResourceCount) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	if len(request.ExtraResources) > 0 {
 		request.Resource = request.ExtraResources[0].Resource
 		request.Count = request.ExtraResources[0].Count
 		request.ExtraResources = request.ExtraResources[1:]
 	}
+
 	request.resolveCards(pod, r, unknown)
 	return request
 }
@@ -83,9 +85,11 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 			request.Unreadable = err.Error()
 		}
 	}
+
 	if request.Count == 0 && (!isNamed || len(unknown) == 0) {
 		return // no cards: card.name alone requests nothing
 	}
+
 	inv := r.Inventory
 	request.Named = named
 	switch {
@@ -206,10 +210,12 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 			}
 		}
 	}
+
 	least := map[corev1.ResourceName]card.Count{}
 	for _, needed := range minimum.cards {
 		least[needed.resource] = least[needed.resource].Add(needed.count)
 	}
+
 	resources := make([]corev1.ResourceName, len(totals))
 	requested := map[corev1.ResourceName]card.Count{}
 	for i, t := range totals {
@@ -225,11 +231,13 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 		}
 		sum.Add(quota.Request{Names: t.Request.Names(), Count: count})
 	}
+
 	for _, needed := range minimum.cards {
 		if requested[needed.resource] == 0 {
 			sum.Add(quota.Request{Names: needed.names, Count: needed.count})
 		}
 	}
+
 	return sum.JobRequest, nil
 }
 

@@ -52,10 +52,12 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 	default:
 		queue = pod.Annotations[batchv1alpha1.QueueNameKey]
 	}
+
 	trusted := pod.Spec.NodeName == "" || (r.UsesOurScheduler(pod) && (group != nil || charged != ""))
 	if !trusted && queue != "" && r.AllowsNamespace != nil && !r.AllowsNamespace(queue, pod.Namespace) {
 		return ""
 	}
+
 	return queue
 }
 
@@ -85,6 +87,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 		charge.NotOffered = notOffered(&charge, 0, inv, node, request.Unverified.Resource)
 		return charge
 	}
+
 	if len(request.ExtraResources) == 0 {
 		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {
 			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
@@ -92,6 +95,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 			return charge
 		}
 	}
+
 	held := append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...)
 	for _, h := range held {
 		names := possibleCards(request, h, node, inv, last)
@@ -102,6 +106,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 		addCandidates(&charge, names, h.Count)
 		charge.NotOffered = append(charge.NotOffered, notOffered(&charge, before, inv, node, h.Resource)...)
 	}
+
 	return charge
 }
 
@@ -136,6 +141,7 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 	if !request.Named.AllowsAny() {
 		return request.Named.Names()
 	}
+
 	names := inv.NamesFor(held.Resource)
 	if known, ok := inv.Node(node); ok && known.Model != "" {
 		ofModel := slices.DeleteFunc(slices.Clone(names), func(n card.Name) bool { return n.Model() != known.Model })
@@ -143,6 +149,7 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 			return ofModel
 		}
 	}
+
 	return names
 }
 

@@ -22,6 +22,7 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 	last := func(queue string, held ...card.Amount) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: held}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod       *builder.PodBuilder
 		group     *v1beta1.PodGroup
@@ -61,11 +62,13 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 		if tc.ours {
 			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
 		}
+
 		got, ok := usage(&r, pod, tc.group, tc.last)
 		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.AllowsNamespace}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
+
 	check.Equal(t, "charged to where no queue chooses", "q", (&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
 }
 

@@ -25,11 +25,13 @@ func ruleCluster() *rule.Inventory {
 		for _, held := range known.Cards {
 			node.Cards[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 		}
+
 		for _, resource := range known.Unnamed {
 			node.Cards[resource] = rule.Offer{}
 		}
 		inv.Set(name, node)
 	}
+
 	return inv
 }
 

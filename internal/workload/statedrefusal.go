@@ -111,6 +111,7 @@ func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, 
 	if !isWhole {
 		return StatedRefusal{}, false
 	}
+
 	out := StatedRefusal{Reason: v1alpha1.BlockedQuotaExhausted, Queue: queue}
 	switch {
 	case isAncestor:
@@ -118,6 +119,7 @@ func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, 
 	case strings.HasPrefix(limit, "0>"):
 		out.Reason = v1alpha1.BlockedNoQuota
 	}
+
 	out.Cards = readCards("<" + names + ">")
 	_, requested, _ := strings.Cut(rest, "requested <")
 	_, total, _ := strings.Cut(rest, "total would be <")

@@ -48,6 +48,7 @@ func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 	case quota.Inventory:
 		return "NoFreeCard"
 	}
+
 	return "Other"
 }
 
@@ -64,11 +65,13 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		if s.Kind >= quota.NotReclaimable {
 			s.Of = rapid.SampledFrom([]quota.LimitKind{quota.Cards, quota.CPU, quota.Memory}).Draw(t, "of")
 		}
+
 		rules := QueueRules{Denied: rapid.Bool().Draw(t, "denied")}
 		message := rules.RefusalFor(&s).Message
 		if rapid.Bool().Draw(t, "of a node") {
 			message = strings.ToLower(message[:1]) + message[1:]
 		}
+
 		got, isRefusal := ReadRefusal(message)
 		check.Must(t, isRefusal, "%q is not read", message)
 		check.Must(t, got.Reason == insufficientReasons(s), "%q is read as %s, want %s", message, got.Reason, insufficientReasons(s))
@@ -79,6 +82,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		default:
 			check.Must(t, got.Cards == nil, "%q is read as of cards %v", message, got.Cards)
 		}
+
 		if s.Kind == quota.Cards {
 			check.Equal(t, "numbers", [3]int64{s.Requested, s.Total, s.Limit}, [3]int64{got.Requested, got.Total, got.Limit})
 		}
@@ -100,20 +104,24 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                                                                                                           "QueueNotFound",
 		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}):                                                                                 "NoQuota",
 	}
+
 	for kind := quota.ParentNotFound; kind <= quota.IsHeld; kind++ {
 		for _, at := range []string{"q", "above"} {
 			out[RefusalForFault("q", quota.Fault{Kind: kind, Queue: at, Parent: "p"})] = "QueueStopped"
 			out[RefusalForFault("q", quota.Fault{Kind: kind, Queue: at, Parent: "p", HoldMessage: "CardQuota q: its parent does not exist"})] = "QueueStopped"
 		}
 	}
+
 	for _, state := range []v1beta1.QueueState{"", v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, "odd"} {
 		out[QueueRulesFor(builder.Queue("q").State(state).Obj(), "", nil).Refusal] = "QueueStopped"
 	}
+
 	out[QueueRulesFor(builder.Queue("q").Quota("[]").Obj(), "", nil).Refusal] = "QueueStopped"
 	rules := QueueRulesFor(builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "[]").Obj(), "", nil)
 	out[rules.TreeRefusal] = "QueueStopped"
 	deleted := builder.Queue("q").Deleted(time.Unix(0, 0)).Obj()
 	out[QueueRulesFor(deleted, "", nil).Refusal] = "QueueStopped"
+
 	_, invalid := NamespaceSelectorFor(builder.Queue("q").Annotation(v1alpha1.AnnotationNamespaceSelector, "[]").Obj())
 	out[invalid] = "NamespaceNotAllowed"
 	for _, namespace := range []*corev1.Namespace{nil, builder.Namespace("lab")} {
@@ -121,10 +129,12 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 		out[refusal] = "NamespaceNotAllowed"
 		out[RefusalOfAncestor("leaf", refusal)] = "NamespaceNotAllowed"
 	}
+
 	inventory := card.NewInventory(map[string]card.Node{
 		"a": {Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}, {Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 8}}},
 		"b": {Unnamed: []corev1.ResourceName{"vendor.example/npu"}},
 	})
+
 	resolver := Resolver{Inventory: inventory}
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p") }
 	for reason, denied := range map[v1alpha1.BlockedReason][]*builder.PodBuilder{
@@ -140,10 +150,12 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 			out[request.Denied] = reason
 		}
 	}
+
 	for text, reason := range map[string]v1alpha1.BlockedReason{"nonsense": "InvalidRequest", `{"NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed":1}`: "WrongCombination"} {
 		_, refusal := resolver.PodGroupRequest(text, true, nil)
 		out[refusal] = reason
 	}
+
 	return out
 }
 
@@ -155,6 +167,7 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 		got, isRefusal := ReadRefusal(refusal.Message)
 		check.That(t, isRefusal && got.Reason == want, "%q is read as %q, want %s", refusal.Message, got.Reason, want)
 	}
+
 	// Written for a limit, see TestEveryInsufficientQuotaIsReadAgain.
 	for _, reason := range []string{
 		ReasonInsufficientScalarQuota, ReasonInsufficientCPUQuota, ReasonInsufficientMemoryQuota, ReasonEmptyQueueCapability,
@@ -162,6 +175,7 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 	} {
 		covered[reason] = true
 	}
+
 	covered[ReasonNotReady] = true // by its messages
 	for name, reason := range reasonConstants(t) {
 		check.That(t, covered[reason], "no refusal of %s (%s) is written and read", name, reason)
@@ -182,7 +196,9 @@ func reasonConstants(t *testing.T) map[string]string {
 			return true
 		})
 	}
+
 	check.Must(t, len(found) > 15, "only %d reasons were found", len(found))
+
 	return found
 }
 
@@ -194,6 +210,7 @@ func TestOtherTextsAreNoRefusals(t *testing.T) {
 		got, isRefusal := ReadRefusal(text)
 		check.That(t, !isRefusal, "%q is read as %+v", text, got)
 	}
+
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")
 		ReadRefusal(text)

@@ -21,6 +21,7 @@ func cluster() *card.Inventory {
 	whole := func(model string, resource corev1.ResourceName) card.Node {
 		return card.Node{Model: model, Cards: []card.NodeCard{{Name: card.Name(model), Resource: resource, Count: 8}}}
 	}
+
 	return card.NewInventory(map[string]card.Node{
 		"h200":   whole("H200", "nvidia.com/gpu"),
 		"4090":   whole("4090", "nvidia.com/gpu"),
@@ -69,6 +70,7 @@ func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: held(name, count)}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod       *builder.PodBuilder
 		group     *v1beta1.PodGroup
@@ -146,6 +148,7 @@ func TestRequestForReadsWaitingPods(t *testing.T) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)
 		checkAgainstObserver(t, pod, got)
+
 		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
 		check.Equal(t, "refusal", nil, got.Denied)
 	}
@@ -159,6 +162,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 		}
 		return map[string]string{"volcano.sh/service.type": value}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct{ queue, pod, group, owner, want string }{
 		"the queue decides":   {"training", "inference", "inference", "inference", "training"},
 		"then the pod":        {"", "inference", "training", "training", "inference"},
@@ -192,6 +196,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		moved := tc.short
 		moved.Total++
 		check.Equal(t, "topic when only the total moves", RefusalFor(&tc.short).Topic, RefusalFor(&moved).Topic)
+
 		moved.Limit++
 		check.That(t, RefusalFor(&tc.short).Topic != RefusalFor(&moved).Topic, "the topic is the same when the limit moves")
 	}

@@ -40,6 +40,7 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 		if ok {
 			charge = (&Resolver{Inventory: cluster()}).Usage(tc.pod.Obj(), tc.group, tc.last)
 		}
+
 		check.Must(t, ok == (tc.queue != "") && charge.Queue == tc.queue, "holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
 		check.Equal(t, "Cards", tc.cards, charge.Cards)
 		check.That(t, !ok || !IsAssigned(tc.pod.Obj()), "it is counted as well")
@@ -60,6 +61,7 @@ func TestGoodbye(t *testing.T) {
 	} {
 		p := pod().Deleted(noon).Obj()
 		p.Spec.TerminationGracePeriodSeconds = tc.spec
+
 		p.DeletionGracePeriodSeconds = tc.deletion
 		check.Equal(t, name, tc.want, TerminationGracePeriod(p))
 	}

@@ -30,11 +30,13 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	if t.Parent == RootQueue {
 		t.Parent = ""
 	}
+
 	for name, count := range limits.Cards {
 		t.Quota[name] = int64(count)
 	}
 	readCompute(&t, queue, corev1.ResourceCPU, quota.CPUName, resource.Milli, limits.MilliCPU, isManaged)
 	readCompute(&t, queue, corev1.ResourceMemory, quota.MemoryName, 0, limits.Memory, isManaged)
+
 	var refusal *Refusal
 	for _, a := range []struct {
 		key    string
@@ -44,6 +46,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 		if !isWritten {
 			continue
 		}
+
 		cards, err := card.ParseQuota(text)
 		if err != nil {
 			refusal = &Refusal{Reason: ReasonInvalidQuota, Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, a.key, err)}
@@ -52,10 +55,12 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 			clear(t.Guarantee)
 			break
 		}
+
 		for name, count := range cards {
 			a.shares[name] = int64(count)
 		}
 	}
+
 	return t, refusal
 }
 
@@ -64,12 +69,14 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 	_, isLimited := queue.Spec.Capability[name]
 	deserved, deserves := queue.Spec.Deserved[name]
 	guarantee, guarantees := queue.Spec.Guarantee.Resource[name]
+
 	if deserves {
 		t.Deserved[key] = amountOf(deserved, scale)
 	}
 	if guarantees {
 		t.Guarantee[key] = amountOf(guarantee, scale)
 	}
+
 	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
 	case inherits && !deserves && !guarantees:
 		t.Guarantee[key] = 0 // names the resource, so that it is inherited
@@ -128,6 +135,7 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 	if fault.Queue != queue {
 		at = fmt.Sprintf(" (its ancestor <%s>)", fault.Queue)
 	}
+
 	switch {
 	case fault.Kind == quota.NoFault:
 		return nil
@@ -166,6 +174,7 @@ func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 	if s.Ancestor {
 		requester = s.Requester
 	}
+
 	switch s.Kind {
 	case quota.NotReclaimable:
 		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(

@@ -23,6 +23,7 @@ func StripVCJob(job *batch.Job) *batch.Job {
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion},
 		Spec:       batch.JobSpec{MinAvailable: job.Spec.MinAvailable, Policies: job.Spec.Policies},
 	}
+
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
 		pod := &corev1.Pod{Spec: *task.Template.Spec.DeepCopy()}
@@ -33,6 +34,7 @@ func StripVCJob(job *batch.Job) *batch.Job {
 		if text, isNamed := task.Template.Annotations[v1alpha1.AnnotationCardName]; isNamed {
 			stripped.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: text}
 		}
+
 		stripped.Template.Spec.PriorityClassName = task.Template.Spec.PriorityClassName
 		stripped.Template.Spec.PreemptionPolicy = task.Template.Spec.PreemptionPolicy
 		stripped.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
@@ -50,15 +52,18 @@ func DefaultRequests(pod *corev1.Pod) {
 			defaultTo(&resources.Requests, resources.Limits)
 		}
 	}
+
 	if pod.Spec.Resources == nil {
 		return
 	}
+
 	// The limits of the pod count only for resources that no container requests.
 	ofContainers := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{SkipPodLevelResources: true})
 	limits := pod.Spec.Resources.Limits.DeepCopy()
 	for name := range ofContainers {
 		delete(limits, name)
 	}
+
 	defaultTo(&pod.Spec.Resources.Requests, limits)
 }
 
@@ -89,6 +94,7 @@ func (r *Resolver) vcJobMinimum(job *batch.Job, priorityOf func(class string) in
 		if pods == 0 {
 			continue
 		}
+
 		template := &job.Spec.Tasks[i].Template
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: template.Annotations}, Spec: template.Spec}
 		request := r.Request(pod)
@@ -100,6 +106,7 @@ func (r *Resolver) vcJobMinimum(job *batch.Job, priorityOf func(class string) in
 			minimum.addCards(r, nil, extra, pods)
 		}
 	}
+
 	return minimum
 }
 
@@ -136,6 +143,7 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 		order[i] = i
 		ofTasks += int64(*cmp.Or(tasks[i].MinAvailable, &tasks[i].Replicas))
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(priorityOf(tasks[b].Template.Spec.PriorityClassName), priorityOf(tasks[a].Template.Spec.PriorityClassName))
 	})
@@ -147,6 +155,7 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 		pods[i] += count
 		left -= count
 	}
+
 	isBelowTasks := left < ofTasks
 	for _, i := range order {
 		switch least := tasks[i].MinAvailable; {
@@ -156,8 +165,10 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 			add(i, *least)
 		}
 	}
+
 	for _, i := range order {
 		add(i, tasks[i].Replicas-int32(pods[i]))
 	}
+
 	return pods
 }

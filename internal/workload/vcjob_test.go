@@ -31,6 +31,7 @@ func policies(text string) (all []batch.LifecyclePolicy) {
 		}
 		all = append(all, policy)
 	}
+
 	return all
 }
 
@@ -65,6 +66,7 @@ func TestHabitOf(t *testing.T) {
 			check.Equal(t, text, want, EvictionPolicyFor(job))
 		}
 	}
+
 	beside := batch.LifecyclePolicy{Event: bus.PodFailedEvent, Events: []bus.Event{bus.PodEvictedEvent}, Action: bus.RestartJobAction}
 	job := &batch.Job{Spec: batch.JobSpec{Policies: []batch.LifecyclePolicy{beside}}}
 	check.Equal(t, "one event beside several", EvictionPolicy{Inelastic: true}, EvictionPolicyFor(job))
@@ -76,6 +78,7 @@ func TestOwnerOf(t *testing.T) {
 	owner := func(apiVersion, kind, name string, controls *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, Controller: controls}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners []metav1.OwnerReference
 		want   string
@@ -96,6 +99,7 @@ func TestOwnerOf(t *testing.T) {
 func TestManages(t *testing.T) {
 	yes := true
 	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners []metav1.OwnerReference
 		notes  map[string]string

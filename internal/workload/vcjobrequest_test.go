@@ -54,15 +54,18 @@ func TestVCJobRequest(t *testing.T) {
 		"a": {Model: "A", Cards: []card.NodeCard{{Name: "A", Resource: gpu, Count: 8}, {Name: "A/mig-1g.10gb-mixed", Resource: slice, Count: 7}}},
 		"b": {Model: "B", Cards: []card.NodeCard{{Name: "B", Resource: gpu, Count: 8}}},
 	})}
+
 	priorities := map[string]int32{"high": 9}
 	withClass := func(task batch.TaskSpec, class string) batch.TaskSpec {
 		task.Template.Spec.PriorityClassName = class
 		return task
 	}
+
 	withSpec := func(task batch.TaskSpec, change func(*corev1.PodSpec)) batch.TaskSpec {
 		change(&task.Template.Spec)
 		return task
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		least int32
 		tasks []batch.TaskSpec
@@ -116,9 +119,11 @@ func TestVCJobMinimumIsVolcanos(t *testing.T) {
 			}
 			ofTasks += least
 		}
+
 		slices.SortStableFunc(order, func(a, b int) int {
 			return int(priorities[job.Spec.Tasks[b].Template.Spec.PriorityClassName] - priorities[job.Spec.Tasks[a].Template.Spec.PriorityClassName])
 		})
+
 		var first, rest []int // the task of each pod
 		for _, i := range order {
 			for n := range job.Spec.Tasks[i].Replicas {
@@ -130,11 +135,13 @@ func TestVCJobMinimumIsVolcanos(t *testing.T) {
 				}
 			}
 		}
+
 		all := append(first, rest...)
 		want := make([]int64, len(job.Spec.Tasks))
 		for _, i := range all[:min(len(all), int(job.Spec.MinAvailable))] {
 			want[i]++
 		}
+
 		got := minimumPods(job, func(class string) int32 { return priorities[class] })
 		if !slices.Equal(got, want) {
 			t.Fatalf("of each task %v pods are the minimum of %+v, want %v", got, job.Spec, want)
@@ -152,10 +159,12 @@ func drawVCJob(t *rapid.T) *batch.Job {
 			least := rapid.Int32Range(0, task.Replicas).Draw(t, "minimum")
 			task.MinAvailable = &least
 		}
+
 		total += int(task.Replicas)
 		task.Template.Spec.PriorityClassName = rapid.SampledFrom([]string{"", "low", "high"}).Draw(t, "class")
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
+
 	job.Spec.MinAvailable = int32(rapid.IntRange(0, total+1).Draw(t, "least"))
 	return job
 }
@@ -173,6 +182,7 @@ func TestStripVCJob(t *testing.T) {
 		Spec:       batch.JobSpec{MinAvailable: 2, Queue: "q", Policies: policies("*:AbortJob"), Tasks: []batch.TaskSpec{task}},
 		Status:     batch.JobStatus{RetryCount: 2},
 	}
+
 	before := job.DeepCopy()
 	kept := StripVCJob(job)
 	check.Equal(t, "the job itself", before, job)
@@ -181,6 +191,7 @@ func TestStripVCJob(t *testing.T) {
 	want := batch.TaskSpec{Replicas: 2, MinAvailable: ptr.To(int32(1)), Policies: task.Policies}
 	want.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: "A"}
 	requests := corev1.ResourceList{gpu: resource.MustParse("4"), "cpu": resource.MustParse("3")}
+
 	want.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
 	check.Equal(t, "kept", &batch.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"},

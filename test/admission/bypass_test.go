@@ -38,6 +38,7 @@ func bypassTests(t *testing.T, w *env) {
 	g.Expect(dryRun(t, tenant, past)).To(gomega.Succeed(), "without a policy nothing is guarded")
 	policy := w.applyPolicy(t, v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("True/Denied:"))
+
 	// The API server's own view of its policies follows within seconds.
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied(
 		"requests nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
@@ -47,11 +48,13 @@ func bypassTests(t *testing.T, w *env) {
 	sidecar := podSpecWith("", deviceResource, 0)
 	sidecar.InitContainers = podSpecWith("", deviceResource, 1).Containers
 	sidecar.InitContainers[0].Name = "first"
+
 	none := podSpecWith("", gpu, 0)
 	none.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("0")}
 	static := podOf("chat", podSpecWith("", gpu, 1))
 	static.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x", "kubernetes.io/config.source": "file"}
 	static.Spec.NodeName = "h200-0"
+
 	onNode := podOf("chat", podSpecWith("default-scheduler", gpu, 0))
 	onNode.Spec.NodeName = "h200-0"
 	runsAs := func(namespace string) *corev1.Pod {
@@ -59,11 +62,13 @@ func bypassTests(t *testing.T, w *env) {
 		pod.Spec.ServiceAccountName = "validator"
 		return pod
 	}
+
 	for _, namespace := range []string{"chat", "search"} {
 		w.CreateWithCleanup(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "validator"}})
 	}
 	nodeUser := w.ClientAs(t, "system:node:h200-0", "system:nodes", "system:masters")
 	validator := w.ClientAs(t, "system:serviceaccount:search:validator", "system:masters")
+
 	// charged returns a pod as read from a cluster, with a record of its binding.
 	charged := func(scheduler, node string, cards int64) *corev1.Pod {
 		pod := podOf("chat", podSpecWith(scheduler, gpu, cards))
@@ -71,10 +76,12 @@ func bypassTests(t *testing.T, w *env) {
 		pod.Spec.NodeName = node
 		return pod
 	}
+
 	exempted := charged("", "h200-0", 0)
 	exempted.Namespace = "search"
 	empty := charged("", "h200-0", 0)
 	empty.Annotations[v1alpha1.AnnotationChargedQueue] = ""
+
 	leaveOut := "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"
 	ofContainers := func(count int, cards int64) *corev1.Pod {
 		pod := podOf("chat", podSpecWith("volcano", gpu, cards))
@@ -83,6 +90,7 @@ func bypassTests(t *testing.T, w *env) {
 		}
 		return pod
 	}
+
 	for name, tc := range map[string]struct {
 		as   client.Client
 		pod  *corev1.Pod
@@ -119,6 +127,7 @@ func bypassTests(t *testing.T, w *env) {
 	} {
 		t.Run(name, func(t *testing.T) { expectAnswer(t, dryRun(t, tc.as, tc.pod), tc.want...) })
 	}
+
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
 		last := ""
@@ -132,11 +141,13 @@ func bypassTests(t *testing.T, w *env) {
 			return time.Since(since), err
 		}).Should(gomega.BeNumerically(">", 3*time.Second))
 	})
+
 	t.Run("drift is reverted", func(t *testing.T) {
 		for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
 			t.Run(name, func(t *testing.T) { checkDriftReverted(t, w, policy, name) })
 		}
 	})
+
 	t.Run("the list only grows", func(t *testing.T) { checkCardResourceStays(t, w) })
 	t.Run("modes", func(t *testing.T) { checkBypassModes(t, w, tenant, past) })
 	t.Run("without an operator", func(t *testing.T) {
@@ -144,6 +155,7 @@ func bypassTests(t *testing.T, w *env) {
 		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(beDenied("write schedulerName: volcano"))
 		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", podSpecWith("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
+
 	w.DeleteAndWait(t, policy)
 	for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
 		meta := metav1.ObjectMeta{Name: name}
@@ -158,6 +170,7 @@ func checkDriftReverted(t *testing.T, w *env, owner client.Object, name string) 
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	key := client.ObjectKey{Name: name}
 	var want admissionv1.ValidatingAdmissionPolicySpec
+
 	// The API server writes the status meanwhile.
 	g.Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := w.Get(t.Context(), key, policy); err != nil {
@@ -169,10 +182,12 @@ func checkDriftReverted(t *testing.T, w *env, owner client.Object, name string) 
 		return w.Update(t.Context(), policy)
 	})).To(gomega.Succeed())
 	g.Expect(policy.Status.TypeChecking).To(gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
+
 	g.Eventually(func() (admissionv1.ValidatingAdmissionPolicySpec, error) {
 		return policy.Spec, w.Get(t.Context(), key, policy)
 	}).Should(gomega.Equal(want))
 	g.Eventually(w.EventMessages(t, owner, v1alpha1.EventGuardRestored)).ShouldNot(gomega.BeEmpty())
+
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	g.Expect(w.Delete(t.Context(), binding)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
@@ -185,12 +200,14 @@ func checkCardResourceStays(t *testing.T, w *env) {
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
 		Resource("example.com/card", "1").Obj()
 	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
+
 	listed := func() (string, error) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
 		err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.BypassPolicyName}, policy)
 		return policy.Annotations[v1alpha1.AnnotationCardResources], err
 	}
 	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))
+
 	w.DeleteAndWait(t, node)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed()) // with its memory
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
@@ -206,16 +223,19 @@ func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.P
 		policy.Spec.Admission.SchedulerBypassPolicy = mode
 		g.Expect(w.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
 	}
+
 	set(v1alpha1.SchedulerBypassWarn)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.ContainSubstring("write schedulerName: volcano"))
+
 	set(v1alpha1.SchedulerBypassAllow)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.BeEmpty())
+
 	set(v1alpha1.SchedulerBypassDeny)
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied("schedulerName"))
 }

@@ -53,6 +53,7 @@ func certificateTests(t *testing.T, w *env) {
 		g.Eventually(w.trustedCABundle(t)).ShouldNot(gomega.Equal(before))
 		g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
 	})
+
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
 		g := framework.NewGomega(t)
 		second, port := w.newOperator(t, "--webhook-certificates=Self")
@@ -80,14 +81,17 @@ func filesTest(t *testing.T, w *env) {
 			g.Expect(os.WriteFile(filepath.Join(dir, to), text, 0o600)).To(gomega.Succeed())
 		}
 	}
+
 	issue("webhook-first")
 	w.writeCABundle(t, w.cluster.CABundle())
 	other, port := w.newOperator(t, "--webhook-certificates=Files", "--webhook-cert-dir="+dir)
 	g.Expect(other.StartManager(t.Context())).To(gomega.Succeed())
 	defer func() { g.Expect(other.Manager.Stop()).To(gomega.Succeed()) }()
+
 	w.exposePort(t, port)
 	defer w.exposePort(t, w.port)
 	g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
+
 	before := servingCertSignature(t, port)
 	issue("webhook-second")
 	g.Eventually(func() string { return servingCertSignature(t, port) }).ShouldNot(gomega.Equal(before), "new files are served without a restart")
@@ -100,15 +104,19 @@ func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	g := framework.NewGomega(t)
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, validating)).To(gomega.Succeed())
+
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
+
 	g.Expect(w.Update(t.Context(), validating)).To(gomega.Succeed())
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
 	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, mutating)).To(gomega.Succeed())
+
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
+
 	g.Expect(w.Update(t.Context(), mutating)).To(gomega.Succeed())
 }
 

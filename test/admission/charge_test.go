@@ -79,14 +79,17 @@ func (w *env) newChargeClients(t *testing.T) chargeClients {
 		{APIGroups: []string{"batch.volcano.sh", "bus.volcano.sh"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
 	}}
+
 	w.CreateWithCleanup(t, role)
 	tenant := w.tenantClient(t, "chat")
+
 	w.CreateWithCleanup(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "volcano"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody@chat"}},
 	})
 	g.Eventually(func() error { return tenant.List(t.Context(), &v1beta1.PodGroupList{}, client.InNamespace("chat")) }).Should(gomega.Succeed())
+
 	return chargeClients{tenant: tenant, volcano: w.ServiceAccountClient(t, "volcano-controllers"), scheduler: w.ServiceAccountClient(t, "cardquota-scheduler"), admin: w}
 }
 
@@ -121,21 +124,25 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	p := w.newChargeClients(t)
 	waitForChargePolicy(t, p.tenant)
+
 	for _, name := range []string{"paying", "other"} {
 		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
 	}
 	held := w.createPodGroup(t, "chat", "held", v1beta1.PodGroupRunning, 1)
 	waiting := w.createPodGroup(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
+
 	t.Run("groups", func(t *testing.T) { groupTests(t, p, held, waiting) })
 	t.Run("a namespace takes its groups along", func(t *testing.T) {
 		w.createNamespace(t, "leaving")
 		w.createPodGroup(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
 		w.DeleteAndWait(t, builder.Namespace("leaving"))
 	})
+
 	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
 	t.Run("templates", func(t *testing.T) { templateTests(t, w, p) })
 	t.Run("grace-periods", func(t *testing.T) { gracePeriodTests(t, w, p, exempt) })
+
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -172,6 +179,7 @@ func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) 
 		move  = `{"spec":{"queue":"other"}}`
 		label = `{"metadata":{"labels":{"a":"b"}}}`
 	)
+
 	again := []string{"is in queue paying", "may not move it to queue other", "submit it again with the other queue"}
 	ended := func(as client.Client) error { // the scheduler may update, not patch
 		group := &v1beta1.PodGroup{}
@@ -182,9 +190,11 @@ func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) 
 		group.Status.Running = 0
 		return as.Update(t.Context(), group, client.DryRunAll)
 	}
+
 	all := func(as client.Client) error {
 		return as.DeleteAllOf(t.Context(), &v1beta1.PodGroup{}, client.InNamespace("chat"), client.DryRunAll)
 	}
+
 	nothingRuns := `{"status":{"phase":"Pending","running":0}}`
 	noOwner := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
@@ -218,6 +228,7 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 	again.GenerateName = ""
 	again.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
 	w.CreateWithCleanup(t, again)
+
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
@@ -255,14 +266,17 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, cards), paying)}
 		return &appsv1.StatefulSet{ObjectMeta: meta(name), Spec: spec}
 	}
+
 	set := stateful("set", 1)
 	free := stateful("free", 0)
 	replicas := &appsv1.ReplicaSet{ObjectMeta: meta("replicas"), Spec: appsv1.ReplicaSetSpec{
 		Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, 1), paying)}}
+
 	web := deploymentOf("web", podSpecWith("volcano", gpu, 1), paying)
 	for _, object := range []client.Object{set, replicas, free, web} {
 		w.CreateWithCleanup(t, object)
 	}
+
 	const other = `{"spec":{"template":{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"other"}}}}}`
 	const unsaid = `{"spec":{"template":{"metadata":{"annotations":null}}}}`
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
@@ -283,12 +297,14 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 	const over = 3601
 	day := int64(86400)
 	within := int64(60)
+
 	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
 	ending := func(cards, seconds int64) corev1.PodSpec {
 		spec := podSpecWith("volcano", gpu, cards)
 		spec.TerminationGracePeriodSeconds = &seconds
 		return spec
 	}
+
 	runAttempts(t, admissionpolicy.BypassPolicyName, map[string]attempt{
 		"new: a day": {p.tenant, dryRunCreate(t, podOf("chat", ending(1, day))),
 			[]string{"spec.terminationGracePeriodSeconds 86400", "write 3600 or less"}},
@@ -296,14 +312,17 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		"new: a day without cards": {p.tenant, dryRunCreate(t, podOf("chat", ending(0, day))), nil},
 		"new: an exempt account":   {exempt, dryRunCreate(t, podOf("chat", ending(1, day))), nil},
 	})
+
 	on := w.createPlacedPod(t, exempt, "leaving", podSpecWith("volcano", gpu, 1), "h200-0")
 	free := w.createPlacedPod(t, exempt, "leaving-free", podSpecWith("volcano", gpu, 0), "h200-0")
 	older := w.createPlacedPod(t, exempt, "leaving-older", ending(1, day), "h200-0")
+
 	all := func(as client.Client) error {
 		return as.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("chat"), client.GracePeriodSeconds(over), client.DryRunAll)
 	}
 	seconds := func(n int64) client.DeleteOption { return client.GracePeriodSeconds(n) }
 	tooLate := int64(over)
+
 	tooLong := []string{"grace period of 86401 seconds"}
 	cases := map[string]attempt{
 		"deleted in an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
@@ -320,6 +339,7 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		"evicted as it says itself": {p.tenant, dryRunEvict(t, on, nil), nil},
 		"evicted late":              {p.tenant, dryRunEvict(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
 	}
+
 	for who, as := range map[string]client.Client{"the tenant": p.tenant, "Volcano's controllers": p.volcano, "the scheduler": p.scheduler, "an administrator": p.admin} {
 		cases["longer than the bound, as it says itself, by "+who] = attempt{as, dryRunDelete(t, older), nil}
 		cases["longer than the bound, as long as itself, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day)), nil}

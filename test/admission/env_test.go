@@ -69,8 +69,10 @@ func newEnv(t *testing.T) *env {
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
+
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(gomega.Succeed()) })
+
 	w := &env{cluster: c, warnings: &warningRecorder{}}
 	config := c.Config()
 	config.WarningHandler = w.warnings
@@ -80,6 +82,7 @@ func newEnv(t *testing.T) *env {
 	w.manager, w.port = w.newOperator(t, "--webhook-certificates=Self")
 	g.Expect(framework.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
+
 	w.createNamespace(t, "chat", "team", "chat")
 	w.createNamespace(t, "search", "team", "search")
 	return w
@@ -124,8 +127,10 @@ func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}
 	g.Expect(client.IgnoreAlreadyExists(w.Create(t.Context(), binding))).To(gomega.Succeed())
+
 	made := w.ClientAs(t, user)
 	g.Eventually(func() error { return made.List(t.Context(), &corev1.PodList{}, client.InNamespace(namespace)) }).Should(gomega.Succeed())
+
 	return made
 }
 

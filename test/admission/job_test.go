@@ -67,10 +67,12 @@ func jobTests(t *testing.T, w *env) {
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, batchJob("none", nil)) })
 	}).ShouldNot(gomega.ContainSubstring("backoffLimit"), "without a policy")
+
 	policy := w.applyPolicy(t, v1alpha1.Admission{})
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, batchJob("unchanged", nil)) })
 	}).Should(gomega.ContainSubstring("spec.podFailurePolicy: evicted pods count as failed"))
+
 	unchanged := batchJob("unchanged", nil)
 	g.Expect(w.dryRunCreate(t, unchanged)).To(gomega.Succeed())
 	g.Expect(unchanged.Spec.PodFailurePolicy).To(gomega.BeNil(), "the policy does not ask for it")
@@ -81,6 +83,7 @@ func jobTests(t *testing.T, w *env) {
 		g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
 		return rulesOf(job)
 	}).Should(gomega.HaveLen(1))
+
 	for name, tc := range map[string]struct {
 		change func(*batchv1.JobSpec)
 		rules  int
@@ -111,6 +114,7 @@ func jobTests(t *testing.T, w *env) {
 			}).Should(gomega.Succeed())
 		})
 	}
+
 	t.Run("restartPolicy OnFailure is a warning", func(t *testing.T) {
 		framework.NewGomega(t).Eventually(func() (string, error) {
 			return w.warnings.record(func() error {
@@ -118,6 +122,7 @@ func jobTests(t *testing.T, w *env) {
 			})
 		}).Should(gomega.ContainSubstring("write restartPolicy: Never, and write first in podFailurePolicy.rules"))
 	})
+
 	t.Run("the file again", func(t *testing.T) { fileAgainTests(t, w) })
 	t.Run("of a JobSet", func(t *testing.T) { jobSetTests(t, w) })
 	t.Run("of a CronJob", func(t *testing.T) { cronJobTests(t, w) })
@@ -149,6 +154,7 @@ func fileAgainTests(t *testing.T, w *env) {
 		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"job": "own"}}
 		s.Template.Labels = s.Selector.MatchLabels
 	}
+
 	defaulted := func(s *batchv1.JobSpec) { s.PodReplacementPolicy = ptr.To(batchv1.TerminatingOrFailed) }
 	serverSide := []string{"apply", "--server-side"}
 	for name, tc := range map[string]struct {
@@ -173,9 +179,11 @@ func fileAgainTests(t *testing.T, w *env) {
 					change(s)
 				}
 			})
+
 			count := len(rulesOf(job)) + 1
 			path := writeFile(t, job)
 			t.Cleanup(func() { w.DeleteAndWait(t, job) })
+
 			g.Eventually(func(g gomega.Gomega) { // the rule is not added when the operator does not answer in time
 				out, err := w.cluster.Kubectl(t.Context(), append(tc.first, "-f", path)...)
 				g.Expect(err).NotTo(gomega.HaveOccurred(), out)
@@ -193,6 +201,7 @@ func fileAgainTests(t *testing.T, w *env) {
 				out, err := w.cluster.Kubectl(t.Context(), append(tc.again, "-f", path)...)
 				g.Expect(err).NotTo(gomega.HaveOccurred(), out)
 			}).Should(gomega.Succeed())
+
 			stored := &batchv1.Job{}
 			g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(job), stored)).To(gomega.Succeed())
 			g.Expect(rulesOf(stored)).To(gomega.HaveLen(count))
@@ -201,6 +210,7 @@ func fileAgainTests(t *testing.T, w *env) {
 			g.Expect(*stored.Spec.Parallelism).To(gomega.Equal(int32(2)), "what the file changes")
 		})
 	}
+
 	t.Run("another rule is missing", func(t *testing.T) {
 		g := framework.NewGomega(t)
 		job := batchJob("less", withRules(append([]batchv1.PodFailurePolicyRule{evictionRule}, exitCodeRules(2)...)))
@@ -226,6 +236,7 @@ func cronJobTests(t *testing.T, w *env) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "nightly"},
 		Spec:       batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchJob("", nil).Spec}},
 	}
+
 	w.CreateWithCleanup(t, cron)
 	before := cron.DeepCopy()
 	cron.Status.LastScheduleTime = ptr.To(metav1.NewTime(time.Now().Add(-10 * time.Minute))) // so that it is due
@@ -255,6 +266,7 @@ func jobCostTests(t *testing.T, w *env) {
 		}
 		return sum
 	}
+
 	stored := batchJob("stored", nil)
 	w.CreateWithCleanup(t, stored)
 	before := asked()
@@ -279,6 +291,7 @@ func jobCostTests(t *testing.T, w *env) {
 	} {
 		g.Expect(request()).To(gomega.Succeed(), name)
 	}
+
 	g.Expect(asked()).To(gomega.Equal(before))
 	g.Expect(dryRun(t, w, batchJob("x", nil))).To(gomega.Succeed())
 	g.Expect(asked()).To(gomega.Equal(before + 1))

@@ -23,6 +23,7 @@ func quotaTests(t *testing.T, w *env) {
 		q.Spec.QueueName = "shared"
 		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(3))}}
 	})
+
 	w.CreateWithCleanup(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
 	g.Eventually(func() error { return w.dryRunCreate(t, second.DeepCopy()) }).Should(beDenied("cardquotas.cardquota.dev", "queue shared belongs to CardQuota first of tenant team"))
@@ -31,6 +32,7 @@ func quotaTests(t *testing.T, w *env) {
 		q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: ptr.To(int64(6))}}
 	})
+
 	w.waitUntilDenied(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
 	greedy.Spec.Cards[0].Quota = ptr.To(int64(5))
 	g.Expect(w.dryRunCreate(t, greedy)).To(gomega.Succeed())
@@ -38,11 +40,13 @@ func quotaTests(t *testing.T, w *env) {
 	policy := w.applyPolicy(t, v1alpha1.Admission{})
 	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(beDenied("does not define batch: write one of inference, training"))
+
 	w.waitUntilPatchDenied(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
 	w.waitUntilPatchDenied(t, policy, `{"spec":{"billingTimeZone":"Europe/Atlantis"}}`, "there is no such time zone: write a name of the IANA database, such as Europe/Berlin, or UTC")
 	g.Expect(framework.MergePatch(t, w, policy, `{"spec":{"billingTimeZone":"Europe/Berlin","serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
+
 	w.CreateWithCleanup(t, odd)
 	g.Eventually(func() (string, error) { // when the operator has seen it
 		return w.warnings.record(func() error {
@@ -59,12 +63,14 @@ func vcjobTests(t *testing.T, w *env) {
 		w.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
 		w.openQueue(t, name)
 	}
+
 	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
 		t.Helper()
 		g.Eventually(func() error { return w.dryRunCreate(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
 		return job.Spec
 	}
 	g.Expect(submitted(trainingJob("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
+
 	w.applyPolicy(t, v1alpha1.Admission{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
 	g.Eventually(func() int32 { return submitted(trainingJob("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
 
@@ -97,9 +103,11 @@ func operatorDownTests(t *testing.T, w *env) {
 	quota := newQuota("orphan", nil)
 	w.CreateWithCleanup(t, quota)
 	w.openQueue(t, "orphan")
+
 	completed := batchJob("completed", withRules([]batchv1.PodFailurePolicyRule{evictionRule}))
 	w.CreateWithCleanup(t, completed)
 	w.stopOperator(t)
+
 	tenant := w.tenantClient(t, "chat")
 	for name, object := range map[string]client.Object{
 		"a pod without cards":       podOf("chat", podSpecWith("", gpu, 0)),
@@ -110,6 +118,7 @@ func operatorDownTests(t *testing.T, w *env) {
 	} {
 		g.Expect(tenant.Create(t.Context(), object, client.DryRunAll)).To(gomega.Succeed(), name)
 	}
+
 	g.Expect(w.dryRunCreate(t, trainingJob("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
 	g.Expect(w.dryRunCreate(t, batchJob("alone", nil))).To(gomega.Succeed(), "a Job")
 	g.Expect(framework.MergePatch(t, w, completed, `{"spec":{"parallelism":2}}`)).To(gomega.Succeed())

@@ -67,12 +67,15 @@ func workloadTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
 	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
+
 	wrong := deploymentOf("wrong", podSpecWith("volcano", gpu, 1), bad)
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, wrong) })
 	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy the request is allowed with a warning")
+
 	w.applyPolicy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
+
 	w.CreateWithCleanup(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	}))
@@ -87,6 +90,7 @@ func workloadTests(t *testing.T, w *env) {
 		spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		return spec
 	}
+
 	named := metav1.ObjectMeta{Namespace: "chat", Name: "x"}
 	kinds := map[string]func(annotations map[string]string) client.Object{
 		"Pod": func(a map[string]string) client.Object {
@@ -110,12 +114,14 @@ func workloadTests(t *testing.T, w *env) {
 			return trainingJob("x", "chat-training", func(j *vcbatch.Job) { j.Spec.Tasks[0].Template.Annotations = a })
 		},
 	}
+
 	for kind, make := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			w.waitUntilDenied(t, make(bad), "workloads.cardquota.dev", `card name "NVIDIA H200"`, "must be a label value")
 			gomega.NewWithT(t).Expect(w.dryRunCreate(t, make(good))).To(gomega.Succeed())
 		})
 	}
+
 	t.Run("PodGroup", func(t *testing.T) {
 		g := framework.NewGomega(t)
 		group := func(request string) *v1beta1.PodGroup {
@@ -125,6 +131,7 @@ func workloadTests(t *testing.T, w *env) {
 		w.waitUntilDenied(t, group(`{"NVIDIA-H200":-1}`), "workloads.cardquota.dev", "is -1: a quota is 0 or more")
 		g.Expect(w.dryRunCreate(t, group(`{"NVIDIA-H200":1}`))).To(gomega.Succeed())
 	})
+
 	t.Run("a queue that is for other namespaces", func(t *testing.T) {
 		for _, object := range []client.Object{
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: good}, Spec: podSpecWith("volcano", gpu, 0)},
@@ -134,13 +141,16 @@ func workloadTests(t *testing.T, w *env) {
 			w.waitUntilDenied(t, object, "Namespace <search> may not use queue <chat-training>: ask an administrator")
 		}
 	})
+
 	t.Run("a service type that the queue does not grant", func(t *testing.T) {
 		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1beta1.QueueNameAnnotationKey: "chat-training"}
 		w.waitUntilDenied(t, kinds["Deployment"](claim), "requests service type inference, but queue chat-training has training")
 	})
+
 	t.Run("a template that passes the scheduler by", func(t *testing.T) { // no user reads the answer to a controller
 		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")
 	})
+
 	t.Run("a change in something else", func(t *testing.T) { storedObjectsTest(t, w, kinds["Deployment"], bad) })
 	t.Run("a Queue written by hand", func(t *testing.T) {
 		g := framework.NewGomega(t)

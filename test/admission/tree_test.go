@@ -32,11 +32,13 @@ func treeTests(t *testing.T, w *env) {
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()
 	w.CreateWithCleanup(t, policy)
 	t.Cleanup(func() { w.endTree(t, policy) })
+
 	tenant := newTreeQuota("tenant", "", 8, 6)
 	project := newTreeQuota("project", "tenant", 8, 4)
 	g.Eventually(func() (string, error) { // when the operator has seen the policy
 		return w.warnings.record(func() error { return w.dryRunCreate(t, project.DeepCopy()) })
 	}).Should(gomega.ContainSubstring("there is no CardQuota tenant yet"), "children may come first")
+
 	w.CreateWithCleanup(t, tenant)
 	w.waitUntilDenied(t, newTreeQuota("wide", "tenant", 9, 2), "cardquotas.cardquota.dev", "is 9, but parent tenant has 8")
 	w.CreateWithCleanup(t, project)

@@ -19,14 +19,17 @@ func TestAnswers(t *testing.T) {
 	all := states()
 	nodes := []cluster.NodeProfile{nodesOf("legacy", 1, "4"), {Name: "unlabelled", Allocatable: corev1.ResourceList{
 		"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "amd.com/gpu": resource.MustParse("8")}}}
+
 	for _, s := range all {
 		nodes = append(nodes, s.nodes...)
 	}
 	s := newSite(t, nodes)
+
 	// A build without a release fits every other version.
 	version := build.Version
 	build.Version = "v1.0.0"
 	t.Cleanup(func() { build.Version = version })
+
 	began := time.Now()
 	for _, step := range []struct {
 		name string
@@ -77,6 +80,7 @@ func (p *play) askWhy(all []state) {
 			if !s.hasNoEvents {
 				p.askAsTenant(t, s, pod)
 			}
+
 			if s.isBrief {
 				newGomega(t).Expect(p.Delete(t.Context(), podOf(s.name, waits, 1).Obj())).To(gomega.Succeed())
 			}

@@ -24,6 +24,7 @@ func askWithoutRights(p *play) {
 		p.expectRefusal(`user "nobody" may not`, append(strings.Fields(command), as...)...)
 		p.expectRefusal(want, append(strings.Fields(command), as...)...)
 	}
+
 	// What may not be read is unknown, not missing. doctor could look at nothing.
 	for command, want := range map[string]int{"doctor": 1, "version": 0} {
 		out, errOut, code := p.ask(p.Context(), append([]string{command}, as...)...)

@@ -28,11 +28,13 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 	for _, s := range states() {
 		stated[s.reason] = append(stated[s.reason], filepath.Join("testdata", "why", s.name+".golden"))
 	}
+
 	for _, reason := range blockedReasons(t) {
 		files := stated[reason]
 		if ofFakes[reason] != "" {
 			files = append(files, filepath.Join("..", "..", "internal", "cli", "explanation", "testdata", string(reason)+".golden"))
 		}
+
 		check.That(t, len(files) > 0, "no state has reason %s", reason)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -70,6 +72,7 @@ func blockedReasons(t *testing.T) []api.BlockedReason {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution)
 	check.NoError(t, err)
+
 	var reasons []api.BlockedReason
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
@@ -82,5 +85,6 @@ func blockedReasons(t *testing.T) []api.BlockedReason {
 		return true
 	})
 	check.That(t, len(reasons) > 20, "the reasons are %v", reasons)
+
 	return reasons
 }

@@ -54,14 +54,17 @@ func beforeTheInstallation(p *play) {
 		podOf("legacy", "train", 2).Node(node).Obj(), podOf("legacy", "side", 1).Scheduler("default-scheduler").Node(node).Obj(),
 		builder.Pod("legacy", "cpu").Queue("legacy").CPU("1").Memory("1Gi").Node(node).Obj(),
 	}
+
 	for _, pod := range pods {
 		p.create(pod)
 		p.awaitRunning(pod.Namespace, pod.Name)
 	}
+
 	p.expectFindings(nil, "NotInstalled", "QueueWithoutQuota", "Bypass", "OtherScheduler")
 	unlabelled := builder.Node("gpu-0").Resource("nvidia.com/gpu", "8").Obj()
 	p.create(unlabelled)
 	compareGolden(p.T, "doctor/NoModelLabel", func() string { return selectFindings(p.answer(p.T, "doctor"), "Anomaly") })
+
 	p.DeleteAndWait(p.T, unlabelled)
 	p.expectRefusal("of cardquota.dev: Cardquota is not installed", "top")
 	p.expectFindings([]string{"-f", plan("legacy")}, "QuotaExceeded", "NeverPlaced", "NoComputeLimit")
@@ -109,18 +112,22 @@ func definitionsOfAnotherVersion(p *play) {
 	other := p.definition("cardquotas")
 	versions, _, err := unstructured.NestedSlice(other.Object, "spec", "versions")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	properties := []string{"schema", "openAPIV3Schema", "properties"}
 	version := versions[0].(map[string]any)
 	g.Expect(unstructured.SetNestedField(version, "string", append(properties, "spec", "properties", "cohort", "type")...)).To(gomega.Succeed())
+
 	unstructured.RemoveNestedField(version, append(properties, "status", "properties", "blocked")...)
 	g.Expect(unstructured.SetNestedSlice(other.Object, versions, "spec", "versions")).To(gomega.Succeed())
 	p.apply(other)
 	p.expectFindings(nil, "SchemaOutdated")
+
 	text, err := os.ReadFile(plan("legacy"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Eventually(func() error {
 		return p.cluster.Apply(p.Context(), []byte(strings.Replace(strings.ReplaceAll(string(text), "legacy", "newer"), "spec:\n", "spec:\n  cohort: research\n", 1)))
 	}).Should(gomega.Succeed())
+
 	p.apply(p.definition("cardquotas"))
 }
 
@@ -141,25 +148,31 @@ func anOperatorWithoutAScheduler(p *play) {
 	var err error
 	p.deployment, err = deployment.Install(p.Context(), p.cluster, deployment.Options{SchedulePeriod: 500 * time.Millisecond})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	p.startWithOldRights()
 	p.setPolicy(func(policy *api.ServiceTypePolicy) {
 		policy.Spec.QueueHierarchy = api.QueueHierarchyTree
 		policy.Spec.Admission = api.Admission{SchedulerBypassPolicy: api.SchedulerBypassWarn}
 	})
+
 	p.expectFindings(nil, "NotEnforced", "BypassNotGuarded", "UnknownFields")
 	p.expectFindings([]string{"-f", plan("orphan")}, "ParentMissing")
 	manager := p.programDeployment("config/manager/deployment.yaml", "registry.example/cardquota-manager:v0.9.0")
 	p.expectFindings(nil, "ProgramNotReady", "VersionDiffers", "WebhookMissing")
 	webhooks := filepath.Join(p.root, "config/webhook/manifests.yaml")
 	g.Expect(p.cluster.ApplyFile(p.Context(), webhooks)).To(gomega.Succeed())
+
 	p.expectFindings(nil, "WebhookCertificate")
 	text, err := os.ReadFile(webhooks)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	registrations, err := cluster.Decode(text)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	for _, registration := range registrations {
 		p.DeleteAndWait(p.T, registration)
 	}
+
 	p.DeleteAndWait(p.T, manager)
 	p.DeleteAndWait(p.T, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "newer"}})
 }
@@ -172,10 +185,12 @@ func (p *play) startWithOldRights() {
 	unknown := map[string]bool{"localcardquotas": true, "cardinventories": true}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cardquota-manager"}}
 	g.Expect(p.Get(p.Context(), client.ObjectKeyFromObject(role), role)).To(gomega.Succeed())
+
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return unknown[rule.Resources[0]] })
 	g.Expect(p.Update(p.Context(), role)).To(gomega.Succeed())
 	local := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-manager"}}
 	g.Expect(p.Get(p.Context(), client.ObjectKeyFromObject(local), local)).To(gomega.Succeed())
+
 	local.Rules = slices.DeleteFunc(local.Rules, func(rule rbacv1.PolicyRule) bool {
 		return slices.Contains(rule.ResourceNames, "cardquota-card-seconds-0") || slices.Contains(rule.ResourceNames, "cardquota-policy-in-force")
 	})
@@ -197,6 +212,7 @@ func (p *play) startWithOldRights() {
 	} {
 		g.Eventually(func() error { return p.Get(p.Context(), client.ObjectKeyFromObject(object), object) }).Should(gomega.Succeed(), "%T", object)
 	}
+
 	g.Expect(p.deployment.Manager.Running()).To(gomega.BeTrue(), "it never ended")
 	p.DeleteAndWait(p.T, early)
 }

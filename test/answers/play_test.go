@@ -91,6 +91,7 @@ func (p *play) bringAbout(all []state) {
 	for _, name := range namespacesOf(all) {
 		p.create(builder.Namespace(name))
 	}
+
 	for _, s := range all {
 		p.create(&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: tenant}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
@@ -100,6 +101,7 @@ func (p *play) bringAbout(all []state) {
 			p.create(quota)
 		}
 	}
+
 	for _, s := range all {
 		for _, quota := range s.quotas {
 			g.Eventually(func() (v1beta1.QueueState, error) {
@@ -109,16 +111,19 @@ func (p *play) bringAbout(all []state) {
 			}).Should(gomega.Equal(v1beta1.QueueStateOpen), quota.Name)
 		}
 	}
+
 	for _, s := range all {
 		for _, pod := range s.holders {
 			p.create(pod)
 		}
 	}
+
 	for _, s := range all {
 		for _, pod := range s.holders {
 			p.awaitRunning(pod.Namespace, pod.Name)
 		}
 	}
+
 	// A state that ends by itself is brought about immediately before it is asked about.
 	isBrief := func(s state) bool { return s.isBrief }
 	p.letWait(slices.DeleteFunc(slices.Clone(all), isBrief))
@@ -144,12 +149,14 @@ func (p *play) setPolicy(change func(*api.ServiceTypePolicy)) {
 	g := newGomega(p.T)
 	policy := &api.ServiceTypePolicy{}
 	g.Expect(client.IgnoreNotFound(p.Get(p.Context(), client.ObjectKey{Name: api.PolicyName}, policy))).To(gomega.Succeed())
+
 	if policy.Name == "" {
 		policy.Name = api.PolicyName
 		change(policy)
 		p.create(policy)
 		return
 	}
+
 	before := policy.DeepCopy()
 	change(policy)
 	g.Expect(p.Patch(p.Context(), policy, client.MergeFrom(before))).To(gomega.Succeed())

@@ -53,14 +53,18 @@ func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
 	g := gomega.NewWithT(t)
 	root, err := cluster.ModuleRoot()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
+
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(gomega.Succeed()) })
+
 	admin, err := framework.New(c.Config())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	return &site{Framework: admin, cluster: c, root: root}
 }
 
@@ -118,10 +122,12 @@ func normalise(text string) string {
 			paragraphs[i] = strings.TrimPrefix(command+"\n"+joined, "\n")
 		}
 	}
+
 	text = strings.Join(paragraphs, "\n\n")
 	for _, part := range changing {
 		text = part.pattern.ReplaceAllString(text, part.shown)
 	}
+
 	return text
 }
 
@@ -144,6 +150,7 @@ func writeGolden(t *testing.T, path string, answer func() string) {
 	t.Helper()
 	g := newGomega(t)
 	last := ""
+
 	since := time.Now()
 	g.Eventually(func() bool {
 		if got := normalise(answer()); got != last {

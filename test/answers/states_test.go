@@ -113,6 +113,7 @@ func reasonStates() []state {
 		plain("ancestor", api.BlockedAncestorQuotaExhausted, 2, 0, podOf("ancestor", waits, 1).Queue("ancestor-b").Obj()).with(func(s *state) {
 			s.quotas = []*api.CardQuota{parentOf("ancestor", "ancestor", share("ancestor", 2, 2, 0)),
 				quotaOf("ancestor", "ancestor-a", "ancestor", share("ancestor", 2, 2, 0)), quotaOf("ancestor", "ancestor-b", "ancestor", share("ancestor", 2, 0, 0))}
+
 			s.holders = []*corev1.Pod{podOf("ancestor", "holds", 2).Queue("ancestor-a").Obj()}
 		}),
 		plain("guarantee", api.BlockedGuaranteedToOthers, 4, 2, podOf("guarantee", waits, 1).Obj()).with(func(s *state) {
@@ -198,6 +199,7 @@ func replicas() state {
 		}
 		return ""
 	}
+
 	return s
 }
 
@@ -250,6 +252,7 @@ func terminating() state {
 	slow := func(name string) *corev1.Pod {
 		return podOf("terminating", name, 1).GracePeriod(1800).Annotation("test.cardquota.dev/delete-after", "30m").Obj()
 	}
+
 	s := plain("terminating", api.BlockedCardsTerminating, 1, 0)
 	s.holders = []*corev1.Pod{slow("first")}
 	s.change = func(p *play) {

@@ -38,6 +38,7 @@ func (p *play) askAsTenant(t *testing.T, s state, pod string) {
 		}
 		return answers.contradiction(s)
 	}).Should(gomega.BeEmpty())
+
 	compareGolden(t, "tenant/"+s.name, func() string {
 		answers, err := p.tenantAnswers(t, s, pod)
 		if err != nil {
@@ -54,27 +55,33 @@ func (p *play) tenantAnswers(t *testing.T, s state, pod string) (tenantAnswers, 
 	kubectl := func(args ...string) (string, error) {
 		return p.cluster.Kubectl(t.Context(), append(args, "-n", s.name, "--as", tenant)...)
 	}
+
 	described, err := kubectl("describe", "pod", pod)
 	if err != nil {
 		return a, err
 	}
+
 	a.events = warningsOf(described)
 	a.table, err = kubectl("get", "lcq")
 	if err != nil {
 		return a, err
 	}
+
 	listed, err := kubectl("get", "lcq", "-o", "json")
 	if err != nil {
 		return a, err
 	}
+
 	var views api.LocalCardQuotaList
 	if err := json.Unmarshal([]byte(listed), &views); err != nil {
 		return a, err
 	}
+
 	out, errOut, _ := p.ask(t.Context(), "why", pod, "-n", s.name, "--as", tenant, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &a.why); err != nil {
 		return a, fmt.Errorf("%w: %s", err, errOut)
 	}
+
 	a.text, _, _ = p.ask(t.Context(), "why", pod, "-n", s.name, "--as", tenant)
 	for i := range views.Items {
 		if view := &views.Items[i]; view.Status.Queue == a.why.Queue {
@@ -85,6 +92,7 @@ func (p *play) tenantAnswers(t *testing.T, s state, pod string) (tenantAnswers, 
 			}
 		}
 	}
+
 	return a, nil
 }
 
@@ -99,10 +107,12 @@ func warningsOf(described string) []string {
 			column = at
 			continue
 		}
+
 		if strings.HasPrefix(strings.TrimSpace(line), "Warning") && column > 0 && len(line) > column {
 			messages = append(messages, line[column:])
 		}
 	}
+
 	return messages
 }
 
@@ -122,6 +132,7 @@ func (a tenantAnswers) contradiction(s state) string {
 	case !strings.Contains(a.table, string(s.reason)):
 		return "kubectl get lcq shows another reason:\n" + a.table
 	}
+
 	return a.contradictionOfView(s)
 }
 
@@ -141,6 +152,7 @@ func (a tenantAnswers) contradictionOfView(s state) string {
 	case a.entry.Count > 0 && !strings.Contains(a.why.Summary, fmt.Sprintf(" waits for %d %s ", a.entry.Count, strings.ReplaceAll(a.entry.Card, "|", " or "))):
 		return fmt.Sprintf("the LocalCardQuota says %d %s: %q", a.entry.Count, a.entry.Card, a.why.Summary)
 	}
+
 	return ""
 }
 

@@ -36,6 +36,7 @@ func workloadStates() []state {
 		plain("unnamed", api.BlockedUnknownCard, 4, 0, podOf("unnamed", waits, 0).Card("Hygon-UNNAMED").Requests("hygon.com/dcu", "1").Obj()).with(func(s *state) {
 			s.nodes = []cluster.NodeProfile{{Name: "unnamed", Labels: map[string]string{"hygon.com/dcu.product": "Hygon-UNNAMED"},
 				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "hygon.com/dcu": resource.MustParse("4")}}}
+
 			s.quotas[0].Spec.Cards[0].Name = "Hygon-UNNAMED"
 		}),
 	}
@@ -81,6 +82,7 @@ func rollout() state {
 		deployment.Spec.Template.Spec.Containers[0].Image = "registry.example/main:2"
 		newGomega(p.T).Expect(p.Patch(p.Context(), deployment, client.MergeFrom(before))).To(gomega.Succeed())
 	}
+
 	s.asked = unplacedPod(s.name)
 	return s
 }

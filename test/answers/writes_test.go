@@ -34,10 +34,12 @@ func tenantWrites(p *play) {
 	g := newGomega(p.T)
 	edits := p.ClientAs(p.T, tenant)
 	reads := p.ClientAs(p.T, viewer)
+
 	p.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: viewer}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer}},
 	})
+
 	key := client.ObjectKey{Namespace: "quota", Name: "quota"}
 	view := &api.LocalCardQuota{}
 	forged := &api.LocalCardQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: "forged"}}
@@ -53,12 +55,14 @@ func tenantWrites(p *play) {
 	g.Eventually(func() error { // the controller manager adds it to edit
 		return framework.MergePatch(p.T, edits, view, `{"metadata":{"labels":{"a":"b"}},"status":{"summary":"0/999 NVIDIA-QUOTA"}}`)
 	}).Should(gomega.Succeed())
+
 	stays := func() string {
 		now := &api.LocalCardQuota{}
 		g.Expect(p.Get(p.Context(), key, now)).To(gomega.Succeed())
 		return now.Status.Summary
 	}
 	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
+
 	forgery := client.RawPatch(apitypes.MergePatchType, []byte(`{"status":{"summary":"0/999 NVIDIA-QUOTA"}}`))
 	g.Expect(edits.Status().Patch(p.Context(), view.DeepCopy(), forgery)).To(forbidden())
 	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
@@ -81,6 +85,7 @@ func tenantWrites(p *play) {
 			return view.UID != before && view.Status.Summary == "2/2 NVIDIA-QUOTA", client.IgnoreNotFound(err)
 		}).Should(gomega.BeTrue(), "%s, and the operator restores it", name)
 	}
+
 	p.DeleteAndWait(p.T, grantedByOLM())
 }
 

@@ -22,6 +22,7 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 	if err != nil && !errors.Is(err, errSlower) {
 		t.Fatal(err)
 	}
+
 	for name, program := range map[string]string{stockName: "scheduler", ourName: "cardquota-scheduler"} {
 		if len(r.measurements[name]) != 1 {
 			t.Fatalf("%s: %d runs, want 1", name, len(r.measurements[name]))
@@ -29,6 +30,7 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 		checkMeasurement(t, name, program, r.measurements[name][0])
 		check.Contains(t, "report", out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ", "\n"+name+": all pods bound after ")
 	}
+
 	check.Contains(t, "report", out.String(), "times as long as "+stockName)
 }
 
@@ -41,6 +43,7 @@ func checkMeasurement(t *testing.T, name, program string, d measurement) {
 	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > harness.GangSize { // 80 pods fill 10 nodes of 8 cards
 		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
 	}
+
 	if d.apiWrites["POST pods/binding"] < 80 {
 		t.Errorf("%s: writes %v, want at least 80 bindings", name, d.apiWrites)
 	}
@@ -69,6 +72,7 @@ func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 		for _, profile := range nodeProfiles(nodes) {
 			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * harness.GangSize
 		}
+
 		for gang := range nodes {
 			for member := range harness.GangSize {
 				asked[gangPod(gang, member).Annotations["volcano.sh/card.name"]]++
@@ -85,6 +89,7 @@ func TestOurMedianDecides(t *testing.T) {
 		}
 		return all
 	}
+
 	for name, tc := range map[string]struct {
 		theirs, own []measurement
 		want        error

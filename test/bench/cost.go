@@ -14,14 +14,17 @@ func processorTime() (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	machine, err := proc.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	processes, err := proc.AllProcs()
 	if err != nil {
 		return nil, err
 	}
+
 	busy := machine.CPUTotal
 	used := map[string]float64{wholeMachine: busy.User + busy.Nice + busy.System + busy.IRQ + busy.SoftIRQ}
 	for _, process := range processes {
@@ -29,16 +32,20 @@ func processorTime() (map[string]float64, error) {
 		if err != nil {
 			continue // it has ended
 		}
+
 		if process.PID == os.Getpid() {
 			used["bench"] = stat.CPUTime()
 		}
+
 		if stat.PPID != os.Getpid() {
 			continue
 		}
+
 		if program, err := process.Executable(); err == nil {
 			used[filepath.Base(program)] += stat.CPUTime()
 		}
 	}
+
 	return used, nil
 }
 

@@ -52,6 +52,7 @@ func compareSchedulers(ctx context.Context, s size, out io.Writer) (report, erro
 	if s.nodes < 1 || s.gangs < 1 || s.gangs > s.nodes || s.runs < 1 {
 		return report{}, fmt.Errorf("%d gangs on %d nodes in %d runs: at least one of each, and no more gangs than nodes", s.gangs, s.nodes, s.runs)
 	}
+
 	r := report{size: s, measurements: map[string][]measurement{}}
 	r.printHeader(out)
 	err := harness.RunAlternating(s.runs, []string{stockName, ourName}, func(name string) error {
@@ -64,5 +65,6 @@ func compareSchedulers(ctx context.Context, s size, out io.Writer) (report, erro
 	if err != nil {
 		return r, err
 	}
+
 	return r, r.printComparison(out)
 }

@@ -46,6 +46,7 @@ func (r *report) printComparison(out io.Writer) error {
 			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) int { return sumValues(d.apiWrites) })),
 			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) float64 { return sumValues(d.cpuSeconds) })))
 	}
+
 	theirs := r.medianTime(stockName)
 	own := r.medianTime(ourName)
 	ratio := own.Seconds() / theirs.Seconds()
@@ -53,6 +54,7 @@ func (r *report) printComparison(out io.Writer) error {
 		harness.Printf(out, "%s takes %.2f times as long as %s: it is slower.\n", ourName, ratio, stockName)
 		return errSlower
 	}
+
 	harness.Printf(out, "%s takes %.2f times as long as %s: it is not slower.\n", ourName, ratio, stockName)
 	return nil
 }

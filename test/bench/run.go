@@ -47,8 +47,10 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 		return d, err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
+
 	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("not done after %s", runTimeout))
 	defer cancel()
+
 	start, err := installScheduler(ctx, name, w.Cluster, s, w.MetricsAddress)
 	if err != nil {
 		return d, err
@@ -59,12 +61,14 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 	if err := harness.WaitUntilIdle(ctx, w.Cluster.Client(), 2*time.Second, nil); err != nil {
 		return d, err
 	}
+
 	want := s.gangs * harness.GangSize
 	seen := w.Pods.CountPods(harness.Trainer)
 	bound := w.Pods.Usage().Cards
 	if seen != want || bound > 0 {
 		return d, fmt.Errorf("%d pods wait and %d are bound before the start, expected %d and 0", seen-bound, bound, want)
 	}
+
 	return startAndMeasure(ctx, w, s, name, start, want)
 }
 
@@ -75,6 +79,7 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	if err != nil {
 		return d, err
 	}
+
 	used, err := processorTime()
 	if err != nil {
 		return d, err
@@ -85,6 +90,7 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	if err != nil {
 		return d, err
 	}
+
 	profiled := make(chan error, 1)
 	go func() { profiled <- w.WriteCPUProfile(ctx, s.profiles, name) }()
 	var times []time.Time // of the bindings, in their order
@@ -98,6 +104,7 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	if err != nil {
 		return d, fmt.Errorf("%d of %d pods are bound: %w; its log: %s", len(times), want, err, keepLog(process))
 	}
+
 	since := func(n int) time.Duration { return times[n-1].Sub(began) }
 	d.first = since(1)
 	d.half = since(want / 2)
@@ -109,14 +116,17 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	case <-ctx.Done():
 		return d, context.Cause(ctx)
 	}
+
 	usedLater, err := processorTime()
 	if err != nil {
 		return d, err
 	}
+
 	writtenLater, err := harness.CountAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
+
 	d.cpuSeconds = harness.Difference(usedLater, used)
 	d.apiWrites = harness.Difference(writtenLater, written)
 	d.otherCPUSeconds = otherCPUSeconds(d.cpuSeconds)
@@ -152,6 +162,7 @@ func installScheduler(ctx context.Context, name string, c *cluster.Cluster, s si
 		"--listen-address=" + metrics, "--enable-metrics=true", "--enable-pprof=true",
 		"--schedule-period=" + s.period.String(), "--kube-api-qps=2000", "--kube-api-burst=2000", "--leader-elect=false", "-v=2",
 	}
+
 	if name == stockName {
 		// The configuration of Volcano's installer, with capacity in place of overcommit and
 		// proportion.
@@ -160,6 +171,7 @@ func installScheduler(ctx context.Context, name string, c *cluster.Cluster, s si
 			return c.StartStockScheduler(ctx, configuration, flags...)
 		}, nil
 	}
+
 	d, err := deployment.Install(ctx, c, deployment.Options{SchedulePeriod: s.period, SchedulerArgs: flags})
 	return func(ctx context.Context) (*cluster.Process, error) {
 		err := d.StartScheduler(ctx)

@@ -40,21 +40,25 @@ func createWorkload(ctx context.Context, w *harness.Env, gangs int) error {
 	for _, model := range models {
 		quota[card.Name(model)] = card.Count(ample)
 	}
+
 	var all, groups, pods []client.Object
 	for i := range queues {
 		all = append(all, builder.Queue(queueName(i)).Quota(quota.String()).Capability("100000", "1000Ti").With(func(q *v1beta1.Queue) {
 			q.Spec.Capability[builder.GPU] = *resource.NewQuantity(ample, resource.DecimalSI)
 		}).Obj())
 	}
+
 	for i := range gangs {
 		groups = append(groups, gangPodGroup(i))
 		for member := range harness.GangSize {
 			pods = append(pods, gangPod(i, member))
 		}
 	}
+
 	if err := w.Create(ctx, all...); err != nil {
 		return err
 	}
+
 	err := w.WaitUntil(ctx, "open queues", func(ctx context.Context) (bool, error) {
 		for _, queue := range all {
 			live := &v1beta1.Queue{}
@@ -71,6 +75,7 @@ func createWorkload(ctx context.Context, w *harness.Env, gangs int) error {
 	if err := w.Create(ctx, groups...); err != nil {
 		return err
 	}
+
 	return w.Create(ctx, pods...)
 }
 

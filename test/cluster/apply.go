@@ -70,6 +70,7 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 	kind := object.GroupVersionKind()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	var mapping *meta.RESTMapping
 	err := waitUntilReady(ctx, kind.String(), nil, func(context.Context) (err error) {
 		mapping, err = c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -84,10 +85,12 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		return c.dynamic.Resource(mapping.Resource), nil
 	}
+
 	namespace := object.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
+
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
@@ -110,6 +113,7 @@ func decodeObjects(text []byte, keep func(document []byte) bool) ([]*unstructure
 		if keep != nil && !keep(document) {
 			continue
 		}
+
 		var content map[string]any
 		if err := yaml.Unmarshal(document, &content); err != nil {
 			return nil, fmt.Errorf("document %d: %w", number, err)
@@ -117,6 +121,7 @@ func decodeObjects(text []byte, keep func(document []byte) bool) ([]*unstructure
 		if len(content) == 0 {
 			continue // only comments
 		}
+
 		object := &unstructured.Unstructured{Object: content}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" {
 			return nil, fmt.Errorf("document %d: no kind or apiVersion", number)

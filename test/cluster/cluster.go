@@ -75,6 +75,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", err)
 	}
+
 	began := time.Now()
 	err = c.startComponents(ctx)
 	if err == nil {
@@ -83,6 +84,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", errors.Join(err, c.Stop()))
 	}
+
 	c.options.Log.Info("cluster ready", "after", time.Since(began).Round(10*time.Millisecond).String(), "kubeconfig", c.Kubeconfig())
 	return c, nil
 }
@@ -92,6 +94,7 @@ func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.applyDefaults(); err != nil {
 		return nil, err
 	}
+
 	if o.Fleet != "" {
 		fleet, err := LoadFleet(o.Fleet)
 		if err != nil {
@@ -99,6 +102,7 @@ func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		o.Nodes = append(fleet, o.Nodes...)
 	}
+
 	var turn *permit // an apiserver alone is light
 	if !o.APIServerOnly {
 		var err error
@@ -107,10 +111,12 @@ func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
+
 	dir, err := openStateDir(o.Dir)
 	if err != nil {
 		return nil, errors.Join(err, turn.release())
 	}
+
 	return &Cluster{options: o, dir: dir, permit: turn, crash: make(chan struct{})}, nil
 }
 
@@ -120,29 +126,34 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if c.options.RealNode != nil {
 		c.realNode, err = c.newRealNode()
 		if err != nil {
 			return err
 		}
 	}
+
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
 	if err := c.createClients(); err != nil {
 		return err
 	}
+
 	if c.options.APIServerOnly {
 		if c.options.WithoutVolcano {
 			return nil
 		}
 		return c.createCRDs(ctx)
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControllerManager(ctx) })
 	if !c.options.WithoutVolcano {
 		group.Go(func() error { return c.startVolcano(ctx) })
 	}
+
 	group.Go(func() error {
 		if !c.options.WithoutKwok {
 			if err := c.startKwok(ctx); err != nil {
@@ -151,12 +162,14 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		}
 		return c.CreateNodes(ctx, c.options.Nodes)
 	})
+
 	if c.realNode != nil {
 		group.Go(func() error { return c.startRealNode(ctx) })
 	}
 	if c.options.WithKubeScheduler {
 		group.Go(func() error { return c.startKubeScheduler(ctx) })
 	}
+
 	return group.Wait()
 }
 
@@ -166,15 +179,18 @@ func (c *Cluster) createClients() error {
 	if err != nil {
 		return err
 	}
+
 	c.config = config
 	c.client, err = kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
+
 	c.dynamic, err = dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("dynamic client: %w", err)
 	}
+
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	return nil
 }
@@ -186,6 +202,7 @@ func (c *Cluster) Stop() error {
 		c.mu.Lock()
 		c.stopped = true
 		c.mu.Unlock()
+
 		var problems []error
 		for _, p := range slices.Backward(c.running) {
 			if p.spec.component {
@@ -195,13 +212,16 @@ func (c *Cluster) Stop() error {
 			problems = append(problems, p.Stop())
 			c.options.Log.V(1).Info("stopped", "component", p.Name(), "after", time.Since(began).Round(time.Millisecond).String())
 		}
+
 		if c.realNode != nil {
 			problems = append(problems, c.realNode.slot.release())
 		}
+
 		problems = append(problems, c.dir.close(), c.permit.release())
 		c.stopErr = errors.Join(problems...)
 		c.options.Log.Info("cluster stopped")
 	})
+
 	return c.stopErr
 }
 
@@ -223,8 +243,10 @@ func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.stopped {
 		return nil, errors.New("the cluster is stopped")
 	}
@@ -232,10 +254,12 @@ func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process
 	if err != nil {
 		return nil, err
 	}
+
 	c.running = append(c.running, p)
 	if spec.component {
 		go c.reportCrash(p)
 	}
+
 	return p, nil
 }
 
@@ -323,10 +347,12 @@ func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 	if err := o.applyDefaults(); err != nil {
 		return nil, err
 	}
+
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	d := stateDir{path: dir}
 	err = waitUntilReady(ctx, "the start of the cluster", nil, func(context.Context) error {
 		_, err := os.Stat(d.readyFile())
@@ -341,6 +367,7 @@ func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 	if _, running := Owner(dir); !running {
 		return nil, errors.New("no cluster runs there")
 	}
+
 	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pkiDir()}, crash: make(chan struct{})}
 	c.ca.pem, err = os.ReadFile(c.caFile())
 	if err != nil {
@@ -349,6 +376,7 @@ func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 	if err := c.createClients(); err != nil {
 		return nil, err
 	}
+
 	c.serverURL = c.config.Host
 	return c, waitUntilReady(ctx, "the API server", nil, HTTPProbe(c.serverURL+"/readyz"))
 }

@@ -24,10 +24,12 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 			return err
 		}
 	}
+
 	serverSpec, err := c.apiServerSpec(ports[0], ports[2])
 	if err != nil {
 		return err
 	}
+
 	group, awaitCtx := errgroup.WithContext(ctx)
 	// etcd is first, so that it is stopped last: it would wait for an apiserver that still
 	// runs.
@@ -37,18 +39,21 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		if c.options.ManyObjects {
 			spec.Env = []string{manyObjectsGCEnv}
 		}
+
 		p, err := c.launchProcess(ctx, spec)
 		if err != nil {
 			return err
 		}
 		group.Go(func() error { return c.awaitReady(awaitCtx, p) })
 	}
+
 	return group.Wait()
 }
 
 func (c *Cluster) etcdSpec(client, peer int) ProcessSpec {
 	clientURL := fmt.Sprintf("http://127.0.0.1:%d", client)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peer)
+
 	return ProcessSpec{
 		Name: "etcd",
 		Path: c.binaryPath("etcd"),
@@ -71,10 +76,12 @@ func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
 	if c.realNode != nil {
 		hosts = append(hosts, c.realNode.slot.hostAddress(), c.realNode.slot.apiServiceIP().String())
 	}
+
 	serving, err := c.ca.issueServingCert("apiserver", hosts...)
 	if err != nil {
 		return ProcessSpec{}, err
 	}
+
 	tokens, err := c.ca.issueClientCert("service-accounts", "service-accounts")
 	if err != nil {
 		return ProcessSpec{}, err
@@ -82,10 +89,12 @@ func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
 	if _, err := c.componentKubeconfig(c.serverURL, adminKubeconfig, "admin", "system:masters"); err != nil {
 		return ProcessSpec{}, err
 	}
+
 	disabled := "TaintNodesByCondition" // nodes of the fleet are created Ready; the taint would only delay the first pods
 	if c.options.APIServerOnly {
 		disabled += ",ServiceAccount" // no controller creates them
 	}
+
 	args := []string{
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", etcd),
 		fmt.Sprintf("--secure-port=%d", port),
@@ -100,6 +109,7 @@ func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
 		"--shutdown-send-retry-after=true",
 		"--allow-privileged=true", "--profiling=false", "-v=1",
 	}
+
 	if c.realNode == nil {
 		args = append(args, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 			"--endpoint-reconciler-type=none", // no pod calls it
@@ -111,6 +121,7 @@ func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
 		}
 		args = append(args, more...)
 	}
+
 	return ProcessSpec{
 		Name: "kube-apiserver", Path: c.binaryPath("kube-apiserver"), Args: args,
 		StopTimeout: 30 * time.Second, // requests under way are answered first; webhooks may let them wait 10 s
@@ -131,6 +142,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return waitUntilReady(ctx, "ServiceAccount default/default", p, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
@@ -149,10 +161,12 @@ func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
+
 	return c.StartProcess(ctx, ProcessSpec{
 		Name: name, Path: c.binaryPath(name), component: true,
 		Args: append([]string{
@@ -202,6 +216,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stages: %w", err)
 	}
+
 	config := kwokConfiguration + c.kwokNodeSelection()
 	for _, name := range stages {
 		text, err := builtInStages.ReadFile(name)
@@ -210,18 +225,22 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		}
 		config += "---\n" + string(text) + "\n"
 	}
+
 	path, err := c.writeFile("kwok.yaml", []byte(config))
 	if err != nil {
 		return err
 	}
+
 	kubeconfig, err := c.componentKubeconfig(c.serverURL, "kwok", "kwok")
 	if err != nil {
 		return err
 	}
+
 	address, err := FreeAddress()
 	if err != nil {
 		return err
 	}
+
 	_, err = c.StartProcess(ctx, ProcessSpec{
 		Name: "kwok", Path: c.binaryPath("kwok"), component: true,
 		Args: []string{
@@ -231,5 +250,6 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		Env:   []string{rareGCEnv},
 		Ready: HTTPProbe("http://" + address + "/healthz"),
 	})
+
 	return err
 }

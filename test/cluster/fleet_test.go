@@ -26,6 +26,7 @@ func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 	c := sharedCluster(t)
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	names := map[string]bool{}
 	for _, node := range nodes.Items {
 		names[node.Name] = true
@@ -34,6 +35,7 @@ func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 		g.Expect(node.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))), node.Name)
 	}
+
 	g.Expect(names).To(HaveKey("h200-1"))
 	g.Expect(names).To(HaveKey("cpu-1"))
 	g.Expect(names).To(HaveLen(10))

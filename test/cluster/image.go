@@ -29,6 +29,7 @@ func (c *Cluster) BuildImageFrom(ctx context.Context, name, path string) (archiv
 	work := filepath.Join(c.dir.imagesDir(), program+".build")
 	folder := filepath.Join(work, "context")
 	archive = filepath.Join(c.dir.imagesDir(), program+".tar")
+
 	containerfile := fmt.Sprintf("FROM scratch\nCOPY %[1]s /%[1]s\nUSER 65532:65532\nENTRYPOINT [\"/%[1]s\"]\n", program)
 	for _, step := range []func() error{
 		func() error { return os.MkdirAll(folder, 0o755) },
@@ -48,6 +49,7 @@ func (c *Cluster) BuildImageFrom(ctx context.Context, name, path string) (archiv
 			return "", fmt.Errorf("image %s: %w", name, err)
 		}
 	}
+
 	return archive, nil
 }
 

@@ -18,6 +18,7 @@ func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 		if seen[port] {
 			t.Fatalf("port %d was handed out twice", port)
 		}
+
 		seen[port] = true
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		check.NoError(t, err)

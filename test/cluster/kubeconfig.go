@@ -85,6 +85,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
+
 	err := startChild(cmd)
 	if err == nil {
 		err = cmd.Wait()
@@ -93,5 +94,6 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 		return stdout.String(), fmt.Errorf("kubectl %s: %w", strings.Join(args, " "),
 			errors.Join(err, errors.New(strings.TrimSpace(stderr.String()))))
 	}
+
 	return stdout.String(), nil
 }

@@ -41,32 +41,39 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := locksDir()
 	if err != nil {
 		return nil, err
 	}
+
 	tell := time.NewTimer(3 * time.Second)
 	defer tell.Stop()
+
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()
+
 	for {
 		var owners []string
 		for i := range limit {
 			if i == 0 && permitsHeld.Load() == 0 {
 				continue
 			}
+
 			path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
 			lock, err := lockFile(path)
 			if err == nil {
 				permitsHeld.Add(1)
 				return &permit{lock}, writeOwner(lock)
 			}
+
 			text, readErr := os.ReadFile(path)
 			if !errors.Is(err, syscall.EWOULDBLOCK) || readErr != nil {
 				return nil, fmt.Errorf("limit of running clusters: %w", errors.Join(err, readErr))
 			}
 			owners = append(owners, strings.TrimSpace(string(text)))
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%s: %w", waitingMessage(limit, owners), context.Cause(ctx))

@@ -20,15 +20,18 @@ func init() {
 	if os.Getenv(holderMode) == "" {
 		return
 	}
+
 	port, err := FreePort()
 	var held *permit
 	if err == nil {
 		held, err = acquirePermit(context.Background(), func(string) {})
 	}
+
 	var dir stateDir
 	if err == nil {
 		dir, err = openStateDir("")
 	}
+
 	fmt.Println(port, dir.path, err)
 	time.Sleep(time.Hour)
 	fmt.Println(held, dir) // their locks are open until here
@@ -42,11 +45,14 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	out, err := holder.StdoutPipe()
 	check.NoError(t, err)
 	check.NoError(t, startChild(holder))
+
 	var problem string
 	if _, err := fmt.Fscan(out, &port, &dir, &problem); err != nil || problem != "<nil>" {
 		t.Fatalf("holder: %v %s", err, problem)
 	}
+
 	t.Cleanup(func() { killProcess(t, holder) })
+
 	return holder, port, dir
 }
 
@@ -80,9 +86,11 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	holder, port, dir := startHolder(t)
 	locks, err := locksDir()
 	check.NoError(t, err)
+
 	file, err := os.OpenFile(filepath.Join(locks, "ports.lock"), os.O_RDWR, 0o600)
 	check.NoError(t, err)
 	defer func() { _ = file.Close() }()
+
 	used, err := openStateDir("")
 	check.NoError(t, err)
 
@@ -93,16 +101,19 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	}
 	check.Equal(t, "its port is given away", false, tryReservePort(file, port))
 	check.Equal(t, "another port is given away", true, tryReservePort(file, port+1))
+
 	killProcess(t, holder)
 	if pid, running := Owner(dir); running {
 		t.Errorf("the folder belongs to process %d, which was killed", pid)
 	}
 	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
+
 	p, err := acquire(t)
 	check.NoError(t, err)
 	check.NoError(t, p.release())
 	next, err := openStateDir("")
 	check.NoError(t, err)
+
 	wantFile(t, dir, false)
 	wantFile(t, used.pkiDir(), true)
 	check.NoError(t, next.close())
@@ -117,17 +128,21 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	startHolder(t) // another process with its first cluster
 	first, err := acquire(t)
 	check.NoError(t, err)
+
 	second, err := acquire(t) // a process with one cluster may have a second
 	check.NoError(t, err)
+
 	_, err = acquire(t)
 	check.Says(t, err, "at most 3 run on this machine")
 	check.Says(t, err, clustersVariable)
 	check.NoError(t, first.release())
 	check.NoError(t, second.release())
+
 	// The first permits of another process and of this one; permit 0 is only for second
 	// clusters.
 	first, err = acquire(t)
 	check.NoError(t, err)
+
 	permitsHeld.Store(0)
 	_, err = acquire(t) // a third process
 	check.Says(t, err, "waiting until another cluster stops")
@@ -139,12 +154,14 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	holder, _, _ := startHolder(t)
 	said := make(chan string, 100)
 	began := time.Now()
+
 	p, err := acquirePermit(t.Context(), func(message string) {
 		said <- message
 		killProcess(t, holder)
 	})
 	check.NoError(t, err)
 	check.NoError(t, p.release())
+
 	if len(said) == 0 {
 		t.Fatal("nothing was said")
 	}
@@ -155,6 +172,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 
 func TestClusterLimit(t *testing.T) {
 	const gib = 1 << 30
+
 	for name, test := range map[string]struct {
 		configured string
 		cores      int
@@ -200,6 +218,7 @@ func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 				for _, err := range []error{os.Mkdir(dir, 0o700), tc.leave(dir), os.Chtimes(dir, made, made)} {
 					check.NoError(t, err)
 				}
+
 				removeAbandoned()
 				wantFile(t, dir, tc.kept && prefix == unlockedPrefix)
 			})

@@ -50,6 +50,7 @@ func sharedCluster(t *testing.T) *cluster.Cluster {
 			fmt.Printf("shared cluster ready after %.2f s\n", time.Since(began).Seconds())
 		}
 	})
+
 	skipUnbuilt(t, shared.err)
 	return shared.cluster
 }

@@ -39,6 +39,7 @@ var portLocks struct {
 func FreePort() (int, error) {
 	portLocks.Lock()
 	defer portLocks.Unlock()
+
 	if portLocks.file == nil {
 		dir, err := locksDir()
 		if err != nil {
@@ -50,11 +51,13 @@ func FreePort() (int, error) {
 		}
 		portLocks.reserved = map[int]bool{}
 	}
+
 	for range 200 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		if portLocks.reserved[port] || !tryReservePort(portLocks.file, port) {
 			continue
 		}
+
 		// The wildcard address conflicts with a listener on any single address.
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
@@ -63,9 +66,11 @@ func FreePort() (int, error) {
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("free port: %w", err)
 		}
+
 		portLocks.reserved[port] = true
 		return port, nil
 	}
+
 	return 0, fmt.Errorf("no free port found between %d and %d in 200 attempts; `ss -ltn` shows who listens there", firstPort, lastPort)
 }
 
@@ -110,10 +115,12 @@ func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, por
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
+
 	service, err := c.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
+
 	// The prefix avoids the names of the endpoint slice controller.
 	slice := discoveryv1ac.EndpointSlice("test-process-"+name, namespace).
 		WithLabels(map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: fieldManager}).
@@ -121,13 +128,16 @@ func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, por
 		WithEndpoints(discoveryv1ac.Endpoint().
 			WithAddresses(address).
 			WithConditions(discoveryv1ac.EndpointConditions().WithReady(true)))
+
 	for _, servicePort := range service.Spec.Ports {
 		slice.WithPorts(discoveryv1ac.EndpointPort().
 			WithName(servicePort.Name).WithPort(int32(port)).WithProtocol(corev1.ProtocolTCP))
 	}
+
 	_, err = c.client.DiscoveryV1().EndpointSlices(namespace).Apply(ctx, slice, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
+
 	return nil
 }

@@ -58,12 +58,14 @@ func (p NodeProfile) nodeObjects() []*corev1.Node {
 				for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse})
 				}
+
 				for i := range node.Status.Conditions {
 					node.Status.Conditions[i].LastHeartbeatTime = now
 					node.Status.Conditions[i].LastTransitionTime = now
 				}
 			}).Obj())
 	}
+
 	return nodes
 }
 
@@ -84,11 +86,14 @@ func (c *Cluster) CreateNodes(ctx context.Context, profiles []NodeProfile) error
 			})
 		}
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	if count > 0 {
 		c.options.Log.Info("nodes ready", "count", count)
 	}
+
 	return nil
 }

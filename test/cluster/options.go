@@ -55,6 +55,7 @@ func (o *Options) applyDefaults() error {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
+
 	if o.BinDir == "" {
 		root, err := ModuleRoot()
 		if err != nil {
@@ -62,11 +63,13 @@ func (o *Options) applyDefaults() error {
 		}
 		o.BinDir = filepath.Join(root, "bin", "controlplane")
 	}
+
 	var err error
 	o.BinDir, err = filepath.Abs(o.BinDir)
 	if err != nil {
 		return fmt.Errorf("bin dir: %w", err)
 	}
+
 	needed := o.requiredFiles()
 	if o.RealNode != nil {
 		if err := CanRunRealNode(); err != nil {
@@ -74,15 +77,18 @@ func (o *Options) applyDefaults() error {
 		}
 		needed = append(needed, "kubelet", "kube-proxy")
 	}
+
 	var missing []string
 	for _, name := range needed {
 		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
 			missing = append(missing, name)
 		}
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("%s: no %s: %w", o.BinDir, strings.Join(missing, ", "), ErrNotBuilt)
 	}
+
 	return nil
 }
 
@@ -92,19 +98,24 @@ func (o *Options) requiredFiles() []string {
 	if !o.WithoutVolcano {
 		needed = append(needed, "volcano/crds")
 	}
+
 	if o.APIServerOnly {
 		return needed
 	}
+
 	needed = append(needed, "kube-controller-manager", "kubectl")
 	if !o.WithoutVolcano {
 		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml")
 	}
+
 	if !o.WithoutKwok {
 		needed = append(needed, "kwok")
 	}
+
 	if o.WithKubeScheduler {
 		needed = append(needed, "kube-scheduler")
 	}
+
 	return needed
 }
 
@@ -115,6 +126,7 @@ func ModuleRoot() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("module root: %w", err)
 	}
+
 	for at := dir; ; at = filepath.Dir(at) {
 		text, err := os.ReadFile(filepath.Join(at, "go.mod"))
 		if err == nil && strings.HasPrefix(string(text), "module "+modulePath+"\n") {

@@ -56,6 +56,7 @@ func (a *authority) issueServingCert(name string, hosts ...string) (keyPair, err
 		Subject:     pkix.Name{CommonName: name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
+
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -73,14 +74,17 @@ func (a *authority) issueCert(name string, template *x509.Certificate) (files ke
 			err = fmt.Errorf("certificate %s: %w", name, err)
 		}
 	}()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return keyPair{}, err
 	}
+
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
 	if err != nil {
 		return keyPair{}, err
 	}
+
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(certValidity)
 	template.KeyUsage |= x509.KeyUsageDigitalSignature
@@ -88,14 +92,17 @@ func (a *authority) issueCert(name string, template *x509.Certificate) (files ke
 		a.cert = template
 		a.key = key
 	}
+
 	public, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return keyPair{}, err
 	}
+
 	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return keyPair{}, err
 	}
+
 	files = keyPair{cert: filepath.Join(a.dir, name+".crt"), key: filepath.Join(a.dir, name+".key")}
 	return files, errors.Join(writePEM(files.cert, "CERTIFICATE", public), writePEM(files.key, "EC PRIVATE KEY", private))
 }

@@ -25,8 +25,10 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 		p.Annotations = annotations
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	}).Obj()
+
 	created, err := c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	check.NoError(t, err)
+
 	t.Cleanup(func() {
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 		err := c.Client().CoreV1().Pods(pod.Namespace).Delete(context.WithoutCancel(t.Context()), name, now)
@@ -34,6 +36,7 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 			t.Error(err)
 		}
 	})
+
 	return created
 }
 
@@ -55,17 +58,20 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 		return observedPod{}, err
 	}
 	defer w.Stop()
+
 	var s observedPod
 	for event := range w.ResultChan() {
 		current, ok := event.Object.(*corev1.Pod)
 		if !ok {
 			continue
 		}
+
 		if event.Type == watch.Deleted {
 			s.phases = append(s.phases, "gone")
 			s.gone = time.Now()
 			return s, nil
 		}
+
 		phase := string(current.Status.Phase)
 		if statuses := current.Status.ContainerStatuses; len(statuses) > 0 && statuses[0].State.Terminated != nil {
 			phase += " " + statuses[0].State.Terminated.Reason
@@ -73,11 +79,13 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 				phase += " 143"
 			}
 		}
+
 		if len(s.phases) == 0 || s.phases[len(s.phases)-1] != phase {
 			s.phases = append(s.phases, phase)
 			s.end = time.Now()
 		}
 	}
+
 	return s, ctx.Err()
 }
 
@@ -87,6 +95,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 		failed    = "Failed Error 143"
 		succeeded = "Succeeded Completed"
 	)
+
 	for name, tc := range map[string]struct {
 		grace             int64
 		annotation, value string
@@ -103,10 +112,12 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 			g := NewWithT(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
+
 			annotations := map[string]string{}
 			if tc.annotation != "" {
 				annotations["test.cardquota.dev/"+tc.annotation] = tc.value
 			}
+
 			pod := boundPod(t, c, strings.ReplaceAll(name, " ", "-"), tc.grace, annotations)
 			running := inPhase(t, c, pod, corev1.PodRunning)
 			g.Expect(running.Status.PodIP).NotTo(BeEmpty())
@@ -131,6 +142,7 @@ func TestHowLongPodsRun(t *testing.T) {
 	pod := boundPod(t, c, "runs-to-success", 30, map[string]string{"test.cardquota.dev/run-for": "1500ms"})
 	ended := inPhase(t, c, pod, corev1.PodSucceeded)
 	g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
+
 	for _, status := range ended.Status.ContainerStatuses {
 		g.Expect(status.State.Running).To(BeNil())
 		g.Expect(status.State.Terminated.ExitCode).To(BeZero())
@@ -140,6 +152,7 @@ func TestHowLongPodsRun(t *testing.T) {
 
 	// The watch starts at its creation and sees every state, however short.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+
 	got, err := watchUntilGone(t.Context(), c, pod)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))

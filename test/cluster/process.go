@@ -75,6 +75,7 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 		return nil, fmt.Errorf("log file of %s: %w", spec.Name, err)
 	}
 	defer func() { _ = out.Close() }() // the child has its own descriptor
+
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env = append(childEnvironment(home), spec.Env...)
 	cmd.Stdout = out
@@ -83,6 +84,7 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 	if err := startChild(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
+
 	p := &Process{spec: spec, cmd: cmd, logFile: logFile, done: make(chan struct{})}
 	go p.reap()
 	return p, nil
@@ -160,13 +162,16 @@ func (p *Process) Stop() error {
 	if timeout == 0 {
 		timeout = 35 * time.Second
 	}
+
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+
 	select {
 	case <-p.done:
 		return nil
 	case <-timer.C:
 	}
+
 	p.Kill()
 	return fmt.Errorf("%s did not stop within %s after SIGTERM and was killed; the last lines of %s:\n%s",
 		p.spec.Name, timeout, p.logFile, lastLines(p.logFile))
@@ -232,6 +237,7 @@ func waitUntilReady(ctx context.Context, what string, p *Process, ready func(ctx
 	if err != nil {
 		return fmt.Errorf("%s: not ready: %w (%w)", what, last, err)
 	}
+
 	return nil
 }
 

@@ -48,13 +48,17 @@ func TestAnAPIServerAlone(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		APIServerOnly: true, Log: funcr.New(func(_, line string) { reports <- line }, funcr.Options{}),
 	})
+
 	skipUnbuilt(t, err)
 	t.Cleanup(func() { _ = c.Stop() })
+
 	parts := processesOf(c.Dir())
 	g.Expect(slices.Sorted(maps.Values(parts))).To(Equal([]string{"etcd", "kube-apiserver"}))
+
 	resources, err := c.Client().Discovery().ServerResourcesForGroupVersion("scheduling.volcano.sh/v1beta1")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(resources.APIResources).To(ContainElement(HaveField("Kind", "Queue")))
+
 	pod := builder.Pod("default", "alone").Obj()
 	_, err = c.Client().CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred(), "without a ServiceAccount")
@@ -64,6 +68,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 			g.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		}
 	}
+
 	g.Eventually(reports, "20s").Should(Receive(ContainSubstring("component ended")), "before anybody asks")
 	g.Expect(c.Stop()).To(MatchError(ContainSubstring("kube-apiserver ended by itself (signal: killed)")))
 }
@@ -71,11 +76,13 @@ func TestAnAPIServerAlone(t *testing.T) {
 func TestFailedStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
 	bin := sharedCluster(t).BinDir()
+
 	// The same binaries, but the controller manager cannot run.
 	broken := t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		g.Expect(os.Symlink(filepath.Join(bin, name), filepath.Join(broken, name))).To(Succeed())
 	}
+
 	script := "#!/bin/sh\necho this one is broken\nexit 3\n"
 	g.Expect(os.WriteFile(filepath.Join(broken, "kube-controller-manager"), []byte(script), 0o755)).To(Succeed())
 	dir := t.TempDir()
@@ -95,6 +102,7 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	_, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: funcr.New(func(_, line string) {
 		// The first component after the API server is ready, the others are not yet.
 		if strings.Contains(line, `"msg"="ready"`) && !strings.Contains(line, `"component"="etcd"`) && !strings.Contains(line, `"component"="kube-apiserver"`) {
@@ -118,11 +126,13 @@ func TestAClusterBesideAnother(t *testing.T) {
 	c := startCluster(t, cluster.Options{WithoutVolcano: true, WithoutKwok: true})
 	dir := c.Dir()
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
+
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(nodes.Items).To(BeEmpty())
 	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
+
 	// A frozen client neither closes its watch nor answers the server's shutdown, like a pod
 	// without network. Stop does not wait for it.
 	watcher := exec.CommandContext(t.Context(), filepath.Join(c.BinDir(), "kubectl"), "get", "namespaces", "--watch")
@@ -130,6 +140,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	out, err := watcher.StdoutPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(watcher.Start()).To(Succeed())
+
 	_, err = bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred(), "it watches")
 	g.Expect(watcher.Process.Signal(syscall.SIGSTOP)).To(Succeed())
@@ -142,6 +153,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(parent.Running()).To(BeFalse())
 	g.Expect(processesOf(dir)).To(BeEmpty())
 	g.Expect(dir).NotTo(BeADirectory(), "a temporary folder goes with its cluster")
+
 	_, err = c.StartProcess(t.Context(), cluster.ProcessSpec{Name: "late", Path: "/bin/true"})
 	g.Expect(err).To(MatchError(ContainSubstring("the cluster is stopped")))
 }
@@ -151,6 +163,7 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
+
 	p, err := c.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}, StopTimeout: stopTimeout,
 		Ready: func(context.Context) error {
@@ -161,6 +174,7 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	return p
 }
 
@@ -169,6 +183,7 @@ func TestProcessesCanBeKilledAndStopped(t *testing.T) {
 	c := sharedCluster(t)
 	killed := startScript(t, c, "killed", "echo $GREETING; exec sleep 1000", 0)
 	g.Expect(killed.Running()).To(BeTrue())
+
 	killed.Kill()
 	g.Expect(killed.Wait()).To(MatchError("signal: killed"))
 

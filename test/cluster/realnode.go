@@ -79,19 +79,23 @@ func CanRunRealNode() error {
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")
 	}
+
 	for _, program := range []string{"buildah", "containerd", "ctr", "runc", "iptables-save", "ip", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, program)
 		}
 	}
+
 	for _, plugin := range []string{"ptp", "host-local", "portmap", "loopback"} {
 		if path := filepath.Join(cniFolder(), plugin); !isFile(path) {
 			missing = append(missing, path)
 		}
 	}
+
 	if len(missing) == 0 {
 		return nil
 	}
+
 	return fmt.Errorf("%w: it needs %s; hack/install-node-tools.sh installs the tools", ErrNoRealNode, strings.Join(missing, ", "))
 }
 
@@ -136,10 +140,12 @@ func acquireNodeSlot() (nodeSlot, error) {
 		if err != nil {
 			return nodeSlot{}, fmt.Errorf("real node: %w", err)
 		}
+
 		s := nodeSlot{number: number, lock: lock}
 		if err := s.removeLeftovers(); err != nil {
 			return nodeSlot{}, errors.Join(fmt.Errorf("real node: remains of an earlier one: %w", err), lock.Close())
 		}
+
 		return s, nil
 	}
 	return nodeSlot{}, fmt.Errorf("real node: all %d places of this machine are in use", maxRealNodes)
@@ -160,6 +166,7 @@ func (c *Cluster) startRealNode(ctx context.Context) error {
 	if err == nil {
 		err = c.startContainerd(ctx, n)
 	}
+
 	if err == nil {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return c.startKubelet(ctx, n) })
@@ -169,6 +176,7 @@ func (c *Cluster) startRealNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("real node: %w", err)
 	}
+
 	return nil
 }
 
@@ -181,20 +189,24 @@ func (c *Cluster) startContainerd(ctx context.Context, n *realNode) error {
 	if _, err := n.renderTemplate("cni/10-cardquota.conflist", values); err != nil {
 		return err
 	}
+
 	containerd, err := exec.LookPath("containerd")
 	if err != nil {
 		return err
 	}
+
 	if err := c.startInNode(ctx, n, ProcessSpec{
 		Name: "containerd", Path: containerd, Args: []string{"--config=" + config},
 		Ready: func(ctx context.Context) error { return c.runCtr(ctx, "version") },
 	}); err != nil {
 		return err
 	}
+
 	pause, err := c.BuildImage(ctx, pauseImage, "./test/cluster/cmd/pause")
 	if err != nil {
 		return err
 	}
+
 	return c.ImportImage(ctx, pause)
 }
 

@@ -22,6 +22,7 @@ func (c *Cluster) apiServerFlagsForRealNode() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return []string{
 		"--bind-address=0.0.0.0", "--advertise-address=" + c.realNode.slot.hostAddress(),
 		"--service-cluster-ip-range=" + c.realNode.slot.serviceCIDR(),
@@ -42,14 +43,17 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
+
 	kubeconfig, err := c.componentKubeconfig(c.serverURLFromNode(), "kubelet", "system:node:"+n.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
+
 	taints, err := json.Marshal(append([]corev1.Taint{}, n.Taints...))
 	if err != nil {
 		return err
 	}
+
 	config, err := n.renderTemplate("kubelet.yaml", map[string]any{
 		"CA": c.caFile(), "Cert": serving.cert, "Key": serving.key, "Dir": n.dir,
 		"Socket": containerdSocket, "Cgroup": n.slot.linkName(), "Taints": string(taints),
@@ -57,6 +61,7 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
+
 	if err := c.startInNode(ctx, n, ProcessSpec{
 		Name: "kubelet", Path: c.binaryPath("kubelet"),
 		Args: []string{
@@ -68,6 +73,7 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	}); err != nil {
 		return err
 	}
+
 	return c.startDevicePlugins(ctx, n)
 }
 
@@ -85,6 +91,7 @@ func (c *Cluster) checkNodeReady(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
+
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue
@@ -94,6 +101,7 @@ func (c *Cluster) checkNodeReady(ctx context.Context, n *realNode) error {
 		}
 		return errors.New(condition.Message)
 	}
+
 	return errors.New("not reported Ready")
 }
 
@@ -110,10 +118,12 @@ func (c *Cluster) startKubeProxy(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
+
 	config, err := n.renderTemplate("kube-proxy.yaml", map[string]any{"Kubeconfig": kubeconfig, "Name": n.Name, "Pods": n.slot.podCIDR()})
 	if err != nil {
 		return err
 	}
+
 	return c.startInNode(ctx, n, ProcessSpec{
 		Name: "kube-proxy", Path: c.binaryPath("kube-proxy"), Args: []string{"--config=" + config, "-v=2"},
 		Ready: HTTPProbe(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())),
@@ -130,6 +140,7 @@ func (c *Cluster) startDevicePlugins(ctx context.Context, n *realNode) error {
 	if err := buildProgram(ctx, "./test/deviceplugin", program); err != nil {
 		return err
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(n.Cards)) {
 		count := n.Cards[resource]
 		if err := c.startInNode(ctx, n, ProcessSpec{
@@ -149,5 +160,6 @@ func (c *Cluster) startDevicePlugins(ctx context.Context, n *realNode) error {
 			return err
 		}
 	}
+
 	return nil
 }

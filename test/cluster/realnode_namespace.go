@@ -31,11 +31,13 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 			return fmt.Errorf("the state folder %s is below %s, which the node replaces; choose another in Options.Dir or TMPDIR", c.Dir(), hidden)
 		}
 	}
+
 	for _, part := range []string{"tmp", "kubelet", "containerd", "cni", "pod-logs"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, part), 0o755); err != nil {
 			return err
 		}
 	}
+
 	script, err := nodeFiles.ReadFile("realnode/init.sh")
 	if err != nil {
 		return err
@@ -43,6 +45,7 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if _, err := n.writeFile("init.sh", script); err != nil {
 		return err
 	}
+
 	n.initProcess, err = c.StartProcess(ctx, ProcessSpec{
 		Name: "real-node", Path: "/bin/sh", Args: []string{filepath.Join(n.dir, "init.sh"), n.dir},
 		cloneFlags: realNodeCloneFlags, component: true,
@@ -57,6 +60,7 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if err := n.slot.makeCgroups(); err != nil {
 		return err
 	}
+
 	return n.connectNetwork(ctx)
 }
 
@@ -65,10 +69,12 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 func (n *realNode) connectNetwork(ctx context.Context) error {
 	s := n.slot
 	const port = "eth0" // the node's end
+
 	inside := func(args ...string) *exec.Cmd {
 		args = n.nsenterCommand("ip", args...)
 		return exec.CommandContext(ctx, args[0], args[1:]...)
 	}
+
 	outside := func(args ...string) *exec.Cmd { return exec.CommandContext(ctx, "ip", args...) }
 	for _, command := range []*exec.Cmd{
 		outside("link", "add", s.linkName(), "type", "veth", "peer", "name", port, "netns", strconv.Itoa(n.initProcess.Pid())),
@@ -85,6 +91,7 @@ func (n *realNode) connectNetwork(ctx context.Context) error {
 			return fmt.Errorf("network: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -167,6 +174,7 @@ func (s nodeSlot) removeCgroups() error {
 	if err != nil {
 		return err
 	}
+
 	for _, hierarchy := range hierarchies {
 		var groups []string
 		walk := func(path string, entry fs.DirEntry, err error) error {
@@ -181,12 +189,14 @@ func (s nodeSlot) removeCgroups() error {
 		if err := filepath.WalkDir(filepath.Join(hierarchy, s.linkName()), walk); err != nil {
 			return fmt.Errorf("cgroups: %w", err)
 		}
+
 		for _, group := range slices.Backward(groups) { // children before parents
 			if err := syscall.Rmdir(group); err != nil && !errors.Is(err, syscall.ENOENT) {
 				return fmt.Errorf("cgroup %s: %w", group, err)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -212,6 +222,7 @@ func cgroupHierarchies() ([]string, error) {
 		return nil, fmt.Errorf("cgroups: %w", err)
 	}
 	defer func() { _ = mounts.Close() }()
+
 	var found []string
 	for lines := bufio.NewScanner(mounts); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
@@ -222,8 +233,10 @@ func cgroupHierarchies() ([]string, error) {
 			found = append(found, fields[1])
 		}
 	}
+
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%w: no cgroups are mounted below %s", ErrNoRealNode, cgroupMount)
 	}
+
 	return found, nil
 }

@@ -45,6 +45,7 @@ func openStateDir(path string) (d stateDir, err error) {
 			err = fmt.Errorf("state folder: %w", err)
 		}
 	}()
+
 	if d.temporary {
 		removeAbandoned()
 		d.path, err = os.MkdirTemp("", unlockedPrefix+"*")
@@ -54,19 +55,23 @@ func openStateDir(path string) (d stateDir, err error) {
 	if err != nil {
 		return stateDir{}, err
 	}
+
 	d.lock, err = lockFile(filepath.Join(d.path, lockName))
 	if err != nil {
 		return stateDir{}, fmt.Errorf("%s is in use by another cluster: %w", d.path, err)
 	}
+
 	err = writeOwner(d.lock)
 	if err != nil {
 		return stateDir{}, errors.Join(err, d.close())
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
 		}
 	}()
+
 	if d.temporary {
 		named := filepath.Join(filepath.Dir(d.path), temporaryPrefix+strings.TrimPrefix(filepath.Base(d.path), unlockedPrefix))
 		if err := os.Rename(d.path, named); err != nil {
@@ -74,14 +79,17 @@ func openStateDir(path string) (d stateDir, err error) {
 		}
 		d.path = named
 	}
+
 	if err := removeContent(d.path, d.readyFile(), d.pkiDir(), d.logsDir(), d.etcdDir(), d.nodeDir(), d.imagesDir()); err != nil {
 		return d, err
 	}
+
 	for _, part := range []string{d.pkiDir(), d.logsDir(), d.etcdDir()} {
 		if err := os.Mkdir(part, 0o700); err != nil {
 			return d, err
 		}
 	}
+
 	return d, nil
 }
 
@@ -143,6 +151,7 @@ func removeAbandoned() {
 		if err != nil {
 			return
 		}
+
 		for _, dir := range found {
 			// A new folder gets its lock a moment after its creation.
 			if info, err := os.Stat(dir); err != nil || (prefix == unlockedPrefix && time.Since(info.ModTime()) < time.Minute) {
@@ -151,6 +160,7 @@ func removeAbandoned() {
 			if os.Remove(dir) == nil {
 				continue // it was empty: only its removal was cut short
 			}
+
 			if f, err := lockFile(filepath.Join(dir, lockName)); err == nil {
 				_ = removeStateDir(dir)
 				_ = f.Close()

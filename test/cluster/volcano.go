@@ -63,6 +63,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 		}
 		return c.applyAll(groupCtx, objects)
 	})
+
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("volcano: %w", err)
 	}
@@ -70,6 +71,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	group, groupCtx = errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startVolcanoControllers(groupCtx) })
 	group.Go(func() error { return c.startVolcanoWebhooks(groupCtx, webhooks) })
@@ -82,6 +84,7 @@ func (c *Cluster) installerObjects(kinds ...string) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, fmt.Errorf("volcano: %w", err)
 	}
+
 	objects, err := decodeObjects(text, func(document []byte) bool {
 		match := documentKind.FindSubmatch(document)
 		return match != nil && slices.Contains(kinds, string(match[1]))
@@ -89,6 +92,7 @@ func (c *Cluster) installerObjects(kinds ...string) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, fmt.Errorf("volcano: %w", err)
 	}
+
 	return objects, nil
 }
 
@@ -117,10 +121,12 @@ func (c *Cluster) StartStockScheduler(ctx context.Context, configuration string,
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := c.writeFile("stock-scheduler.conf", []byte(configuration))
 	if err != nil {
 		return nil, err
 	}
+
 	return c.StartProcess(ctx, ProcessSpec{
 		Name: "stock-scheduler", Path: c.binaryPath("scheduler"),
 		Args: append([]string{"--kubeconfig=" + kubeconfig, "--scheduler-conf=" + file, "--leader-elect=false"}, args...),
@@ -134,6 +140,7 @@ func (c *Cluster) createCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for _, file := range files {
 		group.Go(func() error {
@@ -141,18 +148,22 @@ func (c *Cluster) createCRDs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			objects, err := Decode(text)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
+
 			for _, crd := range objects {
 				if err := c.createCRD(ctx, crd); err != nil {
 					return err
 				}
 			}
+
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -161,6 +172,7 @@ func (c *Cluster) createCRD(ctx context.Context, crd *unstructured.Unstructured)
 	if _, err := crds.Create(ctx, crd, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return fmt.Errorf("create CRD %s: %w", crd.GetName(), err)
 	}
+
 	return waitUntilReady(ctx, "CRD "+crd.GetName(), nil, func(ctx context.Context) error {
 		live, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
@@ -181,10 +193,12 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	health, err := FreeAddress()
 	if err != nil {
 		return err
 	}
+
 	_, err = c.StartProcess(ctx, ProcessSpec{
 		Name: volcanoControllers, Path: c.binaryPath("controller-manager"), component: true,
 		Args: []string{
@@ -196,6 +210,7 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 		Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", rareGCEnv},
 		Ready: HTTPProbe("http://" + health + "/healthz"),
 	})
+
 	return err
 }
 
@@ -217,6 +232,7 @@ func (c *Cluster) KillVolcano() (restart func(context.Context) error, err error)
 		p.Kill()
 		killed = append(killed, p)
 	}
+
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, p := range killed {
@@ -236,18 +252,22 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 	if err != nil {
 		return err
 	}
+
 	serving, err := c.ca.issueServingCert("volcano-admission", "127.0.0.1")
 	if err != nil {
 		return err
 	}
+
 	port, err := FreePort()
 	if err != nil {
 		return err
 	}
+
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)
 	if err := c.registerWebhooks(ctx, configurations, url); err != nil {
 		return err
 	}
+
 	_, err = c.StartProcess(ctx, ProcessSpec{
 		Name: volcanoAdmission, Path: c.binaryPath("webhook-manager"), component: true,
 		Args: []string{
@@ -259,6 +279,7 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 		},
 		Ready: c.checkQueueWebhook,
 	})
+
 	return err
 }
 
@@ -276,6 +297,7 @@ func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstru
 			fields["clientConfig"] = map[string]any{"url": base + path, "caBundle": caBundle}
 		}
 	}
+
 	return c.applyAll(ctx, configurations)
 }
 
@@ -286,6 +308,7 @@ func (c *Cluster) checkQueueWebhook(ctx context.Context) error {
 		"metadata": map[string]any{"name": "readiness-probe"},
 		"spec":     map[string]any{"parent": "no-such-queue"},
 	}}
+
 	_, err := c.dynamic.Resource(queueResource).Create(ctx, queue, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:

@@ -54,17 +54,21 @@ func TestContractIsUnchanged(t *testing.T) {
 			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil
 			}
+
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err == nil {
 				found.collect(file, filepath.Base(filepath.Dir(path)))
 			}
+
 			return err
 		}))
 	}
+
 	text := found.format()
 	if *update {
 		check.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
 	}
+
 	want, err := os.ReadFile(golden)
 	check.NoError(t, err)
 	check.Equal(t, "contract", strings.Split(string(want), "\n"), strings.Split(text, "\n"))
@@ -112,6 +116,7 @@ func (w contractNames) collect(file *ast.File, folder string) {
 				}
 			}
 		}
+
 		return true
 	})
 }
@@ -136,6 +141,7 @@ func (w contractNames) readConstants(spec *ast.ValueSpec) {
 		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "BlockedReason" {
 			w.add("reasons of blocked workloads", stringLiteral(value))
 		}
+
 		if word := stringLiteral(value); word != "" && reasonName.MatchString(name) {
 			kind := "reasons of conditions and events"
 			switch {
@@ -146,10 +152,12 @@ func (w contractNames) readConstants(spec *ast.ValueSpec) {
 			}
 			w.add(kind, word)
 		}
+
 		parsers, ok := value.(*ast.CompositeLit)
 		if !ok || name != "argumentParsers" {
 			continue
 		}
+
 		for _, element := range parsers.Elts {
 			if entry, ok := element.(*ast.KeyValueExpr); ok {
 				w.add("arguments of capacity-card", stringLiteral(entry.Key))

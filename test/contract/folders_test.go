@@ -16,12 +16,14 @@ func TestEveryFolderIsInContributing(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
 	check.NoError(t, err)
+
 	var described strings.Builder // the first cell of each row
 	for line := range strings.Lines(string(page)) {
 		if cells := strings.Split(line, "|"); len(cells) > 2 && cells[0] == "" {
 			described.WriteString(cells[1])
 		}
 	}
+
 	folders := 0
 	for _, top := range []string{"api", "cmd", "internal", "test", "hack"} {
 		for folder := range goFolders(t, root, top) {
@@ -29,6 +31,7 @@ func TestEveryFolderIsInContributing(t *testing.T) {
 			check.That(t, strings.Contains(described.String(), "`"+describedBy(folder)+"`"), "CONTRIBUTING.md has no row for %s", describedBy(folder))
 		}
 	}
+
 	check.That(t, folders >= 60, "only %d folders were found", folders)
 }
 
@@ -53,6 +56,7 @@ func goFolders(t *testing.T, root, top string) map[string]bool {
 		if entry.IsDir() && entry.Name() == "testdata" {
 			return filepath.SkipDir
 		}
+
 		if filepath.Ext(path) == ".go" {
 			relative, err := filepath.Rel(root, filepath.Dir(path))
 			if err != nil {
@@ -60,7 +64,9 @@ func goFolders(t *testing.T, root, top string) map[string]bool {
 			}
 			folders[filepath.ToSlash(relative)] = true
 		}
+
 		return nil
 	}))
+
 	return folders
 }

@@ -21,12 +21,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	check.NoError(t, err)
+
 	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "CHANGELOG.md"))
 	links := 0
 	for _, page := range pages {
 		if filepath.Base(page) == "api.md" {
 			continue
 		}
+
 		for _, link := range relativeLink.FindAllStringSubmatch(readProse(t, page), -1) {
 			links++
 			file, anchor, _ := strings.Cut(link[1], "#")
@@ -34,6 +36,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if file != "" {
 				target = filepath.Join(filepath.Dir(page), file)
 			}
+
 			_, err := os.Stat(target)
 			switch {
 			case err != nil:
@@ -43,6 +46,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+
 	check.That(t, links >= 100, "only %d links were found", links)
 }
 
@@ -51,6 +55,7 @@ func readProse(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	check.NoError(t, err)
+
 	var prose strings.Builder
 	code := false
 	for line := range strings.Lines(string(text)) {
@@ -60,6 +65,7 @@ func readProse(t *testing.T, page string) string {
 			prose.WriteString(line)
 		}
 	}
+
 	return prose.String()
 }
 

@@ -44,6 +44,7 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
+
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml"))
 	check.NoError(t, err)
 	check.NoError(t, yaml.Unmarshal(text, &definition))
@@ -54,6 +55,7 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 		name = 40
 		gap  = 3
 	)
+
 	columns := name
 	for _, column := range definition.Spec.Versions[0].Columns {
 		if column.Priority > 0 {
@@ -63,5 +65,6 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 		check.That(t, isBounded, "column %s has no usual length: give it priority 1", column.Name)
 		columns += gap + max(width, len(column.Name))
 	}
+
 	check.That(t, columns <= 120, "kubectl get cardq takes %d columns", columns)
 }

@@ -72,10 +72,12 @@ func TestEveryRightIsUsed(t *testing.T) {
 		isWrite := slices.Contains([]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, name)
 		return isWrite && strings.Contains(receiver, "client")
 	})
+
 	for call, rights := range writingCalls {
 		check.That(t, hasPrefix(found, call), "no code has the call %q: remove it here and its right", call)
 		addRights(used, rights)
 	}
+
 	for _, call := range found {
 		isListed := slices.ContainsFunc(keysOf(writingCalls), func(known string) bool { return strings.HasPrefix(call, known) })
 		check.That(t, isListed, "the call %q is not listed here with its rights", call)
@@ -86,6 +88,7 @@ func TestEveryRightIsUsed(t *testing.T) {
 		check.That(t, hasPrefix(gets, call), "no code has the call %q: remove it here and its right", call)
 		addRights(used, rights)
 	}
+
 	for _, call := range gets {
 		isLive := strings.Contains(call, "live.") || strings.Contains(call, "h.live")
 		isListed := slices.ContainsFunc(keysOf(liveGets), func(known string) bool { return strings.HasPrefix(call, known) })
@@ -97,6 +100,7 @@ func TestEveryRightIsUsed(t *testing.T) {
 		isRead := strings.HasSuffix(right, " list") || strings.HasSuffix(right, " watch")
 		check.That(t, isRead || used.Has(right), "no code uses the right %q", right)
 	}
+
 	for _, right := range sets.List(used.Difference(granted)) {
 		t.Errorf("the code uses %q, and no rule grants it", right)
 	}
@@ -130,6 +134,7 @@ func grantedRights(t *testing.T) sets.Set[string] {
 	t.Helper()
 	text, err := os.ReadFile("../../config/rbac/manager_role.yaml")
 	check.NoError(t, err)
+
 	granted := sets.New[string]()
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
@@ -142,7 +147,9 @@ func grantedRights(t *testing.T) sets.Set[string] {
 			}
 		}
 	}
+
 	check.Must(t, granted.Len() > 30, "the role has %d rights", granted.Len())
+
 	return granted
 }
 
@@ -155,31 +162,38 @@ func callsOf(t *testing.T, isWanted func(name, receiver string) bool) (calls []s
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
+
 			files := token.NewFileSet()
 			parsed, err := parser.ParseFile(files, path, nil, 0)
 			if err != nil {
 				return err
 			}
+
 			short := strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(path), "../../"), "internal/")
 			ast.Inspect(parsed, func(node ast.Node) bool {
 				call, isCall := node.(*ast.CallExpr)
 				if !isCall || len(call.Args) == 0 || textOf(files, call.Args[0]) != "ctx" {
 					return true
 				}
+
 				name := textOf(files, call.Fun)
 				receiver := ""
 				if dot := strings.LastIndex(name, "."); dot >= 0 {
 					receiver = name[:dot]
 					name = name[dot+1:]
 				}
+
 				if isWanted(name, receiver) {
 					calls = append(calls, short+" "+textOf(files, call))
 				}
+
 				return true
 			})
+
 			return nil
 		}))
 	}
+
 	return calls
 }
 

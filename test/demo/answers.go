@@ -67,10 +67,12 @@ func (g *tour) keepPromise() {
 		displaced, err = findDisplaced(out)
 		return err
 	})
+
 	g.applyFiles(rushFile)
 	g.waitForRunning("app=captioner", 4)
 	g.showKubectl("get", "pods", "-l", "app in (captioner, detector, segmenter)", "--sort-by=.metadata.name", "-o", holderColumns)
 	g.checkOneGangRuns(gangSelector)
+
 	g.runStep(func() error {
 		running, err := g.runningApps("app=" + displaced)
 		if err == nil && len(running) > 0 {
@@ -102,11 +104,13 @@ func findDisplaced(out string) (string, error) {
 			} `json:"workload"`
 		} `json:"victims"`
 	}
+
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		return "", err
 	}
 	if !result.Runs || len(result.Victims) != 1 {
 		return "", errors.New("the service must run and displace one job, but whatif says: " + out)
 	}
+
 	return result.Victims[0].Workload.Name, nil
 }

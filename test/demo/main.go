@@ -44,6 +44,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err := findPlugin(root); err != nil {
 		return err
 	}
+
 	began := time.Now()
 	fmt.Println("Starting etcd, Kubernetes, Volcano's controllers and webhooks, and a fleet of simulated nodes …")
 	c, err := cluster.Start(ctx, cluster.Options{Fleet: filepath.Join(root, "test", "cluster", "fleets", "mixed.yaml")})
@@ -51,6 +52,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
+
 	fmt.Println("Starting the operator with its webhooks, and our scheduler, with the rights of the shipped ServiceAccounts …")
 	if _, err := deployment.StartAsShipped(ctx, c, deployment.Options{}); err != nil {
 		return err
@@ -59,13 +61,16 @@ func run(ctx context.Context, keep bool) (err error) {
 
 	tourCtx, cancel := context.WithTimeout(ctx, tourTimeout)
 	defer cancel()
+
 	if err := (&tour{Narrator: harness.Narrator{Cluster: c}, ctx: tourCtx, root: root}).run(); err != nil {
 		return err
 	}
+
 	fmt.Printf("\nThe tour took %.0f s.\n", time.Since(began).Seconds())
 	if !keep {
 		return nil
 	}
+
 	fmt.Printf(`
 Everything is still running. In another terminal:
 
@@ -76,5 +81,6 @@ Everything is still running. In another terminal:
 Logs are in %s. Ctrl-C stops it all.
 `, c.Kubeconfig(), pluginFolder(root), c.BinDir(), c.Dir())
 	<-ctx.Done()
+
 	return nil
 }

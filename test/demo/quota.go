@@ -56,14 +56,17 @@ func (g *tour) startWorkThatFits() {
 func (g *tour) exceedQuota() {
 	g.Headline("Work that exceeds one model's quota, while such cards are free",
 		"finetune requests 4 H200 beyond the quota of 8; reranker requests 6 4090-D, and the quota is 2.")
+
 	g.applyFiles("test", "demo", "workloads", "exceeds.yaml")
 	g.waitForRunning("app=reranker", 2)
 	g.waitForOutput("true", "get", "events", pluginEvents, "-o", "go-template={{ge (len .items) 5}}")
 	g.showKubectl("get", "pods", "-l", "app=reranker", "-o", podColumns)
 	g.showKubectl("get", "vcjob")
+
 	g.printf("\nWhy do they wait? Each has an event; a vcjob has no pods yet, so its PodGroup has one:\n")
 	g.showKubectl("get", "events", pluginEvents, "-o", eventColumns)
 	g.printf("\nThe tenant finds all reasons in one place:\n")
+
 	for queue, workload := range map[string]string{"llm-training": "finetune", "search-inference": "reranker"} {
 		g.waitForOutput(workload, "get", "cardq", queue, "-o", "jsonpath={.status.blocked[*].workload.name}")
 	}

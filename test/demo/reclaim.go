@@ -44,9 +44,11 @@ func (g *tour) reclaimForInference() {
 	g.showKubectl("scale", "deployment", "ranker", "--replicas=3")
 	g.waitForRunning("app=ranker", 3)
 	g.printf("\nRunning %.1f s after the command:\n", time.Since(began).Seconds())
+
 	g.showCardHolders()
 	g.checkOneGangRuns(gangSelector)
 	g.printf("\nWhy was my job evicted? Its events state the reason, and those of the service show who reclaimed the cards:\n")
+
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
 		g.waitForOutput("true", "get", "events", "--field-selector=reason="+reason, "-o", "go-template={{gt (len .items) 0}}")
 		g.showKubectl("get", "events", "--field-selector=reason="+reason, "-o", messageColumns)

@@ -54,6 +54,7 @@ func (g *tour) applyFiles(path ...string) {
 // waitForOutput waits until kubectl prints the wanted text.
 func (g *tour) waitForOutput(want string, args ...string) {
 	var last string
+
 	g.runStep(func() error {
 		err := wait.PollUntilContextTimeout(g.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			out, err := g.Cluster.Kubectl(ctx, args...)

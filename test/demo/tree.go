@@ -38,6 +38,7 @@ func (g *tour) reclaimInTheMorning() {
 	g.waitForRunning("app=proteins", 2)
 	g.waitForRunning("app=microscopy", 2)
 	g.printf("\nRunning %.1f s after the command:\n", time.Since(began).Seconds())
+
 	g.waitForRunning("app=lensing", 2)
 	g.waitForCards("astronomy", "borrowed", "0 0")
 	g.waitForCards("biology", "used", "4 2")

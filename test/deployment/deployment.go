@@ -89,15 +89,18 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 	if err != nil {
 		return nil, err
 	}
+
 	if o.SchedulePeriod == 0 {
 		o.SchedulePeriod = time.Second
 	}
+
 	d := &Deployment{cluster: c, options: o}
 	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
 			return nil, fmt.Errorf("no manifests at %s (%w)", pattern, err)
 		}
+
 		for _, file := range files {
 			if filepath.Base(file) == "kustomization.yaml" {
 				continue
@@ -107,20 +110,24 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 			}
 		}
 	}
+
 	if o.SecureMetrics {
 		if err := d.createMetricsReader(ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	if o.Configuration == NoConfiguration {
 		return d, nil
 	}
+
 	if o.Configuration == "" {
 		o.Configuration, err = ShippedConfiguration()
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	volcanos := strings.Replace(o.Configuration, "cardquota-scheduler-configmap", "volcano-scheduler-configmap", 1)
 	return d, c.Apply(ctx, []byte(o.Configuration+"\n---\n"+volcanos))
 }
@@ -147,12 +154,14 @@ func (d *Deployment) StartManager(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	d.Manager, err = d.startProgram(ctx, "manager", "cardquota-manager", d.options.ManagerEnv, "--health-probe-bind-address=",
 		slices.Concat(flags, []string{"--leader-elect=false"}, d.options.ManagerArgs)...)
 	if err == nil && at != nil {
 		at.process = d.Manager.Pid()
 		d.managerMetrics.Store(at)
 	}
+
 	return err
 }
 
@@ -163,12 +172,14 @@ func (d *Deployment) StartScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	d.Scheduler, err = d.startProgram(ctx, "cardquota-scheduler", "cardquota-scheduler", nil, "--healthz-address=", slices.Concat(flags, []string{
 		"--schedule-period=" + d.options.SchedulePeriod.String(), "--leader-elect=false", "-v=2",
 	}, d.options.SchedulerArgs)...)
 	if err != nil {
 		return err
 	}
+
 	at.process = d.Scheduler.Pid()
 	d.metricsSource.Store(at)
 	return nil
@@ -181,14 +192,17 @@ func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount st
 	if err != nil {
 		return nil, err
 	}
+
 	kubeconfig, err := d.cluster.KubeconfigFor(ctx, Namespace, serviceAccount)
 	if err != nil {
 		return nil, err
 	}
+
 	address, err := cluster.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
+
 	return d.cluster.StartProcess(ctx, cluster.ProcessSpec{
 		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...), Env: env,
 		Ready: cluster.HTTPProbe("http://" + address + "/readyz"),

@@ -78,10 +78,12 @@ func (at *metricsEndpoint) read(ctx context.Context) ([]byte, error) {
 	if !strings.HasPrefix(at.url, "https:") {
 		return cluster.HTTPGet(ctx, at.url)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Authorization", "Bearer "+at.token)
 	return cluster.ReadPage(tlsClient, request)
 }

@@ -35,6 +35,7 @@ func ProgramPath(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if !testing.Testing() {
 		path := filepath.Join(root, "bin", name)
 		if _, err := os.Stat(path); err != nil {
@@ -42,6 +43,7 @@ func ProgramPath(ctx context.Context, name string) (string, error) {
 		}
 		return path, nil
 	}
+
 	target := "test-programs"
 	dir := filepath.Join(root, "bin", "test")
 	switch clocks := os.Getenv(clocksVariable); clocks {
@@ -52,9 +54,11 @@ func ProgramPath(ctx context.Context, name string) (string, error) {
 	default:
 		return "", fmt.Errorf("%s is %q, want %q or nothing", clocksVariable, clocks, shippedClocks)
 	}
+
 	if err := buildOnce(ctx, root, target); err != nil {
 		return "", err
 	}
+
 	return filepath.Join(dir, name), nil
 }
 
@@ -85,14 +89,17 @@ func runMake(ctx context.Context, root, target string) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // nothing was written
+
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock of the build: %w", err)
 	}
 	command := exec.CommandContext(ctx, "make", "--silent", "-C", root, target)
+
 	// The make that runs this test must not influence this one.
 	command.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS=") })
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("make %s: %w\n%s", target, err, out)
 	}
+
 	return nil
 }

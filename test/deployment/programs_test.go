@@ -22,6 +22,7 @@ func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
 			check.Equal(t, path+" has the clocks of tests", want, bytes.Contains(binary, []byte(testClocks)))
 		}
 	}
+
 	t.Setenv(clocksVariable, "fast")
 	_, err := ProgramPath(t.Context(), "manager")
 	check.Says(t, err, `CLOCKS is "fast"`)

@@ -32,23 +32,28 @@ func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
 	if at == nil {
 		return SessionStats{}, errors.New("no scheduler was started")
 	}
+
 	page, err := at.read(ctx)
 	if err != nil {
 		return SessionStats{}, fmt.Errorf("the scheduler's metrics: %w", err)
 	}
+
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
 		return SessionStats{}, fmt.Errorf("the scheduler's metrics: %w", err)
 	}
+
 	s := SessionStats{PID: at.process}
 	for _, m := range families["volcano_e2e_scheduling_latency_milliseconds"].GetMetric() {
 		s.Closed = int(m.GetHistogram().GetSampleCount())
 		s.TotalDuration = time.Duration(m.GetHistogram().GetSampleSum() * float64(time.Millisecond))
 	}
+
 	for _, m := range families["cardquota_ready"].GetMetric() {
 		s.Deciding = m.GetGauge().GetValue() == 1
 	}
+
 	return s, nil
 }
 
@@ -69,5 +74,6 @@ func (d *Deployment) AwaitSessions(ctx context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("await %d scheduling sessions: from %+v to %+v: %w", n, first, last, errors.Join(err, failed))
 	}
+
 	return nil
 }

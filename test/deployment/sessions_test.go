@@ -58,6 +58,7 @@ func TestAwaitSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, scrapes := newDeploymentReading(t, test.pages)
+
 			if err := d.AwaitSessions(t.Context(), 2); err != nil || scrapes.Load() != test.scrapes {
 				t.Errorf("%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
 			}

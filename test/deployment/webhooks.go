@@ -29,6 +29,7 @@ func StartAsShipped(ctx context.Context, c *cluster.Cluster, o Options) (*Deploy
 	if err != nil {
 		return nil, err
 	}
+
 	o.ManagerArgs = append([]string{"--leader-elect=true", fmt.Sprintf("--webhook-port=%d", port), "--webhook-certificates=Self"}, o.ManagerArgs...)
 	d, err := Install(ctx, c, o)
 	if err != nil {
@@ -40,5 +41,6 @@ func StartAsShipped(ctx context.Context, c *cluster.Cluster, o Options) (*Deploy
 	if err := d.StartManager(ctx); err != nil {
 		return nil, err
 	}
+
 	return d, d.StartScheduler(ctx)
 }

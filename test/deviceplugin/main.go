@@ -37,6 +37,7 @@ func parseFlags(args []string) (*plugin, error) {
 	flags.StringVar(&p.resource, "resource", "nvidia.com/gpu", "`name` of the resource")
 	flags.IntVar(&count, "count", 1, "how many cards")
 	flags.StringVar(&p.env, "env", "NVIDIA_VISIBLE_DEVICES", "environment variable that tells a container its cards' ids, separated by commas")
+
 	flags.StringVar(&p.folder, "folder", v1beta1.DevicePluginPath, "the kubelet's `folder` of device plugins")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -44,8 +45,10 @@ func parseFlags(args []string) (*plugin, error) {
 	if count < 1 {
 		return nil, fmt.Errorf("--count is %d: it must be at least 1", count)
 	}
+
 	for i := range count {
 		p.cards = append(p.cards, &v1beta1.Device{ID: fmt.Sprintf("card-%d", i), Health: v1beta1.Healthy})
 	}
+
 	return p, nil
 }

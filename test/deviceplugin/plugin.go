@@ -45,28 +45,34 @@ func (p *plugin) serve(ctx context.Context) error {
 		return fmt.Errorf("watch %s: %w", p.folder, err)
 	}
 	defer func() { _ = watch.Close() }()
+
 	if err := watch.Add(p.folder); err != nil {
 		return fmt.Errorf("watch %s: %w", p.folder, err)
 	}
 	if err := p.awaitKubelet(ctx, watch); err != nil {
 		return err
 	}
+
 	socket := filepath.Join(p.folder, p.socketName())
 	if err := os.RemoveAll(socket); err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}
+
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, p)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer server.Stop()
+
 	if err := p.registerWithKubelet(ctx); err != nil {
 		return err
 	}
+
 	log.Printf("%d cards of %s registered", len(p.cards), p.resource)
 	for {
 		select {
@@ -99,6 +105,7 @@ func (p *plugin) awaitKubelet(ctx context.Context, watch *fsnotify.Watcher) erro
 		if _, err := os.Stat(p.kubeletSocket()); err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -115,12 +122,14 @@ func (p *plugin) registerWithKubelet(ctx context.Context) error {
 		return fmt.Errorf("kubelet: %w", err)
 	}
 	defer func() { _ = connection.Close() }()
+
 	_, err = v1beta1.NewRegistrationClient(connection).Register(ctx, &v1beta1.RegisterRequest{
 		Version: v1beta1.Version, Endpoint: p.socketName(), ResourceName: p.resource,
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("register %s: %w", p.resource, err)
 	}
+
 	return nil
 }
 

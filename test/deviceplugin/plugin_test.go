@@ -43,8 +43,10 @@ func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T)
 	folder, err := os.MkdirTemp("", "plugin") //nolint:usetesting // socket paths must be short
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
+
 	p, err := parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.serveAcrossRestarts(ctx) }() // before there is a kubelet
@@ -69,15 +71,18 @@ func cardsOf(t *testing.T, socket string) []string {
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = connection.Close() }()
+
 	stream, err := v1beta1.NewDevicePluginClient(connection).ListAndWatch(t.Context(), &v1beta1.Empty{})
 	g.Expect(err).NotTo(HaveOccurred())
 	list, err := stream.Recv()
 	g.Expect(err).NotTo(HaveOccurred())
+
 	var ids []string
 	for _, card := range list.GetDevices() {
 		g.Expect(card.GetHealth()).To(Equal(v1beta1.Healthy))
 		ids = append(ids, card.GetID())
 	}
+
 	return ids
 }
 

@@ -159,18 +159,22 @@ func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
 		err := e.Get(e.ctx, client.ObjectKey{Name: legacy}, queue)
 		return queue.Status.State, err
 	}).Should(Equal(v1beta1.QueueStateOpen))
+
 	e.createDeployment("cards", legacy, 2, 1)
 	e.createDeployment("plain", legacy, 1, 0)
 	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(useTestImage)
 	e.Expect(e.Create(e.ctx, builder.VCJob(team, "job").Queue(legacy).Task("work", 1, job).Obj())).To(Succeed())
+
 	// The garbage collector deletes the admission policies some time after their owner.
 	e.Eventually(func() error { return e.Create(e.ctx, e.podForKubeScheduler("past")) }).Should(Succeed())
 	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
 	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
+
 	ran := map[types.UID]string{}
 	for name := range kinds {
 		maps.Copy(ran, e.runningPods(name))
 	}
+
 	return ran
 }
 

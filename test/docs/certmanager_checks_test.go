@@ -38,6 +38,7 @@ func (e *engineer) dryRunContinuously() (stop func()) {
 	ctx := e.ctx
 	ended := make(chan struct{})
 	stopping := make(chan struct{})
+
 	asked := 0
 	refused := []string{}
 	note := func(err error) {
@@ -46,15 +47,18 @@ func (e *engineer) dryRunContinuously() (stop func()) {
 			refused = append(refused, fmt.Sprintf("%s: %v", time.Now().Format(time.StampMilli), err))
 		}
 	}
+
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
+
 		for {
 			asked++
 			note(e.dryRunCardQuota(ctx, 8))
 			_, err := e.servingCertificate(ctx)
 			note(err)
+
 			select {
 			case <-ctx.Done():
 				return
@@ -64,6 +68,7 @@ func (e *engineer) dryRunContinuously() (stop func()) {
 			}
 		}
 	}()
+
 	return func() {
 		e.Helper()
 		close(stopping)
@@ -81,17 +86,20 @@ func (e *engineer) caBundle() ([]byte, error) {
 	if err := errors.Join(e.Get(e.ctx, name, validating), e.Get(e.ctx, name, mutating)); err != nil {
 		return nil, err
 	}
+
 	bundle := validating.Webhooks[0].ClientConfig.CABundle
 	for _, webhook := range validating.Webhooks {
 		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
 			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
 		}
 	}
+
 	for _, webhook := range mutating.Webhooks {
 		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
 			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
 		}
 	}
+
 	return bundle, nil
 }
 
@@ -106,16 +114,19 @@ func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, e
 	); err != nil {
 		return nil, err
 	}
+
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: service.Name + "." + service.Namespace + ".svc"}}
 	connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(service.Spec.ClusterIP, "443"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the webhooks: %w", err)
 	}
 	defer func() { _ = connection.Close() }()
+
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
@@ -138,15 +149,18 @@ func (e *engineer) certificateRevision(name string) (int64, error) {
 	if err := e.Get(e.ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: name}, certificate); err != nil {
 		return 0, err
 	}
+
 	conditions, _, err := unstructured.NestedSlice(certificate.Object, "status", "conditions")
 	if err != nil {
 		return 0, err
 	}
+
 	for _, condition := range conditions {
 		if c := condition.(map[string]any); c["type"] == "Issuing" && c["status"] == "True" {
 			return 0, nil
 		}
 	}
+
 	revision, _, err := unstructured.NestedInt64(certificate.Object, "status", "revision")
 	return revision, err
 }

@@ -38,6 +38,7 @@ func (e *engineer) startCertManager(program string) {
 	for _, file := range files {
 		e.Expect(e.cluster.ApplyFile(e.ctx, file)).To(Succeed())
 	}
+
 	e.typeCommands(`kubectl wait crd --all --for=condition=Established --timeout=1m`)
 	process, err := e.cluster.StartProcess(e.ctx, cluster.ProcessSpec{Name: "cert-manager", Path: program, Args: []string{e.cluster.Kubeconfig()}})
 	e.Expect(err).NotTo(HaveOccurred())
@@ -79,10 +80,12 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 			g := NewWithT(t)
 			all, err := cluster.Decode([]byte(renderOverlay(t, "cert-manager", "namespace: "+namespace+"\n"))) // kustomize edit set namespace
 			g.Expect(err).NotTo(HaveOccurred())
+
 			objects := map[string]*unstructured.Unstructured{}
 			for _, object := range all {
 				objects[object.GetKind()+"/"+object.GetName()] = object
 			}
+
 			at := func(kind, name string, path ...string) any {
 				object, there := objects[kind+"/"+name]
 				g.Expect(there).To(BeTrue(), "%s %s", kind, name)
@@ -91,19 +94,23 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 				g.Expect(there).To(BeTrue(), "%s %s %v", kind, name, path)
 				return value
 			}
+
 			chain := []string{"Issuer/cardquota-webhook-selfsigned", "Certificate/cardquota-webhook-ca", "Issuer/cardquota-webhook", "Certificate/cardquota-webhook"}
 			for _, name := range append(chain, "Service/cardquota-webhook", "Deployment/cardquota-manager") {
 				g.Expect(objects).To(HaveKey(name))
 				g.Expect(objects[name].GetNamespace()).To(Equal(namespace), name)
 			}
+
 			g.Expect(at("Certificate", "cardquota-webhook-ca", "spec", "issuerRef", "name")).To(Equal("cardquota-webhook-selfsigned"))
 			g.Expect(at("Issuer", "cardquota-webhook", "spec", "ca", "secretName")).To(Equal(at("Certificate", "cardquota-webhook-ca", "spec", "secretName")))
 			g.Expect(at("Certificate", "cardquota-webhook", "spec", "issuerRef", "name")).To(Equal("cardquota-webhook"))
 			service := "cardquota-webhook." + namespace + ".svc"
 			g.Expect(at("Certificate", "cardquota-webhook", "spec", "dnsNames")).To(Equal([]any{service, service + ".cluster.local"}))
+
 			volumes := at("Deployment", "cardquota-manager", "spec", "template", "spec", "volumes")
 			g.Expect(volumes).To(ContainElement(HaveKeyWithValue("secret",
 				HaveKeyWithValue("secretName", at("Certificate", "cardquota-webhook", "spec", "secretName")))))
+
 			for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 				g.Expect(objects).To(HaveKey(kind + "/cardquota"))
 				g.Expect(objects[kind+"/cardquota"].GetAnnotations()).To(HaveKeyWithValue("cert-manager.io/inject-ca-from", namespace+"/cardquota-webhook"))

@@ -18,6 +18,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	if err != nil {
 		missing.Skip(t, err)
 	}
+
 	e := newEngineer(t)
 	e.startCertManager(program)
 	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // the images
@@ -33,6 +34,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
 	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
 	first, err := e.servingCertificate(e.ctx)
+
 	e.Expect(err).NotTo(HaveOccurred())
 	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]
 	pods := e.managerRestarts()
@@ -50,6 +52,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.caBundle()).To(And(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
 	}).Should(Succeed())
+
 	e.waitUntilCertificateChanged(second)
 	stop()
 	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
@@ -75,6 +78,7 @@ kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls ca
 // earlier deletions.
 func (e *engineer) waitUntilCertManagerIdle() {
 	e.Helper()
+
 	e.typeCommands(`kubectl create namespace later
 kubectl apply -f - <<'EOF'
 apiVersion: cert-manager.io/v1

@@ -21,6 +21,7 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 	inside := false
 	code := false
 	found := false
+
 	indent := ""
 	for line := range strings.Lines(markdown) {
 		trimmed := strings.TrimSpace(line)
@@ -40,12 +41,14 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 			blocks = append(blocks, "")
 		}
 	}
+
 	if !found {
 		return nil, fmt.Errorf("no heading %q", heading)
 	}
 	if len(blocks) == 0 {
 		return nil, fmt.Errorf("no %s under %q", language, heading)
 	}
+
 	return blocks, nil
 }
 

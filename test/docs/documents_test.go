@@ -33,6 +33,7 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied", "ReasonCardsKnown",
 		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
 	}
+
 	for file, prefix := range map[string]string{"api/v1alpha1/conditions.go": "Reason", "internal/workload/refusal.go": "Reason", "api/v1alpha1/blocked_types.go": "Blocked"} {
 		reasons := constantsOf(t, file, prefix)
 		for name, reason := range reasons {
@@ -40,19 +41,23 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
 			}
 		}
+
 		if len(reasons) < 4 {
 			t.Errorf("%s has the reasons %v only", file, reasons)
 		}
 	}
+
 	anomalies := constantsOf(t, "api/v1alpha1/cardinventory_types.go", "Anomaly")
 	for name, reason := range anomalies {
 		if !strings.Contains(document, "| `"+reason+"` |") {
 			t.Errorf("docs/troubleshooting.md does not tell of the anomaly %s (%s)", reason, name)
 		}
 	}
+
 	if len(anomalies) < 7 {
 		t.Errorf("the anomalies are %v only", anomalies)
 	}
+
 	for words, file := range map[string]string{
 		"node(s) have another card than <":    "internal/scheduler/capacitycard/predicate.go",
 		"node(s) have no named card for ":     "internal/scheduler/capacitycard/predicate.go",
@@ -69,6 +74,7 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0)
 	check.NoError(t, err)
+
 	found := map[string]string{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
@@ -82,6 +88,7 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 		}
 		return true
 	})
+
 	return found
 }
 
@@ -97,6 +104,7 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 	} {
 		blocks, err := Commands(breakGlass, heading)
 		check.NoError(t, err)
+
 		typed, err := Commands(adopt, step)
 		check.NoError(t, err)
 		for _, block := range blocks {

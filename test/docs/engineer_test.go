@@ -43,11 +43,13 @@ func newEngineer(t *testing.T) *engineer {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
+
 	t.Parallel()
 	e := &engineer{T: t, Gomega: NewWithT(t), ctx: t.Context()}
 	e.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	var err error
+
 	e.cluster, err = cluster.Start(t.Context(), cluster.Options{
 		WithoutKwok: true, WithKubeScheduler: true,
 		RealNode: &cluster.RealNode{
@@ -56,17 +58,21 @@ func newEngineer(t *testing.T) *engineer {
 			Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 8},
 		},
 	})
+
 	e.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
+
 	scheme, err := deployment.NewScheme()
 	e.Expect(err).NotTo(HaveOccurred())
 	quiet := rest.CopyConfig(e.cluster.Config())
 	quiet.WarningHandler = rest.NoWarnings{}
 	e.WithWatch, err = client.NewWithWatch(quiet, client.Options{Scheme: scheme})
+
 	e.Expect(err).NotTo(HaveOccurred())
 	e.project = e.copyProject()
 	e.path = e.cluster.BinDir() + ":" + os.Getenv("PATH")
 	t.Cleanup(e.logState)
+
 	return e
 }
 
@@ -126,6 +132,7 @@ func (e *engineer) typeCommands(block string) {
 func (e *engineer) runShell(commands string) (string, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Minute)
 	defer cancel()
+
 	path := filepath.Join(filepath.Dir(e.project), "path")
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", fmt.Sprintf("trap 'echo -n \"$PATH\" > %s' EXIT\n%s", path, commands))
 	cmd.Dir = e.project
@@ -134,6 +141,7 @@ func (e *engineer) runShell(commands string) (string, error) {
 	if err != nil {
 		return string(out), errors.Join(err, errors.New(string(out)))
 	}
+
 	exported, err := os.ReadFile(path)
 	e.path = string(exported)
 	return string(out), err

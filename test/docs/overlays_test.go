@@ -65,12 +65,14 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 			patches += list
 		}
 	}
+
 	patched := parseDeployments(t, renderOverlay(t, "existing-volcano", patches))
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
 		if env := patched[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
 			t.Errorf("%s looks for Volcano in %+v", name, env)
 		}
 	}
+
 	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
 	for flag, want := range map[string][]string{
 		"--scheduler-configmap=$(POD_NAMESPACE)/": {"cardquota-scheduler-configmap"},
@@ -82,6 +84,7 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 				got = append(got, value)
 			}
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
@@ -96,37 +99,45 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 		document = "docs/helm.md"
 		section  = "## With only the image"
 	)
+
 	folder := t.TempDir()
 	script := sectionBlocks(t, document, section, "bash")
 	objects := sectionBlocks(t, document, section, "yaml")
 	if len(script) != 1 || len(objects) != 2 {
 		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 	}
+
 	var plugin struct {
 		APIVersion, Type, Name string
 		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
 	}
+
 	check.NoError(t, yaml.Unmarshal([]byte(objects[1]), &plugin))
 	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
 		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
 		t.Errorf("the plugin is %+v", plugin)
 	}
+
 	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
 		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700))
 	}
+
 	installer := readDocument(t, "bin/controlplane/volcano/install.yaml")
 	command := exec.CommandContext(t.Context(), filepath.Join(folder, "render.sh"))
 	command.Stdin = strings.NewReader(installer)
 	tools, err := filepath.Abs(filepath.Dir(kubectl))
 	check.NoError(t, err)
+
 	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	out, err := command.Output()
 	check.NoError(t, err)
+
 	before := parseDeployments(t, installer)
 	after := parseDeployments(t, string(out))
 	if len(before) < 3 || len(after) != len(before) {
 		t.Fatalf("%d Deployments of %d", len(after), len(before))
 	}
+
 	for name, deployment := range after {
 		want := before[name].Spec.Template.Spec.Containers[0].Image
 		if name == "volcano-scheduler" {
@@ -135,6 +146,7 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 				t.Errorf("it mounts %+v", volume)
 			}
 		}
+
 		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != want {
 			t.Errorf("%s has image %s, want %s", name, got, want)
 		}

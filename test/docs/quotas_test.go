@@ -74,6 +74,7 @@ func (e *engineer) observeQuotas() *observer.Observer {
 			return false
 		},
 	})
+
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Cleanup(watched.Stop)
 	watched.Excuse(observer.Reason) // the stock scheduler does not know why
@@ -87,6 +88,7 @@ func (e *engineer) checkExceededOnlyByStock(watched *observer.Observer, turns *s
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
+
 	e.Expect(watched.Settle(ctx)).To(Succeed())
 	watched.Stop()
 	stock := 0

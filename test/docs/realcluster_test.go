@@ -28,6 +28,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	turns := e.watchSchedulers()
+
 	e.startStock()
 	e.createDeployment("before", "default", 2, 1)
 	e.Eventually(e.countRunning("before")).Should(Equal(2))
@@ -43,6 +44,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(`kubectl create namespace monitoring`)
 	e.typeCommands(e.sectionCommands(install, "## With kustomize")[1]) // who may read metrics
 	watched := e.observeQuotas()
+
 	e.runBeyondQuota() // from before the first handover
 	held := e.runningPods(patient)
 	e.typeCommands(readme[2])
@@ -66,6 +68,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.scaleDeployment(patient, 8)
 	e.scaleDeployment(trainer, 5)
 	held = e.waitUntilNodeFull()
+
 	e.typeCommands(takeOver[0])
 	e.checkStillRunning(held)
 	e.checkQuotasHold(turns)
@@ -85,6 +88,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(image[0])
 	e.checkSchedulerWorks("image")
 	turns.checkNeverTwo(e, 4)
+
 	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
 	e.checkSchedulerWorks("replicas")
 	e.typeCommands(readme[3])
@@ -103,6 +107,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.checkNothingLeft("cards")
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.checkSchedulerWorks("again")
+
 	maps.Copy(held, before)
 	e.checkStillRunning(held)
 	turns.checkNeverTwo(e, 7)

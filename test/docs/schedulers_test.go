@@ -59,12 +59,14 @@ func (e *engineer) watchSchedulers() *schedulerRuns {
 			}
 		}()
 	}
+
 	return w
 }
 
 func (w *schedulerRuns) recordEvent(change watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	switch object := change.Object.(type) {
 	case *corev1.Pod:
 		for _, status := range object.Status.ContainerStatuses {
@@ -98,6 +100,7 @@ func (w *schedulerRuns) checkNeverTwo(e *engineer, stockTurns int) {
 	e.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	e.Expect(w.trouble).To(BeEmpty())
 	e.Expect(w.stock).To(HaveLen(stockTurns), "turns of the stock scheduler: %v", w.stock)
 	e.Expect(w.ours).NotTo(BeEmpty(), "our scheduler never worked")
@@ -143,6 +146,7 @@ func (e *engineer) startStock() {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	container.ImagePullPolicy = corev1.PullIfNotPresent // there is no registry here
+
 	e.Expect(e.Create(e.ctx, deployment)).To(Succeed())
 	e.Eventually(func() (int32, error) {
 		live := &appsv1.Deployment{}

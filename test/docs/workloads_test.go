@@ -80,12 +80,14 @@ func (e *engineer) checkStillRunning(before map[types.UID]string) {
 	e.Helper()
 	pods := &corev1.PodList{}
 	e.listObjects(pods, client.InNamespace(team))
+
 	now := map[types.UID]string{}
 	for _, pod := range pods.Items {
 		if isRunning(&pod) {
 			now[pod.UID] = pod.Name
 		}
 	}
+
 	for uid, name := range before {
 		e.Expect(now).To(HaveKey(uid), "pod %s ran before", name)
 	}

@@ -196,6 +196,7 @@ func (s *scene) groupCondition(job string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -299,6 +300,7 @@ func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
 	case resource == "huawei.com/Ascend910":
 		return node.Labels["huawei.com/npu.product"]
 	}
+
 	return ""
 }
 
@@ -310,6 +312,7 @@ func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 		if pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
+
 		node := readObject(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.NodeName}})
 		for _, container := range pod.Spec.Containers {
 			for resource, quantity := range container.Resources.Requests {
@@ -319,6 +322,7 @@ func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 			}
 		}
 	}
+
 	return sum
 }
 

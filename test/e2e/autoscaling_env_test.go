@@ -53,6 +53,7 @@ func (l *loadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte(body)) // a client that left reads nothing
 }
@@ -63,6 +64,7 @@ func (s *scene) serveLoad() *loadServer {
 	address, err := cluster.ServiceAddress()
 	s.Expect(err).NotTo(HaveOccurred())
 	port, err := cluster.FreePort()
+
 	s.Expect(err).NotTo(HaveOccurred())
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
 	s.Expect(err).NotTo(HaveOccurred())
@@ -85,6 +87,7 @@ func (s *scene) registerMetrics(port int) {
 		service     = "metrics"
 		servicePort = 443
 	)
+
 	s.createObjects(&corev1.Service{ObjectMeta: s.objectMeta(service), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: servicePort}}}})
 	s.Expect(s.cluster.ExposeService(s.ctx, s.namespace, service, port)).To(Succeed())
 
@@ -93,6 +96,7 @@ func (s *scene) registerMetrics(port int) {
 		"service":               map[string]any{"namespace": s.namespace, "name": service, "port": int64(servicePort)},
 		"insecureSkipTLSVerify": true, // the server's certificate is for another name
 	}}}
+
 	registration.SetGroupVersionKind(apiServices)
 	registration.SetName(metricsVersion + "." + metricsGroup)
 	s.createObjects(registration)
@@ -105,6 +109,7 @@ func (s *scene) createAutoscaler(deployment string, most int32) {
 		StabilizationWindowSeconds: ptr.To[int32](0),
 		Policies:                   []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 100, PeriodSeconds: 1}},
 	}
+
 	s.createObjects(&autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: s.objectMeta(deployment),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{

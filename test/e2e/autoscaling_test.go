@@ -22,9 +22,11 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 		quota = 4
 		most  = 6
 	)
+
 	s.createAndAwaitOpen(builder.CardQuota(queue).ServiceType("inference").Card(h200, quota).With(func(q *api.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
 	}).Obj())
+
 	s.createObjects(s.deploymentOf(podSet{name: "chat", queue: queue, card: h200, count: 1, pods: 1}))
 	load := s.serveLoad()
 	load.set(1)
@@ -58,6 +60,7 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 		s.setAnnotation(&pod, corev1.PodDeletionCost, "-1")
 		delete(stay, pod.UID)
 	}
+
 	load.set(2)
 	s.wantPods(map[string]string{"chat": podCounts(2, 0), "nightly": podCounts(2, 0)})
 	s.Expect(s.countSurvivors(stay)).To(Equal(2))

@@ -15,6 +15,7 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "badtext")
 	s.createQuota("badtext-good", cardList(h200, 8))
+
 	texts := map[string]string{
 		"no-json":    `eight H200`,
 		"no-object":  `["NVIDIA-H200"]`,
@@ -26,12 +27,14 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 		"cut-off":    `{"NVIDIA-H200":8`,
 		"long":       `{"` + strings.Repeat("x", 100_000) + `":1}`,
 	}
+
 	want := map[string]string{"good": podCounts(8, 0)}
 	for name, text := range texts {
 		s.createAndAwaitOpen(builder.Queue("badtext-" + name).Quota(text).Obj())
 		s.createPods(podSet{name: name, queue: "badtext-" + name, card: h200, count: 1, pods: 1})
 		want[name] = podCounts(0, 1)
 	}
+
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badtext-good", card: h200, count: 1, pods: 8}))
 	s.wantPods(want)
 	for name := range texts {
@@ -55,6 +58,7 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 		w.pods = 1
 		s.createPods(w)
 	}
+
 	job := s.newVCJob(podSet{name: "bad-request", queue: "badwork", card: h200, count: 1, pods: 1})
 	job.Annotations[api.AnnotationCardRequest] = `{"NVIDIA-H200":-4}`
 	s.createObjects(job)
@@ -65,6 +69,7 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	} {
 		s.wantReason(name, sentence)
 	}
+
 	s.wantGroupReason("bad-request", "PodGroup annotation volcano.sh/card.request: ")
 	// A bare pod does not use the Job's annotation, only its own.
 	s.wantPods(map[string]string{"no-name": podCounts(0, 1), "empty-half": podCounts(0, 1), "no-such": podCounts(0, 1), "job-request": podCounts(1, 0)})

@@ -52,6 +52,7 @@ func resourceOf(card string) corev1.ResourceName {
 	switch {
 	case strings.Contains(card, "/mig-"):
 		_, profile, _ := strings.Cut(card, "/")
+
 		return corev1.ResourceName("nvidia.com/" + strings.TrimSuffix(profile, "-mixed"))
 	case strings.Contains(card, "/mps-"):
 		return "nvidia.com/gpu.shared"
@@ -72,9 +73,11 @@ func (w podSet) podTemplate(namespace, name string) *builder.PodBuilder {
 	for key, value := range w.annotations {
 		pod.Annotation(key, value)
 	}
+
 	if w.count > 0 {
 		pod.Requests(resourceOf(w.card), strconv.Itoa(w.count))
 	}
+
 	return pod.With(func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 		if p.Annotations == nil {

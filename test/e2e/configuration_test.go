@@ -114,10 +114,12 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 		s.Expect(s.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(good)), "the last good one is in force")
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{app: test.name})).To(Succeed())
 	}
+
 	s.Expect(s.Delete(s.ctx, s.configMap())).To(Succeed())
 	s.Eventually(func() []string { return s.configEvents("ConfigurationMissing") }).ShouldNot(BeEmpty())
 	s.createPods(podSet{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
 	s.wantRunning("gone", 2, 1)
+
 	// The scheduler takes a good text again: this one lets jobs start without the enqueue
 	// action.
 	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
@@ -134,6 +136,7 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 	s.wantRunning("web", 2, 2)
 	s.restoreConfig()
 	good := s.configText()
+
 	resume := s.observer.Excuse(observer.Reason)
 	s.stopScheduler()
 	s.Expect(s.leaseHolder()).To(BeEmpty(), "a scheduler that is asked to stop gives its lease up")

@@ -47,6 +47,7 @@ func (s *scene) startConditionLog() *conditionLog {
 	s.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
 	s.Cleanup(stop)
+
 	d := &conditionLog{}
 	for _, list := range []client.ObjectList{&api.CardQuotaList{}, &api.ServiceTypePolicyList{}, &coordinationv1.LeaseList{}} {
 		var where []client.ListOption
@@ -57,6 +58,7 @@ func (s *scene) startConditionLog() *conditionLog {
 		s.Expect(err).NotTo(HaveOccurred())
 		go d.watchChanges(ctx, changes)
 	}
+
 	return d
 }
 
@@ -74,9 +76,11 @@ func (d *conditionLog) watchChanges(ctx context.Context, changes watch.Interface
 func (d *conditionLog) record(change watch.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if change.Type == watch.Deleted {
 		return
 	}
+
 	switch object := change.Object.(type) {
 	case *api.CardQuota:
 		d.recordConditions("CardQuota/"+object.Name, object.Status.Conditions)
@@ -152,16 +156,19 @@ func (d *conditionLog) conditionsSince(page int, object, kind string) []conditio
 func (d *conditionLog) sessionsBetween(from, until time.Time) (signs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	within := func(t time.Time) bool { return t.After(from) && t.Before(until) }
 	for _, beat := range d.sessions {
 		if within(beat.At) {
 			signs = append(signs, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
 		}
 	}
+
 	for _, lead := range d.leaseRenewals {
 		if within(lead) {
 			signs = append(signs, fmt.Sprintf("the leader Lease was renewed at %s", lead))
 		}
 	}
+
 	return signs
 }

@@ -32,6 +32,7 @@ func (p *enforcementTest) runHandover(t *testing.T) {
 		play()
 		t.Logf("%s: %.1f s", name, time.Since(began).Seconds())
 	}
+
 	step("without a policy", p.checkWithoutPolicy)
 	step("handover to ours", p.handOver)
 	step("the stock scheduler in place of ours", p.replaceByStock)
@@ -43,8 +44,10 @@ func (p *enforcementTest) runHandover(t *testing.T) {
 	for _, stock := range p.stocks {
 		p.Expect(p.sessionsBetween(stock.from, stock.until)).To(BeEmpty(), "two schedulers ran while %s did", stock.pod.Name)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.Expect(p.trouble).To(BeEmpty(), "the diary was written to the end")
 	p.Expect(p.sessions).NotTo(BeEmpty())
 	p.Expect(p.leaseRenewals).NotTo(BeEmpty())
@@ -70,6 +73,7 @@ func (p *enforcementTest) handOver() {
 	p.Expect(p.cluster.ApplyFile(p.ctx, filepath.Join(suite.root, "config/samples/policy.yaml"))).To(Succeed())
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 	p.rendered = p.configText()
+
 	p.Expect(p.rendered).To(And(ContainSubstring("\nactions: \"enqueue, allocate, backfill, cardreclaim\"\n"), ContainSubstring("- name: capacity-card\n"),
 		Not(ContainSubstring("proportion")), Not(ContainSubstring("overcommit"))))
 	p.Expect(p.volcanoConfig()).To(Equal(p.original))
@@ -89,6 +93,7 @@ func (p *enforcementTest) handOver() {
 		}
 		return gone
 	}).Should(BeTrue())
+
 	p.waitForEnforced("True/Enforced: ")
 	resume()
 	p.createObjects(p.deploymentOf(podSet{name: "train", queue: tenant, card: h200, count: 1, pods: 3}))
@@ -101,6 +106,7 @@ func (p *enforcementTest) replaceByStock() {
 	p.wantRunning("train", 2, 0)
 	page := p.position()
 	resume := p.observer.Excuse(observer.Reason)
+
 	// A stock scheduler without a node does not schedule yet; one with a node stops ours.
 	waits := deployment.StockPod("volcano-scheduler-waits", "")
 	waits.Spec.SchedulerName = "nobody"
@@ -108,6 +114,7 @@ func (p *enforcementTest) replaceByStock() {
 	p.waitForHeartbeat()
 	p.letSchedulerEnd()
 	comes := p.stockPod("volcano-scheduler-2")
+
 	p.Eventually(p.deployment.Scheduler.Done()).Should(BeClosed())
 	p.Expect(p.deployment.Scheduler.Wait()).To(MatchError("exit status 1"))
 	p.Expect(p.schedulerLog()).To(ContainSubstring("another scheduler runs in pod volcano-system/volcano-scheduler-2,"))
@@ -116,6 +123,7 @@ func (p *enforcementTest) replaceByStock() {
 	p.Expect(err).NotTo(HaveOccurred())
 	p.startScheduler() // as the kubelet does: it waits
 	stock := p.startStock(comes)
+
 	p.runOnModel(podSet{name: "meanwhile", queue: neighbour, card: h200, count: 1, pods: 1})
 	p.Eventually(func() int { return p.countRunning("meanwhile") }).Should(Equal(1), "the stock scheduler runs")
 	p.waitForEnforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-2$")
@@ -128,6 +136,7 @@ func (p *enforcementTest) replaceByStock() {
 			object, unproven.Seconds(), changes[0].Reason, named.Seconds())
 		p.Expect(max(unproven, named)).To(BeNumerically("<", reportedWithin))
 	}
+
 	p.checkNoSessions()
 	p.Expect(p.leaseHolder()).To(BeEmpty())
 	p.scaleTo0(stock)
@@ -149,6 +158,7 @@ func (p *enforcementTest) checkDriftCorrected() {
 		p.waitForEnforced("True/Enforced: ")
 		p.Eventually(func() string { return p.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(p.rendered)), what)
 	}
+
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 }
 
@@ -173,6 +183,7 @@ func (p *enforcementTest) handBack() {
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
 	held := p.runningPods("before", "train", "meanwhile")
 	p.Expect(held).To(HaveLen(4))
+
 	policy := builder.ServiceTypePolicy().Obj()
 	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
 	p.Eventually(p.IsGone(p.ctx, policy)).Should(BeTrue())

@@ -124,6 +124,7 @@ var examples = map[string]example{
 			pod.Spec.PriorityClassName = s.clusterName(class)
 			s.createObjects(pod)
 		}
+
 		s.wantPods(map[string]string{"pc-high": podCounts(0, 1), "pc-medium-high": podCounts(0, 1), "pc-medium-low": podCounts(0, 1), "pc-low": podCounts(0, 1)})
 		for i, class := range []string{"pc-high", "pc-medium-high", "pc-medium-low", "pc-low"} {
 			s.Expect(*s.podsOf(class)[0].Spec.Priority).To(BeEquivalentTo(80000 - i*20000))
@@ -228,6 +229,7 @@ func (s *scene) applyExamples(files ...string) {
 	for _, file := range files {
 		objects = append(objects, s.readExample(file)...)
 	}
+
 	names := map[string]string{}
 	for _, object := range objects {
 		namespaced, err := s.IsObjectNamespaced(object)
@@ -238,6 +240,7 @@ func (s *scene) applyExamples(files ...string) {
 			names[object.GetName()] = s.clusterName(object.GetName())
 		}
 	}
+
 	for _, object := range objects {
 		replaceNames(object.Object, names)
 		s.createAndAwaitOpen(object)
@@ -270,6 +273,7 @@ func replaceNames(value any, names map[string]string) any {
 			value[key] = replaceNames(value[key], names)
 		}
 	}
+
 	return value
 }
 
@@ -288,10 +292,12 @@ func (s *scene) sixCards() {
 	name := func(card string) string {
 		return strings.ToLower(strings.NewReplacer("/", "-", "*", "-", ".", "-").Replace(card))
 	}
+
 	for card, quota := range quotas {
 		s.createObjects(s.deploymentOf(podSet{name: name(card), queue: queue, card: card, count: 1, pods: quota + 1}))
 		want[name(card)] = podCounts(quota, 1)
 	}
+
 	s.wantPods(want)
 	for card, quota := range quotas {
 		s.wantReason(name(card), withTotal(insufficientMessage(queue, card, 1, quota), quota+1))

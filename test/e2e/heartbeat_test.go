@@ -79,6 +79,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.Expect(report.ConfigProblem).To(BeEmpty())
 	s.Expect(report.Identity).To(Equal(s.leaseHolder()))
 	program, err := deployment.ProgramPath(s.ctx, "cardquota-scheduler")
+
 	s.Expect(err).NotTo(HaveOccurred())
 	version, err := exec.CommandContext(s.ctx, program, "--version").Output()
 	s.Expect(err).NotTo(HaveOccurred())
@@ -106,12 +107,14 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 func (s *scene) bindPastScheduler() {
 	s.Helper()
 	s.createQuota("heartbeat-foreign", cardList(h800, 1))
+
 	// It waits for a node that does not exist. It is bound after the time in which a binding
 	// may come from a predecessor.
 	pod := s.barePods(podSet{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
 	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
 	s.createObjects(pod)
 	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("scheduling starts"))
+
 	// As shipped, a binding may come from a predecessor for 30 s.
 	s.Consistently(func() []string { return s.waitForHeartbeat().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
 	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{

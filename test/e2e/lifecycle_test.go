@@ -45,6 +45,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))
 	s.createPods(podSet{name: "pod", pods: 2})
 	s.wantPods(map[string]string{"web": podCounts(3, 0), "pod": podCounts(2, 0)})
+
 	// Volcano's webhook denies a job until a scheduler has created the default queue.
 	s.createObjects(s.newVCJob(podSet{name: "batch", pods: 3, gang: 3, annotations: map[string]string{"test.cardquota.dev/run-for": "1s"}}))
 	s.wantPhase("batch", batchv1alpha1.Completed)

@@ -83,6 +83,7 @@ func runTests(m *testing.M) int {
 	log := funcr.New(func(prefix, args string) { fmt.Println("e2e:", prefix, args) }, funcr.Options{})
 	ctrl.SetLogger(log)
 	began := time.Now()
+
 	if err := setUp(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		if suite.testCluster != nil {
@@ -90,17 +91,20 @@ func runTests(m *testing.M) int {
 		}
 		return 1
 	}
+
 	// The first Ctrl-C ends the tests and stops the cluster.
 	context.AfterFunc(ctx, func() {
 		_ = suite.cluster.Stop()
 		os.Exit(130)
 	})
+
 	fmt.Printf("e2e: cluster, operator and scheduler ready after %.1f s\n", time.Since(began).Seconds())
 	code := m.Run()
 	if err := suite.cluster.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: stop the cluster:", err)
 		return 1
 	}
+
 	return code
 }
 
@@ -110,6 +114,7 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var c *cluster.Cluster
 	dir := os.Getenv(clusterVariable)
 	if dir == "" {
@@ -120,14 +125,17 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	suite.testCluster, err = newTestCluster(c)
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
+
 	suite.deployment, err = deployment.Start(ctx, c, programs)
 	if err == nil && dir != "" {
 		err = suite.removeLeftovers(ctx)
 	}
+
 	return err
 }
 
@@ -144,13 +152,16 @@ func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration s
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+
 	st, err := newTestCluster(c)
 	g.Expect(err).NotTo(HaveOccurred())
+
 	options := programs
 	options.Configuration = configuration
 	options.ManagerArgs = slices.Concat(options.ManagerArgs, managerArgs)
 	st.deployment, err = deployment.Install(t.Context(), c, options)
 	g.Expect(err).NotTo(HaveOccurred())
+
 	return st
 }
 
@@ -162,12 +173,15 @@ func startReclaimingCluster(t *testing.T, nodes []cluster.NodeProfile, actions s
 	const shipped = `"enqueue, allocate, backfill`
 	configuration, err := deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...)
 	g.Expect(err).NotTo(HaveOccurred())
+
 	st := startTestCluster(t, nodes, configuration)
 	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
 		g.Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
 	}
+
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
+
 	return st
 }
 
@@ -197,6 +211,7 @@ const scrapeTimeout = 10 * time.Second
 func (st *testCluster) metricsPages(ctx context.Context) (observer.Pages, error) {
 	st.scraping.Lock()
 	defer st.scraping.Unlock()
+
 	if time.Since(st.scraped) > often {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
 		defer cancel()
@@ -206,6 +221,7 @@ func (st *testCluster) metricsPages(ctx context.Context) (observer.Pages, error)
 		st.pages.Scheduler = observer.KeepPage(st.pages.Scheduler, pageOf(scheduler), schedulerErr)
 		st.scraped = time.Now()
 	}
+
 	return st.pages, nil
 }
 
@@ -236,15 +252,18 @@ func (st *testCluster) removeLeftovers(ctx context.Context) error {
 			return err
 		}
 	}
+
 	namespaces := &corev1.NamespaceList{}
 	if err := st.List(ctx, namespaces, marked); err != nil {
 		return err
 	}
+
 	for i := range namespaces.Items { // they cannot be deleted together
 		if err := client.IgnoreNotFound(st.Delete(ctx, &namespaces.Items[i])); err != nil {
 			return err
 		}
 	}
+
 	return wait.PollUntilContextTimeout(ctx, often, soon, true, func(ctx context.Context) (bool, error) {
 		left := 0
 		for _, list := range []client.ObjectList{&api.CardQuotaList{}, &v1beta1.QueueList{}, &corev1.NamespaceList{}} {

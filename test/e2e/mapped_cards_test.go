@@ -41,21 +41,26 @@ func startMappedCluster(t *testing.T) *testCluster {
 		allocatable[resourceName] = resource.MustParse("4")
 		return cluster.NodeProfile{Name: name, Count: count, Labels: labels, Allocatable: allocatable}
 	}
+
 	nodes := []cluster.NodeProfile{
 		node("mi300x", 2, "amd.com/gpu", mappedCards[0].NodeSelector), node("other", 1, "amd.com/gpu", nil),
 		node("k100", 1, "hygon.com/dcu", map[string]string{"hygon.com/model": k100}), nodeProfile("h200", h200, 1, "4"),
 	}
+
 	port, err := cluster.FreePort()
 	g.Expect(err).NotTo(HaveOccurred())
 	configuration, err := deployment.ShippedConfiguration()
 	g.Expect(err).NotTo(HaveOccurred())
+
 	st := startTestCluster(t, nodes, configuration, "--webhook-certificates=Self", fmt.Sprintf("--webhook-port=%d", port))
 	for _, m := range mappedCards {
 		st.mappings = append(st.mappings, rule.Mapping{Resource: corev1.ResourceName(m.Resource), Model: m.Model, ModelLabel: m.ModelLabel, NodeSelector: m.NodeSelector})
 	}
+
 	g.Expect(kit.RegisterWebhooks(t.Context(), st.cluster, port)).To(Succeed())
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
+
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{Cards: mappedCards}}
 	g.Eventually(func() error { return st.Create(t.Context(), policy.DeepCopy()) }, soon, often).Should(Succeed())
 	st.awaitPolicy(t)
@@ -69,15 +74,18 @@ func quotasHoldForMappedCards(s *scene) {
 		q.Spec.Cards = cardList(mi300x, 3, k100, 2)
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{sceneLabel: s.namespace}}
 	}).Obj()
+
 	s.createAndAwaitOpen(quota)
 	s.waitForCondition("mapped", api.ConditionCardsKnown, metav1.ConditionTrue)
 	for name, card := range map[string]string{"amd": mi300x, "dcu": k100} {
 		s.createObjects(s.deploymentOf(podSet{name: name, queue: "mapped", card: card, count: 1, pods: 4}))
 	}
+
 	// It names no card, and may run on any of its resource.
 	unnamed := podSet{name: "unnamed", queue: "mapped", card: mi300x, count: 1, pods: 1}
 	pod := s.barePods(unnamed)[0]
 	delete(pod.Annotations, api.AnnotationCardName)
+
 	s.wantPods(map[string]string{"amd": podCounts(3, 1), "dcu": podCounts(2, 2)})
 	s.createObjects(pod)
 	s.wantRunning("unnamed", 0, 1)
@@ -90,11 +98,13 @@ func quotasHoldForMappedCards(s *scene) {
 	inventory := func() api.CardInventoryStatus {
 		return readObject(s, &api.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: api.InventoryName}}).Status
 	}
+
 	s.Eventually(inventory).Should(And(
 		HaveField("Cards", ContainElements(
 			And(HaveField("Name", mi300x), HaveField("Total", int64(8)), HaveField("Allocated", int64(3)), HaveField("Quota", int64(3))),
 			And(HaveField("Name", k100), HaveField("Total", int64(4)), HaveField("Allocated", int64(2)), HaveField("Quota", int64(2))))),
 		HaveField("Anomalies", ConsistOf(And(HaveField("Reason", api.AnomalyNoModelLabel), HaveField("Resource", "amd.com/gpu"), HaveField("Nodes", []string{"other-0"}))))))
+
 	view := func() []api.CardStatus {
 		return readObject(s, &api.LocalCardQuota{ObjectMeta: s.objectMeta("mapped")}).Status.Cards
 	}
@@ -104,6 +114,7 @@ func quotasHoldForMappedCards(s *scene) {
 		q.Spec.Cards = []api.Card{{Name: mi300x, Quota: ptr.To[int64](9)}}
 		q.Spec.OverAllocation = api.OverAllocationDeny
 	}).Obj()
+
 	s.Expect(s.Create(s.ctx, greedy)).To(MatchError(ContainSubstring(mi300x)), "the webhook counts the mapped cards")
 	bypass := s.barePods(podSet{name: "bypass", queue: "mapped", card: mi300x, count: 1, pods: 1})[0]
 	bypass.Spec.SchedulerName = corev1.DefaultSchedulerName

@@ -40,12 +40,15 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 		s.deploymentOf(podSet{name: "web", queue: "tenancy", card: h200, count: 1, pods: 2}),
 		s.newVCJob(podSet{name: "gang", queue: "tenancy", card: h200, count: 1, pods: 2, gang: 2}),
 	)
+
 	s.createPods(podSet{name: "nameless", queue: "tenancy", count: 1, pods: 1})
 	s.createPods(podSet{name: "cpu", queue: "tenancy", pods: 1})
 	out := map[string]string{"bare": podCounts(0, 1), "web": podCounts(0, 2), "gang": podCounts(0, 0), "nameless": podCounts(0, 1), "cpu": podCounts(0, 1)}
+
 	for _, name := range []string{"bare", "web", "nameless", "cpu"} {
 		s.wantReason(name, s.notAllowedMessage("tenancy"))
 	}
+
 	s.wantGroupReason("gang", s.notAllowedMessage("tenancy"))
 	s.wantPods(out)
 	// Any tenant can name the queue, so its status shows none of that.
@@ -59,6 +62,7 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	labelled := time.Now()
 	s.Eventually(func() int { return s.countRunning("bare") + s.countRunning("web") + s.countRunning("nameless") }).Should(Equal(4))
 	s.Logf("the pods run %s after their namespace was labelled", time.Since(labelled).Round(100*time.Millisecond))
+
 	in := map[string]string{"bare": podCounts(1, 0), "web": podCounts(2, 0), "gang": podCounts(2, 0), "nameless": podCounts(1, 0)}
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 0, 0)
@@ -78,6 +82,7 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	// A changed selector has the same effect as a changed label.
 	s.mergePatch(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
 		`{"key":"kubernetes.io/metadata.name","operator":"In","values":["tenancy"]}`)
+
 	in["late"] = podCounts(1, 0)
 	in["later"] = podCounts(1, 0)
 	s.wantPods(in)
@@ -96,6 +101,7 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 		s.createAndAwaitOpen(builder.Queue("handmade-"+name).Quota(`{"NVIDIA-H200":2}`).Annotation(api.AnnotationNamespaceSelector, selector).Obj())
 		s.createPods(podSet{name: name, queue: "handmade-" + name, card: h200, count: 1, pods: 1})
 	}
+
 	const broken = "Queue <handmade-broken> has an invalid volcano.sh/namespace-selector, so no namespace may use it"
 	s.wantReason("theirs", s.notAllowedMessage("handmade-theirs"))
 	s.wantReason("broken", broken)

@@ -100,11 +100,13 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 	leaders := *workers.DeepCopy()
 	leaders.Name = "leader"
 	leaders.Replicas = 1
+
 	prefer(&workers.Template, "pc-low", "1")
 	prefer(&leaders.Template, "pc-high", "10")
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
 	s.createObjects(job)
 	s.wantRunning("job", 3, 0)
+
 	// A second leader; the quota of three is used up.
 	live := s.readJob("job")
 	before := live.DeepCopy()
@@ -113,6 +115,7 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 	ofTask := func() any {
 		return map[string]int{"worker": len(s.runningOfTask("job", "worker")), "leader": len(s.runningOfTask("job", "leader"))}
 	}
+
 	s.waitUntilStable(ofTask, map[string]int{"worker": 1, "leader": 2})
 	s.Expect(s.readJob("job").Status.RetryCount).To(BeZero())
 }
@@ -124,15 +127,18 @@ func startPolicyCluster(t *testing.T) *testCluster {
 	g := NewWithT(t)
 	configuration, err := deployment.ShippedConfiguration()
 	g.Expect(err).NotTo(HaveOccurred())
+
 	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
+
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{Preempt: api.PreemptInQueue}}
 	g.Expect(st.Create(t.Context(), policy)).To(Succeed())
 	g.Eventually(func() (bool, error) {
 		err := st.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 		return meta.IsStatusConditionTrue(policy.Status.Conditions, api.ConditionReady), err
 	}, soon, often).Should(BeTrue())
+
 	return st
 }
 
@@ -148,6 +154,7 @@ func gangsSurvivePreemption(s *scene) {
 		{Events: []v1alpha1.Event{v1alpha1.PodEvictedEvent, v1alpha1.PodFailedEvent}, Action: v1alpha1.RestartJobAction},
 		{Event: v1alpha1.TaskCompletedEvent, Action: v1alpha1.CompleteJobAction},
 	}
+
 	s.createObjects(low)
 	s.wantRunning("low", 10, 0)
 	for round := range 4 {
@@ -181,6 +188,7 @@ func drainedGangsReturn(s *scene) {
 		uncordon := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":null}}`))
 		s.Expect(s.Patch(context.WithoutCancel(s.ctx), node, uncordon)).To(Succeed())
 	})
+
 	s.createPods(podSet{name: "other", queue: "drained-others", card: h200, count: 8, pods: 1})
 	s.wantPods(map[string]string{"gang": podCounts(2, 0), "other": podCounts(0, 1)})
 	s.Expect(s.Delete(s.ctx, &lost)).To(Succeed())

@@ -15,6 +15,7 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s := newScene(t, "neighbours")
 	s.createQuota("neighbours-a", cardList(h200, 2))
 	s.createQuota("neighbours-b", cardList(h200, 4, rtx4090, 1))
+
 	// a requests ten times its quota before b comes.
 	s.createObjects(s.deploymentOf(podSet{name: "greedy", queue: "neighbours-a", card: h200, count: 1, pods: 20}))
 	s.wantRunning("greedy", 2, 18)

@@ -61,6 +61,7 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 		w.queue = "bare"
 		s.createPods(w)
 	}
+
 	s.wantPods(map[string]string{"fits": podCounts(1, 0), "beyond": podCounts(1, 3), "free": podCounts(3, 0), "npu": podCounts(4, 2), "none": podCounts(0, 2)})
 	s.wantNodes("npu", "ascend910b")
 	s.wantReason("beyond", insufficientMessage("bare", h200, 1, 3))

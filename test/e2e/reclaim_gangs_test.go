@@ -16,11 +16,13 @@ func reclaimsWholeGangs(t *reclaimTest) {
 	t.startJob(t.trainingJob("two", 4))
 	t.createInference("service", 1)
 	t.wantRunning("service", 1, 0)
+
 	t.Eventually(func() int { return t.countRunning("one") + t.countRunning("two") }).Should(Equal(4))
 	left := t.runningPods("one", "two")
 	t.scaleDeployment("service", 4)
 	t.wantRunning("service", 4, 0)
 	t.checkSamePods(left)
+
 	t.scaleDeployment("service", 5)
 	t.wantPods(map[string]string{"service": podCounts(5, 0), "one": podCounts(0, 4), "two": podCounts(0, 4)})
 	t.wantOneEventEach("one", "two")
@@ -37,6 +39,7 @@ func (t *reclaimTest) wantOneEventEach(jobs ...string) {
 			ContainSubstring("of queue %s: the whole job is evicted", t.queueName("inference")),
 		)))
 	}
+
 	group := t.podsOf("service")[0].Annotations[v1beta1.KubeGroupNameAnnotationKey]
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
 		ContainSubstring("reclaims cards for 1 pod(s): 4 pod(s) of %s/", t.namespace),
@@ -52,11 +55,13 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 	leader.Name = "leader"
 	leader.Replicas = 1
 	worker.Replicas = 3
+
 	leader.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	guarded.Spec.Tasks = []batchv1alpha1.TaskSpec{leader, worker}
 	t.startOneAfterTheOther(t.trainingJob("open", 4), guarded)
 	t.wantEvicted("open", "guarded")
 	t.scaleDeployment("service", 5)
+
 	left := t.runningPods("guarded")
 	t.wantPods(map[string]string{"service": podCounts(4, 1), "open": podCounts(0, 4)})
 	t.checkSamePods(left)
@@ -78,11 +83,13 @@ func elasticPodsAreEvictedFirst(t *reclaimTest) {
 	t.startJob(t.elasticJob("willing", 4, 2))
 	t.startJob(t.trainingJob("gang", 2))
 	gang := t.runningPods("gang")
+
 	t.createInference("service", 3)
 	t.wantPods(map[string]string{"service": podCounts(3, 0), "web": podCounts(1, 1), "willing": podCounts(2, 2)})
 	t.checkSamePods(gang)
 	t.wantJob("willing", batchv1alpha1.Running)
 	t.scaleDeployment("service", 4) // the last pod of the Deployment is less than two of a gang
+
 	t.wantPods(map[string]string{"service": podCounts(4, 0), "web": podCounts(0, 2), "willing": podCounts(2, 2)})
 	t.checkSamePods(gang)
 	t.scaleDeployment("service", 0)
@@ -122,11 +129,13 @@ func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	leader.Name = "leader"
 	leader.Replicas = 1
 	leader.MinAvailable = ptr.To[int32](1)
+
 	worker.MinAvailable = ptr.To[int32](1)
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{worker, leader}
 	t.startJob(job)
 	leaders := t.runningOfTask("job", "leader")
 	t.createInference("service", 2)
+
 	t.wantPods(map[string]string{"service": podCounts(2, 0), "job": podCounts(2, 2)})
 	t.Expect(t.runningOfTask("job", "worker")).To(HaveLen(1))
 	t.Expect(t.runningOfTask("job", "leader")).To(Equal(leaders))

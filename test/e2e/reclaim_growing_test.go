@@ -14,10 +14,12 @@ func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.createInference("service", 1)
 	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
 	t.scaleDeployment("service", 3)
+
 	t.wantPods(map[string]string{"low": podCounts(5, 3), "service": podCounts(3, 0)})
 	stay := t.runningPods("service")
 	t.scaleDeployment("service", 5)
 	t.wantPods(map[string]string{"low": podCounts(3, 5), "service": podCounts(5, 0)})
+
 	t.Expect(t.countSurvivors(stay)).To(Equal(3))
 	t.scaleDeployment("service", 0)
 	t.wantRunning("low", 8, 0)
@@ -29,11 +31,13 @@ func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.createQuotas(6)
 	t.startTraining("low", 4)
 	t.occupyCards(4)
+
 	gang := t.newWorkload("gang", t.queueName("inference"), 4)
 	gang.gang = 4
 	gang.count = 2
 	job := t.newVCJob(gang)
 	t.createObjects(job)
+
 	t.checkGangWaits("gang")
 	t.setQuota(t.queueName("inference"), cardList(t.card, 8))
 	t.checkGangWaits("gang")

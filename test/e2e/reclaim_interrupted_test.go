@@ -20,19 +20,23 @@ func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
       serviceTypes:
         inference: {reclaimFrom: [training]}
         training: {reclaimable: true, minimumRuntime: 10s}`, 1))
+
 	t.createQuotas(8)
 	t.startTraining("low", 8)
+
 	first := t.lastPodStart("low")
 	for _, pod := range t.podsOf("low") {
 		if pod.Status.StartTime.Time.Before(first) {
 			first = pod.Status.StartTime.Time
 		}
 	}
+
 	t.createInference("service", 1)
 	for t.countRunning("low") == 8 {
 		t.Expect(time.Since(first)).To(BeNumerically("<", granted+soon), "it goes when it has had its time")
 		time.Sleep(often)
 	}
+
 	t.Expect(time.Since(first)).To(BeNumerically(">=", granted))
 	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
 }
@@ -75,6 +79,7 @@ func aCrashEvictsNoOtherGang(t *reclaimTest) {
 		setSlowTermination(firstTaskTemplate(job))
 		t.startJob(job)
 	}
+
 	all := t.runningPods("one", "two")
 	t.createInference("service", 2)
 	t.restartSchedulerAfter(1)

@@ -58,6 +58,7 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 	t.occupyCards(4)
 	t.createObjects(ignoreEvictions(t.batchJob("job", 4, 0)))
 	t.waitUntilRunning("job", 4)
+
 	for tide := range 10 {
 		before := t.runningPods("job")
 		if tide == 0 {
@@ -65,6 +66,7 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 		} else {
 			t.scaleDeployment("service", 1)
 		}
+
 		t.waitUntilRunning("service", 1)
 		t.Expect(t.countSurvivors(before)).To(Equal(3))
 
@@ -76,6 +78,7 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 		t.waitUntilRunning("job", 4)
 		t.Eventually(t.IsGone(t.ctx, group)).Should(BeTrue())
 	}
+
 	status := t.readBatchJob("job").Status
 	t.Expect(status.Conditions).To(BeEmpty())
 	t.Expect(status.Failed).To(BeZero())

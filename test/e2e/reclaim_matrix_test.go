@@ -8,17 +8,20 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
 	t.createQuotaOfType(t.queueName("more"), "training", cardList(t.card, 8))
+
 	t.createObjects(
 		t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("more"), 1)),
 		t.deploymentInClass("pc-high", t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 50000, false), 1)),
 		t.deploymentInClass("pc-high", t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 50000, false), 1)),
 	)
+
 	waiting := map[string]string{"greedy": podCounts(0, 1), "notebook": podCounts(0, 1), "untyped": podCounts(0, 1), "low": podCounts(8, 0)}
 	t.wantPods(waiting)
 	t.createInference("service", 1)
 	waiting["low"] = podCounts(7, 1)
 	waiting["service"] = podCounts(1, 0)
 	t.wantPods(waiting)
+
 	t.scaleDeployment("service", 3)
 	waiting["low"] = podCounts(6, 2)
 	waiting["service"] = podCounts(2, 1)
@@ -39,6 +42,7 @@ func onlyTrainingIsReclaimed(t *reclaimTest) {
 		t.createObjects(t.deploymentInClass("pc-low", work))
 		t.waitUntilRunning(name, work.pods)
 	}
+
 	stay := t.runningPods("low-service", "notebook", "untyped")
 	t.createObjects(t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("training"), 1)))
 	t.wantPods(map[string]string{"trainer": podCounts(1, 0), "greedy": podCounts(0, 1)})
@@ -54,17 +58,21 @@ func protectedPodsStay(t *reclaimTest) {
 		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, false), 1)),
 		t.deploymentOf(t.newWorkload("equal", t.createUnmanagedQueue("equal", "training", 80000, true), 1)),
 	)
+
 	annotated := t.deploymentOf(t.newWorkload("pod", t.queueName("training"), 1))
 	annotated.Spec.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	group := t.deploymentOf(t.newWorkload("group", t.queueName("training"), 1)) // reaches the PodGroup only
 	group.Annotations = map[string]string{v1beta1.PodPreemptable: "false"}
+
 	job := t.trainingJob("job", 2)
 	job.Annotations[v1beta1.PodPreemptable] = "false"
 	t.createObjects(annotated, group, job, t.deploymentInClass("system-cluster-critical", t.newWorkload("critical", t.queueName("training"), 1)))
+
 	protected := []string{"locked", "equal", "pod", "group", "critical"}
 	for _, name := range protected {
 		t.waitUntilRunning(name, 1)
 	}
+
 	t.waitUntilRunning("job", 2)
 	stay := t.runningPods(append(protected, "job")...)
 	t.startTraining("free", 1)

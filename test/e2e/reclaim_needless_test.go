@@ -15,10 +15,12 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 	w := t.newWorkload("else", t.queueName("training"), 4)
 	w.card = t.other
 	t.createObjects(t.deploymentOf(w))
+
 	t.waitUntilRunning("else", 4)
 	stay := t.runningPods("else")
 	t.createInference("one", 1)
 	t.wantPods(map[string]string{"low": podCounts(7, 1), "one": podCounts(1, 0)})
+
 	w = t.newWorkload("either", t.queueName("inference"), 1)
 	w.card = t.other + "|" + t.card
 	t.createObjects(t.deploymentOf(w))
@@ -68,6 +70,7 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods hold a part of it
 	t.mergePatch(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.startTraining("low", 8)
+
 	w := t.newWorkload("tolerant", t.queueName("training"), 4)
 	w.card = t.other
 	tolerant := t.deploymentOf(w)
@@ -82,6 +85,7 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}}},
 		}}}
 	})
+
 	pod := t.barePods(podSet{name: "taint", queue: t.queueName("inference"), card: t.other, count: 1, pods: 1})[0]
 	t.createObjects(pod)
 	t.inferencePod("cpu", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("65", 1) })
@@ -122,6 +126,7 @@ func noEvictionWhereAPodBlocks(t *reclaimTest) {
 	t.inferencePod("port", func(p *corev1.PodSpec) {
 		p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 	})
+
 	t.inferencePod("apart", func(p *corev1.PodSpec) {
 		p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"in": "way"}},

@@ -26,9 +26,11 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 	t.createQuotas(8)
 	job := t.trainingJob("job", 4)
 	maps.Copy(firstTaskTemplate(job).Annotations, ending)
+
 	firstTaskTemplate(job).Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	t.startJob(job)
 	t.occupyCards(4)
+
 	for tide := range tides {
 		before := t.runningPods("job")
 		if tide == 0 {
@@ -38,16 +40,19 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 		} else {
 			t.scaleDeployment("service", 2)
 		}
+
 		t.waitUntilRunning("service", 2)
 		t.wantPods(map[string]string{"job": podCounts(0, 4), "service": podCounts(2, 0)})
 		group := t.groupOf("service")
 		t.scaleDeployment("service", 0)
 		t.waitUntilRunning("job", 4)
+
 		// A late Volcano controller would delete the next pods' PodGroup as well.
 		t.Eventually(t.IsGone(t.ctx, group)).Should(BeTrue())
 		t.Expect(t.countSurvivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
 	}
+
 	t.Expect(t.readJob("job").Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
 	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
@@ -75,10 +80,12 @@ func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	t.startJob(job)
 	t.createInference("service", 1)
 	t.wantPods(map[string]string{"job": podCounts(0, 8), "service": podCounts(1, 0)})
+
 	stay := t.runningPods("service")
 	for range 3 {
 		t.checkSamePods(stay)
 	}
+
 	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).To(HaveLen(1))
 	t.scaleDeployment("service", 0)
 	t.wantRunning("job", 8, 0)

@@ -59,6 +59,7 @@ func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) b
 	for _, scene := range append(reclaimScenes[:len(reclaimScenes):len(reclaimScenes)], clusterWideScenes...) {
 		fleet = append(fleet, scene.nodeProfiles()...)
 	}
+
 	NewWithT(t).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
 	play := func(scene reclaimScene) error {
 		if played(scene) {
@@ -68,12 +69,14 @@ func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) b
 		}
 		return nil
 	}
+
 	// They mostly wait, so more of them than there are cores run at the same time.
 	var together errgroup.Group
 	together.SetLimit(atOnce)
 	for _, scene := range reclaimScenes {
 		together.Go(func() error { return play(scene) })
 	}
+
 	_ = together.Wait() // they fail their tests
 	for _, scene := range clusterWideScenes {
 		_ = play(scene)

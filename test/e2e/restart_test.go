@@ -56,22 +56,26 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluste
 	s.createQuota("crash-b", cardList(h200, 3, h800, 4))
 	short := map[string]string{"test.cardquota.dev/run-for": "1s"}
 	resume := s.observer.Excuse(observer.Reason)
+
 	const pods = 24
 	load := []podSet{
 		{name: "a", queue: "crash-a", card: h200, count: 1, pods: pods, annotations: short},
 		{name: "b", queue: "crash-b", card: h200, count: 1, pods: pods, annotations: short},
 		{name: "c", queue: "crash-b", card: h800, count: 2, pods: pods, annotations: short},
 	}
+
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "crash-a", card: h200, count: 1, pods: 2}))
 	for _, w := range load {
 		s.createPods(w)
 	}
+
 	done := func() int { return s.countSucceeded("a") + s.countSucceeded("b") + s.countSucceeded("c") }
 	for i := range 3 {
 		s.Eventually(done, "60s").Should(BeNumerically(">=", 4+i*12), "work goes on after %d crashes", i)
 		s.killScheduler()
 		s.startScheduler()
 	}
+
 	resume()
 	s.Eventually(done, "120s").Should(Equal(3 * pods))
 	s.wantRunning("web", 2, 0)
@@ -118,6 +122,7 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 			s.scaleDeployment("web", 12)
 		}
 	}
+
 	s.setQuota("restless", cardList(h200, 5))
 	s.scaleDeployment("web", 0)
 	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())

@@ -71,9 +71,11 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 	s.SetDefaultConsistentlyDuration(steadily)
 	s.SetDefaultConsistentlyPollingInterval(often)
 	t.Cleanup(s.cleanUp)
+
 	s.Eventually(func() error { // on a cluster that stays up, the one of an earlier run may still go
 		return s.Create(s.ctx, builder.Namespace(name, sceneLabel, name))
 	}).Should(Succeed())
+
 	o, err := observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
 		Concerns:     s.isOwn,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
@@ -81,12 +83,15 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 		Sessions: st.countSessions, Metrics: st.metricsPages, StoredWithin: 3 * time.Minute / time.Duration(deployment.ClockFactor()), UnlimitedCPUMemory: true,
 		Mappings: st.mappings,
 	})
+
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
 	t.Cleanup(o.Stop)
+
 	s.letManagerEnd = s.followProcess(s.deployment.Manager)
 	s.letSchedulerEnd = s.followProcess(s.deployment.Scheduler)
 	t.Cleanup(s.finish)
+
 	return s
 }
 
@@ -98,9 +103,11 @@ func (s *scene) finish() {
 			s.dumpState()
 		}
 	}()
+
 	if !s.Failed() && s.testCluster == suite.testCluster {
 		s.checkOtherQueues()
 	}
+
 	s.observer.Check(s)
 	if !s.Failed() {
 		s.removeWorkloads()
@@ -148,12 +155,14 @@ func (s *scene) followProcess(program *cluster.Process) (letEnd func()) {
 func (s *scene) removeWorkloads() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
+
 	in := client.InNamespace(s.namespace)
 	for _, object := range []client.Object{&batchv1alpha1.Job{}, &batchv1.Job{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}} {
 		if err := s.DeleteAllOf(ctx, object, in, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			s.Errorf("clean up: %v", err)
 		}
 	}
+
 	s.Eventually(func() error {
 		pods := &corev1.PodList{}
 		if err := s.List(ctx, pods, in); err != nil || len(pods.Items) == 0 {
@@ -174,11 +183,13 @@ func (s *scene) cleanUp() {
 	s.removeWorkloads()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
+
 	if s.mayRunAgain() { // a namespace costs the control plane a hundred requests to delete
 		if err := s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
 			s.Errorf("clean up: %v", err)
 		}
 	}
+
 	for _, object := range s.clusterWide {
 		if err := client.IgnoreNotFound(s.Delete(ctx, object)); err != nil {
 			s.Errorf("clean up: %v", err)
@@ -198,13 +209,16 @@ func (s *scene) dumpState() {
 		s.Logf("dump: %v", err)
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 30*time.Second)
 	defer cancel()
+
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			s.Logf("dump: %v", err)
 		}
 	}
+
 	for name, args := range map[string]string{
 		"cluster-wide.yaml": "get nodes,queues.scheduling.volcano.sh,cardquotas -o yaml",
 		"namespace.yaml":    "get pods,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh,jobs.batch,deployments -o yaml -n " + s.namespace,
@@ -217,6 +231,7 @@ func (s *scene) dumpState() {
 		}
 		write(name, out)
 	}
+
 	for _, component := range []string{"manager", "cardquota-scheduler", "volcano-controllers", "volcano-admission", "kube-controller-manager", "kube-apiserver"} {
 		text, err := os.ReadFile(s.cluster.LogFile(component))
 		if err != nil {
@@ -225,6 +240,7 @@ func (s *scene) dumpState() {
 		const most = 512 << 10
 		write(component+".log", string(text[max(0, len(text)-most):]))
 	}
+
 	s.Logf("the cluster as it was: %s", dir)
 }
 
@@ -241,6 +257,7 @@ func (s *scene) createObjects(objects ...client.Object) {
 			object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{sceneLabel: s.namespace}))
 			s.clusterWide = append(s.clusterWide, object)
 		}
+
 		s.Eventually(func() error {
 			err := s.Create(s.ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 			if err != nil && !cluster.IsStaleAdmissionCache(err) {
@@ -323,6 +340,7 @@ func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
 		s.Consistently(state).Should(Equal(want), about...)
 		return
 	}
+
 	s.Eventually(func() (bool, error) {
 		now, err := s.sessionStats(s.ctx) // before the look at the state, which must show what they did
 		if got := state(); !reflect.DeepEqual(got, want) {

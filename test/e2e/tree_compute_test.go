@@ -15,12 +15,14 @@ func reclaimsCPU(t *treeTest) {
 	t.observer.SetReclaimsAll(true)
 	t.mergePatch(&api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}, `{"spec":{"reclaimResources":%q}}`, api.ReclaimResourcesAll)
 	t.awaitPolicy(t.T)
+
 	t.createTree(
 		treeQuota{name: "tenant", resources: cores(120, 120)},
 		treeQuota{name: "borrower", parent: "tenant", serviceType: "training", resources: cores(120, 60)},
 		treeQuota{name: "owner", parent: "tenant", serviceType: "training", resources: cores(120, 60)},
 		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{share(t.card, 8, 8, 0)}},
 	)
+
 	onCores := func(w podSet, cpu string) *appsv1.Deployment {
 		d := t.deploymentOf(w)
 		resources := &d.Spec.Template.Spec.Containers[0].Resources
@@ -29,12 +31,14 @@ func reclaimsCPU(t *treeTest) {
 		d.Spec.Template.Spec.NodeSelector = map[string]string{wholeCardsLabel: t.namespace}
 		return d
 	}
+
 	// Each of two nodes has 64 cores and four cards.
 	t.createObjects(onCores(podSet{name: "batch", queue: t.queueName("borrower"), pods: 2}, "60"))
 	t.wantRunning("batch", 2, 0)
 	t.createObjects(onCores(podSet{name: "own", queue: t.queueName("owner"), pods: 1}, "60"))
 	t.wantPods(map[string]string{"batch": podCounts(1, 1), "own": podCounts(1, 0)})
 	t.createObjects(onCores(podSet{name: "service", queue: t.queueName("inf"), card: t.card, count: 1, pods: 1}, "8"))
+
 	// Of two pods of one priority the younger loses less. Its queue takes nothing back: the other one
 	// holds no more than it deserves.
 	t.wantPods(map[string]string{"batch": podCounts(1, 1), "own": podCounts(0, 1), "service": podCounts(1, 0)})

@@ -32,6 +32,7 @@ func survivesRestarts(t *treeTest) {
 	gang := t.newGang("gang", "a", 2, nil)
 	setSlowTermination(&pods.Spec.Template)
 	setSlowTermination(firstTaskTemplate(gang))
+
 	t.createObjects(t.deploymentOf(stays))
 	t.wantRunning("stays", 4, 0)
 	t.createObjects(pods, gang)
@@ -43,6 +44,7 @@ func survivesRestarts(t *treeTest) {
 	t.restartEverything()
 	t.wantPods(map[string]string{"owner": podCounts(4, 0), "pods": podCounts(0, 2)})
 	t.Expect(t.countRunning("gang")).To(BeZero())
+
 	before()
 	t.wantCard(t.queueName("tenant-a"), t.card, 4, 4, 0)
 	t.Expect(t.readJob("gang").Status.State.Phase).To(BeElementOf(batchv1alpha1.Pending, batchv1alpha1.Restarting), "it waits and has not failed")

@@ -87,10 +87,12 @@ func runTreeScenes(t *testing.T) {
 		{"hold", holdsAndDrains}, {"rank", ordersByPriorityInsideAType}, {"sums", sumsTheSubtree},
 	}
 	disturbing := []treeScene{{"crash", survivesRestarts}, {"switch", switchesWithoutEvictions}, {"compute", reclaimsCPU}}
+
 	var nodes []cluster.NodeProfile
 	for _, scene := range append(scenes[:len(scenes):len(scenes)], disturbing...) {
 		nodes = append(nodes, scene.nodeProfiles()...)
 	}
+
 	st := startTreeCluster(t, nodes)
 	play := func(scene treeScene) {
 		t.Run(scene.name, func(t *testing.T) {
@@ -99,11 +101,13 @@ func runTreeScenes(t *testing.T) {
 			scene.run(&treeTest{scene: s, card: scene.cardName(), slices: scene.sliceName()})
 		})
 	}
+
 	var together errgroup.Group
 	together.SetLimit(atOnce)
 	for _, scene := range scenes {
 		together.Go(func() error { play(scene); return nil })
 	}
+
 	_ = together.Wait() // they fail their tests
 	for _, scene := range disturbing {
 		play(scene)
@@ -137,11 +141,13 @@ func (t *treeTest) createTree(quotas ...treeQuota) {
 		if q.parent != "" {
 			made.Spec.Parent = t.queueName(q.parent)
 		}
+
 		if q.priority > 0 {
 			made.Spec.Priority = ptr.To(q.priority)
 		}
 		t.createObjects(made)
 	}
+
 	for _, q := range quotas {
 		t.waitForCondition(t.queueName(q.name), api.ConditionReady, metav1.ConditionTrue)
 		t.Eventually(func() v1beta1.QueueState { return t.readQueue(t.queueName(q.name)).Status.State }).Should(Equal(v1beta1.QueueStateOpen))

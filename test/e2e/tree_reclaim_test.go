@@ -23,19 +23,23 @@ func reclaimsFromTheSiblingFirst(t *treeTest) {
 		treeQuota{name: "a", cards: t.bothCards(8, 4)},
 		treeQuota{name: "b", serviceType: "training", cards: t.bothCards(8, 4)},
 	)
+
 	t.startBoth("job-a", "a1", 3)
 	t.startBoth("job-c", "b", 5)
 	t.wantBoth(map[string]string{"job-a": podCounts(3, 0), "job-c": podCounts(5, 0)})
 	t.startBoth("job-b", "a2", 1)
 	t.wantBoth(map[string]string{"job-a": podCounts(2, 1), "job-b": podCounts(1, 0), "job-c": podCounts(5, 0)})
+
 	t.scaleBoth("job-b", 2)
 	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(2, 0), "job-c": podCounts(5, 0)})
 	t.scaleBoth("job-b", 3)
 	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 0), "job-c": podCounts(4, 1)})
 	stay := t.wantSamePods("job-a", "job-b", "job-c", "job-a"+onSlices, "job-b"+onSlices, "job-c"+onSlices)
+
 	t.scaleBoth("job-b", 5)
 	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 2), "job-c": podCounts(4, 1)})
 	stay()
+
 	// What leaves is lent again, also across the tree.
 	t.scaleBoth("job-a", 1)
 	t.scaleBoth("job-c", 3)
@@ -82,23 +86,28 @@ func lendsByNight(t *treeTest) {
 		treeQuota{name: "tenant-night", cards: []api.Card{share(t.card, 8, 4, 0)}},
 		treeQuota{name: "night", parent: "tenant-night", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
 	)
+
 	t.startGang("first", "night", 4, nil)
 	t.wantRunning("first", 4, 0)
 	t.startGang("second", "night", 4, nil)
 	t.wantRunning("second", 4, 0)
 	morning := time.Now().Truncate(time.Second)
+
 	t.start("work", "day", t.card, 4)
 	t.wantRunning("work", 4, 0)
 	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }).Should(Equal(4))
 	t.wantSamePods("first", "second", "work")()
+
 	for _, job := range []string{"first", "second"} {
 		t.Expect(t.readJob(job).Status.RetryCount).To(BeZero(), job)
 	}
+
 	// The night returns: what was taken back is not lent to the same borrower for a while.
 	cooldown := 5 * time.Minute / time.Duration(deployment.ClockFactor())
 	t.scaleDeployment("work", 0)
 	t.wantRunning("work", 0, 0)
 	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }, cooldown+soon).Should(Equal(8))
+
 	last := slices.MaxFunc(slices.Concat(t.podsOf("first"), t.podsOf("second")), func(a, b corev1.Pod) int {
 		return a.Status.StartTime.Compare(b.Status.StartTime.Time)
 	})

@@ -15,11 +15,13 @@ func keepsGuaranteesFree(t *treeTest) {
 		treeQuota{name: "loose", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
 		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{share(t.card, 8, 8, 0)}},
 	)
+
 	t.start("loose", "loose", t.card, 8)
 	t.wantRunning("loose", 5, 3)
 	stay := t.wantSamePods("loose")
 	t.start("safe", "safe", t.card, 3)
 	t.wantRunning("safe", 3, 0)
+
 	stay()
 	t.start("service", "inf", t.card, 8)
 	t.wantPods(map[string]string{"service": podCounts(5, 3), "safe": podCounts(3, 0), "loose": podCounts(0, 8)})
@@ -33,6 +35,7 @@ func holdsAndDrains(t *treeTest) {
 		treeQuota{name: "held", parent: "tenant", serviceType: "training", cards: []api.Card{share(t.card, 8, 6, 6)}},
 		treeQuota{name: "free", serviceType: "training", cards: []api.Card{share(t.card, 8, 2, 0)}},
 	)
+
 	t.start("web", "held", t.card, 1)
 	t.startGang("gang", "held", 2, map[string]string{v1beta1.PodPreemptable: "false"})
 	t.wantPods(map[string]string{"web": podCounts(1, 0), "gang": podCounts(2, 0)})
@@ -65,18 +68,22 @@ func ordersByPriorityInsideAType(t *treeTest) {
 		treeQuota{name: "low", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
 		treeQuota{name: "high", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}, priority: 500},
 	)
+
 	t.start("busy", "busy", t.card, 8)
 	t.wantRunning("busy", 8, 0)
 	t.start("low", "low", t.card, 4)
 	t.wantRunning("low", 0, 4)
 	t.start("high", "high", t.card, 4)
+
 	t.wantPods(map[string]string{"busy": podCounts(8, 0), "low": podCounts(0, 4), "high": podCounts(0, 4)})
 	t.scaleDeployment("busy", 4)
 	t.wantPods(map[string]string{"busy": podCounts(4, 0), "low": podCounts(0, 4), "high": podCounts(4, 0)})
 	stay := t.wantSamePods("busy", "high")
+
 	t.scaleDeployment("high", 5)
 	t.wantPods(map[string]string{"low": podCounts(0, 4), "high": podCounts(4, 1)})
 	stay()
+
 	// What the lower queue deserves comes before what the higher one would borrow.
 	stay = t.wantSamePods("high")
 	t.scaleDeployment("busy", 2)
@@ -92,11 +99,13 @@ func sumsTheSubtree(t *treeTest) {
 		treeQuota{name: "project", parent: "tenant", cards: []api.Card{share(t.card, 6, 2, 0)}},
 		treeQuota{name: "b", parent: "project", serviceType: "training", cards: []api.Card{share(t.card, 6, 2, 0)}},
 	)
+
 	t.start("one", "a", t.card, 4)
 	t.start("two", "a", t.slices, 5)
 	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 1)})
 	t.start("three", "b", t.card, 3)
 	t.wantRunning("three", 2, 1)
+
 	t.wantCard(t.queueName("tenant"), t.card, 6, 1, 0)
 	t.wantCard(t.queueName("tenant"), t.slices, 4, 1, 0)
 	t.wantCard(t.queueName("project"), t.card, 2, 1, 0)

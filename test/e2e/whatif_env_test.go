@@ -54,14 +54,17 @@ func (t *whatIfTest) prove(p proof) {
 	result, lost := t.askLoss(func() whatifview.Result { return t.whatIf(p.submitted, p.flags) })
 	t.Expect(result.Settled).To(BeTrue())
 	t.Expect(t.predicted(&p, result)).To(Equal(p.want), "whatif says %+v", result)
+
 	if p.change != nil {
 		p.change()
 	}
+
 	t.createObjects(p.submitted...)
 	total := map[string]int{}
 	for _, pod := range result.Pods {
 		total[workloadOf(p.submitted, pod.Name)]++
 	}
+
 	t.waitUntilStable(func() any { return t.observed(&p, before, total) }, p.want)
 	if !slices.Contains(p.flags, "--drain") {
 		t.wantLoss(lost, before)
@@ -81,15 +84,18 @@ func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.
 		t.Expect(err).NotTo(HaveOccurred())
 		fmt.Fprintf(&file, "---\n%s", text)
 	}
+
 	path := filepath.Join(t.TempDir(), "workloads.yaml")
 	t.Expect(os.WriteFile(path, file.Bytes(), 0o600)).To(Succeed())
 	var out, errOut bytes.Buffer
+
 	args := append([]string{"kubectl-cardquota", "whatif", "--kubeconfig", t.kubeconfig, "-n", t.namespace, "-o", "json", "-f", path}, flags...)
 	code := cli.Run(t.ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, simulator.Run)
 	t.Expect(code).To(BeElementOf(0, 2), "%s\n%s", errOut.String(), file.String())
 	var result whatifview.Result
 	t.Expect(json.Unmarshal(out.Bytes(), &result)).To(Succeed(), out.String())
 	t.Expect(result.Runs).To(Equal(code == 0))
+
 	return result
 }
 
@@ -128,13 +134,16 @@ func (o outcome) lines() []string {
 	for what, pods := range o.runs {
 		lines = append(lines, fmt.Sprintf("%d %s", pods, what))
 	}
+
 	for name, pods := range o.waits {
 		reasons := slices.Compact(slices.Sorted(slices.Values(o.reasons[name])))
 		lines = append(lines, fmt.Sprintf("%d %s wait: %s", pods, name, strings.Join(reasons, ", ")))
 	}
+
 	for name, pods := range o.lost {
 		lines = append(lines, fmt.Sprintf("%d %s evicted, %d run again", pods, name, o.again[name]))
 	}
+
 	slices.Sort(lines)
 	return lines
 }
@@ -158,19 +167,23 @@ func (t *whatIfTest) predicted(p *proof, result whatifview.Result) []string {
 			o.reasons[name] = append(o.reasons[name], string(pod.Reason))
 			continue
 		}
+
 		t.Expect(pod.Cards).To(HaveLen(1))
 		o.runs[p.placeOf(name, pod.Cards[0].Count, pod.Cards[0].Card, pod.Node)]++
 	}
+
 	for _, v := range result.Victims {
 		if v.Workload.Namespace == t.namespace && !v.Drained { // other scenes play on the same cluster
 			o.lost[v.Workload.Name] += v.LostPods
 			o.again[v.Workload.Name] += v.Restarted
 		}
 	}
+
 	if moved := result.DrainedPods + result.DrainedEnded; moved > 0 {
 		o.lost["of the node"] = moved
 		o.again["of the node"] = result.DrainedPlaced
 	}
+
 	return o.lines()
 }
 
@@ -180,16 +193,19 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 	t.Helper()
 	o := newOutcome()
 	now := t.holders()
+
 	isSubmitted := map[string]bool{}
 	for _, object := range p.submitted {
 		isSubmitted[workloadName(object)] = true
 	}
+
 	lostOf := func(name string) string {
 		if slices.Contains(p.flags, "--drain") {
 			return "of the node"
 		}
 		return name
 	}
+
 	started := map[string]int{}
 	for uid, pod := range now {
 		name := t.ownerName(&pod)
@@ -203,6 +219,7 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 			started[lostOf(name)]++
 		}
 	}
+
 	for uid, pod := range before {
 		if _, stays := now[uid]; !stays {
 			name := lostOf(t.ownerName(&pod))
@@ -210,12 +227,14 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 			o.again[name] = started[name]
 		}
 	}
+
 	for name, left := range total {
 		if left > 0 {
 			o.waits[name] = left
 			o.reasons[name] = t.statedReasons(p, name)
 		}
 	}
+
 	return o.lines()
 }
 
@@ -256,6 +275,7 @@ func (t *whatIfTest) statedReasons(p *proof, name string) []string {
 	t.Helper()
 	quotas := &api.CardQuotaList{}
 	t.listObjects(quotas)
+
 	var reasons []string
 	for _, quota := range quotas.Items {
 		for _, entry := range quota.Status.Blocked {
@@ -264,6 +284,7 @@ func (t *whatIfTest) statedReasons(p *proof, name string) []string {
 			}
 		}
 	}
+
 	return reasons
 }
 
@@ -273,12 +294,14 @@ func grantWhatIf(t *testing.T, st *testCluster) string {
 	g := NewWithT(t)
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "kubectl.md"))
 	g.Expect(err).NotTo(HaveOccurred())
+
 	role := &rbacv1.ClusterRole{}
 	for _, block := range strings.Split(string(text), "```") {
 		if manifest, isYAML := strings.CutPrefix(block, "yaml\n"); isYAML && strings.Contains(manifest, "kind: ClusterRole\n") {
 			g.Expect(yaml.UnmarshalStrict([]byte(manifest), role)).To(Succeed())
 		}
 	}
+
 	g.Expect(role.Name).NotTo(BeEmpty(), "docs/kubectl.md has a ClusterRole")
 	user := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "engineer"}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -288,7 +311,9 @@ func grantWhatIf(t *testing.T, st *testCluster) string {
 	for _, object := range []client.Object{role, user, binding} {
 		g.Expect(st.Create(t.Context(), object)).To(Succeed())
 	}
+
 	kubeconfig, err := st.cluster.KubeconfigFor(t.Context(), user.Namespace, user.Name)
 	g.Expect(err).NotTo(HaveOccurred())
+
 	return kubeconfig
 }

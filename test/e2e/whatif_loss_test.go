@@ -26,6 +26,7 @@ func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, l
 	t.Helper()
 	l := lostWork{asked: time.Now(), predicted: map[string]int64{}, cards: map[string]int64{}, counted: map[string]float64{}}
 	result := ask()
+
 	l.answered = time.Now()
 	for _, v := range result.Victims {
 		if v.Workload.Namespace != t.namespace || v.Drained { // the scheduler counts what it evicts itself
@@ -36,9 +37,11 @@ func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, l
 			l.cards[v.Queue] += held.Count
 		}
 	}
+
 	for queue := range l.cards {
 		l.counted[queue] = t.countedLoss(queue)
 	}
+
 	return result, l
 }
 
@@ -58,6 +61,7 @@ func (t *whatIfTest) wantLoss(l lostWork, before map[types.UID]corev1.Pod) {
 	t.Helper()
 	now := t.holders()
 	total := int64(0)
+
 	least := int64(0)
 	most := int64(0)
 	for uid, pod := range before {
@@ -68,6 +72,7 @@ func (t *whatIfTest) wantLoss(l lostWork, before map[types.UID]corev1.Pod) {
 		least += count * int64(l.asked.Sub(pod.Status.StartTime.Time)/time.Second)
 		most += count * int64(l.answered.Sub(pod.Status.StartTime.Time)/time.Second)
 	}
+
 	for _, queue := range slices.Sorted(maps.Keys(l.cards)) {
 		total += l.predicted[queue]
 		until := int64(time.Since(l.asked)/time.Second) + 1

@@ -37,8 +37,10 @@ func runWhatIfScenes(t *testing.T) {
 	for _, scene := range whatIfScenes {
 		nodes = append(nodes, nodeProfile(scene.name, cardOf(scene.name), 2, "4"), nodeProfile(scene.name+"-other", cardOf(scene.name)+"-OTHER", 1, "4"))
 	}
+
 	st := startTreeCluster(t, nodes, api.ServiceType{Name: "inference", Priority: 80000, ReclaimPolicy: api.ReclaimNever, ReclaimFrom: []string{"training", "batch"}},
 		api.ServiceType{Name: "batch", Priority: 10000, ReclaimPolicy: api.ReclaimWhenNeeded, MinimumRuntimeSeconds: 3600})
+
 	kubeconfig := grantWhatIf(t, st)
 	var together errgroup.Group
 	together.SetLimit(atOnce)
@@ -89,20 +91,24 @@ func whatIfOfEachKind(t *whatIfTest) {
 	ofJob := t.of("run", 1, 1)
 	own := t.of("own", 2, 2)
 	own.card = t.other
+
 	set := &appsv1.StatefulSet{ObjectMeta: t.objectMeta(ofSet.name), Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{app: ofSet.name}}, Template: ofSet.podTemplate("", "").Template(),
 	}}
 	job := &batchv1.Job{ObjectMeta: t.objectMeta(ofJob.name), Spec: batchv1.JobSpec{Template: ofJob.podTemplate("", "").Template()}}
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+
 	group := &v1beta1.PodGroup{ObjectMeta: t.objectMeta(own.name), Spec: v1beta1.PodGroupSpec{MinMember: 2, Queue: own.queue}}
 	objects := []client.Object{t.gang(t.of("gang", 2, 1)), t.deploymentOf(t.of("web", 2, 1)), set, job, t.barePods(t.of("alone", 1, 1))[0], group}
 	for _, pod := range t.barePods(own) {
 		pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] = group.Name
 		objects = append(objects, pod)
 	}
+
 	t.prove(proof{submitted: objects, want: []string{
 		"1 alone on 1 " + t.card, "1 run on 1 " + t.card, "2 gang on 1 " + t.card, "2 own on 2 " + t.other, "2 set on 1 " + t.card, "2 web on 1 " + t.card,
 	}})
+
 	for _, object := range []client.Object{set, job} { // no other scene has such, so the end of a scene leaves them
 		t.Expect(t.Delete(t.ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	}
@@ -125,6 +131,7 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.wantGroupReason("older", insufficientMessage(t.queueName("q"), t.card, 8, 4))
 	web := t.deploymentOf(t.of("web", 3, 2))
 	t.prove(proof{submitted: []client.Object{web}, want: []string{"1 web wait: QuotaExhausted", "2 web on 2 " + t.card}})
+
 	t.Expect(t.Delete(t.ctx, web)).To(Succeed())
 	t.Eventually(t.holders).Should(BeEmpty())
 	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(t.card, 8, 0, 0)}})
@@ -134,6 +141,7 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	// A queue deserves its quota if the CardQuota does not say what it deserves.
 	withQuota := func(count int) []api.Card { return append(cardList(t.card, count), share(t.other, 4, 4, 0)) }
 	t.setQuota(t.queueName("q"), withQuota(4))
+
 	t.prove(proof{
 		submitted: []client.Object{t.gang(t.of("newer", 2, 4))},
 		flags:     []string{"--quota", t.queueName("q") + ":" + t.card + "=8"},
@@ -234,9 +242,11 @@ func whatIfANodeIsDrained(t *whatIfTest) {
 	t.wantRunning("ring", 2, 0)
 	node := t.podsOf("ring")[0].Spec.NodeName
 	t.startOn("stays", node, 1)
+
 	t.createObjects(t.deploymentOf(t.of("web", 1, 1)))
 	t.wantRunning("web", 1, 0)
 	t.Expect(t.podsOf("web")[0].Spec.NodeName).To(Equal(node), "nodes in use are filled")
+
 	t.prove(proof{
 		submitted: []client.Object{t.deploymentOf(t.of("new", 2, 1))},
 		flags:     []string{"--drain", node},

@@ -56,6 +56,7 @@ func TestEnforcementIsProven(t *testing.T) {
 // that end and configurations that change.
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
+
 	st := startTestCluster(t, nil, deployment.NoConfiguration)
 	for _, scene := range []struct {
 		name string

@@ -132,9 +132,11 @@ func (w Framework) Condition(t *testing.T, object client.Object, kind string) fu
 		case *v1alpha1.ServiceTypePolicy:
 			conditions = of.Status.Conditions
 		}
+
 		if c := meta.FindStatusCondition(conditions, kind); c != nil {
 			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
 		}
+
 		return "", err
 	}
 }

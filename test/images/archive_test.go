@@ -50,21 +50,25 @@ func openArchive(path string) (imageContent, error) {
 	if err != nil {
 		return imageContent{}, err
 	}
+
 	parts, err := readTar(bytes.NewReader(text))
 	if err != nil {
 		return imageContent{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	var index struct {
 		Manifests []descriptor `json:"manifests"`
 	}
 	if err := json.Unmarshal(parts["index.json"].data, &index); err != nil || len(index.Manifests) != 1 {
 		return imageContent{}, fmt.Errorf("%s: %d images: %w", path, len(index.Manifests), err)
 	}
+
 	blob := func(digest string) []byte { return parts["blobs/sha256/"+strings.TrimPrefix(digest, "sha256:")].data }
 	var manifest struct {
 		Config descriptor   `json:"config"`
 		Layers []descriptor `json:"layers"`
 	}
+
 	p := imageContent{
 		name:   index.Manifests[0].Annotations["org.opencontainers.image.ref.name"],
 		digest: index.Manifests[0].Digest,
@@ -76,11 +80,13 @@ func openArchive(path string) (imageContent, error) {
 	if err := json.Unmarshal(blob(manifest.Config.Digest), &p.config); err != nil {
 		return imageContent{}, fmt.Errorf("%s: config: %w", path, err)
 	}
+
 	for _, layer := range manifest.Layers {
 		if err := p.addLayer(blob(layer.Digest), layer.MediaType); err != nil {
 			return imageContent{}, fmt.Errorf("%s: layer: %w", path, err)
 		}
 	}
+
 	return p, nil
 }
 
@@ -94,10 +100,12 @@ func (p *imageContent) addLayer(layer []byte, mediaType string) error {
 			return err
 		}
 	}
+
 	files, err := readTar(content)
 	for name, f := range files {
 		p.files[name] = f
 	}
+
 	return err
 }
 
@@ -112,10 +120,12 @@ func readTar(content io.Reader) (map[string]file, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		data, err := io.ReadAll(archive)
 		if err != nil {
 			return nil, err
 		}
+
 		if name := strings.Trim(strings.TrimPrefix(header.Name, "."), "/"); name != "" {
 			files[name] = file{header, data}
 		}

@@ -27,6 +27,7 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
 			g.Expect(p.config.Config.Entrypoint).To(Equal([]string{program}))
 			g.Expect(p.config.Config.Cmd).To(BeEmpty())
+
 			g.Expect(p.config.Created.Format(time.RFC3339)).To(Equal(created))
 			g.Expect(p.config.Config.Labels).To(And(
 				HaveKeyWithValue("org.opencontainers.image.title", name),
@@ -48,6 +49,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 			g := NewWithT(t)
 			p := openImage(t, name)
 			path := strings.TrimPrefix(program, "/")
+
 			files := maps.Clone(p.files)
 			if name == "cardquota-scheduler" {
 				// Any user may write its private files there, even when nothing is mounted.
@@ -57,11 +59,13 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 				g.Expect(mode & (os.ModeSticky | os.ModePerm)).To(Equal(os.ModeSticky | 0o777))
 				delete(files, "tmp")
 			}
+
 			g.Expect(slices.Collect(maps.Keys(files))).To(ConsistOf(path))
 			header := p.files[path].header
 			g.Expect(header.Typeflag).To(BeEquivalentTo(tar.TypeReg))
 			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
 			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "its user may not replace it")
+
 			binary, err := elf.NewFile(bytes.NewReader(p.files[path].data))
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, segment := range binary.Progs {
@@ -77,6 +81,7 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 			g := NewWithT(t)
 			info, err := buildinfo.Read(bytes.NewReader(openImage(t, name).files[strings.TrimPrefix(program, "/")].data))
 			g.Expect(err).NotTo(HaveOccurred())
+
 			modules := []string{"std@" + strings.TrimPrefix(info.GoVersion, "go")}
 			for _, module := range info.Deps {
 				if module.Replace != nil {
@@ -84,10 +89,12 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 				}
 				modules = append(modules, module.Path+"@"+module.Version)
 			}
+
 			g.Expect(len(modules)).To(BeNumerically(">", 50))
 
 			text, err := os.ReadFile(filepath.Join(imagesDir(t), name+".cdx.json"))
 			g.Expect(err).NotTo(HaveOccurred())
+
 			var bill struct {
 				BOMFormat string `json:"bomFormat"`
 				Metadata  struct {
@@ -100,12 +107,14 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 			g.Expect(bill.BOMFormat).To(Equal("CycloneDX"))
 			g.Expect(bill.Metadata.Timestamp).To(Equal(created))
 			g.Expect(bill.Metadata.Component.Name + " " + bill.Metadata.Component.Version).To(Equal(name + " " + version))
+
 			var listed []string
 			for _, component := range bill.Components {
 				id := component.Name + "@" + component.Version
 				listed = append(listed, id)
 				g.Expect(component.PURL).To(Equal("pkg:golang/" + strings.ReplaceAll(id, "+", "%2B")))
 			}
+
 			g.Expect(listed).To(ConsistOf(modules))
 		})
 	}

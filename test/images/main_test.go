@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	code := m.Run()
 	if err := os.RemoveAll(folder); err != nil {
 		fmt.Fprintln(os.Stderr, err)

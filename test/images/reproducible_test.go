@@ -18,20 +18,24 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	first := imagesDir(t)
 	tree := t.TempDir()
 	second := t.TempDir()
+
 	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/stamped-build.sh", "hack/folders.sh", "hack/sbom") {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755)).To(Succeed())
 		output, err := exec.Command("cp", "-r", filepath.Join("../..", path), filepath.Join(tree, path)).CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(output))
 	}
+
 	cache, err := exec.Command("go", "env", "GOCACHE").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // by default it lies where the next line points elsewhere
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())               // what is kept of the first is not the second
 	g.Expect(buildImages(tree, second)).To(Succeed())
+
 	for name := range programs {
 		again, err := openArchive(filepath.Join(second, name+".tar"))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(again.digest).To(Equal(openImage(t, name).digest), name)
+
 		bills := make([]string, 0, 2)
 		for _, folder := range []string{first, second} {
 			text, err := os.ReadFile(filepath.Join(folder, name+".cdx.json"))

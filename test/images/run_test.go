@@ -21,21 +21,25 @@ import (
 func TestTheImagesRunRestricted(t *testing.T) {
 	dir := imagesDir(t)
 	g := NewWithT(t)
+
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: &cluster.RealNode{},
 	})
 	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
+
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		check.NoError(t, c.Stop())
 	})
+
 	g.Expect(c.Apply(t.Context(), []byte(`
 apiVersion: v1
 kind: Namespace
 metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
 `))).To(Succeed())
+
 	g.Eventually(func() error {
 		_, err := c.Client().CoreV1().ServiceAccounts("restricted").Get(t.Context(), "default", metav1.GetOptions{})
 		return err
@@ -59,6 +63,7 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `, name, version, arguments[name]))).To(Succeed())
 	}
+
 	for name := range programs {
 		g.Eventually(func() (string, error) {
 			return c.Kubectl(t.Context(), "logs", "--namespace=restricted", name)

@@ -26,6 +26,7 @@ func cardQuotaObject(name string, spec map[string]any) *unstructured.Unstructure
 		}
 		full[key] = value
 	}
+
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": full}}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CardQuota"))
 	u.SetName(name)
@@ -50,6 +51,7 @@ func TestAPIRules(t *testing.T) {
 		}
 		return cardsOf(entries...)
 	}
+
 	name63 := strings.Repeat("n", 63)
 	name64 := strings.Repeat("n", 64)
 	cases := map[string]struct {
@@ -122,6 +124,7 @@ func TestAPIRules(t *testing.T) {
 		"orphaning the queue": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},
 		"a misspelt field":    {spec: map[string]any{"card": "A"}, wantError: `unknown field "spec.card"`},
 	}
+
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			expectAPIAnswer(t, cardQuotaObject(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
@@ -160,6 +163,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 		"leaving the own name out again":   {before: "rename"},
 		"the same queue and another quota": {before: "rename-a", after: "rename-a"},
 	}
+
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
@@ -194,9 +198,11 @@ func TestSamplesAreAccepted(t *testing.T) {
 	g := requireControlPlane(t)
 	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	trees, err := filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(trees).To(gomega.HaveLen(2))
+
 	files = append(files, trees...)
 	seen := map[string]int{}
 	for _, file := range files {
@@ -210,6 +216,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 			}
 		}
 	}
+
 	g.Expect(seen["CardQuota"]).To(gomega.BeNumerically(">=", 3), "samples")
 	g.Expect(seen["ServiceTypePolicy"]).To(gomega.BeNumerically(">=", 1))
 }

@@ -27,15 +27,19 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")
+
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		"example.com/cost-centre": "1", "cardquota.dev/created-by": name, // copied from another Queue
 	}}}
+
 	queue.Spec.Weight = 3
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
+
 	quota := newQuota(name, nil)
 	createReady(t, quota)
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.HaveLen(1))
+
 	pod := newPod(name, name, "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
@@ -50,6 +54,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 			"example.com/cost-centre": "1", "cardquota.dev/created-by": name,
 			"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 		}))
+
 		g.Expect(after.Spec.Capability).To(gomega.BeEmpty())
 		g.Expect(after.Spec.Priority).To(gomega.BeZero())
 		g.Expect(after.Spec.Weight).To(gomega.Equal(int32(3)))
@@ -62,6 +67,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
+
 	// The pod in the status shows that a count has just been made; later changes are counted a
 	// second later.
 	probe := newPod(name, name, "", 1)
@@ -69,12 +75,14 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 	admin.DeleteAndWait(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "0"))
+
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
 	admin.CreateWithCleanup(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
 	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("these are gone: 1 unfinished PodGroup"))
+
 	admin.DeleteAndWait(t, group)
 	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
 }
@@ -85,6 +93,7 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	pod := newPod(name, name, name, 4)
 	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, setRunning)
+
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
 	admin.CreateWithCleanup(t, group)
@@ -112,11 +121,13 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	name := uniqueName(t, "")
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	createReady(t, first)
+
 	pod := newPod(name, name, "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Eventually(statusOf(t, first.Name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 	g.Expect(admin.Delete(t.Context(), first)).To(gomega.Succeed())
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
+
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	admin.CreateWithCleanup(t, heir)
 	g.Eventually(readError(statusOf(t, first.Name))).Should(framework.NotFound(), "nobody waits for a queue that goes on")
@@ -130,24 +141,29 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
+
 	after, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
 	g.Expect(before.Labels).To(gomega.HaveKeyWithValue("app.kubernetes.io/managed-by", "cardquota"))
 	g.Expect(after.Labels).NotTo(gomega.HaveKey("app.kubernetes.io/managed-by"))
 	g.Expect(after.Spec).To(gomega.BeComparableTo(before.Spec))
+
 	for _, fields := range after.ManagedFields {
 		if fields.Subresource == "" {
 			g.Expect(fields.Manager).To(gomega.Equal("somebody"))
 		}
 		g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
 	}
+
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
 	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
+
 	// Another CardQuota of that name adopts the queue without a conflict.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(1)) })
 	admin.CreateWithCleanup(t, again)
@@ -155,6 +171,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 	g.Eventually(admin.EventMessages(t, again, "Adopted")).Should(gomega.HaveLen(1))
 	g.Eventually(unowned).Should(gomega.BeEmpty())
+
 	admin.DeleteAndWait(t, again)
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }
@@ -166,13 +183,16 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	queue.Spec.Weight = 1
 	queue.Spec.Parent = "root"
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("vc-scheduler"))).To(gomega.Succeed())
+
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 	quota := newQuota(uniqueName(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
 	createReady(t, quota)
+
 	pod := newPod(quota.Name, "default", "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, quota.Name))).Should(framework.NotFound())
+
 	after, err := queueOf(t, "default")()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(queue.UID))
@@ -186,6 +206,7 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 func TestDeletedAndRecreated(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
+
 	name := uniqueName(t, "")
 	for round := range 3 {
 		quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(round)) })

@@ -42,12 +42,15 @@ func startWithPolicy(t *testing.T) *fakeScheduler {
 	newBase(t, baseConfigMap, byHand)
 	newPolicy(t, nil)
 	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
+
 	status, err := policyStatus(t)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(status.ConfigHash).NotTo(gomega.BeEmpty())
+
 	t.Cleanup(func() {
 		admin.DeleteAndWait(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: enforcement.LeaseName}})
 	})
+
 	return &fakeScheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
 
@@ -66,9 +69,11 @@ func startEnforcing(t *testing.T, name string) *fakeScheduler {
 func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.report.At = time.Now().Add(-ago)
 	s.beats++
 	lease := s.report.Lease(systemNamespace)
+
 	err := admin.Create(ctx, lease)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -76,6 +81,7 @@ func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) e
 	if err := admin.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 		return err
 	}
+
 	s.report.WriteTo(lease)
 	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
 }
@@ -104,11 +110,13 @@ func (s *fakeScheduler) keepBeating() (stop func()) {
 			}
 		}
 	})
+
 	stop = func() {
 		cancel()
 		done.Wait()
 	}
 	s.t.Cleanup(stop)
+
 	return stop
 }
 

@@ -40,6 +40,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	s := startWithPolicy(t)
 	quota := newQuota(name, nil)
 	admin.CreateWithCleanup(t, quota)
+
 	setState(t, name, "Open")
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat: no Cardquota scheduler has ever finished a session"))
 	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/NoHeartbeat: queue " + name + " carries this quota, but"))
@@ -50,6 +51,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(policyCondition(t, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Scheduler",
 		&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
+
 	enforced := metricSeries(t, "cardquota_enforced", "reason", "")
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
 
@@ -65,9 +67,11 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter-left)).To(gomega.Succeed(), "a session that was closed 18 seconds ago is the last one")
 	last := s.report.At
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).WithTimeout(30 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat: no Cardquota scheduler has finished a session since"))
+
 	silence := time.Since(last)
 	t.Logf("Enforced became False %s after the last session", silence.Round(time.Millisecond))
 	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", enforcement.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
+
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
 	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no Cardquota scheduler has finished")))
@@ -85,12 +89,14 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	s := startWithPolicy(t)
 	quota := newQuota(name, nil)
 	admin.CreateWithCleanup(t, quota)
+
 	setState(t, name, "Open")
 	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed())
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 
 	writeLeaderLease(t, stockScheduler+"_0f3e", time.Minute)
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
+
 	// It ends by itself without a renewal.
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("False/NoHeartbeat"))
 
@@ -110,12 +116,14 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 		r.ConfigHash = "another"
 		r.ConfigProblem = "unknown action fly"
 	})
+
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
 	s.changeReport(func(r *enforcement.Report) {
 		r.ConfigHash = right
 		r.ConfigProblem = ""
 		r.SecondScheduler = []string{"lab/a", "lab/b"}
 	})
+
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring("pods lab/a, lab/b")))
 	s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
@@ -145,18 +153,22 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = corev1.DefaultSchedulerName }, "schedulerName is default-scheduler"},
 		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"},
 	}
+
 	for what, tc := range cases {
 		t.Run(what, func(t *testing.T) {
 			pod := newPod(name+"-past", name, "", 2)
 			tc.change(pod)
 			admin.CreateWithCleanup(t, pod)
+
 			if pod.Spec.NodeName == "" {
 				bindPod(t, pod, name)
 			}
+
 			want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 that Cardquota's scheduler did not assign; delete and create again " +
 				"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
 			expectEnforced(t, name, want)
 			g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
+
 			// Our scheduler sees that another program placed the pod; this is why.
 			s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
 			g.Consistently(policyCondition(t, "Enforced")).Should(want)
@@ -174,21 +186,25 @@ func TestErasedRecord(t *testing.T) {
 	name := uniqueName(t, "")
 	startEnforcing(t, name)
 	newNode(t, name, "NVIDIA-H200")
+
 	rewrite := func(pod *corev1.Pod, record []metav1.ManagedFieldsEntry) {
 		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(gomega.Succeed())
 		base := pod.DeepCopy()
 		pod.ManagedFields = record
 		g.Expect(admin.Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
 	}
+
 	preset := newPod(name+"-preset", name, name, 2)
 	admin.CreateWithCleanup(t, preset)
 	past := gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("nodeName was set by integration.test"))
 	expectEnforced(t, name, past)
+
 	rewrite(preset, []metav1.ManagedFieldsEntry{{}})
 	rewrite(preset, []metav1.ManagedFieldsEntry{{
 		Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)},
 	}})
+
 	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(past)
 	admin.DeleteAndWait(t, preset)
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
@@ -198,6 +214,7 @@ func TestErasedRecord(t *testing.T) {
 	bindPod(t, bound, name)
 	setPod(t, bound, setRunning)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("2/8 NVIDIA-H200"))
+
 	rewrite(bound, []metav1.ManagedFieldsEntry{{}})
 	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: whoever has a pod could raise an alarm")
 }

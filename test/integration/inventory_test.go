@@ -29,6 +29,7 @@ func inventoryCard(t *testing.T, name string) func() (v1alpha1.InventoryCard, er
 				return entry, nil
 			}
 		}
+
 		return v1alpha1.InventoryCard{}, nil
 	}
 }
@@ -38,6 +39,7 @@ func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
 	return func() ([]string, error) {
 		inventory := &v1alpha1.CardInventory{}
 		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+
 		var found []string
 		for _, anomaly := range inventory.Status.Anomalies {
 			for _, name := range anomaly.Nodes {
@@ -46,6 +48,7 @@ func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
 				}
 			}
 		}
+
 		return found, err
 	}
 }
@@ -54,6 +57,7 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	const model = "NVIDIA-INVENTORY"
+
 	name := uniqueName(t, "")
 	newNode(t, name, model)
 	entry := inventoryCard(t, model)
@@ -62,9 +66,11 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	admin.CreateWithCleanup(t, quota)
 	g.Eventually(queueOf(t, name)).ShouldNot(gomega.BeNil()) // cards in a queue that does not exist are an anomaly
+
 	pod := builder.Pod(labNamespace, name).Queue(name).Card(model).GPUs(2).Node(name).Obj()
 	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, setRunning)
+
 	want := v1alpha1.InventoryCard{Name: model, Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 2, Quota: 8,
 		ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Quota: 8, Used: 2}}}
 	g.Eventually(entry).Should(gomega.Equal(want))
@@ -77,6 +83,7 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	base := node.DeepCopy()
 	node.Status.Allocatable[builder.GPU] = resource.MustParse("7")
 	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
+
 	want.Total = 7
 	want.Healthy = 7
 	want.Cordoned = 7
@@ -94,6 +101,7 @@ func TestTheInventoryIsWrittenAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	const model = "NVIDIA-INVENTORY-BURST"
+
 	name := uniqueName(t, "")
 	newNode(t, name, model)
 	g.Eventually(inventoryCard(t, model)).Should(gomega.HaveField("Healthy", int64(8)))
@@ -109,11 +117,13 @@ func TestTheInventoryIsWrittenAtMostOnceASecond(t *testing.T) {
 		node.Status.Allocatable[builder.GPU] = *resource.NewQuantity(int64(changes%8), resource.DecimalSI)
 		g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
 	}
+
 	// There must be more changes than writes, and writes while the node changes, even on a slow machine.
 	for pace := time.Tick(200 * time.Millisecond); changes < 10 || writes() < 2; <-pace {
 		change()
 		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d changes", changes)
 	}
+
 	g.Eventually(inventoryCard(t, model), inventoryDelay).Should(gomega.HaveField("Total", int64(changes%8)))
 	written := writes()
 	most := int(time.Since(began)/time.Second) + 1 // one at once, and one after each second
@@ -130,8 +140,10 @@ func TestTheInventoryComesBack(t *testing.T) {
 		inventory := &v1alpha1.CardInventory{}
 		return inventory, admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	}
+
 	isCounted := gomega.HaveField("Status.Summary", gomega.ContainSubstring("NVIDIA-INVENTORY-BACK"))
 	g.Eventually(get).Should(isCounted)
+
 	before, err := get()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(admin.Delete(t.Context(), before)).To(gomega.Succeed())
@@ -157,12 +169,15 @@ func TestACardThatNoNodeHasIsReported(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	const model = "Known-Models-Card"
+
 	name := uniqueName(t, "")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model + "s" })
 	admin.CreateWithCleanup(t, quota)
+
 	known := cardQuotaCondition(t, name, "CardsKnown")
 	g.Eventually(known).Should(gomega.HavePrefix("False/UnknownCard: no node has " + model + "s"))
 	g.Eventually(admin.EventMessages(t, quota, "UnknownCard")).Should(gomega.HaveLen(1))
+
 	newNode(t, name, model)
 	g.Eventually(known).Should(gomega.Equal("False/UnknownCard: no node has " + model + "s; did you mean " + model + "?"))
 	newNode(t, name+"-s", model+"s")
@@ -178,9 +193,11 @@ func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
 	admin.CreateWithCleanup(t, builder.Node(name).Label("amd.com/gpu.product-name", "AMD_Instinct_MI300X").Resource(resourceName, "8").Obj())
 	entry := inventoryCard(t, "AMD_Instinct_MI300X")
 	g.Eventually(anomaliesOf(t, name)).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
+
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Cards = []v1alpha1.CardMapping{{Resource: string(resourceName), ModelLabel: "amd.com/gpu.product-name"}}
 	})
+
 	g.Eventually(entry).Should(gomega.Equal(v1alpha1.InventoryCard{Name: "AMD_Instinct_MI300X", Resources: []string{string(resourceName)}, Total: 8, Healthy: 8}))
 	g.Eventually(anomaliesOf(t, name)).Should(gomega.BeEmpty())
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.ContainSubstring("modelLabel: amd.com/gpu.product-name"))
@@ -190,6 +207,7 @@ func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
 
 func TestMappingsThatTheAPIRefuses(t *testing.T) {
 	requireControlPlane(t)
+
 	for name, tc := range map[string]struct {
 		entry v1alpha1.CardMapping
 		want  string

@@ -83,9 +83,11 @@ func runTests(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+
 	ctrl.SetLogger(testLogger())
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+
 	server, err := cluster.Start(ctx, cluster.Options{APIServerOnly: true})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		unbuilt = err
@@ -95,6 +97,7 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
+
 	admin, err = framework.New(server.Config())
 	if err != nil {
 		return 1, err
@@ -105,14 +108,17 @@ func runTests(m *testing.M) (code int, err error) {
 	if err := runMany(); err != nil {
 		return 1, err
 	}
+
 	mgr, err := newOperator(ctx, admin, metrics)
 	if err != nil {
 		return 1, err
 	}
+
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	code = m.Run()
 	stop()
+
 	return code, <-stopped
 }
 
@@ -142,18 +148,22 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin fr
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
+
 	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("find CRDs: %d files: %w", len(files), err)
 	}
+
 	for _, file := range []string{"manager_serviceaccount.yaml", "manager_role.yaml", "manager_rolebinding.yaml"} {
 		files = append(files, filepath.Join(root, "config", "rbac", file))
 	}
+
 	for _, file := range files {
 		if err := server.ApplyFile(ctx, file); err != nil {
 			return err
 		}
 	}
+
 	served := func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.CardQuotaList{}, &v1alpha1.ServiceTypePolicyList{}, &v1alpha1.CardInventoryList{}} {
 			if err := admin.List(ctx, list); err != nil {
@@ -165,6 +175,7 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin fr
 	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
 		return fmt.Errorf("wait for the CRDs: %w", err)
 	}
+
 	return nil
 }
 
@@ -176,6 +187,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	}}
 	config.QPS = 500
 	config.Burst = 1000
+
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
@@ -194,6 +206,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
+
 	nodes := controller.NewNodeInventory(mgr.GetCache())
 	if err := mgr.Add(nodes); err != nil {
 		return nil, err
@@ -201,6 +214,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace); err != nil {
 		return nil, err
 	}
+
 	quotas := cardquota.DefaultOptions()
 	quotas.Metrics = metrics
 	quotas.Inventory = nodes
@@ -209,6 +223,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if err != nil {
 		return nil, err
 	}
+
 	inventory := cardinventory.DefaultOptions()
 	inventory.Metrics = metrics
 	inventory.Nodes = nodes
@@ -217,6 +232,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if err := cardinventory.Setup(mgr, inventory); err != nil {
 		return nil, err
 	}
+
 	bills := cardseconds.DefaultOptions()
 	bills.Metrics = metrics
 	bills.Namespace = systemNamespace
@@ -224,12 +240,14 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	if _, err := cardseconds.Setup(mgr, bills); err != nil {
 		return nil, err
 	}
+
 	views := localquota.DefaultOptions()
 	views.Usage = usageCollector
 	views.SkipNameValidation = true
 	if err := localquota.Setup(ctx, mgr, views); err != nil {
 		return nil, err
 	}
+
 	policies := servicetypepolicy.DefaultOptions()
 	policies.Metrics = metrics
 	policies.SchedulerNamespace = systemNamespace

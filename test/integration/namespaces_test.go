@@ -29,6 +29,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		}
 		return e
 	}
+
 	expressions := func(all ...any) map[string]any { return map[string]any{"matchExpressions": all} }
 	many := func(n int) (values []any) {
 		for i := range n {
@@ -36,6 +37,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		}
 		return values
 	}
+
 	labels := func(n int) map[string]any {
 		all := map[string]any{}
 		for i := range n {
@@ -43,6 +45,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		}
 		return map[string]any{"matchLabels": all}
 	}
+
 	list := func(n int) map[string]any {
 		all := make([]any, n)
 		for i := range all {
@@ -50,6 +53,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		}
 		return expressions(all...)
 	}
+
 	cases := map[string]struct {
 		selector  any
 		wantError string
@@ -75,6 +79,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		"a misspelt field":               {selector: map[string]any{"matchLabel": map[string]any{"a": "b"}}, wantError: `unknown field "spec.namespaceSelector.matchLabel"`},
 		"a list of names is no selector": {selector: []any{"chat"}, wantError: "must be of type object"},
 	}
+
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			expectAPIAnswer(t, cardQuotaObject("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
@@ -120,6 +125,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 			patchAs(t, builder.Queue(name).UID("").Obj(), "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
 		}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		write func(*testing.T, string)
 		want  string
@@ -138,6 +144,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		createReady(t, newQuota(name, withTeamSelector("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
+
 		tc.write(t, name)
 		g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + tc.want + " on queue " + name))
 		g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
@@ -152,6 +159,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
 		q.Spec.Cards[0].Quota = ptr.To(int64(9))
 	})
+
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
 		gomega.ContainSubstring("no label value!")))
@@ -167,6 +175,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	fresh := uniqueName(t, "-new")
 	admin.CreateWithCleanup(t, newQuota(fresh, withTeamSelector("no label value!")))
 	g.Eventually(cardQuotaCondition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
+
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
 	g.Expect(err).To(gomega.HaveOccurred(), "a queue that everybody could use is not made")
@@ -187,6 +196,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
+
 	const model = "NVIDIA-B300" // of this test alone
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
@@ -194,32 +204,38 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 			q.Spec.OverAllocation = over
 		})
 	}
+
 	warns := of("-a", 6, v1alpha1.OverAllocationWarn)
 	allows := of("-b", 2, v1alpha1.OverAllocationAllow)
 	satisfied := func(suffix string) func() (string, error) {
 		return cardQuotaCondition(t, name+suffix, "InventorySatisfied")
 	}
+
 	createReady(t, allows)
 	physical := func(count int64) types.GomegaMatcher {
 		return gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("Physical", count)))
 	}
 	g.Eventually(statusOf(t, allows.Name)).Should(physical(0))
+
 	newNode(t, name, model)
 	setReady(t, name, corev1.ConditionTrue)
 	g.Eventually(statusOf(t, allows.Name)).Should(physical(8))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied"))
+
 	createReady(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
 	// Another CardQuota takes the last cards, and more than there are.
 	denies := of("-c", 3, v1alpha1.OverAllocationDeny)
 	createReady(t, denies)
+
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
 	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies raising them")))
 	g.Eventually(admin.EventMessages(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
 	g.Expect(admin.EventMessages(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
+
 	for _, suffix := range []string{"-a", "-b", "-c"} {
 		g.Expect(cardQuotaCondition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	}

@@ -25,13 +25,16 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 		return admin.Apply(t.Context(), chart, client.FieldOwner("helm"))
 	}
 	g.Expect(helm(byHand)).To(gomega.Succeed())
+
 	t.Cleanup(func() {
 		admin.DeleteAndWait(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: baseConfigMap}})
 	})
+
 	before := configMap(t, baseConfigMap)
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { // contradicts itself, which the schema cannot see
 		s.Owners = []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "batch"}}
 	})
+
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`spec.owners[Job].serviceType: Invalid value: "batch": is not defined`)))
 	g.Expect(admin.IsGone(t.Context(), renderedConfigMap())()).To(gomega.BeTrue())
@@ -51,6 +54,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 		p.Spec.Reclaim = "Pods"
 		p.Spec.OverCommitPercent = 150
 	})
+
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.And(
 		gomega.ContainSubstring("overCommitFactor: 1.5"), gomega.Not(gomega.ContainSubstring("cardreclaim"))))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Reclaim", v1alpha1.ReclaimMode("Pods")))
@@ -65,16 +69,19 @@ func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	text, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	at := time.Now()
 	writeConfigMap(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	t.Logf("put back after %s", time.Since(at).Round(time.Millisecond))
 	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.ContainSubstring("kubectl-edit wrote it")))
+
 	began := time.Now()
 	for range 2 {
 		writeConfigMap(t, schedulerConfigMap, "argocd", byHand)
 		g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	}
+
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", time.Second), "the second comes a second after the first")
 	g.Expect(admin.Delete(t.Context(), renderedConfigMap())).To(gomega.Succeed())
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
@@ -86,22 +93,27 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 	g := requireControlPlane(t)
 	policy := newPolicy(t, nil)
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
+
 	builtIn, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	cm := newBase(t, baseConfigMap, byHand)
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap"))
+
 	good, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(good).NotTo(gomega.Equal(builtIn))
+
 	for _, invalid := range []string{"{{ not YAML", "actions: [allocate]\n", "actions: \"allocate\"\ntiers: &a [*a]\n", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: rack-power\n"} {
 		writeConfigMap(t, baseConfigMap, "somebody", invalid)
 		g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseInvalid"), invalid)
 		g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
 	}
+
 	g.Eventually(admin.EventMessages(t, policy, "BaseInvalid")).Should(gomega.HaveLen(1), "told once")
 	writeConfigMap(t, baseConfigMap, "somebody", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n")
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
+
 	writeConfigMap(t, baseConfigMap, "somebody", byHand+"  - name: proportion\n")
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; changed from it: plugin proportion")))
 
@@ -131,11 +143,13 @@ func TestAnotherBaseIsNamed(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	before, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	newBase(t, "second", strings.Replace(byHand, "binpack", "sla", 1))
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Name = "second" })
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden"),
 		gomega.ContainSubstring("grant another base or namespace as well")))
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(before), "quotas stay enforced")
+
 	grantConfigMap(t, "second")
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: sla"))
 	g.Eventually(configSynced(t)).Should(gomega.ContainSubstring("volcano-system/second"))

@@ -75,16 +75,20 @@ func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	ctx := context.WithoutCancel(t.Context())
 	var classes schedulingv1.PriorityClassList
 	var configurations corev1.ConfigMapList
+
 	g := gomega.NewWithT(t)
 	g.Expect(admin.List(ctx, &classes)).To(gomega.Succeed())
 	g.Expect(admin.List(ctx, &configurations, client.InNamespace(systemNamespace))).To(gomega.Succeed())
+
 	var made []client.Object
 	for i := range classes.Items {
 		made = append(made, &classes.Items[i])
 	}
+
 	for i := range configurations.Items {
 		made = append(made, &configurations.Items[i])
 	}
+
 	for _, object := range made {
 		for _, owner := range object.GetOwnerReferences() {
 			if owner.UID == policy.UID {

@@ -26,6 +26,7 @@ func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
 func TestQueuesFollowThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
+
 	queues := map[string]string{}
 	quotas := map[string]*v1alpha1.CardQuota{}
 	for _, kind := range []string{"inference", "training", "notebook"} {
@@ -33,12 +34,14 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		queues[kind] = quotas[kind].Name
 		admin.CreateWithCleanup(t, quotas[kind])
 	}
+
 	expect := func(when, inference, training, notebook string) {
 		t.Helper()
 		for kind, want := range map[string]string{"inference": inference, "training": training, "notebook": notebook} {
 			g.Eventually(priorityAndReclaimable(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
 		}
 	}
+
 	expect("without a policy", "80000/false", "20000/true", "0/unset")
 	for _, quota := range quotas {
 		g.Eventually(cardQuotaCondition(t, quota.Name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
@@ -50,6 +53,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 			{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
 		}
 	})
+
 	expect("by the policy", "90000/false", "20000/true", "500/true")
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ServiceTypes", gomega.ConsistOf(
 		v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 90000, ReclaimPolicy: "Never", ReclaimFrom: []string{"notebook"}, CardQuotas: 1},
@@ -66,6 +70,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		p.Spec.ServiceTypes[0].Priority = 1
 		p.Spec.ServiceTypes[0].ReclaimFrom = []string{"notebook"}
 	})
+
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
 	g.Consistently(priorityAndReclaimable(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
@@ -77,6 +82,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	expect("without the policy", "90000/false", "20000/true", "500/false")
 	newPolicy(t, nil)
 	expect("by another policy", "80000/false", "20000/true", "0/unset")
+
 	for _, quota := range quotas {
 		g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
 	}
@@ -87,6 +93,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
 	admin.CreateWithCleanup(t, foreign)
 	newBase(t, baseConfigMap, byHand)
+
 	classes := func() (map[string]int32, error) {
 		var list schedulingv1.PriorityClassList
 		err := admin.List(t.Context(), &list)
@@ -98,16 +105,19 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 		}
 		return values, err
 	}
+
 	policy := newPolicy(t, nil)
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 80000, "pc-medium": 60000, "pc-normal": 40000, "pc-low": 7}))
 	g.Eventually(admin.EventMessages(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
 
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
+
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
+
 	deletePolicy(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
 	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
@@ -118,6 +128,7 @@ func TestPolicyRules(t *testing.T) {
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
+
 	cases := map[string]struct {
 		name string
 		spec v1alpha1.ServiceTypePolicySpec
@@ -154,6 +165,7 @@ func TestPolicyRules(t *testing.T) {
 		"an offset for bills":      {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}
+
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}

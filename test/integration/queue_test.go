@@ -49,12 +49,14 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 		"volcano.sh/closed-by-parent": "false",
 		"cardquota.dev/created-by":    name,
 	}))
+
 	g.Expect(queue.Spec.Priority).To(gomega.Equal(int32(20000)))
 	g.Expect(*queue.Spec.Reclaimable).To(gomega.BeTrue())
 	g.Expect(queue.Spec.Weight).To(gomega.Equal(int32(7)))
 	g.Expect(queue.Spec.Parent).To(gomega.Equal("root"))
 	g.Expect(queue.Spec.Capability.Cpu().String()).To(gomega.Equal("64"))
 	g.Expect(queue.Spec.Capability.Memory().String()).To(gomega.Equal("256Gi"))
+
 	for _, fields := range queue.ManagedFields {
 		if fields.Subresource == "" {
 			g.Expect(fields.Manager).To(gomega.Equal("cardquota"))
@@ -71,6 +73,7 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 		q.Spec.Resources = &v1alpha1.Resources{CPU: parseQuantity("8")}
 		q.Spec.ServiceType = "notebook"
 	})
+
 	g.Eventually(func(g gomega.Gomega) {
 		queue, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -90,12 +93,14 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 		q.Annotations[selectorKey] = `{}` // a CardQuota without a selector only removes it
 		q.Spec.Type = "batch"
 	})
+
 	patchAs(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {
 		q.Annotations["volcano.sh/closed-by-parent"] = "true"
 	})
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(9)) })
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
+
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
@@ -110,17 +115,20 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	edited := time.Now()
+
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) {
 		q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}`
 		q.Spec.Priority = 1
 	})
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+
 	t.Logf("put back after %s", time.Since(edited).Round(time.Millisecond))
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("True/ForeignChangeReplaced: kubectl-edit wrote spec.priority, volcano.sh/card.quota on queue "+name),
 		gomega.ContainSubstring("replaced at 20")))
 	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
+
 	// The condition stays until the spec changes, with one event.
 	g.Consistently(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
@@ -133,18 +141,22 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	statuses := countWrites(t, &v1alpha1.CardQuotaList{}, name)
+
 	const (
 		ours   = `{"` + model + `":8}`
 		theirs = `{"` + model + `":800}`
 	)
+
 	began := time.Now()
 	for range 4 {
 		patchAs(t, builder.Queue(name).UID("").Obj(), "rival", func(q *v1beta1.Queue) { q.Annotations[quotaKey] = theirs })
 		g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(ours))
 	}
+
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
+
 	// A change of the spec does not wait for the backoff.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(9)) })
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
@@ -157,12 +169,14 @@ func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
 	queue.Spec.Deserved = corev1.ResourceList{"cpu": *parseQuantity("4")}
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
+
 	quota := newQuota(name, nil)
 	createReady(t, quota)
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.ConsistOf(
 		"queue " + name + " already existed and now carries this quota; it will not be deleted with this CardQuota"))
+
 	live, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))
@@ -177,9 +191,11 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
 	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
 	g.Eventually(admin.EventMessages(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
+
 	// The other fields are still maintained.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(2)) })
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
+
 	// Without a wanted value there is no conflict.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
@@ -191,18 +207,23 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	name := uniqueName(t, "")
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	createReady(t, first)
+
 	second := newQuota(name+"-2", func(q *v1alpha1.CardQuota) {
 		q.Spec.QueueName = name
 		q.Spec.Cards[0].Quota = ptr.To(int64(99))
 	})
+
 	admin.CreateWithCleanup(t, second)
 	g.Eventually(cardQuotaCondition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(
 		"False/QueueConflict: queue " + name + " belongs to the older CardQuota " + first.Name))
+
 	g.Expect(cardQuotaCondition(t, second.Name, "Ready")()).To(gomega.HavePrefix("False/QueueConflict"))
 	g.Eventually(admin.EventMessages(t, second, "QueueConflict")).Should(gomega.HaveLen(1))
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+
 	admin.DeleteAndWait(t, first)
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
 	g.Eventually(cardQuotaCondition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))

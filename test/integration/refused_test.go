@@ -32,10 +32,12 @@ func refuseChanges(t *testing.T, queue string) {
 			Message:    "queue state must be in [Open Closed]",
 		}},
 	}}
+
 	admin.CreateWithCleanup(t, policy)
 	admin.CreateWithCleanup(t, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: queue, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 	}})
+
 	g.Eventually(func() error {
 		q := &v1beta1.Queue{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: queue}, q); err != nil {
@@ -52,10 +54,12 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	setState(t, name, v1beta1.QueueStateClosing)
 	refuseChanges(t, name)
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(4)) })
+
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/QueueRefused: queue "+name+" could not be written"),
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),
 		gomega.ContainSubstring("queue state must be in [Open Closed]")))
+
 	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
 	g.Eventually(admin.EventMessages(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
@@ -69,6 +73,7 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	setState(t, name, v1beta1.QueueStateClosing)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))
+
 	setState(t, name, v1beta1.QueueStateClosed)
 	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 	g.Expect(readError(queueOf(t, name))()).To(framework.NotFound())

@@ -32,11 +32,13 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		least   = time.Second
 	)
 	const model = "NVIDIA-SPEED" // without nodes, so that no test changes the status of these 200 later
+
 	prefix := uniqueName(t, "-")
 	list := make([]*v1alpha1.CardQuota, quotas)
 	for i := range list {
 		list[i] = newQuota(fmt.Sprint(prefix, i), func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	}
+
 	plain := watchArrivals(t, &v1alpha1.CardQuotaList{}, func(object client.Object) string {
 		quota, ok := object.(*v1alpha1.CardQuota)
 		if !ok || len(quota.Spec.Cards) == 0 || quota.Spec.Cards[0].Quota == nil {
@@ -47,23 +49,28 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	onQueue := watchArrivals(t, &v1beta1.QueueList{}, func(object client.Object) string {
 		return object.GetAnnotations()[v1alpha1.AnnotationCardQuota]
 	})
+
 	text := func(value int64) string { return fmt.Sprintf(`{"%s":%d}`, model, value) }
 	began := time.Now()
+
 	var group errgroup.Group
 	group.SetLimit(8)
 	for _, quota := range list {
 		group.Go(func() error { return admin.Create(t.Context(), quota) })
 	}
+
 	g.Expect(group.Wait()).To(gomega.Succeed())
 	for _, quota := range list {
 		g.Eventually(onQueue.timeOf(quota.Name, text(8))).ShouldNot(gomega.BeZero())
 	}
+
 	t.Logf("%d CardQuotas made and on their Queues after %s", quotas, time.Since(began).Round(time.Millisecond))
 
 	type change struct {
 		name, text string
 		sent       time.Time
 	}
+
 	var sent []change
 	last := map[string]change{}
 	random := seed.Rand(t)
@@ -76,12 +83,14 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		sent = append(sent, c)
 		last[c.name] = c
 	}
+
 	// A value that the next one of the same CardQuota replaces need not be seen; the last one
 	// of each must be.
 	for _, c := range last {
 		g.Eventually(onQueue.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero(), "%s must become %s", c.name, c.text)
 		g.Eventually(plain.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero())
 	}
+
 	times := func(a *firstSeen) (took []time.Duration) {
 		for _, c := range sent {
 			if at := a.timeOf(c.name, c.text)(); !at.IsZero() {
@@ -92,6 +101,7 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		return took
 	}
 	p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
+
 	took := times(onQueue)
 	waited := p99(times(plain))
 	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s; a plain client waits %s (p99)", len(took), changes,
@@ -121,6 +131,7 @@ func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object
 	a := &firstSeen{seen: map[string]time.Time{}}
 	watcher, err := admin.Watch(ctx, list)
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+
 	go func() {
 		for ctx.Err() == nil {
 			if err == nil {
@@ -132,6 +143,7 @@ func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object
 			watcher, err = admin.Watch(ctx, list.DeepCopyObject().(client.ObjectList))
 		}
 	}()
+
 	return a
 }
 
@@ -142,6 +154,7 @@ func (a *firstSeen) record(watcher watch.Interface, text func(client.Object) str
 		if !ok {
 			continue
 		}
+
 		key := object.GetName() + " " + text(object)
 		a.mu.Lock()
 		if a.seen[key].IsZero() {

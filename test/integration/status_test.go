@@ -40,6 +40,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	name := uniqueName(t, "")
 	newNode(t, name+"-h200", "NVIDIA-A1")
 	newNode(t, name+"-h800", "NVIDIA-A2")
+
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: ptr.To(int64(8))}, {Name: "NVIDIA-A2", Quota: ptr.To(int64(4))}} // of this test alone
 	})
@@ -53,10 +54,12 @@ func TestStatusFollowsPods(t *testing.T) {
 		pod.Annotations[v1alpha1.AnnotationCardName] = "NVIDIA-A1|NVIDIA-A2"
 		admin.CreateWithCleanup(t, pod)
 	}
+
 	setPod(t, first, setRunning)
 	setPod(t, waiting, func(s *corev1.PodStatus) {
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}
 	})
+
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("Summary", "3/8 NVIDIA-A1, 1/4 NVIDIA-A2"),
 		gomega.HaveField("PendingSummary", "2 NVIDIA-A1"),
@@ -84,6 +87,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	admin.DeleteAndWait(t, waiting)
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
+
 	admin.DeleteAndWait(t, quota)
 	g.Eventually(metricSeries(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
@@ -95,12 +99,14 @@ func TestLoweredQuotaOnlyChangesTheStatus(t *testing.T) {
 	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, setRunning)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
+
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(4)) })
 	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
 	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("OverQuotaBy", int64(2)))))
 	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
 	g.Expect(admin.IsGone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
+
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(6)) })
 	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
 }
@@ -129,9 +135,11 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	createReady(t, newQuota(name, nil))
 	quotas := countWrites(t, &v1alpha1.CardQuotaList{}, name)
 	queues := countWrites(t, &v1beta1.QueueList{}, name)
+
 	const burst = 4 * time.Second
 	began := time.Now()
 	pods := 0
+
 	// There must be more changes than writes, and writes while pods change, even on a slow
 	// machine.
 	for time.Since(began) < burst || pods <= 3*mostWrites(began) || quotas() < 2 {
@@ -142,12 +150,15 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 			creations.Go(func() error { return admin.Create(t.Context(), pod) })
 			pods++
 		}
+
 		g.Expect(creations.Wait()).To(gomega.Succeed())
 		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d pods were made", pods)
 	}
+
 	want := fmt.Sprintf("%d/8 NVIDIA-H200", pods)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal(want))
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, pods)))
+
 	most := mostWrites(began)
 	t.Logf("%d pods in %s: %d writes of the CardQuota, %d of the Queue", pods, burst, quotas(), queues())
 	g.Expect(quotas()).To(gomega.BeNumerically("<=", most))
@@ -178,6 +189,7 @@ func countWrites(t *testing.T, list client.ObjectList, name string) func() int {
 	watcher := watchOn(t, list, name)
 	writes := make(chan int, 1)
 	writes <- 0
+
 	go func() {
 		for event := range watcher.ResultChan() {
 			if event.Type == watch.Modified {
@@ -185,6 +197,7 @@ func countWrites(t *testing.T, list client.ObjectList, name string) func() int {
 			}
 		}
 	}()
+
 	return func() int {
 		n := <-writes
 		writes <- n
@@ -214,6 +227,7 @@ func metricSeries(t *testing.T, metric, label, queue string) func() (map[string]
 				}
 			}
 		}
+
 		return values, err
 	}
 }

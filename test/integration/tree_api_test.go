@@ -12,6 +12,7 @@ func TestAPIRulesOfTrees(t *testing.T) {
 		numbers["name"] = "A"
 		return cardsOf(numbers)
 	}
+
 	resources := func(ceiling, deserved, guarantee map[string]any) map[string]any {
 		all := map[string]any{}
 		for key, value := range ceiling {
@@ -26,6 +27,7 @@ func TestAPIRulesOfTrees(t *testing.T) {
 		return map[string]any{"resources": all}
 	}
 	type amounts = map[string]any
+
 	for title, tc := range map[string]struct {
 		spec      map[string]any
 		wantError string

@@ -39,18 +39,23 @@ func newTreeEnv(t *testing.T) *treeEnv {
 	t.Helper()
 	requireControlPlane(t)
 	g := framework.NewGomega(t)
+
 	server, err := cluster.Start(t.Context(), cluster.Options{WithoutKwok: true})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
+
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(server.Stop()).To(gomega.Succeed()) })
+
 	e := &treeEnv{g: g, stopOperator: new(func() error)}
 	e.Framework, err = framework.New(server.Config())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(installPrerequisites(t.Context(), server, e.Framework)).To(gomega.Succeed())
+
 	e.startOperator(t)
 	t.Cleanup(func() { g.Expect((*e.stopOperator)()).To(gomega.Succeed()) })
+
 	g.Expect(e.Create(t.Context(), builder.ServiceTypePolicy().Obj())).To(gomega.Succeed())
 	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
 	return e
@@ -109,9 +114,11 @@ func (b branch) object() *v1alpha1.CardQuota {
 		q.Spec.ServiceType = ""
 		q.Spec.Resources.Deserved.Memory = parseQuantity("4Gi")
 	}
+
 	if b.parent == "" {
 		q.Spec.Resources.Deserved.Memory = parseQuantity("64Gi")
 	}
+
 	return q
 }
 
@@ -195,20 +202,24 @@ func (e *treeEnv) expectQuiet(t *testing.T, branches []branch) {
 			if err := errors.Join(e.Get(t.Context(), client.ObjectKeyFromObject(q), q), e.Get(t.Context(), client.ObjectKeyFromObject(q), queue)); err != nil {
 				return "", err
 			}
+
 			for _, kind := range []string{v1alpha1.ConditionInventorySatisfied, v1alpha1.ConditionCardsKnown} { // they depend on other tests
 				meta.RemoveStatusCondition(&q.Status.Conditions, kind)
 			}
 			for i := range q.Status.Cards {
 				q.Status.Cards[i].Physical = 0 // other tests add nodes
 			}
+
 			text, err := json.Marshal(q.Status)
 			if err != nil {
 				return "", err
 			}
 			all = append(all, string(text), fmt.Sprint(queue.Generation, queue.Annotations))
 		}
+
 		return strings.Join(all, " "), nil
 	}
+
 	var last string
 	e.g.Eventually(func() (bool, error) { // what changed before may still be on its way
 		before := last

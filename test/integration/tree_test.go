@@ -33,10 +33,12 @@ func TestTrees(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+
 				test(t, e.on(t))
 			})
 		}
 	})
+
 	t.Run("tree, flat, tree", func(t *testing.T) { testSwitching(t, e.on(t)) })
 	t.Run("a policy that is created again", func(t *testing.T) { testPolicyCreatedAgain(t, e.on(t)) })
 }
@@ -50,15 +52,18 @@ func testAnyOrder(t *testing.T, e *treeEnv) {
 		if slices.Reverse(shuffled); i > 0 {
 			random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		}
+
 		e.create(t, shuffled)
 		e.expectPlaced(t, branches)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if i == 0 { // parents first
 			shuffled = branches
 		}
+
 		for _, b := range shuffled {
 			e.g.Expect(e.Delete(t.Context(), b.object())).To(gomega.Succeed())
 		}
+
 		for _, b := range branches {
 			e.g.Eventually(e.IsGone(t.Context(), b.object())).Should(gomega.BeTrue(), b.name)
 			e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: b.name}, &v1beta1.Queue{})).To(framework.NotFound())
@@ -81,6 +86,7 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 				r.Deserved.CPU = resource.NewQuantity(b.deserved*cpu, resource.DecimalSI)
 				r.Deserved.Memory = resource.NewQuantity(memory, resource.BinarySI)
 				r.Guarantee.CPU = resource.NewQuantity(b.guarantee*cpu, resource.DecimalSI)
+
 				switch {
 				case b.parent == "":
 					r.Deserved.Memory = resource.NewQuantity(64*memory, resource.BinarySI)
@@ -89,6 +95,7 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 				}
 			})
 		}
+
 		for _, b := range branches {
 			e.g.Eventually(func() (string, error) {
 				queue := &v1beta1.Queue{}
@@ -98,12 +105,14 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 			e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"), b.name)
 		}
 	}
+
 	backward := slices.Clone(branches)
 	slices.Reverse(backward)
 	resize(branches, 3, 1<<28)
 	resize(backward, 5, 1<<24)
 	resize(branches, 1, 1<<30)
 	resize(backward, 2, 1<<26)
+
 	for _, b := range branches { // nothing of this is a change by another manager
 		e.g.Expect(e.EventMessages(t, b.object(), "ForeignChangeReplaced")()).To(gomega.BeEmpty(), b.name)
 	}
@@ -121,11 +130,13 @@ func testMoving(t *testing.T, e *treeEnv) {
 			return queue.Spec.Parent, err
 		}
 	}
+
 	move := func(name, parent string) {
 		e.change(t, name, func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent })
 	}
 	move("move-search", "move-tenant")
 	e.g.Eventually(parentOf("move-search")).Should(gomega.Equal("move-tenant"))
+
 	// Of tenant above web, web above tenant. Never is one Queue below itself.
 	move("move-tenant", "move-web")
 	e.g.Eventually(e.quotaCondition(t, "move-tenant", "HierarchyValid")).Should(gomega.HavePrefix("False/ParentCycle"))
@@ -133,6 +144,7 @@ func testMoving(t *testing.T, e *treeEnv) {
 	move("move-web", "")
 	e.g.Eventually(parentOf("move-web")).Should(gomega.Equal("root"))
 	e.g.Eventually(parentOf("move-tenant")).Should(gomega.Equal("move-web"))
+
 	// To a parent that comes later.
 	move("move-chat", "move-new")
 	e.g.Eventually(e.quotaCondition(t, "move-chat", "QueueSynced")).Should(gomega.HavePrefix("False/ParentNotFound: queue move-chat stays below queue move-web: spec.parent names CardQuota move-new, which does not exist"))
@@ -154,10 +166,12 @@ func testRefusedChild(t *testing.T, e *treeEnv) {
 		queue.Status.Allocated = corev1.ResourceList{"pods": resource.MustParse(count)}
 		e.g.Expect(e.Status().Patch(t.Context(), queue, client.MergeFrom(base))).To(gomega.Succeed())
 	}
+
 	setPods("1")
 	e.create(t, []branch{child})
 	e.g.Eventually(e.quotaCondition(t, child.name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/QueueRefused: queue refused-child could not be written"), gomega.ContainSubstring("because it has allocated Pods: 1")))
+
 	setPods("0")
 	e.expectPlaced(t, []branch{parent, child})
 }
@@ -170,6 +184,7 @@ func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
 	e.g.Expect(e.Delete(t.Context(), branches[1].object())).To(gomega.Succeed())
 	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.Equal(
 		"False/WaitingForChildren: being deleted: queue wait-web keeps its quota until its child queues are gone: wait-chat, wait-search; delete their CardQuotas, or give them another parent"))
+
 	e.g.Consistently(e.describeQueue(t, "wait-web")).Should(gomega.HavePrefix(`below wait-tenant: {"NVIDIA-H200":12}`))
 	e.change(t, "wait-search", func(q *v1alpha1.CardQuota) { q.Spec.Parent = "wait-tenant" })
 	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.ContainSubstring("its child queues are gone: wait-chat"))
@@ -185,17 +200,20 @@ func testParentSums(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, branches)
 	const model = "NVIDIA-H200"
 	e.CreateWithCleanup(t, builder.Node("sum-node").GPUs(model, 16).Obj())
+
 	running := map[string]int{"sum-chat": 3, "sum-search": 5, "sum-lab": 2}
 	for queue, count := range running {
 		pod := builder.Pod(labNamespace, queue).Queue(queue).Card(model).CPU("2").Memory("1Gi").GPUs(count).Node("sum-node").Obj()
 		e.CreateWithCleanup(t, pod)
 		e.CreateWithCleanup(t, builder.Pod(labNamespace, queue+"-pending").Queue(queue).Card(model).GPUs(1).Obj())
 	}
+
 	for parent, below := range map[string][]string{"sum-tenant": {"sum-chat", "sum-search", "sum-lab"}, "sum-web": {"sum-chat", "sum-search"}, "sum-lab": {"sum-lab"}} {
 		used := 0
 		for _, queue := range below {
 			used += running[queue]
 		}
+
 		e.g.Eventually(func() (string, error) {
 			q := &v1alpha1.CardQuota{}
 			if err := e.Get(t.Context(), client.ObjectKey{Name: parent}, q); err != nil || len(q.Status.Cards) == 0 {
@@ -210,11 +228,13 @@ func testParentSums(t *testing.T, e *treeEnv) {
 			return queue.Annotations[v1alpha1.AnnotationCardAllocated], err
 		}).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, used)), parent)
 	}
+
 	search := func() (v1alpha1.CardStatus, error) {
 		q := &v1alpha1.CardQuota{}
 		err := e.Get(t.Context(), client.ObjectKey{Name: "sum-search"}, q)
 		return q.Status.Cards[0], err
 	}
+
 	e.g.Eventually(search).Should(gomega.SatisfyAll(gomega.HaveField("Deserved", int64(4)), gomega.HaveField("Borrowed", int64(1)), gomega.HaveField("Quota", int64(8))))
 	e.expectQuiet(t, branches)
 	e.g.Eventually(e.quotaCondition(t, "sum-web", "InventorySatisfied")).Should(gomega.HavePrefix("True/InventorySatisfied: the quota of parent sum-tenant contains this one"))
@@ -234,6 +254,7 @@ func testOtherManagersParent(t *testing.T, e *treeEnv) {
 	queue := &v1beta1.Queue{}
 	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "held-search"}, queue)).To(gomega.Succeed())
 	base := queue.DeepCopy()
+
 	queue.Spec.Parent = "held-tenant"
 	e.g.Expect(e.Patch(t.Context(), queue, client.MergeFrom(base), client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
 	e.g.Eventually(e.quotaCondition(t, "held-search", "QueueSynced")).Should(gomega.HavePrefix(
@@ -267,6 +288,7 @@ func testExcess(t *testing.T, e *treeEnv) {
 		q.Spec.Resources.Deserved.CPU = parseQuantity("6")
 		q.Spec.Resources.Guarantee.CPU = parseQuantity("3")
 	})
+
 	e.g.Eventually(e.describeQueue(t, "excess-chat")).Should(gomega.Equal(`below excess-web: {"NVIDIA-H200":8} {"NVIDIA-H200":4} {"NVIDIA-H200":4}, CPU 6 3 3`))
 	e.g.Eventually(e.describeQueue(t, "excess-web")).Should(gomega.Equal(`below excess-tenant: {"NVIDIA-H200":6} {"NVIDIA-H200":6} {"NVIDIA-H200":3}, CPU 6 6 3`))
 	e.g.Eventually(e.quotaCondition(t, "excess-chat", "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
@@ -282,12 +304,14 @@ func testQueueByHand(t *testing.T, e *treeEnv) {
 	child := branch{name: "hand-child", parent: "hand-parent", quota: 8, deserved: 8, guarantee: 0, isLeaf: true}
 	e.create(t, []branch{parent, child})
 	e.expectPlaced(t, []branch{parent, child})
+
 	queue := builder.Queue("hand-queue").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":8}`).Obj()
 	queue.Spec.Parent = "hand-parent"
 	queue.Spec.Weight = 1
 	e.CreateWithCleanup(t, queue)
 	e.g.Eventually(e.quotaCondition(t, "hand-child", "HierarchyValid")).Should(gomega.HavePrefix(
 		"False/Scaled: NVIDIA-H200: deserved is 8, but the children of hand-parent have 16 together and it has 8, so 4 is in force"))
+
 	e.g.Eventually(e.quotaCondition(t, "hand-parent", "HierarchyValid")).Should(gomega.HavePrefix("True/HierarchyValid: this CardQuota is at the top level; it has 2 children: hand-child, queue hand-queue"))
 	e.CreateWithCleanup(t, builder.Node("hand-node").GPUs("NVIDIA-H200", 8).Obj())
 	e.CreateWithCleanup(t, builder.Pod(labNamespace, "hand-pod").Queue("hand-queue").Card("NVIDIA-H200").GPUs(2).Node("hand-node").Obj())
@@ -310,6 +334,7 @@ func testSwitching(t *testing.T, e *treeEnv) {
 		if !b.isLeaf {
 			want = `below root: {}  , CPU 0 0 0`
 		}
+
 		e.g.Eventually(e.describeQueue(t, b.name)).Should(gomega.Equal(want), b.name)
 		e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/TreeFieldsUnused"), b.name)
 		e.g.Eventually(func() (int, error) {
@@ -318,6 +343,7 @@ func testSwitching(t *testing.T, e *treeEnv) {
 			return len(slices.DeleteFunc(q.Status.Conditions, func(c metav1.Condition) bool { return c.Type != "HierarchyValid" })), err
 		}).Should(gomega.BeZero(), b.name)
 	}
+
 	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
 	e.expectPlaced(t, branches)
 	for _, b := range branches {

@@ -90,16 +90,19 @@ func (k *kind[Object]) drawFault(verb, name string) int {
 	if k.percent == 0 {
 		return done
 	}
+
 	key := verb + " " + name
 	k.tries[key]++
 	h := fnv.New64a()
 	fmt.Fprint(h, k.seed, key, k.tries[key])
+
 	switch n := int(h.Sum64() >> 16 % 100); {
 	case n < k.percent*3/4:
 		return refused
 	case n < k.percent:
 		return unheard
 	}
+
 	return done
 }
 
@@ -128,6 +131,7 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	k := &s.pods
 	var pod *corev1.Pod
 	var err error
+
 	switch a := action.(type) {
 	case clienttesting.GetActionImpl:
 		known, is := k.objects[a.Name]
@@ -157,9 +161,11 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	default:
 		return true, nil, fmt.Errorf("no answer is implemented for %v", action)
 	}
+
 	if err != nil {
 		return true, nil, err
 	}
+
 	return true, pod, nil
 }
 
@@ -172,11 +178,13 @@ func (s *apiServer) bindPod(b *corev1.Binding) error {
 	case known.UID != b.UID || known.Spec.NodeName != "" || known.DeletionTimestamp != nil:
 		return apierrors.NewConflict(podsOf, b.Name, errors.New("the pod cannot be assigned to a node"))
 	}
+
 	s.changePod(b.Name, func(p *corev1.Pod) {
 		p.Spec.NodeName = b.Target.Name
 		maps.Copy(p.Annotations, b.Annotations)
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
 	})
+
 	return nil
 }
 
@@ -205,6 +213,7 @@ func (s *apiServer) patchStatus(name string, text []byte) error {
 	if err := json.Unmarshal(text, &patch); err != nil {
 		return fmt.Errorf("read patch: %w", err)
 	}
+
 	known, is := s.pods.objects[name]
 	switch {
 	case !is:
@@ -212,6 +221,7 @@ func (s *apiServer) patchStatus(name string, text []byte) error {
 	case known.UID != patch.Metadata.UID:
 		return apierrors.NewConflict(podsOf, name, errors.New("the UID is another one"))
 	}
+
 	s.changePod(name, func(p *corev1.Pod) {
 		maps.Copy(p.Annotations, patch.Metadata.Annotations)
 		for _, c := range patch.Status.Conditions {
@@ -219,6 +229,7 @@ func (s *apiServer) patchStatus(name string, text []byte) error {
 			p.Status.Conditions = append(p.Status.Conditions, c)
 		}
 	})
+
 	return nil
 }
 
@@ -288,5 +299,6 @@ func (s *apiServer) answerGroups(action clienttesting.Action) (bool, runtime.Obj
 	if err != nil {
 		return true, nil, err
 	}
+
 	return true, s.groups.objects[group.Name].DeepCopy(), nil
 }

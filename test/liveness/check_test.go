@@ -66,6 +66,7 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkPipelinedPods(); wrong != "" {
 		return wrong
 	}
+
 	if wrong := w.checkTree(before, now, victims); wrong != "" {
 		return wrong
 	}
@@ -75,10 +76,12 @@ func (w *simulation) checkSession(before *sessionView) string {
 	if wrong := w.checkEvictions(now, victims); wrong != "" {
 		return wrong
 	}
+
 	w.recordWants(now, victims)
 	if wrong := w.checkTurns(before); wrong != "" {
 		return wrong
 	}
+
 	w.recordLosses(now, victims)
 	return w.countFitting(before)
 }
@@ -92,6 +95,7 @@ func (w *simulation) victimGroups() map[string]int {
 		for _, task := range j.Tasks {
 			w.unfinished[j.Name] = w.unfinished[j.Name] || w.evicted[string(task.Pod.UID)]
 		}
+
 		for _, task := range j.TaskStatusIndex[api.Releasing] {
 			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.evicted[uid] {
 				w.evicted[uid] = true
@@ -100,6 +104,7 @@ func (w *simulation) victimGroups() map[string]int {
 			}
 		}
 	}
+
 	return victims
 }
 
@@ -113,6 +118,7 @@ func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 				text += fmt.Sprintf(" %s %s %s", p.name, what, p.node)
 			}
 		}
+
 		if len(g.waiting) > 0 {
 			text += fmt.Sprintf(" %d wait", len(g.waiting))
 		}
@@ -129,10 +135,12 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 	if len(victims) == 0 {
 		return ""
 	}
+
 	var promised []*pod
 	for _, g := range now.groups {
 		promised = append(promised, g.promised...)
 	}
+
 	for _, g := range now.groups {
 		if victims[g.name] == 0 {
 			continue
@@ -141,6 +149,7 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 			return wrong
 		}
 	}
+
 	for _, g := range now.groups {
 		isOnlyReclaimer := len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims)
 		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
@@ -148,6 +157,7 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}
+
 	return w.checkEndingSuffices(now, victims)
 }
 
@@ -161,6 +171,7 @@ func (w *simulation) checkPipelinedPods() string {
 			n.removePod(p)
 		}
 	}
+
 	for _, g := range v.groups {
 		for _, p := range g.promised {
 			n := nodes[p.node]
@@ -170,6 +181,7 @@ func (w *simulation) checkPipelinedPods() string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -208,6 +220,7 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 	case now.tree != nil:
 		return now.mayTakeInTree(by, of)
 	}
+
 	return reclaimer.kind == "inference" && victim.kind == "training" && victim.gives && victim.priority < reclaimer.priority
 }
 
@@ -216,15 +229,18 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
+
 	if w.isDrained(g.queue) {
 		if len(g.placed) > 0 {
 			return fmt.Sprintf("drained by half: %d pods of %s stay", len(g.placed), g.name)
 		}
 		return ""
 	}
+
 	if w.unfinished[g.name] { // the rest of an earlier eviction
 		return ""
 	}
+
 	var reclaimers []string
 	for _, p := range promised {
 		by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == p.group })]
@@ -232,12 +248,14 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 			reclaimers = append(reclaimers, by.name)
 		}
 	}
+
 	if len(reclaimers) == 0 {
 		return fmt.Sprintf("evicted for no pod: %s is evicted, and no pod that may reclaim from it is pipelined", g.name)
 	}
 	if len(reclaimers) > 1 {
 		return ""
 	}
+
 	return w.checkReclaimedForOne(now, g, reclaimers[0])
 }
 
@@ -250,27 +268,32 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	for _, p := range g.leaving {
 		left[p.node] = true
 	}
+
 	for _, p := range by.promised {
 		made.nodes = append(made.nodes, p.node)
 		if left[p.node] {
 			made.promised[p.uid] = true
 		}
 	}
+
 	if w.quiet {
 		w.reclaimers[by.name] = made
 	}
+
 	if wrong := w.checkWantedTwice(now, by, g); wrong != "" {
 		return wrong
 	}
 	if by.queue == g.queue { // preempt evicts pod by pod
 		return ""
 	}
+
 	key := g.name + " for " + by.name
 	w.reclaimed[key] = made
 	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
 	if w.quiet && isAgain && !w.hasOtherCardsSince(g, last.at) && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
+
 	return ""
 }
 
@@ -342,6 +365,7 @@ func (w *simulation) countFitting(v *sessionView) string {
 			waits++
 		}
 	}
+
 	counted := map[string]int{}
 	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
@@ -350,6 +374,7 @@ func (w *simulation) countFitting(v *sessionView) string {
 			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.describeUnit(units[0]), startsWithin)
 		}
 	}
+
 	w.fitsAlone = counted
 	return ""
 }
@@ -413,6 +438,7 @@ func (w *simulation) checkWaitingAtRest() string {
 			return "may preempt and waits for ever: " + w.describeUnit(u)
 		}
 	}
+
 	return ""
 }
 

@@ -18,6 +18,7 @@ func preempted(others ...*group) *sessionView {
 		free -= cardsOf(g.placed)
 		groups = append(groups, g)
 	}
+
 	room := map[string]int{"A": 4}
 	return &sessionView{
 		nodes:  []*nodeView{{name: "n", card: "A", cards: free, total: 1, apart: map[string]int{}}},
@@ -87,6 +88,7 @@ func TestWantsAreServedOnce(t *testing.T) {
 		w.wants["hi"] = wantOf(tc.since, true)
 		w.last = preempted()
 		w.last.nodes[0].closed = tc.closed
+
 		by := &group{name: "hi", queue: "q", promised: []*pod{{uid: tc.promised}}}
 		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkWantedTwice(w.last, by, &group{name: "lo"})))
 	}
@@ -101,6 +103,7 @@ func TestTurnsAreCounted(t *testing.T) {
 		}
 		return g
 	}
+
 	view := func(kind string, running ...string) *sessionView {
 		v := &sessionView{
 			nodes:  []*nodeView{{name: "n", card: "A", cards: 2 - len(running), total: 2, apart: map[string]int{}}},
@@ -112,6 +115,7 @@ func TestTurnsAreCounted(t *testing.T) {
 		}
 		return v
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		kind     string
 		sessions [][]string

@@ -28,6 +28,7 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	switch works := w.isNodeUp(pod.Spec.NodeName); {
 	case pod.DeletionTimestamp != nil && works && s.hasEnded(pod):
 		s.pods.remove(name)
+
 		if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
 			j.restarts = true
 		}
@@ -59,16 +60,19 @@ func (w *simulation) recreatePods(j *job) {
 			w.server.deletePod(template.Name)
 		}
 	}
+
 	j.restarts = j.restarts && slices.ContainsFunc(j.pods, func(template *corev1.Pod) bool {
 		return w.server.pods.objects[template.Name] != nil
 	})
 	if j.restarts {
 		return
 	}
+
 	for _, template := range j.pods {
 		if _, is := w.server.pods.objects[template.Name]; is {
 			continue
 		}
+
 		w.born++
 		pod := template.DeepCopy()
 		pod.UID = types.UID(fmt.Sprintf("%s#%d", template.UID, w.born))

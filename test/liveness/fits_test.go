@@ -58,6 +58,7 @@ func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 	if len(pods) == 0 {
 		return true
 	}
+
 	tried := map[string]bool{}
 	for i, p := range pods {
 		if tried[kindOf(p)] {
@@ -65,25 +66,30 @@ func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 		}
 		tried[kindOf(p)] = true
 		rest := slices.Delete(slices.Clone(pods), i, i+1)
+
 		fits := false
 		for _, n := range v.nodes {
 			if !n.fitsPod(p, room) {
 				continue
 			}
+
 			fits = true
 			n.addPod(p)
 			room[n.card] -= p.cards
 			gotThrough := v.mustFit(rest, room)
+
 			n.removePod(p)
 			room[n.card] += p.cards
 			if !gotThrough {
 				return false
 			}
 		}
+
 		if !fits {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -98,13 +104,16 @@ func (v *sessionView) roomFor(u *startUnit) map[string]int {
 	if v.tree != nil {
 		return v.treeRoom(u)
 	}
+
 	room := map[string]int{}
 	for card, n := range v.queues[u.queue].room {
 		room[card] = n
 	}
+
 	if u.phase != scheduling.PodGroupPending && u.phase != "" {
 		return room
 	}
+
 	for _, g := range v.groups {
 		if g.queue != u.queue || g.name == u.name || !v.waitsForQuota(g) {
 			continue
@@ -115,6 +124,7 @@ func (v *sessionView) roomFor(u *startUnit) map[string]int {
 			}
 		}
 	}
+
 	return room
 }
 
@@ -165,6 +175,7 @@ func (v *sessionView) fitsByReclaiming(u *startUnit, runsEnough func(*group) boo
 	if own.kind != "inference" || u.phase == scheduling.PodGroupPending || u.phase == "" || !slices.ContainsFunc(u.pods, func(p *pod) bool { return p.cards > 0 }) {
 		return false
 	}
+
 	gone := v.reclaimablePods(own.priority, runsEnough)
 	move := func(p *pod, move func(*nodeView, *pod)) {
 		for _, n := range v.nodes {
@@ -173,12 +184,15 @@ func (v *sessionView) fitsByReclaiming(u *startUnit, runsEnough func(*group) boo
 			}
 		}
 	}
+
 	for _, p := range gone {
 		move(p, (*nodeView).removePod)
 	}
+
 	fits := v.mustFit(u.pods, v.roomFor(u))
 	for _, p := range gone {
 		move(p, (*nodeView).addPod)
 	}
+
 	return fits && len(gone) > 0
 }

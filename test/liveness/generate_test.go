@@ -26,31 +26,38 @@ func (g *generator) draw(percent int) bool { return g.IntN(100) < percent }
 func generateSequence(r *rand.Rand) sequence {
 	g := &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}
 	var s sequence
+
 	policy := "policy"
 	if g.draw(30) {
 		policy += pick(g, " preempt", " preempt", " preempt=first")
 	}
+
 	if g.draw(20) {
 		policy += " minimumRuntime=10m"
 	}
+
 	s = append(s, policy)
 	for i := range 2 + g.IntN(3) {
 		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
+
 	for _, queue := range []string{"inf", "inf2", "tra", "tra2", "plain", "free"} {
 		s = append(s, g.drawQueue(queue))
 	}
+
 	for i := range 1 + g.IntN(6) {
 		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
 			s = append(s, "job "+text)
 		}
 	}
+
 	for i := range 2 + g.IntN(4) {
 		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
 	}
 	for range g.IntN(7) {
 		s = append(s, g.drawDisturbance()...)
 	}
+
 	return s
 }
 
@@ -63,11 +70,13 @@ func (g *generator) drawNode(name string) string {
 		g.card[name] += "/mig"
 		return text
 	}
+
 	text := fmt.Sprintf("node %s %s %d", name, g.card[name], g.free[name])
 	if g.draw(10) {
 		g.free[name] = 0 // nothing runs there yet
 		text += " " + taint
 	}
+
 	return text
 }
 
@@ -116,19 +125,23 @@ func (g *generator) drawRunningJob(name string) string {
 			on = append(on, n)
 		}
 	}
+
 	if len(on) == 0 {
 		return ""
 	}
+
 	g.jobs[name] = len(on)
 	g.all = append(g.all, name)
 	card := "card=" + first
 	if strings.HasSuffix(first, "/mig") {
 		card = "mig card=" + strings.TrimSuffix(first, "/mig")
 	}
+
 	text := fmt.Sprintf("%s %s %d: %s %s ran=1h %s", name, pick(g, "tra", "tra", "tra", "tra2", "tra2", "plain", "inf2"), 1+g.IntN(len(on)), strings.Join(on, " "), card, g.drawJobOptions(cards))
 	if g.draw(10) {
 		text += " protected"
 	}
+
 	return strings.TrimSpace(text)
 }
 
@@ -139,21 +152,25 @@ func (g *generator) drawWaitingJob(name string) string {
 	g.all = append(g.all, name)
 	queue := pick(g, "inf", "inf", "inf", "inf", "inf", "inf2", "tra", "tra", "tra", "tra2", "plain", "free")
 	least := pick(g, 1, pods, pods)
+
 	if g.draw(15) { // of several roles
 		pods = 3
 		g.jobs[name] = pods
 		return fmt.Sprintf("%s %s 3: -*3 card=A tasks=ps*1/1,w*2/2 each=ps:%d,w:%d %s", name, queue, g.IntN(2), 1+g.IntN(2), g.drawJobOptions(1))
 	}
+
 	card := pick(g, "card=A", "card=A", "card=A", "card=A|B", "card=B|A", "card=-")
 	if g.draw(8) {
 		card = pick(g, "card=B", "mig card=A")
 	}
+
 	text := fmt.Sprintf("%s %s %d: -*%d %s %s", name, queue, least, pods, card, g.drawJobOptions(pick(g, 1, 1, 1, 2, 3)))
 	for _, option := range []string{"apart", "tolerates", "cpu=20"} {
 		if g.draw(12) {
 			text += " " + option
 		}
 	}
+
 	return strings.TrimSpace(text)
 }
 
@@ -163,6 +180,7 @@ func (g *generator) drawDisturbance() []string {
 	step := func(after int, format string, args ...any) string {
 		return fmt.Sprintf("at %d: ", at+after) + fmt.Sprintf(format, args...)
 	}
+
 	node := pick(g, g.nodes...)
 	job := pick(g, g.all...)
 	queue := pick(g, "inf", "inf2", "tra", "tra2", "plain")

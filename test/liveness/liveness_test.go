@@ -93,6 +93,7 @@ func TestWhatFitsStartsBehindOthers(t *testing.T) {
 func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) sequence) {
 	t.Helper()
 	r := seed.Rand(t)
+
 	draws := numberOfSequences(t, number)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
@@ -114,6 +115,7 @@ func TestStarvationIsNoticed(t *testing.T) {
 		waits = "job i inf 2: -*2\n"
 		runs  = "job t tra 2: n*2 ran=1h\n"
 	)
+
 	sequences := map[string]struct{ text, wrong string }{
 		"what fits starts":                       {fleet + waits, ""},
 		"what fits is not started":               {fleet + waits + "policy without=allocate", "fits and waits"},
@@ -127,6 +129,7 @@ func TestStarvationIsNoticed(t *testing.T) {
 		"who waits for quota may stand ahead":    {fleet + "job r inf 1: n ran=1h\njob a inf 2: -*2\nat 2: job b inf 1: -\n", ""},
 		"who waits for nodes only does not":      {strings.Replace(fleet, `{"A":2} 8`, `{"A":4} 8`, 1) + "job a inf 3: -*3\nat 2: job b inf 2: -*2\n", ""},
 	}
+
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for name, tc := range sequences {
 			wrong, trace := m.playSequence(parseSequence(tc.text))
@@ -151,6 +154,7 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 			if !without.isWhole() {
 				continue
 			}
+
 			if again, happened := m.playSequence(without); again != "" && failureKind(again) == failureKind(wrong) {
 				s = without
 				wrong = again
@@ -160,9 +164,11 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 			}
 		}
 	}
+
 	if trace == nil {
 		_, trace = m.playSequence(s)
 	}
+
 	return s, wrong, trace
 }
 
@@ -174,6 +180,7 @@ func (s sequence) isWhole() bool {
 			named[words[1]] = true
 		}
 	}
+
 	for _, line := range s {
 		if _, step, is := strings.Cut(line, "quota "); is && !named[strings.Fields(step)[0]] {
 			return false
@@ -181,20 +188,24 @@ func (s sequence) isWhole() bool {
 		if _, parent, is := strings.Cut(line, "parent="); is && !named[strings.Fields(parent)[0]] {
 			return false
 		}
+
 		_, step, is := strings.Cut(line, "job ")
 		if !is {
 			continue
 		}
+
 		words := strings.Fields(step)
 		if !named[words[1]] {
 			return false
 		}
+
 		for _, word := range words[3:] {
 			if isNode := strings.HasPrefix(word, "n"); isNode && !named[word] {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 

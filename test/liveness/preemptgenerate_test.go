@@ -29,14 +29,17 @@ func generatePreemptingTree(r *rand.Rand) sequence {
 	for i := range 1 + g.IntN(3) {
 		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
+
 	for i := range g.IntN(3) {
 		name := fmt.Sprintf("t%d", i)
 		s = append(s, g.drawTreeQueue(name, "keeps parentonly=true", 12))
 		g.parents = append(g.parents, name)
 	}
+
 	for _, leaf := range leaves {
 		s = append(s, g.drawTreeQueue(leaf, g.leafOptions(leaf), 9))
 	}
+
 	s = append(s, "queue free - 0 keeps")
 	running, _ := g.drawFullQueues()
 	return append(append(s, running...), g.drawPreemptors()...)
@@ -69,16 +72,19 @@ func (g *generator) drawFullQueues() (running []string, used map[string]map[stri
 		if text == "" {
 			continue
 		}
+
 		words := strings.Fields(text)
 		words[1] = pick(g, leaves...)
 		text = strings.NewReplacer(" class=low", "", " class=high", "").Replace(strings.Join(words, " "))
 		text += pick(g, " class=low", " class=low", " class=low", "", " class=high") + g.drawLongEnding()
 		running = append(running, "job "+text)
+
 		if used[words[1]] == nil {
 			used[words[1]] = map[string]int{}
 		}
 		used[words[1]][g.cardOf(text)] += g.cardsOf(text)
 	}
+
 	return running, used
 }
 
@@ -140,10 +146,12 @@ func (g *generator) drawPreemptors() []string {
 		}
 		steps = append(steps, fmt.Sprintf("at %d: job %s", 1+g.IntN(6), text))
 	}
+
 	if g.draw(50) {
 		for range 1 + g.IntN(3) {
 			steps = append(steps, g.drawDisturbance()...)
 		}
 	}
+
 	return steps
 }

@@ -72,6 +72,7 @@ func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, r
 	for _, g := range gone {
 		defer v.takeAway(g)()
 	}
+
 	for _, n := range v.nodes {
 		c := *n
 		c.apart = maps.Clone(n.apart)
@@ -82,6 +83,7 @@ func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, r
 	for card, most := range mostUsed {
 		room[card] = min(room[card], max(0, int(most-v.treeUse(card, heldPods)[u.queue])))
 	}
+
 	return nodes, room
 }
 
@@ -92,6 +94,7 @@ func (v *sessionView) mostUsedByPreempting(queue string) map[string]int64 {
 	if v.tree == nil {
 		return mostUsed
 	}
+
 	for card, deserved := range v.tree.Queue(queue).Deserved {
 		mayWait := func(g *group) bool {
 			return g.queue != queue && slices.ContainsFunc(g.waiting, func(p *pod) bool {
@@ -102,6 +105,7 @@ func (v *sessionView) mostUsedByPreempting(queue string) map[string]int64 {
 			mostUsed[card] = max(deserved, v.treeUse(card, heldPods)[queue])
 		}
 	}
+
 	return mostUsed
 }
 
@@ -112,6 +116,7 @@ func (t *preemptionTrial) placesAll(pods []*pod) bool {
 		if tried[kindOf(p)] {
 			continue
 		}
+
 		tried[kindOf(p)] = true
 		isCertain := false
 		for at := range t.possible {
@@ -119,6 +124,7 @@ func (t *preemptionTrial) placesAll(pods []*pod) bool {
 			if !t.possible[at].fitsPod(p, t.possibleRoom) {
 				continue
 			}
+
 			t.add(p, at, 1)
 			rest := t.placesAll(slices.Delete(slices.Clone(pods), i, i+1))
 			t.add(p, at, -1)
@@ -126,10 +132,12 @@ func (t *preemptionTrial) placesAll(pods []*pod) bool {
 				return false
 			}
 		}
+
 		if !isCertain {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -171,21 +179,25 @@ func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
 		if v.tree != nil {
 			return v.leaveAboveQuota(u, gone, card)
 		}
+
 		sum := 0
 		for _, g := range v.groups {
 			if g.queue != u.queue {
 				continue
 			}
+
 			pods := g.leaving
 			if slices.Contains(gone, g) {
 				pods = slices.Concat(g.placed, g.leaving)
 			}
+
 			for _, p := range pods {
 				if p.cards > 0 && v.cardOf(p) == card {
 					sum += p.cards
 				}
 			}
 		}
+
 		return sum > v.queues[u.queue].quota[card]
 	})
 }
@@ -212,6 +224,7 @@ func (v *sessionView) takeAway(g *group) (back func()) {
 			}
 		}
 	}
+
 	charge(1)
 	g.placed = nil
 	return func() {

@@ -107,11 +107,13 @@ func parseNode(id int64, line string) []*corev1.Node {
 				n.Spec.Taints = []corev1.Taint{{Key: taint, Effect: corev1.TaintEffectNoSchedule}}
 			}
 		}
+
 		return made
 	case "mig":
 		made := builder.Node(words[1]).GPUs(words[2], 0).MIG("1g.18gb", mustParseInt(words[3])).Label(corev1.LabelHostname, words[1]).Obj()
 		return []*corev1.Node{made}
 	}
+
 	return nil
 }
 
@@ -147,6 +149,7 @@ func podChangeFor(word, job string) func(*corev1.Pod) {
 	case "each":
 		return func(p *corev1.Pod) { setCards(p, value) }
 	}
+
 	return nil
 }
 
@@ -156,6 +159,7 @@ func parseJob(id int64, line string) *job {
 	kept := []string{}
 	changes := []func(*corev1.Pod){}
 	words := strings.Fields(line)
+
 	cards := "1"
 	isMIG := false
 	runs := false
@@ -164,6 +168,7 @@ func parseJob(id int64, line string) *job {
 			changes = append(changes, change)
 			continue
 		}
+
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "mig":
@@ -175,17 +180,21 @@ func parseJob(id int64, line string) *job {
 		case "cards":
 			cards = value
 		}
+
 		runs = runs || (!strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && len(kept) > 2)
 		kept = append(kept, word)
 	}
+
 	least := mustParseInt(strings.TrimSuffix(words[2], ":")) * mustParseInt(cards)
 	kept = append(kept, fmt.Sprintf("least=%d", least))
 	if !runs {
 		kept = append(kept, "phase=Pending")
 	}
+
 	if isMIG {
 		changes = append(changes, useSlices)
 	}
+
 	made := (&session.Cluster{ID: id, Now: time.Now()}).Add(strings.Join(kept, " "), changes...)
 	j.group = made.Groups[0]
 	j.pods = made.Pods
@@ -193,6 +202,7 @@ func parseJob(id int64, line string) *job {
 	if isMIG {
 		sliceOf(*j.group.Spec.MinResources)
 	}
+
 	return j
 }
 

@@ -89,22 +89,26 @@ func (w *simulation) recount() *sessionView {
 		q := all.Queue(name)
 		v.isHeld[name] = q != nil && q.Stop != ""
 	}
+
 	if w.isTree {
 		v.tree = all
 		v.rareBorrowers = w.rareBorrowers(v.tree)
 	}
+
 	byName := map[string]*nodeView{}
 	for _, n := range w.ssn.Nodes {
 		p := &nodeView{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, down: w.down[n.Name], tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
 		gpus := n.Node.Status.Allocatable[session.GPU]
 		slices := n.Node.Status.Allocatable[slice]
 		cpu := n.Node.Status.Allocatable["cpu"]
+
 		p.cards = int(gpus.Value() + slices.Value())
 		p.cpu = cpu.MilliValue()
 		p.total = p.cards
 		if slices.Value() > 0 {
 			p.card += "/mig-1g.18gb-mixed"
 		}
+
 		byName[n.Name] = p
 		v.nodes = append(v.nodes, p)
 		for _, task := range n.Tasks {
@@ -115,6 +119,7 @@ func (w *simulation) recount() *sessionView {
 			}
 		}
 	}
+
 	slices.SortFunc(v.nodes, func(a, b *nodeView) int { return strings.Compare(a.name, b.name) })
 	for _, q := range w.ssn.Queues {
 		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), room: map[string]int{}, quota: map[string]int{}}
@@ -123,12 +128,15 @@ func (w *simulation) recount() *sessionView {
 				panic(err)
 			}
 		}
+
 		of.room = maps.Clone(of.quota)
 		v.queues[q.Name] = of
 	}
+
 	for _, j := range w.ssn.Jobs {
 		v.groups = append(v.groups, v.groupOf(j, byName))
 	}
+
 	slices.SortFunc(v.groups, func(a, b *group) int { return strings.Compare(a.name, b.name) })
 	return v
 }
@@ -140,6 +148,7 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 		p := readPod(task.Pod)
 		p.group = j.Name
 		p.node = task.NodeName
+
 		g.isVCJob = g.isVCJob || len(task.Pod.OwnerReferences) > 0
 		g.isProtected = g.isProtected || task.Pod.Annotations["volcano.sh/preemptable"] == "false"
 		switch task.Status {
@@ -158,14 +167,17 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 			g.strange = true
 			continue
 		}
+
 		// An evicted pod that is not terminating yet may stay.
 		if n := nodes[p.node]; n != nil && task.Pod.DeletionTimestamp == nil && p.cards > 0 {
 			v.queues[g.queue].room[n.card] -= p.cards
 		}
 	}
+
 	for _, pods := range [][]*pod{g.waiting, g.placed, g.leaving, g.promised} {
 		slices.SortFunc(pods, func(a, b *pod) int { return cmp.Or(len(a.name)-len(b.name), strings.Compare(a.name, b.name)) })
 	}
+
 	return g
 }
 
@@ -180,12 +192,14 @@ func readPod(object *corev1.Pod) *pod {
 		tolerates: len(object.Spec.Tolerations) > 0, apart: object.Spec.Affinity != nil, object: object,
 		group: object.Annotations["scheduling.k8s.io/group-name"],
 	}
+
 	if text := object.Annotations["volcano.sh/task-priority"]; text != "" {
 		p.rank = mustParseInt(text)
 	}
 	if text := object.Annotations["volcano.sh/card.name"]; text != "" {
 		p.names = strings.Split(text, "|")
 	}
+
 	return p
 }
 

@@ -82,9 +82,11 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 		schedulerCache: m, id: 1_000_000 + m.worlds, period: time.Second, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
 		queues: map[string]string{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
+
 	m.world = w
 	m.cache.Client().(*fake.Clientset).ClearActions()
 	m.cache.VCClient().(*vcfake.Clientset).ClearActions()
+
 	c := m.cache
 	c.Jobs = map[api.JobID]*api.JobInfo{}
 	c.Nodes = map[string]*api.NodeInfo{}
@@ -93,15 +95,18 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
 		c.AddPriorityClass(builder.PriorityClass(name, value))
 	}
+
 	if err := w.podIndexer().Replace(nil, ""); err != nil {
 		panic(err)
 	}
+
 	w.loadConfiguration()
 	for _, line := range script {
 		if !strings.HasPrefix(line, "at ") && !strings.HasPrefix(line, "policy") {
 			w.applyStep(line)
 		}
 	}
+
 	w.disturbed = time.Time{} // the first objects disturb nothing
 	return w
 }
@@ -112,6 +117,7 @@ func (w *simulation) loadConfiguration() {
 	if err != nil {
 		panic(err)
 	}
+
 	text := string(shipped)
 	least := "minimumRuntime: 0s"
 	for _, line := range w.script {
@@ -147,6 +153,7 @@ func (w *simulation) loadConfiguration() {
 			}
 		}
 	}
+
 	// As cmd/scheduler does.
 	reclaim := cardreclaim.New(w.cards, w)
 	preempt := cardreclaim.NewPreempt(reclaim)
@@ -154,6 +161,7 @@ func (w *simulation) loadConfiguration() {
 	framework.RegisterAction(preempt)
 	framework.RegisterAction(cardreclaim.NewAllocate(reclaim))
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
+
 	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
 	w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
@@ -222,16 +230,19 @@ func (w *simulation) run(wait func()) string {
 			w.server.session = session
 			time.Sleep(w.period)
 		}
+
 		w.server.session = session
 		wait()
 		for _, step := range w.script.stepsOf(session) {
 			w.applyStep(step)
 			w.tracef("%s", step)
 		}
+
 		w.quiet = session > last
 		if w.quiet {
 			w.endFaults()
 		}
+
 		w.runControllers()
 		w.syncCache()
 		if wrong := w.runSession(wait); wrong != "" {
@@ -275,6 +286,7 @@ func (w *simulation) isAtRest() bool {
 		fields := []string{string(p.UID), p.Spec.NodeName, deleted, string(p.Status.Phase), strconv.FormatBool(isMarkedForRecreation(p))}
 		state.WriteString(strings.Join(fields, " ") + "\n")
 	}
+
 	for _, name := range w.server.groups.sortedNames() {
 		state.WriteString(name + " " + string(w.server.groups.objects[name].Status.Phase) + "\n")
 	}
@@ -282,6 +294,7 @@ func (w *simulation) isAtRest() bool {
 		w.state = state.String()
 		w.changed = time.Now()
 	}
+
 	return time.Since(w.changed) > restPeriod
 }
 
@@ -290,20 +303,24 @@ func (w *simulation) runSession(wait func()) string {
 	w.ssn = framework.OpenSession(w.cache, w.plugins, w.configurations)
 	before := w.recount()
 	w.last = before
+
 	conf.EnabledActionMap = map[string]bool{}
 	for _, a := range w.actions {
 		conf.EnabledActionMap[a.Name()] = true
 	}
+
 	for _, a := range w.actions {
 		a.Initialize()
 		a.Execute(w.ssn)
 		a.UnInitialize()
 	}
+
 	wrong := w.checkSession(before)
 	framework.CloseSession(w.ssn)
 	wait()
 	w.bindAll()
 	wait()
+
 	return wrong
 }
 

@@ -19,10 +19,12 @@ func (w *simulation) applyStep(line string) {
 	for _, n := range parseNode(w.id, line) {
 		w.setNode(n)
 	}
+
 	switch words[0] {
 	case "quota", "queue", "cordon", "down":
 		w.disturbed = time.Now()
 	}
+
 	switch words[0] {
 	case "queue":
 		w.queues[words[1]] = line
@@ -85,11 +87,13 @@ func (w *simulation) longestRunningJob(queue string) string {
 		if j.group.Spec.Queue != queue || pod == nil || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 			continue
 		}
+
 		if start := pod.Status.StartTime.Time; longest == "" || start.Before(began) {
 			longest = name
 			began = start
 		}
 	}
+
 	return longest
 }
 
@@ -106,6 +110,7 @@ func (w *simulation) changeNode(name, what string) {
 	if !known {
 		return
 	}
+
 	n = n.DeepCopy()
 	switch what {
 	case "cordon", "uncordon":

@@ -31,6 +31,7 @@ func TestTreesAreChecked(t *testing.T) {
 		tree    = "policy tree\n"
 		borrows = "job r c 4: n*4 ran=1h\n"
 	)
+
 	sequences := map[string]struct{ text, wrong string }{
 		"within every quota":                      {tree + fleet + "job x a 3: -*3\n", ""},
 		"a flat scheduler exceeds the parent":     {"policy asks\n" + fleet + "job x a 4: -*4\n", "placed above a quota"},
@@ -42,6 +43,7 @@ func TestTreesAreChecked(t *testing.T) {
 		"what is deserved need not come back":     {tree + fleet + "job r c 1: n*2 ran=1h\njob s b 1: n ran=1h\njob q a 1: n ran=1h\njob x a 1: -\npolicy without=cardreclaim", ""},
 		"a flat scheduler takes what is deserved": {"policy asks\n" + strings.Replace(fleet, "queue a {\"A\":4} 20000 training", "queue a {\"A\":4} 80000 inference", 1) + "job r c 4: n*4 ran=1h\njob x a 2: -*2\n", "evicted in order to borrow"},
 	}
+
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for name, tc := range sequences {
 			wrong, trace := m.playSequence(parseSequence(tc.text))

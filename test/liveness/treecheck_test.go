@@ -16,6 +16,7 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 	if wrong := now.checkTreePlacements(before); wrong != "" {
 		return wrong
 	}
+
 	for name := range victims {
 		queue := now.groupNamed(name).queue
 		if w.isDrained(queue) {
@@ -25,6 +26,7 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 			return wrong
 		}
 	}
+
 	return w.checkTreeReclaimers(now, victims)
 }
 
@@ -75,11 +77,13 @@ func (v *sessionView) checkTreePlacements(before *sessionView) string {
 				return fmt.Sprintf("placed above a quota: queue %s: %s", queue, why)
 			}
 		}
+
 		for queue, count := range placed {
 			if why := v.tree.TakesGuarantee(queue, card, count, claimed, v.schedulable(card, claimedPods)); why != "" {
 				return fmt.Sprintf("took a guarantee: queue %s: %s", queue, why)
 			}
 		}
+
 		fixed := v.treeUse(card, v.fixedOf(placedPods))
 		for queue := range v.treeUse(card, v.fixedOf(newPods(before, placedPods))) {
 			if why := v.tree.AboveDeserved(queue, card, fixed); why != "" {
@@ -128,11 +132,13 @@ func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 	if len(reclaimers) == 0 || slices.ContainsFunc(v.groups, mayPreempt) {
 		return "" // preempt, or a drain
 	}
+
 	for _, name := range v.tree.PathOf(queue) {
 		inside := func(by string) bool { return slices.Contains(v.tree.PathOf(by), name) }
 		if slices.ContainsFunc(reclaimers, inside) {
 			return ""
 		}
+
 		byMatrix := slices.ContainsFunc(reclaimers, func(by string) bool { return v.byMatrix(by, queue) })
 		for _, card := range v.cards() {
 			taken, largest := w.takenIn(v, name, card)
@@ -147,6 +153,7 @@ func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -164,6 +171,7 @@ func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest i
 		if !slices.Contains(v.tree.PathOf(g.queue), queue) {
 			continue
 		}
+
 		unit := int64(0)
 		for _, p := range g.leaving {
 			if w.taken[p.uid] && v.cardOf(p) == card {
@@ -191,16 +199,19 @@ func (w *simulation) isLeftOver(v *sessionView, card string, needed, beyond, ela
 			if !w.taken[p.uid] || v.cardOf(p) != card {
 				continue
 			}
+
 			sum += int64(p.cards)
 			unit += int64(p.cards)
 			if len(g.placed) > 0 { // it could keep this pod
 				least = min(least, int64(p.cards))
 			}
 		}
+
 		if unit > 0 {
 			least = min(least, unit)
 		}
 	}
+
 	return sum-least < needed && beyond <= min(sum-needed, elastic)
 }
 
@@ -221,6 +232,7 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 	if by == nil || len(victims) == 0 {
 		return ""
 	}
+
 	farthest := 0
 	for name := range victims {
 		queue := v.groupNamed(name).queue
@@ -229,10 +241,12 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 		}
 		farthest = max(farthest, len(v.tree.Below(by.queue, queue)))
 	}
+
 	for _, card := range v.cards() {
 		if len(v.treeUse(card, func(g *group) []*pod { return g.promised })) == 0 {
 			continue
 		}
+
 		claimed := v.treeUse(card, claimedPods)
 		for i, name := range v.tree.PathOf(by.queue)[:farthest] {
 			taken, _ := w.takenIn(v, name, card)
@@ -245,9 +259,11 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 			}
 		}
 	}
+
 	if farthest > 1 {
 		return w.checkNearerVictims(v, by, victims, farthest)
 	}
+
 	return ""
 }
 
@@ -272,6 +288,7 @@ func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[s
 	u := &startUnit{by, by.promised}
 	back := v.withdraw(by.promised)
 	defer back()
+
 	for _, g := range v.groups {
 		if victims[g.name] > 0 || len(g.placed) == 0 || len(g.leaving) > 0 || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
 			continue
@@ -280,6 +297,7 @@ func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[s
 			return fmt.Sprintf("taken from too far: %v go for %s, although %s of queue %s is nearer and suffices", victims, by.name, g.name, g.queue)
 		}
 	}
+
 	return ""
 }
 
@@ -317,6 +335,7 @@ func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*
 	if !plain || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 || !v.mayTakeInTree(u.group, g) {
 		return false
 	}
+
 	use := v.treeUse(card, pods)
 	whole := int64(0)
 	largest := int64(0)
@@ -327,6 +346,7 @@ func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*
 		whole += int64(p.cards)
 		largest = max(largest, int64(p.cards))
 	}
+
 	elastic := largest * int64(max(0, len(g.placed)-max(g.min, 1))) // may be taken first, pod by pod
 	return whole > 0 && !slices.ContainsFunc(v.tree.Below(g.queue, u.queue), func(name string) bool {
 		used := v.tree.UsedIn(name, use)
@@ -341,6 +361,7 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 	if !plain {
 		return false
 	}
+
 	isGone := func(g *group) bool { return slices.Contains(gone, g) }
 	before := v.treeUse(card, pods)
 	left := func(g *group) []*pod {
@@ -349,12 +370,15 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 		}
 		return pods(g)
 	}
+
 	after := v.treeUse(card, left)
 	after[u.queue] += count
+
 	farthest := 0
 	for _, g := range gone {
 		farthest = max(farthest, len(v.tree.Below(u.queue, g.queue)))
 	}
+
 	for i, name := range v.tree.PathOf(u.queue)[:farthest] {
 		used := v.tree.UsedIn(name, after)
 		deserved := v.tree.Queue(name).Deserved[card]
@@ -362,9 +386,11 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 			return false
 		}
 	}
+
 	if v.leaveAboveQuota(u, gone, card) || v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
 		return false
 	}
+
 	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) }) {
 		fixed := v.treeUse(card, v.fixedOf(pods))
 		fixed[u.queue] += count
@@ -372,11 +398,13 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 			return false
 		}
 	}
+
 	var away []*pod
 	for _, g := range gone {
 		away = append(away, g.placed...)
 	}
 	defer v.withdraw(away)()
+
 	return v.mustFit(u.pods, map[string]int{card: int(count)})
 }
 
@@ -400,6 +428,7 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 	if v.tree.WhyClosed(u.queue) != "" || !isKnownType(v.queues[u.queue].kind) || len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
+
 	var gone []*group
 	left := func(g *group) []*pod {
 		if slices.Contains(gone, g) {
@@ -407,6 +436,7 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 		}
 		return heldPods(g)
 	}
+
 	for _, g := range v.groups {
 		if g.queue == u.queue || slices.Contains(gone, g) || !runsEnough(g) || !v.canTakeWhole(u, g, left) {
 			continue
@@ -419,6 +449,7 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 			return true
 		}
 	}
+
 	return false
 }
 

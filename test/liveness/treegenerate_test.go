@@ -24,29 +24,36 @@ func generateTree(r *rand.Rand) sequence {
 	if g.draw(15) {
 		s[0] += " preempt"
 	}
+
 	if g.draw(20) {
 		s[0] += " minimumRuntime=10m"
 	}
+
 	for i := range 1 + g.IntN(3) {
 		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
+
 	for i := range g.IntN(4) { // with the leaves at most four levels
 		name := fmt.Sprintf("t%d", i)
 		s = append(s, g.drawTreeQueue(name, "keeps parentonly=true", 12))
 		g.parents = append(g.parents, name)
 	}
+
 	for _, leaf := range []string{"inf", "inf2", "tra", "tra2", "plain"} {
 		s = append(s, g.drawTreeQueue(leaf, g.leafOptions(leaf), 9))
 	}
+
 	s = append(s, "queue free - 0 keeps")
 	for i := range 1 + g.IntN(5) {
 		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
 			s = append(s, "job "+text)
 		}
 	}
+
 	for i := range 2 + g.IntN(4) {
 		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
 	}
+
 	for range g.IntN(4) {
 		if g.draw(50) {
 			s = append(s, g.drawTreeChange())
@@ -54,6 +61,7 @@ func generateTree(r *rand.Rand) sequence {
 			s = append(s, slices.DeleteFunc(g.drawDisturbance(), func(step string) bool { return strings.Contains(step, ": quota ") })...)
 		}
 	}
+
 	return s
 }
 
@@ -112,6 +120,7 @@ func (g *treeGenerator) drawTreeChange() string {
 		}
 		text = strings.Join(words, " ")
 	}
+
 	g.of[leaf] = text
 	return fmt.Sprintf("at %d: %s", 1+g.IntN(6), text)
 }

@@ -67,11 +67,13 @@ func (v *sessionView) schedulable(card string, pods func(*group) []*pod) int64 {
 			sum += int64(n.total)
 		}
 	}
+
 	for _, n := range v.treeUse(card, func(g *group) []*pod {
 		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return !closed[p.node] })
 	}) {
 		sum += n
 	}
+
 	return sum
 }
 
@@ -93,10 +95,12 @@ func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
 	t := v.tree
 	leaf := v.tree.Queue(u.queue)
 	use := v.treeUse(card, heldPods)
+
 	reserved := v.reservedFor(u, card)
 	own := max(0, leaf.Guarantee[card]-use[u.queue]-reserved[u.queue])
 	room := own + max(0, v.schedulable(card, heldPods)-t.Occupied("", card, use)-sumOf(reserved))
 	isFixed := slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) })
+
 	fixed := v.treeUse(card, v.fixedOf(heldPods))
 	for _, name := range leaf.Path {
 		q := t.Queue(name)
@@ -105,13 +109,16 @@ func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
 		if name != u.queue {
 			room = min(room, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-claims))
 		}
+
 		if isFixed {
 			room = min(room, q.Deserved[card]-t.UsedIn(name, fixed)-claims)
 		}
+
 		if v.rareBorrowers[name] {
 			room = min(room, q.Deserved[card]-t.UsedIn(name, use)-claims)
 		}
 	}
+
 	return room
 }
 
@@ -122,6 +129,7 @@ func (v *sessionView) reservedFor(u *startUnit, card string) rule.TreeUse {
 	if u.phase != scheduling.PodGroupPending && u.phase != "" {
 		return reserved
 	}
+
 	for _, g := range v.groups {
 		if g.name == u.name || g.phase == scheduling.PodGroupPending || g.phase == "" {
 			continue
@@ -132,6 +140,7 @@ func (v *sessionView) reservedFor(u *startUnit, card string) rule.TreeUse {
 			}
 		}
 	}
+
 	return reserved
 }
 
@@ -149,6 +158,7 @@ func (w *simulation) coolsDown(v *sessionView, queue string) bool {
 	if v.tree == nil {
 		return false
 	}
+
 	path := v.tree.PathOf(queue)
 	for name, times := range w.lostCards {
 		others := v.tree.PathOf(name)
@@ -157,6 +167,7 @@ func (w *simulation) coolsDown(v *sessionView, queue string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

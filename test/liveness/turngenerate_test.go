@@ -28,6 +28,7 @@ func generateTreeTurns(r *rand.Rand) sequence {
 		s := sequence{"policy tree reclaim=off", "queue inf {\"A\":20} " + pick(g, options["inf"], options["tra2"]) + " deserved={\"A\":4}", "queue tra {\"A\":20} 20000 training deserved={\"A\":0}"}
 		return append(s, g.drawSteadyTurns()...)
 	}
+
 	s := sequence{g.drawTurnPolicy("policy tree")}
 	deserved := 1 + g.IntN(4)
 	above := []string{"", ""}
@@ -36,6 +37,7 @@ func generateTreeTurns(r *rand.Rand) sequence {
 			"queue t1 {\"A\":20} keeps parentonly=true deserved={\"A\":3}")
 		above = []string{" parent=t0", pick(g, " parent=t1", " parent=t0", "")}
 	}
+
 	s = append(s, fmt.Sprintf("queue inf {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["inf"], options["tra"], options["tra2"]), deserved, above[0]),
 		fmt.Sprintf("queue tra {\"A\":20} %s deserved={\"A\":%d}%s", pick(g, options["tra"], options["tra"], "30000 training"), pick(g, 0, 0, 0, 1, 3), above[1]),
 		fmt.Sprintf("queue tra2 {\"A\":20} 20000 training deserved={\"A\":%d}", pick(g, 0, 0, 0, 2)))
@@ -61,6 +63,7 @@ func (g *generator) drawTurns(queue string, most int, others []string, each int)
 		s = append(s, fmt.Sprintf("node %s A %d", name, g.free[name]))
 		g.nodes = append(g.nodes, name)
 	}
+
 	fits := 0
 	running := 0
 	for _, node := range g.nodes {
@@ -71,6 +74,7 @@ func (g *generator) drawTurns(queue string, most int, others []string, each int)
 			s = append(s, fmt.Sprintf("job r%d %s 1: %s card=A cards=%d ran=%s%s", running, pick(g, others...), node, cards, pick(g, "1m", "2m", "1h"), g.drawEnding()))
 		}
 	}
+
 	pods := max(1, min(1+g.IntN(4), fits, most/each))
 	at := 2 + g.IntN(3)
 	s = append(s, fmt.Sprintf("at %d: job w0 %s %d: -*%d card=A cards=%d %s", at, queue, pods, pods, each, pick(g, "", "vcjob")))
@@ -90,12 +94,14 @@ func (g *generator) drawSteadyTurns() []string {
 			on = append(on, name)
 		}
 	}
+
 	pods := 2 + g.IntN(min(len(on), 4)-1)
 	s = append(s, fmt.Sprintf("job r0 tra 1: %s -*%d card=A ran=1h", strings.Join(on, " "), 1+g.IntN(3)),
 		fmt.Sprintf("at 3: job w0 inf %d: -*%d card=A %s", pods, pods, pick(g, "", "vcjob")))
 	for i := range 2*len(on) + 2*pods {
 		s = append(s, fmt.Sprintf("at %d: delete r0-%d", 5+4*i, i%len(on)))
 	}
+
 	return s
 }
 

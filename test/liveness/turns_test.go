@@ -42,6 +42,7 @@ func (w *simulation) checkTurns(v *sessionView) string {
 			counted[name] = of
 		}
 	}
+
 	for _, u := range v.waitingUnits() {
 		of := w.turns[u.name]
 		hasTurn := w.hasTurn(v, u)
@@ -49,16 +50,19 @@ func (w *simulation) checkTurns(v *sessionView) string {
 		if counted[u.name] != nil || isOver {
 			continue
 		}
+
 		others := w.podsBefore(v, u)
 		if of == nil {
 			of = &turn{allowed: len(others) + cardsOf(u.pods), began: time.Now(), last: time.Now()}
 		}
+
 		of.follow(others, hasTurn)
 		counted[u.name] = of
 		if of.ends > of.allowed {
 			return fmt.Sprintf("does not get its turn: %s, after %d ends of other pods", w.describeUnit(u), of.ends)
 		}
 	}
+
 	w.turns = counted
 	return ""
 }
@@ -72,11 +76,13 @@ func (of *turn) follow(others map[string]bool, hasTurn bool) {
 			of.last = time.Now()
 		}
 	}
+
 	for uid := range others {
 		if !hasTurn && !of.others[uid] {
 			of.allowed++
 		}
 	}
+
 	of.others = others
 }
 
@@ -97,15 +103,18 @@ func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 	if !plain || isUncertain || len(u.placed)+len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
+
 	for _, g := range v.groups {
 		if g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) {
 			return false
 		}
 	}
+
 	always := func(*group) bool { return true }
 	if v.tree == nil {
 		return v.fitsByReclaiming(u, always)
 	}
+
 	isSingle := int(count) == len(u.pods) && !u.pods[0].apart
 	return isSingle && v.fitsByTree(u, always)
 }
@@ -142,11 +151,13 @@ func (w *simulation) podsBefore(v *sessionView, u *startUnit) map[string]bool {
 			takeable = append(takeable, slices.Concat(g.placed, g.leaving)...)
 		}
 	}
+
 	back := v.withdraw(takeable)
 	usable := map[string]bool{}
 	for _, n := range v.nodes {
 		usable[n.name] = !n.down && n.fitsPod(u.pods[0], map[string]int{n.card: u.pods[0].cards})
 	}
+
 	back()
 	before := map[string]bool{}
 	for _, p := range takeable {
@@ -154,5 +165,6 @@ func (w *simulation) podsBefore(v *sessionView, u *startUnit) map[string]bool {
 			before[p.uid] = true
 		}
 	}
+
 	return before
 }

@@ -40,12 +40,14 @@ func newSchedulerCache() *schedulerCache {
 	volcano := m.cache.VCClient().(*vcfake.Clientset)
 	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
 	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
+
 	volcano.PrependReactor("update", "podgroups", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return m.world.server.answerGroups(a)
 	})
 	volcano.PrependReactor("*", "queues", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, a.(clienttesting.UpdateAction).GetObject(), nil
 	})
+
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(m.cards))
 	return m
 }
@@ -62,6 +64,7 @@ func (w *simulation) bindAll() {
 		}
 		bindings = append(bindings, b)
 	}
+
 	slices.SortFunc(bindings, func(a, b *cache.BindContext) int { return strings.Compare(a.TaskInfo.Name, b.TaskInfo.Name) })
 	for _, b := range bindings {
 		w.cache.Bind(context.Background(), []*cache.BindContext{b}, nil)
@@ -77,6 +80,7 @@ func (w *simulation) syncCache() {
 		}
 		w.server.pods.unseen = nil
 	}
+
 	w.holdGroups--
 	if w.holdGroups < 0 {
 		for _, c := range w.server.groups.unseen {
@@ -88,6 +92,7 @@ func (w *simulation) syncCache() {
 		}
 		w.server.groups.unseen = nil
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(w.server.resync)) {
 		if !w.server.resync[name] {
 			continue
@@ -98,6 +103,7 @@ func (w *simulation) syncCache() {
 
 func (w *simulation) syncPod(c change[*corev1.Pod]) {
 	old, known := w.seen[c.name]
+
 	switch {
 	case c.gone && known:
 		delete(w.seen, c.name)

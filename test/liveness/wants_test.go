@@ -38,17 +38,20 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 		}
 		known.follow(now.groups[at])
 	}
+
 	by := now.onlyReclaimer()
 	if by == nil || !w.tookFor(now, by, victims) {
 		w.recordPossibleWants(now, victims)
 		return
 	}
+
 	made := &want{group: by.name, preempts: true, nodes: map[string]string{}, victims: w.taken, lastSeen: time.Now()}
 	made.reclaimRecord = reclaimRecord{at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	for name := range victims {
 		made.from = name
 		made.preempts = made.preempts && now.groupNamed(name).queue == by.queue
 	}
+
 	made.follow(by)
 	w.wants[by.name] = made
 }
@@ -123,12 +126,14 @@ func (w *simulation) checkKeptCards(before, now *sessionView) string {
 		if w.isWithdrawn(before, of) {
 			continue
 		}
+
 		needed := map[string]int{}
 		for _, p := range now.openPods(of) {
 			if p.node == "" { // not pipelined
 				needed[of.nodes[p.uid]] += p.cards
 			}
 		}
+
 		used := w.usedByRight(now, of, old)
 		for _, g := range now.groups {
 			if w.mayUseKept(now, g, of) {
@@ -141,6 +146,7 @@ func (w *simulation) checkKeptCards(before, now *sessionView) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -157,6 +163,7 @@ func (w *simulation) usedByRight(now *sessionView, of *want, old map[string]bool
 			}
 		}
 	}
+
 	return used
 }
 
@@ -167,11 +174,13 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 	if !slices.ContainsFunc(v.groups, isGroup) || time.Since(of.at) > keptPeriod || w.disturbed.After(of.at) {
 		return true
 	}
+
 	pods := v.openPods(of)
 	g := v.groupNamed(of.group)
 	if len(pods) == 0 || len(g.waiting)+len(g.promised)+len(g.placed) < g.min || w.coolsDown(v, g.queue) {
 		return true
 	}
+
 	sum := map[string]int{}
 	room := v.roomFor(&startUnit{g, pods})
 	for _, p := range pods {
@@ -181,6 +190,7 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -200,6 +210,7 @@ func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
 	case v.tree != nil:
 		return !v.borrows(g)
 	}
+
 	return !w.mayTake(v, owner, g)
 }
 
@@ -264,6 +275,7 @@ func (w *simulation) isSupplied(now *sessionView, of *want) bool {
 			}
 		}
 	}
+
 	for _, node := range of.nodes {
 		free := now.soonFree(node)
 		for _, p := range now.nodeNamed(node).leaving {
@@ -271,10 +283,12 @@ func (w *simulation) isSupplied(now *sessionView, of *want) bool {
 				free -= p.cards
 			}
 		}
+
 		if needed[node] > free {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -294,6 +308,7 @@ func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]in
 	if by == nil || !w.tookFor(now, by, victims) || w.coolsDown(now, by.queue) || now.isAwaited(by) || len(w.wants) > 0 {
 		return ""
 	}
+
 	v := w.recount()
 	by = v.groupNamed(by.name)
 	for _, n := range v.nodes {
@@ -303,6 +318,7 @@ func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]in
 			}
 		}
 	}
+
 	for _, g := range v.groups {
 		g.leaving = slices.DeleteFunc(g.leaving, func(p *pod) bool {
 			if w.taken[p.uid] || p.object.DeletionTimestamp != nil {
@@ -312,8 +328,10 @@ func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]in
 			return true
 		})
 	}
+
 	if v.fitsWithout(by) {
 		return fmt.Sprintf("evicted beside pods that end: %v go for %s, which fits without that", victims, by.name)
 	}
+
 	return ""
 }

@@ -23,6 +23,7 @@ func (e *Env) Record(ctx context.Context, tenant string, from, to time.Time) (*R
 	if err != nil {
 		return nil, err
 	}
+
 	for _, board := range boards {
 		for _, panel := range board.Panels {
 			for i := range panel.Targets {
@@ -34,6 +35,7 @@ func (e *Env) Record(ctx context.Context, tenant string, from, to time.Time) (*R
 			}
 		}
 	}
+
 	return &Recording{From: from, To: to, Interval: e.Prometheus.Interval.Seconds(), Boards: boards}, nil
 }
 

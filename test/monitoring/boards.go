@@ -45,6 +45,7 @@ func ReadBoards(root string) ([]Board, error) {
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("no boards in config/grafana (%w)", err)
 	}
+
 	boards := make([]Board, len(files))
 	for i, file := range files {
 		text, err := os.ReadFile(file)
@@ -56,6 +57,7 @@ func ReadBoards(root string) ([]Board, error) {
 		}
 		boards[i].Name = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
+
 	return boards, nil
 }
 

@@ -148,6 +148,7 @@ func startTraining(ctx context.Context, e *Env) error {
 		return builder.CardQuota(queue).Tenant(tenant).ServiceType(serviceType).Card(card, cards).
 			With(func(q *v1alpha1.CardQuota) { q.Spec.Project = queue }).Obj()
 	}
+
 	quotas := []client.Object{
 		quota(pretrain, "lab", "training", h200, pretrainQuota), quota(vision, "lab", "training", rtx4090, visionQuota),
 		quota(ranker, "shop", "inference", h200, rankerQuota), quota(speech, "shop", "inference", rtx4090, speechQuota),
@@ -158,6 +159,7 @@ func startTraining(ctx context.Context, e *Env) error {
 	if err := e.awaitOpen(ctx, pretrain, vision, ranker, speech); err != nil { // Volcano refuses jobs before
 		return err
 	}
+
 	objects := []client.Object{
 		builder.Deployment(namespace, vision, visionQuota+2, cardPod(vision, rtx4090)),
 		builder.Deployment(namespace, speech, speechQuota, cardPod(speech, rtx4090)),
@@ -166,9 +168,11 @@ func startTraining(ctx context.Context, e *Env) error {
 	for i := range trainingGangs {
 		objects = append(objects, builder.Gang(namespace, fmt.Sprintf("pretrain-%d", i), cardsPerNode, cardPod(pretrain, h200)).Queue(pretrain).Obj())
 	}
+
 	if err := e.create(ctx, objects...); err != nil {
 		return err
 	}
+
 	return e.programs.StartScheduler(ctx)
 }
 
@@ -190,6 +194,7 @@ func breakThings(ctx context.Context, e *Env) error {
 	nodes[0].Name = "unlabelled"
 	nodes[0].Count = 1
 	delete(nodes[0].Labels, "nvidia.com/gpu.product")
+
 	unmapped := cluster.NodeProfile{Name: "unmapped", Allocatable: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), "gpu.intel.com/xe": resource.MustParse("4"),
 	}}
@@ -199,6 +204,7 @@ func breakThings(ctx context.Context, e *Env) error {
 	if err := e.cordon(ctx, true); err != nil {
 		return err
 	}
+
 	return e.setVisionQuota(ctx, visionQuota-2)
 }
 
@@ -211,10 +217,12 @@ func mendThings(ctx context.Context, e *Env) error {
 	if err := e.setVisionQuota(ctx, visionQuota); err != nil {
 		return err
 	}
+
 	bypass := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "by-hand"}}
 	if err := e.Delete(ctx, bypass, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("delete pod: %w", err)
 	}
+
 	e.bypass.ended = time.Now()
 	return scaleRanker(0)(ctx, e)
 }

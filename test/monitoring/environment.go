@@ -67,14 +67,17 @@ func Start(ctx context.Context, interval time.Duration) (e *Env, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e.Root, err = cluster.ModuleRoot()
 	if err != nil {
 		return nil, err
 	}
+
 	program, err := programPath(e.Root)
 	if err != nil {
 		return nil, err
 	}
+
 	e.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: fleet()})
 	if err != nil {
 		return nil, err
@@ -82,6 +85,7 @@ func Start(ctx context.Context, interval time.Duration) (e *Env, err error) {
 	if err := e.startPrograms(ctx, program, interval); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
+
 	return e, nil
 }
 
@@ -104,6 +108,7 @@ func (e *Env) startPrograms(ctx context.Context, program string, interval time.D
 	if err != nil {
 		return err
 	}
+
 	s := scrape{interval: interval}
 	for _, address := range []*string{&s.manager, &s.scheduler} {
 		*address, err = cluster.FreeAddress()
@@ -111,6 +116,7 @@ func (e *Env) startPrograms(ctx context.Context, program string, interval time.D
 			return err
 		}
 	}
+
 	e.programs, err = deployment.Install(ctx, e.cluster, deployment.Options{
 		SchedulePeriod: 500 * time.Millisecond,
 		ManagerArgs:    []string{"--metrics-bind-address=" + s.manager, "--secure-metrics", "--leader-elect=true"},
@@ -119,18 +125,22 @@ func (e *Env) startPrograms(ctx context.Context, program string, interval time.D
 	if err != nil {
 		return err
 	}
+
 	s.token, err = e.createReader(ctx)
 	if err != nil {
 		return err
 	}
+
 	s.rules, e.Rules, err = readRules(e.Root)
 	if err != nil {
 		return err
 	}
+
 	e.Prometheus, err = startPrometheus(ctx, e.cluster, program, s)
 	if err != nil {
 		return err
 	}
+
 	return e.programs.StartManager(ctx)
 }
 
@@ -146,10 +156,12 @@ func (e *Env) createReader(ctx context.Context) (string, error) {
 	if err := e.create(ctx, builder.Namespace(namespace), builder.Namespace(monitoring), account, binding); err != nil {
 		return "", err
 	}
+
 	request := &authenticationv1.TokenRequest{}
 	if err := e.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("token of Prometheus: %w", err)
 	}
+
 	return request.Status.Token, nil
 }
 
@@ -196,11 +208,13 @@ func stopAndDropDay(ctx context.Context, e *Env) error {
 	if err := e.Get(ctx, client.ObjectKeyFromObject(bills), bills); err != nil {
 		return fmt.Errorf("bills: %w", err)
 	}
+
 	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format("2006-01-02")
 	bills.Data["card-seconds"] = strings.Replace(bills.Data["card-seconds"], `,"timeZone"`, fmt.Sprintf(`,"daysDropped":%q,"lackedRoom":true,"timeZone"`, yesterday), 1)
 	if err := e.Update(ctx, bills); err != nil {
 		return fmt.Errorf("bills: %w", err)
 	}
+
 	return nil
 }
 

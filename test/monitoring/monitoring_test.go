@@ -29,6 +29,7 @@ func TestADayIsSeen(t *testing.T) {
 	if errors.Is(err, ErrNoPrometheus) {
 		missing.Skip(t, err)
 	}
+
 	check.NoError(t, err)
 	t.Cleanup(func() { check.NoError(t, e.Stop()) })
 	t.Logf("cluster, operator and Prometheus ready after %.1f s", time.Since(began).Seconds())
@@ -46,17 +47,20 @@ func TestADayIsSeen(t *testing.T) {
 			t.Logf("%s: %.1f s", scene.Name, time.Since(begin).Seconds())
 		}
 	}
+
 	play(Day)
 	dusk := time.Now()
 	e.checkTargets(t)
 	e.checkBoards(t, dawn, dusk)
 	e.checkCards(t)
 	play(Handover[:1])
+
 	evening := e.checkReport(t)
 	e.checkTable(t, evening)
 	play(Handover[1:])
 	e.checkCardSeconds(t, e.awaitCredit(t, time.Now()))
 	checkGrowth(t, evening, e.checkReport(t))
+
 	for _, rule := range e.Rules {
 		check.That(t, seen[rule.Alert], "no scene plays what %s reports", rule.Alert)
 		e.checkSelectors(t, rule, dawn)
@@ -92,6 +96,7 @@ func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
 	t.Helper()
 	boards, err := ReadBoards(e.Root)
 	check.NoError(t, err)
+
 	asked := 0
 	for _, board := range boards {
 		for _, panel := range board.Panels {
@@ -107,10 +112,12 @@ func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
 			}
 		}
 	}
+
 	for _, job := range []string{managerJob, schedulerJob} { // tells a young counter from an old one
 		answer, err := e.Prometheus.Ask(t.Context(), fmt.Sprintf("process_start_time_seconds{job=%q}", job), time.Now())
 		check.That(t, err == nil && len(answer) == 1, "the start of %s: %v, error %v", job, answer, err)
 	}
+
 	check.That(t, asked > 60, "only %d queries were asked", asked)
 }
 
@@ -146,6 +153,7 @@ func (e *Env) checkCards(t *testing.T) {
 	physical := map[string]float64{}
 	held := map[string]float64{}
 	status := map[string]float64{}
+
 	for _, node := range nodes.Items {
 		models[node.Name] = node.Labels["nvidia.com/gpu.product"]
 		if models[node.Name] != "" {
@@ -153,17 +161,20 @@ func (e *Env) checkCards(t *testing.T) {
 			physical[models[node.Name]] += count.AsApproximateFloat64()
 		}
 	}
+
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
 			count := pod.Spec.Containers[0].Resources.Limits[builder.GPU]
 			held[models[pod.Spec.NodeName]] += count.AsApproximateFloat64()
 		}
 	}
+
 	for _, quota := range quotas.Items {
 		for _, card := range quota.Status.Cards {
 			status[card.Name] += float64(card.Used)
 		}
 	}
+
 	check.Equal(t, "cards of pods, and by status", held, status)
 	check.Equal(t, "cards of nodes", physical, e.byCard(t, "max by (card) (cardquota_physical_cards)", time.Now()))
 	for _, used := range []string{"cardquota_used_cards", "cardquota_scheduler_used_cards", "cardquota_allocated_cards"} {

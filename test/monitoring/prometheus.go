@@ -66,15 +66,18 @@ func startPrometheus(ctx context.Context, c *cluster.Cluster, program string, s 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
+
 	for name, text := range map[string][]byte{"token": []byte(s.token), "rules.yaml": s.rules, "prometheus.yaml": []byte(s.configuration(folder))} {
 		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			return nil, fmt.Errorf("prometheus: %w", err)
 		}
 	}
+
 	address, err := cluster.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = c.StartProcess(ctx, cluster.ProcessSpec{
 		Name: "prometheus", Path: program, Ready: cluster.HTTPProbe("http://" + address + "/-/ready"),
 		Args: []string{
@@ -85,10 +88,12 @@ func startPrometheus(ctx context.Context, c *cluster.Cluster, program string, s 
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := api.NewClient(api.Config{Address: "http://" + address})
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
+
 	return &Prometheus{API: prometheusv1.NewAPI(client), Interval: s.interval}, nil
 }
 
@@ -129,13 +134,16 @@ func (p *Prometheus) AskRange(ctx context.Context, query string, from, to time.T
 	if err != nil {
 		return nil, err
 	}
+
 	matrix, ok := answer.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("%s: the answer is a %s", query, answer.Type())
 	}
+
 	for _, series := range matrix {
 		series.Values = slices.DeleteFunc(series.Values, func(v model.SamplePair) bool { return math.IsNaN(float64(v.Value)) })
 	}
+
 	return slices.DeleteFunc(matrix, func(series *model.SampleStream) bool { return len(series.Values) == 0 }), nil
 }
 
@@ -166,6 +174,7 @@ func (p *Prometheus) Await(ctx context.Context, queries ...string) error {
 			return fmt.Errorf("await %s: %w", query, err)
 		}
 	}
+
 	return nil
 }
 
@@ -186,6 +195,7 @@ func (p *Prometheus) AwaitAlert(ctx context.Context, name string) (found prometh
 	if err != nil {
 		err = fmt.Errorf("await alert %s: %w", name, err)
 	}
+
 	return found, err
 }
 

@@ -56,6 +56,7 @@ func (e *Env) checkReport(t *testing.T) dayBill {
 		if queue != "" {
 			want, slack = e.usedUntil(t, fmt.Sprintf("queue=%q", queue), bill.until)
 		}
+
 		got := number(t, line.seconds)
 		t.Logf("%q: billed %.0f card-seconds, by scrapes %.0f, for %s EUR", queue, got, want, line.amount)
 		check.That(t, want > 0 && math.Abs(got-want) <= slack, "%q: billed %.0f card-seconds, by scrapes %.0f", queue, got, want)
@@ -67,6 +68,7 @@ func (e *Env) checkReport(t *testing.T) dayBill {
 		check.Equal(t, "card-hours of "+queue, new(big.Rat).Quo(exact(t, line.seconds), big.NewRat(3600, 1)).FloatString(3), line.hours)
 		check.Equal(t, "amount of "+queue, new(big.Rat).Mul(hours, price).FloatString(2), line.amount)
 	}
+
 	return bill
 }
 
@@ -93,10 +95,12 @@ func (e *Env) checkTable(t *testing.T, whole dayBill) {
 	table := e.report(t, "-o", "wide")
 	hours := new(big.Rat)
 	amounts := new(big.Rat)
+
 	rows := map[string]bool{}
 	for line := range strings.Lines(table) {
 		rows[strings.Join(strings.Fields(line), " ")] = true
 	}
+
 	for queue, line := range whole.lines { // each tenant has one queue of a card and a service type
 		owner := cmp.Or(line.tenant, "namespace/"+line.namespace)
 		want := strings.Join([]string{owner, line.serviceType, line.card, line.hours, line.price, line.amount}, " ")
@@ -104,6 +108,7 @@ func (e *Env) checkTable(t *testing.T, whole dayBill) {
 		hours.Add(hours, exact(t, line.hours))
 		amounts.Add(amounts, exact(t, line.amount))
 	}
+
 	total := fmt.Sprintf("Total %s %s", hours.FloatString(3), amounts.FloatString(2))
 	check.That(t, rows[total], "the table has no row %q:\n%s", total, table)
 }
@@ -136,10 +141,12 @@ func billedLines(t *testing.T, text string) map[string]billed {
 	t.Helper()
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	check.NoError(t, err)
+
 	column := map[string]int{}
 	for i, name := range lines[0] {
 		column[name] = i
 	}
+
 	bills := map[string]billed{}
 	for _, line := range lines[1:] {
 		of := func(name string) string { return line[column[name]] }
@@ -147,6 +154,7 @@ func billedLines(t *testing.T, text string) map[string]billed {
 			of("tenant"), of("namespace"), of("service_type"), of("card"), of("card_seconds"), of("card_hours"), of("per_card_hour"), of("amount"),
 		}
 	}
+
 	return bills
 }
 

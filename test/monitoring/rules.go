@@ -25,6 +25,7 @@ func readRules(root string) ([]byte, []Rule, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("rules: %w", err)
 	}
+
 	short := string(text)
 	for old, replacement := range shortened {
 		if strings.Count(short, old) != 1 {
@@ -32,6 +33,7 @@ func readRules(root string) ([]byte, []Rule, error) {
 		}
 		short = strings.Replace(short, old, replacement, 1)
 	}
+
 	var object struct {
 		Spec struct {
 			Groups []struct {
@@ -43,20 +45,24 @@ func readRules(root string) ([]byte, []Rule, error) {
 	var whole struct {
 		Spec any `json:"spec"`
 	}
+
 	if err := yaml.Unmarshal([]byte(short), &object); err != nil {
 		return nil, nil, fmt.Errorf("rules: %w", err)
 	}
 	if err := yaml.Unmarshal([]byte(short), &whole); err != nil {
 		return nil, nil, fmt.Errorf("rules: %w", err)
 	}
+
 	file, err := yaml.Marshal(whole.Spec)
 	if err != nil {
 		return nil, nil, fmt.Errorf("rules: %w", err)
 	}
+
 	var rules []Rule
 	for _, group := range object.Spec.Groups {
 		rules = append(rules, group.Rules...)
 	}
+
 	return file, rules, nil
 }
 

@@ -67,15 +67,18 @@ func (c *metricsComparison) checkBindings(page *samplePages) {
 		b.before = counts
 		return
 	}
+
 	for key := range c.state.countBindings(page) {
 		counts[key] += 0
 	}
+
 	expected := c.state.countBindings(page)
 	for key, count := range counts {
 		s := sample{bindingsMetric, map[string]string{"service_type": key.serviceType, "card": key.card}, count - b.before[key]}
 		if !c.concerns(&s) {
 			continue
 		}
+
 		want := expected[key]
 		difference := ""
 		if s.value < want[0] || s.value > want[1] {
@@ -96,12 +99,14 @@ func (m *clusterState) countBindings(page *samplePages) map[typeCard][2]float64 
 		sums := counts[b.key]
 		lasted := b.seen.Add(m.options.StatusWithin)
 		sums[1]++
+
 		isSure := b.isSure && !boundAt(b.state.pod).IsZero() && b.seen.After(m.bindings.since.Add(m.options.StatusWithin))
 		if isSure && !lasted.After(page.asked) && (b.ended.IsZero() || !b.ended.Before(lasted)) {
 			sums[0]++
 		}
 		counts[b.key] = sums
 	}
+
 	return counts
 }
 

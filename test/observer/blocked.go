@@ -31,11 +31,13 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 		if isExcused || !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil {
 			continue
 		}
+
 		if wrong := m.waitingDifference(quota); wrong != "" {
 			key := fmt.Sprint(quota.UID)
 			seen[key] = true
 			open = append(open, m.checkBlockedEntry(Status, key, "cardquota/"+quota.Name, wrong, now)...)
 		}
+
 		for i := range quota.Status.Blocked {
 			entry := &quota.Status.Blocked[i]
 			key := fmt.Sprint(quota.UID, entry.Workload, entry.Card, entry.Reason)
@@ -43,15 +45,18 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 			if wrong == "" {
 				continue
 			}
+
 			seen[key] = true
 			open = append(open, m.checkBlockedEntry(Truth, key, "cardquota/"+quota.Name, formatBlocked(entry)+": "+wrong, now)...)
 		}
 	}
+
 	for key := range m.blocked {
 		if !seen[key] {
 			delete(m.blocked, key)
 		}
 	}
+
 	return open
 }
 
@@ -63,12 +68,14 @@ func (m *clusterState) checkBlockedEntry(invariant Invariant, key, object, wrong
 		state = &blockedState{wrong: wrong, since: now}
 		m.blocked[key] = state
 	}
+
 	switch {
 	case state.reported:
 		return nil
 	case now.Sub(state.since) < m.options.ReasonWithin:
 		return []string{object + ": " + wrong}
 	}
+
 	state.reported = true
 	m.addViolation(invariant, now, object, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
 	return nil
@@ -85,6 +92,7 @@ func (m *clusterState) reasonDifference(quota *v1alpha1.CardQuota, entry *v1alph
 	case v1alpha1.BlockedUnknownCard, v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
 		cards = m.withQuotaLeft(entry, cards)
 	}
+
 	switch entry.Reason {
 	case v1alpha1.BlockedUnknownCard:
 		if slices.ContainsFunc(cards, func(card string) bool { return m.inventory.Totals()[card] > 0 }) {
@@ -97,6 +105,7 @@ func (m *clusterState) reasonDifference(quota *v1alpha1.CardQuota, entry *v1alph
 	case v1alpha1.BlockedNoQuota, v1alpha1.BlockedQueueStopped, v1alpha1.BlockedQueueNotFound:
 		return m.queueReasonDifference(quota, entry.Reason, cards)
 	}
+
 	return ""
 }
 
@@ -122,6 +131,7 @@ func (m *clusterState) queueReasonDifference(quota *v1alpha1.CardQuota, reason v
 	if m.options.Tree || queue == nil {
 		return ""
 	}
+
 	limits := rule.LimitsOf(queue, m.options.Unmanaged)
 	stop := queue.Annotations[v1alpha1.AnnotationStopPolicy]
 	switch {
@@ -132,6 +142,7 @@ func (m *clusterState) queueReasonDifference(quota *v1alpha1.CardQuota, reason v
 	case reason == v1alpha1.BlockedQueueNotFound:
 		return "the queue exists"
 	}
+
 	return ""
 }
 
@@ -171,6 +182,7 @@ func (m *clusterState) freeCards(cards []string) (best freeCount) {
 			of.ending += ending
 			held[state.pod.Spec.NodeName] += cardsOfCharge(state.charge)[card] + ending
 		}
+
 		for name, node := range m.nodes {
 			free := max(0, offeredCards(node, card)-held[name])
 			if !m.tree.unschedulable[name] {
@@ -215,6 +227,7 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 	case entry.Reason != v1alpha1.BlockedQuotaExhausted || (m.options.Tree && m.currentTree().IsParent(queue)):
 		return ""
 	}
+
 	sums := m.heldByWorkload(queue, cards)
 	var said, counted []int64
 	for _, h := range entry.Holders {
@@ -227,14 +240,17 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 			return fmt.Sprintf("it says that %s is of service type %s, want %s", name, h.ServiceType, want)
 		}
 	}
+
 	for _, count := range sums {
 		counted = append(counted, count)
 	}
+
 	slices.SortFunc(counted, func(a, b int64) int { return cmp.Compare(b, a) })
 	counted = counted[:min(3, len(counted))]
 	if !slices.Equal(said, counted) {
 		return fmt.Sprintf("its holders hold %v, the largest hold %v", said, counted)
 	}
+
 	return ""
 }
 
@@ -251,6 +267,7 @@ func (m *clusterState) heldByWorkload(queue string, cards []string) map[string]i
 			}
 		}
 	}
+
 	return sums
 }
 

@@ -13,6 +13,7 @@ func TestBlocked(t *testing.T) {
 	says := func(entry string) string {
 		return right + `write quota q blocked=` + entry + `; judge; wait 11s`
 	}
+
 	const hold = `load queue r quota=H200:99; load pod x in=r cards=7 on=h200-0;`
 	runScripts(t, newWorldOfEntries, map[string]scriptCase{
 		"a card that no node has":                       {says(`a:NVIDIA-H2000:1:UnknownCard`), ""},

@@ -13,13 +13,16 @@ import (
 func TestBlockedReasonsAreThoseOfTheAPI(t *testing.T) {
 	text, err := os.ReadFile("../../api/v1alpha1/blocked_types.go")
 	check.NoError(t, err)
+
 	var want, got []string
 	for _, match := range regexp.MustCompile(`BlockedReason = "(\w+)"`).FindAllSubmatch(text, -1) {
 		want = append(want, string(match[1]))
 	}
+
 	for _, reason := range blockedReasons {
 		got = append(got, string(reason))
 	}
+
 	slices.Sort(want)
 	slices.Sort(got)
 	check.Equal(t, "reasons", want, got)
@@ -29,6 +32,7 @@ func TestBlockedReasonsAreThoseOfTheAPI(t *testing.T) {
 func TestBlockedCardsAreThoseOfTheStatus(t *testing.T) {
 	const waits = `write pod a cards=2 says=x created=7; write quota q pending=2 blocked=a:H200:2:NodesUnsuitable:x::7`
 	const pending = `operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 2; operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607;`
+
 	for t, tc := range check.Cases(t, map[string]struct{ pages, want string }{
 		"right":          {`operator+cardquota_blocked_cards{queue="q",reason="NodesUnsuitable"} 2`, ""},
 		"not served":     {"", "metrics"},
@@ -47,6 +51,7 @@ func TestAnomaliesAreThoseOfTheInventory(t *testing.T) {
 		operator+cardquota_anomalies{reason="CardsOutsideQueues"} 0; operator+cardquota_anomalies{reason="ResourceClaimCards"} 0;
 		operator+cardquota_anomalies{reason="CardsUnhealthy"} 0;
 		operator+cardquota_anomalies{reason="BillsNotStored"} 0; operator+cardquota_anomalies{reason="ModelChanged"} 0; operator+cardquota_anomalies{reason="BillDaysDropped"} 0`
+
 	for t, tc := range check.Cases(t, map[string]struct{ pages, want string }{
 		"right":         {`operator+cardquota_anomalies{reason="NoModelLabel"} 1`, ""},
 		"not served":    {"", "metrics"},

@@ -36,6 +36,7 @@ metadata: {name: %s, annotations: {volcano.sh/card.quota: '{"NVIDIA-H200":4}', v
 spec: {weight: 1, priority: %d, reclaimable: %t}}`, q.name, q.kind, q.priority, q.reclaimable)
 		w.waitUntilOpen(q.name)
 	}
+
 	return training, inference
 }
 
@@ -44,10 +45,12 @@ func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	training, inference := w.createReclaimQueues()
 	o := w.startObserver(observer.Options{PlacedWithin: 2 * time.Second})
 	o.Excuse(observer.Reason) // no scheduler runs that could state one
+
 	for _, name := range []string{"first", "second", "third"} {
 		w.podIn(training, name, "NVIDIA-H200", "1")
 		w.bindPod(name, "h200-0")
 	}
+
 	w.podIn(inference, "service", "NVIDIA-H200", "1")
 	w.evictAs("first", "reclaim")
 	w.bindPod("service", "h200-0")

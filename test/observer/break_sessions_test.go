@@ -53,10 +53,12 @@ func TestAFalseReasonIsFound(t *testing.T) {
 	w := newWorld(t, "break-truth")
 	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	const short = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
+
 	for _, pod := range []string{"honest", "liar"} {
 		w.createPod(pod, "NVIDIA-H200", "3")
 		w.stateReason(pod, "waits")
 	}
+
 	w.stateReason("honest", fmt.Sprintf(short, 2))
 	w.wantExactly(o)
 	w.stateReason("liar", fmt.Sprintf(short, 1))

@@ -64,12 +64,14 @@ func newWorld(t *testing.T, name string) *world {
 			}
 		}
 	})
+
 	if errors.Is(shared.err, cluster.ErrNotBuilt) {
 		missing.Skip(t, shared.err)
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
+
 	w := &world{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
 	w.applyManifest(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
 	w.createQueue(`{"NVIDIA-H200":2}`)
@@ -157,10 +159,12 @@ func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
 	w := newWorld(t, "break-rush")
 	// No scheduler says why pods wait, and a busy machine takes long.
 	o := w.startObserver(observer.Options{Interval: 50 * time.Millisecond, ReasonWithin: time.Hour})
+
 	const rounds = 60
 	for i := range rounds {
 		w.createPod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
 	}
+
 	for i := range rounds {
 		if i > 0 {
 			w.deletePod(fmt.Sprint("rush-", i-1))
@@ -168,6 +172,7 @@ func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
 		w.bindPod(fmt.Sprint("rush-", i), "h200-0")
 		w.createQueue([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
 	}
+
 	w.wantExactly(o)
 	w.createPod("beyond", "NVIDIA-H200", "1")
 	w.bindPod("beyond", "h200-1")
@@ -189,15 +194,18 @@ func TestAFalseStatusIsFound(t *testing.T) {
 	o := w.startObserver(observer.Options{})
 	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
 spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}}`)
+
 	status := func(used int) {
 		w.Helper()
 		_, err := w.cluster.Kubectl(w.Context(), "patch", "cardquota", "break-status", "--subresource=status", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"cards":[{"name":"NVIDIA-H200","quota":2,"used":%d,"pending":0,"free":%d,"physical":20}]}}`, used, 2-used))
 		w.Expect(err).NotTo(HaveOccurred())
 	}
+
 	status(0)
 	w.wantExactly(o)
 	status(1)
+
 	w.wantExactly(o, "I3 status cardquota/break-status")
 	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
 	w.wantExactly(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
@@ -213,9 +221,11 @@ func TestAFalseInventoryIsFound(t *testing.T) {
 	o := w.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
 	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
 	_, err := w.cluster.Kubectl(w.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
+
 	w.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
 	defer cancel()
+
 	w.Expect(o.Settle(ctx)).To(Succeed())
 	w.Expect(o.Violations()).To(ContainElement(And(HaveField("Object", "cardinventory/cluster"), HaveField("Message", ContainSubstring("card NVIDIA-H200")))))
 	_, err = w.cluster.Kubectl(w.Context(), "delete", "cardinventory", "cluster")
@@ -243,6 +253,7 @@ func TestAProcessThatPanicsIsFound(t *testing.T) {
 		Name: "break-process", Path: "/bin/sh",
 		Args: []string{"-c", "until [ -e " + gate + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
 	})
+
 	w.Expect(err).NotTo(HaveOccurred())
 	o := w.startObserver(observer.Options{Processes: []observer.Followed{process}})
 	w.wantExactly(o)

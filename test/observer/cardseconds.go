@@ -72,6 +72,7 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 	if m.options.Metrics == nil || (before != nil && now != nil && before.String() == now.String()) {
 		return
 	}
+
 	s := &m.seconds
 	runs := m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
 	for _, use := range s.open[state] {
@@ -81,6 +82,7 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 			s.terminating[state] = append(s.terminating[state], use)
 		}
 	}
+
 	delete(s.open, state)
 	if !runs {
 		for _, use := range s.terminating[state] {
@@ -88,9 +90,11 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 		}
 		delete(s.terminating, state)
 	}
+
 	if now == nil || now.Queue == "" || !m.options.Concerns("queue/"+now.Queue) {
 		return
 	}
+
 	s.open[state] = map[string]*cardUse{}
 	for card, count := range now.Cards {
 		use := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}
@@ -148,6 +152,7 @@ func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Ti
 		if bound.IsZero() || u.from.Before(from) || u.from.After(restart.to.Add(within)) {
 			continue
 		}
+
 		if bound.After(from) {
 			from = bound
 		}
@@ -155,6 +160,7 @@ func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Ti
 			since = from
 		}
 	}
+
 	return since
 }
 
@@ -170,6 +176,7 @@ func (m *clusterState) recordQueueLabels(queue string) {
 	} else if object := m.queues[queue]; object != nil {
 		serviceType = object.Annotations[v1alpha1.AnnotationServiceType]
 	}
+
 	if m.seconds.labels[queue] == nil {
 		m.seconds.labels[queue] = map[string]bool{}
 	}
@@ -205,18 +212,22 @@ func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 		if s.name != secondsMetric || !c.concerns(s) || s.labels["queue"] == "" { // a namespace pays
 			continue
 		}
+
 		key := queueCard{s.labels["queue"], s.labels["card"]}
 		sums[key] += s.value
 		labels := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"])
+
 		difference := ""
 		if !m.seconds.labels[key.queue][labels] {
 			difference = "its queue never had " + labels
 		}
 		c.compare("labels of "+s.key(), difference)
 	}
+
 	for key := range m.seconds.uses {
 		sums[key] += 0
 	}
+
 	for key, sum := range sums {
 		least, most := m.secondsUntil(key, page.asked, page.answered)
 		difference := ""
@@ -235,20 +246,24 @@ func (m *clusterState) secondsUntil(key queueCard, asked, answered time.Time) (l
 		if last := use.lastSeen(); !last.IsZero() && last.Add(m.options.StatusWithin).Before(end) {
 			end = last.Add(m.options.StatusWithin)
 		}
+
 		most += float64(use.count) * max(0, end.Sub(use.creditedSince(m.restarts, m.options.StatusWithin))).Seconds()
 		certain := window{use.from.Add(m.options.StatusWithin), asked.Add(-m.options.StoredWithin)}
 		if !use.to.IsZero() && use.to.Before(certain.to) {
 			certain.to = use.to
 		}
+
 		counted := certain.length()
 		for _, restart := range mergeWindows(m.restarts, 0) {
 			counted -= use.lostBy(restart, certain, m.options.StatusWithin)
 		}
+
 		for _, excused := range mergeWindows(m.seconds.excused, lostWithin+m.options.StatusWithin) {
 			counted -= certain.overlap(window{excused.from.Add(-lostWithin), excused.to.Add(m.options.StatusWithin)})
 		}
 		least += float64(use.count) * max(0, counted).Seconds()
 	}
+
 	if m.queues[key.queue] == nil {
 		least = 0 // nothing is billed to a queue that does not exist
 	}

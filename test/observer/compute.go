@@ -51,6 +51,7 @@ func (m *clusterState) requested(ask rule.Request, name string) int64 {
 	case name == rule.CPU:
 		return ask.MilliCPU
 	}
+
 	return ask.Memory
 }
 

@@ -14,6 +14,7 @@ func newComputeWorld() *world {
 
 func TestPlacementOfCPUInATree(t *testing.T) {
 	const guarantee = `load queue other cpuguarantee=32; wait 1m; place x h200-0 cpu=32 in=a;`
+
 	runScripts(t, newComputeWorld, map[string]scriptCase{
 		"beside an unused guarantee":                    {guarantee, ""},
 		"an unused guarantee of another":                {guarantee + `place y h200-0 cpu=1 in=b`, "quota"},
@@ -57,6 +58,7 @@ func TestEvictionForCPUInATree(t *testing.T) {
 			place b4 h200-0 cpu=8 in=b group=g; place b5 h200-0 cpu=8 in=b group=h; wait 1m; write pod n cpu=16 in=a
 			evict b1 cardreclaim; evict b4 cardreclaim; evict b5 cardreclaim; place n h200-0; wait 1m`, "eviction"},
 	}
+
 	runScripts(t, newComputeWorld, cases)
 	for name, tc := range cases { // with reclaimResources Cards no pod goes for CPU
 		w := newComputeWorld()
@@ -90,6 +92,7 @@ func TestEvictionForCPUOfFlatQueues(t *testing.T) {
 			w.machine.options.ReclaimsAll = all
 			return w.playScript(`load pod victim in=training cpu=8 priority=0 on=h200-0; wait 1m`)
 		}
+
 		want := map[bool]string{true: "", false: "eviction"}[all]
 		runScripts(t, begin, map[string]scriptCase{
 			"a pod without cards":  {`write pod n in=inference cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, want},

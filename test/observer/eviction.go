@@ -66,6 +66,7 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	if why == "" || state.evicted != nil {
 		return
 	}
+
 	pod := state.pod
 	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	e := &eviction{
@@ -73,17 +74,20 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 		group:      types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)},
 		reclaimers: map[types.UID]bool{},
 	}
+
 	e.isGang = m.isGang(e.group)
 	state.evicted = e
 	if !happened {
 		return
 	}
+
 	m.recordReclaimed(state, by, c.seen)
 	if wrong := m.evictionForbidden(e, state); wrong != "" {
 		e.reported = true
 		m.addViolation(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)
 		return
 	}
+
 	e.freed = amountOf(rule.RequestOf(pod, m.inventory))
 	m.evictions = append(m.evictions, e)
 	m.checkWantedTwice(e)
@@ -101,6 +105,7 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 	if wrong := m.victimProtected(e.by, victim); wrong != "" {
 		return wrong
 	}
+
 	var refused []string
 	along := false // for the sake of others of its gang
 	for uid, state := range m.pods {
@@ -114,6 +119,7 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 			along = along || wrong == otherCard
 		}
 	}
+
 	for _, r := range m.served {
 		if r.seen.Before(e.seen.Add(-evictionLag)) {
 			continue
@@ -125,9 +131,11 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 			along = true
 		}
 	}
+
 	if len(e.reclaimers) > 0 || (along && e.mayBeForGang()) {
 		return ""
 	}
+
 	slices.Sort(refused)
 	const most = 3
 	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
@@ -144,6 +152,7 @@ func evictionOf(pod *corev1.Pod) (by evictionAction, why string) {
 	if pod.Status.Reason == "Evicted" || pod.Status.Reason == "Preempting" {
 		return "", pod.Status.Reason + ": " + pod.Status.Message
 	}
+
 	for _, condition := range pod.Status.Conditions {
 		said := condition.Reason + ": " + condition.Message
 		switch {

@@ -20,6 +20,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	const preempting = `make pod victim in=training cards=1 priority=1; make pod waiting in=training cards=1 priority=2;`
 	const reclaiming = `make pod victim in=training cards=1 priority=9; make pod waiting in=inference cards=1 priority=0;`
 	const low = `write group low queue=training class=low; write class low value=1;`
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, by, want string }{
 		"the higher priority of a queue preempts": {preempting, "preempt", ""},
 		"the priority of a job is its PodGroup's": {preempting + low + `write group high queue=training class=high; write class high value=2
@@ -72,6 +73,7 @@ func TestEvictionsByAnybodyElse(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodStatus {
 		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		status corev1.PodStatus
 		want   string

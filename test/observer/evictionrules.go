@@ -20,12 +20,14 @@ func (m *clusterState) victimProtected(by evictionAction, victim *podState) stri
 	case !rule.IsPreemptable(pod.Annotations, pod.Labels):
 		return "it is not preemptable"
 	}
+
 	if group := m.groupOf(pod); group != nil && !rule.IsPreemptable(group.Annotations, nil) {
 		return "its PodGroup is not preemptable"
 	}
 	if by == preempt {
 		return ""
 	}
+
 	queue, ok := m.queues[m.queueOf(victim)]
 	switch {
 	case !ok:
@@ -33,6 +35,7 @@ func (m *clusterState) victimProtected(by evictionAction, victim *podState) stri
 	case queue.Spec.Reclaimable != nil && !*queue.Spec.Reclaimable:
 		return "its queue <" + queue.Name + "> is not reclaimable"
 	}
+
 	return ""
 }
 
@@ -45,11 +48,13 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	if by == preempt {
 		return m.preemptionForbidden(reclaimer, victim)
 	}
+
 	if always, sometimes := m.isTreeSince(m.windowStart(m.lastChange)); sometimes {
 		if wrong := m.treeReclaimForbidden(reclaimer, victim); wrong == "" || always {
 			return wrong
 		}
 	}
+
 	if wrong := m.queueReclaimForbidden(reclaimer, victim); wrong != "" {
 		return wrong
 	}
@@ -57,6 +62,7 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	if !holdsCard && !m.freesCompute(reclaimer, victim) {
 		return otherCard
 	}
+
 	return ""
 }
 
@@ -78,6 +84,7 @@ func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
 	case ask.Count > 0 && !slices.Contains(ask.Cards, on):
 		return otherCard
 	}
+
 	return ""
 }
 
@@ -100,6 +107,7 @@ func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string
 	case mine.Spec.Priority <= theirs.Spec.Priority:
 		return fmt.Sprintf("is in queue <%s> of priority %d, not more than the %d of <%s>", mine.Name, mine.Spec.Priority, theirs.Spec.Priority, theirs.Name)
 	}
+
 	return ""
 }
 
@@ -152,10 +160,12 @@ func (m *clusterState) groupPriority(pod *corev1.Pod) int32 {
 	if class, ok := m.classes[group.Spec.PriorityClassName]; ok {
 		return class.Value
 	}
+
 	for _, class := range m.classes {
 		if class.GlobalDefault {
 			return class.Value
 		}
 	}
+
 	return 0
 }

@@ -23,12 +23,14 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
 	}
+
 	taken := map[types.NamespacedName]evictionAction{}
 	for _, e := range m.evictions {
 		if (e.by.evictsWholeGangs() || e.by == drain) && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
 			taken[e.group] = e.by
 		}
 	}
+
 	var open []string
 	for key, state := range m.groups {
 		short := ""
@@ -38,6 +40,7 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 				short = m.podsLeftByDrain(state.group, now)
 			}
 		}
+
 		state.belowMinimum.setWaiting(short != "", now)
 		switch {
 		case state.belowMinimum.since.IsZero() || state.belowMinimum.reported:
@@ -49,6 +52,7 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 				short, taken[key], state.belowMinimum.since.Format("15:04:05.000"))
 		}
 	}
+
 	return open
 }
 
@@ -64,17 +68,20 @@ func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) strin
 			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
 		}
 	}
+
 	least := group.Spec.MinMember
 	needed := int32(0)
 	for _, n := range group.Spec.MinTaskMember {
 		needed += n
 	}
+
 	if stay == 0 || (stay >= int(least) && least < needed) {
 		return ""
 	}
 	if stay < int(least) {
 		return fmt.Sprintf("%d of %d pods", stay, least)
 	}
+
 	for _, task := range slices.Sorted(maps.Keys(group.Spec.MinTaskMember)) {
 		has := ofTask[task]
 		needs := group.Spec.MinTaskMember[task]
@@ -82,6 +89,7 @@ func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) strin
 			return fmt.Sprintf("%d of %d pods of its task %s", has, needs, task)
 		}
 	}
+
 	return ""
 }
 

@@ -147,12 +147,14 @@ func (m *clusterState) recountNodes(r *inventoryRecount) {
 			if offer.Card == "" {
 				continue
 			}
+
 			r.nodes[name] = true
 			c := r.card(offer.Card)
 			c.isOffered = true
 			if !slices.Contains(c.resources, string(resource)) {
 				c.resources = append(c.resources, string(resource))
 			}
+
 			c.total += offer.Count
 			if rule.IsReady(node) {
 				c.healthy += offer.Count
@@ -161,6 +163,7 @@ func (m *clusterState) recountNodes(r *inventoryRecount) {
 				}
 			}
 		}
+
 		for _, anomaly := range rule.AnomaliesOf(node, m.options.Mappings, m.inventory.IsCard) {
 			r.addAnomaly(name, anomaly)
 		}
@@ -172,6 +175,7 @@ func (m *clusterState) recountCharges(r *inventoryRecount, typeOf func(string) s
 		if state.charge == nil {
 			continue
 		}
+
 		queue := state.charge.Queue
 		node := state.pod.Spec.NodeName
 		isOutside := m.queues[queue] == nil
@@ -179,6 +183,7 @@ func (m *clusterState) recountCharges(r *inventoryRecount, typeOf func(string) s
 			c := r.card(card)
 			c.isUncertain = c.isUncertain || offeredCards(m.nodes[node], card) == 0
 			c.allocated += count
+
 			r.addToType(card, typeOf(queue), typeSums{used: count})
 			if isOutside && count > 0 {
 				a := r.addAnomaly(node, rule.Anomaly{Reason: v1alpha1.AnomalyCardsOutsideQueues, Name: card, Count: count})
@@ -200,6 +205,7 @@ func (m *clusterState) recountPending(r *inventoryRecount, owners map[string]*v1
 		r.card(card).pending += count
 		r.addToType(card, typeOf(queue), typeSums{pending: count})
 	}
+
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) {
 			queue := rule.QueueOf(state.pod, m.groupOf(state.pod), "")
@@ -209,6 +215,7 @@ func (m *clusterState) recountPending(r *inventoryRecount, owners map[string]*v1
 			}
 		}
 	}
+
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		if peopled[key] || !isGroupWaiting(state.group) || !m.isShownIn(rule.QueueOfGroup(state.group), key.Namespace) {
@@ -243,6 +250,7 @@ func (m *clusterState) recountQuotas(r *inventoryRecount, owners map[string]*v1a
 			continue
 		}
 		granted := m.inForce(queue, owner)
+
 		m.addAllowances(r, owner)
 		if !m.options.Tree {
 			addGranted(r, granted)
@@ -252,6 +260,7 @@ func (m *clusterState) recountQuotas(r *inventoryRecount, owners map[string]*v1a
 				r.card(c.Name).deserved += ptr.Deref(c.Deserved, 0)
 			}
 		}
+
 		m.addByType(r, queue, typeOf, granted)
 	}
 }
@@ -263,6 +272,7 @@ func (m *clusterState) recountUnownedQuotas(r *inventoryRecount, owners map[stri
 		if owners[name] != nil {
 			continue
 		}
+
 		isTop := queue.Spec.Parent == "" || queue.Spec.Parent == "root"
 		if err == nil && (isTop || !m.options.Tree) {
 			addGranted(r, quota)
@@ -270,6 +280,7 @@ func (m *clusterState) recountUnownedQuotas(r *inventoryRecount, owners map[stri
 		if err == nil {
 			m.addByType(r, name, typeOf, quota)
 		}
+
 		if deserved, err := rule.ParseQuota(queue.Annotations["volcano.sh/card.deserved"]); err == nil && isTop && m.options.Tree {
 			for card, count := range deserved {
 				r.card(card).deserved += count
@@ -289,11 +300,13 @@ func (m *clusterState) addAllowances(r *inventoryRecount, quota *v1alpha1.CardQu
 	if (m.options.Tree && quota.Spec.Parent != "") || (!m.options.Tree && quota.Spec.ServiceType == "") {
 		return // another one grants its cards
 	}
+
 	for _, c := range quota.Spec.Cards {
 		granted := c.Quota
 		if !m.options.Tree && granted == nil {
 			granted = c.Deserved
 		}
+
 		switch {
 		case ptr.Deref(granted, 0) == 0:
 		case quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow:

@@ -30,9 +30,11 @@ func inventoryOf(change ...func(*v1alpha1.CardInventoryStatus)) *v1alpha1.CardIn
 			Reason: v1alpha1.AnomalyNoModelLabel, Resource: gpu[0], Count: 8, NodesTotal: 1, Nodes: []string{"unnamed-0"}, Message: "node unnamed-0: …",
 		}},
 	}
+
 	for _, c := range change {
 		c(&inventory.Status)
 	}
+
 	return inventory
 }
 
@@ -59,6 +61,7 @@ func TestInventory(t *testing.T) {
 			c.ServiceTypes = []v1alpha1.InventoryServiceType{{Name: name, Quota: quota, Used: used, Pending: pending}}
 		})
 	}
+
 	both := func(changes ...func(*status)) func(*status) {
 		return func(s *status) {
 			for _, c := range changes {
@@ -66,11 +69,13 @@ func TestInventory(t *testing.T) {
 			}
 		}
 	}
+
 	held := both(typed("training", 2, 1, 0), func(*status) {})
 	outside := both(cardOf(func(c *v1alpha1.InventoryCard) {
 		c.Allocated = 3
 		c.ServiceTypes = []v1alpha1.InventoryServiceType{{Name: "none", Used: 3}, {Name: "training", Quota: 2}}
 	}), anomalyOf(v1alpha1.AnomalyCardsOutsideQueues, h200, "", 3))
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		said func(*status)
@@ -135,16 +140,19 @@ func TestInventory(t *testing.T) {
 				state.quota.Status.Cards[0].Physical = w.machine.inventory.Totals()[h200]
 			}
 		}
+
 		inventory := inventoryOf()
 		if tc.said != nil {
 			tc.said(&inventory.Status)
 		}
+
 		w.applyObject(inventory, false)
 		w.playScript(`judge; wait 5s`)
 		w.checkNow()
 		if got := len(w.machine.violations); got > 1 {
 			t.Errorf("too early: %v", w.machine.violations)
 		}
+
 		w.playScript(`wait 2s`).expectViolations(t, tc.want)
 	}
 }
@@ -170,10 +178,12 @@ func TestAnEntryThatWasRightIsNotOpen(t *testing.T) {
 	if open := w.checkNow(); len(open) > 0 {
 		t.Errorf("open is %v", open)
 	}
+
 	w.machine.settling = w.clock.Add(time.Second)
 	if open := w.checkNow(); len(open) != 1 {
 		t.Errorf("open is %v", open)
 	}
+
 	w.playScript(`wait 21s`).expectViolations(t, "status")
 }
 
@@ -184,11 +194,13 @@ func TestAMappedCardIsRecounted(t *testing.T) {
 	w := newWorld()
 	w.machine = newClusterState(options)
 	w.playScript(`load node mi300x model= label:zone=a resource:nvidia.com/gpu= resource:amd.com/gpu=8; load node other model= resource:nvidia.com/gpu= resource:amd.com/gpu=2`)
+
 	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
 	inventory.Status = v1alpha1.CardInventoryStatus{
 		Nodes: 2, Cards: []v1alpha1.InventoryCard{{Name: "AMD-MI300X", Resources: []string{"amd.com/gpu"}, Total: 8, Healthy: 8}}, AnomaliesTotal: 1,
 		Anomalies: []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "amd.com/gpu", Count: 2, NodesTotal: 1, Nodes: []string{"other"}, Message: "node other"}},
 	}
+
 	w.applyObject(inventory, false)
 	w.playScript(`judge; wait 1m`).expectViolations(t, "")
 	inventory = inventory.DeepCopy()
@@ -201,11 +213,13 @@ func TestAnomaliesOfNodes(t *testing.T) {
 	anomaly := func(reason v1alpha1.AnomalyReason, name string, count int64) []rule.Anomaly {
 		return []rule.Anomaly{{Reason: reason, Name: name, Count: count}}
 	}
+
 	const (
 		gpu    = "nvidia.com/gpu"
 		mig    = "nvidia.com/mig-1g.18gb"
 		shared = "nvidia.com/gpu.shared"
 	)
+
 	mapped := []rule.Mapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/model"}, {Resource: "amd.com/gpu", Model: "MI300X", NodeSelector: map[string]string{"zone": "a"}}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		labels    map[string]string

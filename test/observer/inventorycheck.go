@@ -42,6 +42,7 @@ func (m *clusterState) checkEntries(states map[string]*entryState, seen []string
 			delete(states, key)
 		}
 	}
+
 	for _, key := range seen {
 		if states[key] == nil && wrong[key] == "" {
 			states[key] = &entryState{}
@@ -50,17 +51,20 @@ func (m *clusterState) checkEntries(states map[string]*entryState, seen []string
 			*states[key] = entryState{right: now}
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
 		state := states[key]
 		if state == nil {
 			state = &entryState{}
 			states[key] = state
 		}
+
 		if state.wrong != wrong[key] {
 			state.wrong = wrong[key]
 			state.since = now
 			state.reported = false
 		}
+
 		switch {
 		case state.reported:
 		case now.Sub(state.since) >= within:
@@ -70,6 +74,7 @@ func (m *clusterState) checkEntries(states map[string]*entryState, seen []string
 			open = append(open, wrong[key])
 		}
 	}
+
 	return open
 }
 
@@ -82,6 +87,7 @@ func (m *clusterState) checkInventory(now time.Time) (open []string) {
 	if m.stated == nil && !m.operatorWrote() {
 		return nil
 	}
+
 	seen := []string{"cluster"}
 	wrong := map[string]string{}
 	if m.stated == nil {
@@ -89,12 +95,14 @@ func (m *clusterState) checkInventory(now time.Time) (open []string) {
 	} else {
 		seen, wrong = inventoryDifferences(&m.stated.Status, m.recountInventory())
 	}
+
 	open = m.checkEntries(m.inventoryErrors, seen, wrong, m.options.InventoryWithin, now, func(since time.Time, text string) {
 		m.addViolation(Status, now, inventoryObject, "since %s: %s", since.Format("15:04:05.000"), text)
 	})
 	for i := range open {
 		open[i] = inventoryObject + ": " + open[i]
 	}
+
 	return open
 }
 
@@ -118,10 +126,12 @@ func inventoryDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecoun
 			wrong[key] = addPrefix(key+": ", difference)
 		}
 	}
+
 	stated := map[string]*v1alpha1.InventoryCard{}
 	for i := range said.Cards {
 		stated[said.Cards[i].Name] = &said.Cards[i]
 	}
+
 	listed := r.sortedCards()
 	over := int32(0)
 	for _, name := range listed {
@@ -133,12 +143,14 @@ func inventoryDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecoun
 		}
 		delete(stated, name)
 	}
+
 	for name := range stated {
 		compare("card "+name, "no node has it, and nothing names it")
 	}
 	for key, difference := range anomalyDifferences(said, r) {
 		compare(key, difference)
 	}
+
 	compare("nodes", numberDifference(int64(said.Nodes), int64(len(r.nodes))))
 	compare("overAllocatedCards", numberDifference(int64(said.OverAllocatedCards), int64(over)))
 	return seen, wrong
@@ -167,11 +179,13 @@ func cardDifference(said *v1alpha1.InventoryCard, c *recountedCard) string {
 	if said == nil {
 		return "it is not listed, a recount gives " + c.format()
 	}
+
 	slices.Sort(c.resources)
 	stated := &recountedCard{
 		resources: said.Resources, total: said.Total, healthy: said.Healthy, cordoned: said.Cordoned, allocated: said.Allocated,
 		quota: said.Quota, deserved: said.Deserved, types: map[string]typeSums{},
 	}
+
 	for _, t := range said.ServiceTypes {
 		stated.types[t.Name] = typeSums{t.Quota, t.Used, t.Pending}
 	}
@@ -179,11 +193,13 @@ func cardDifference(said *v1alpha1.InventoryCard, c *recountedCard) string {
 		stated.allocated = c.allocated
 		stated.types = c.types
 	}
+
 	a := stated.format()
 	b := c.format()
 	if a != b {
 		return fmt.Sprintf("it is %s, a recount gives %s", a, b)
 	}
+
 	return addPrefix("overAllocatedBy: ", numberDifference(said.OverAllocatedBy, max(0, c.quota-c.healthy)))
 }
 
@@ -207,14 +223,17 @@ func anomalyDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecount)
 		key := anomalyKey{a.Reason, name}
 		stated[key] = append(stated[key], a)
 	}
+
 	isComplete := said.AnomaliesTotal <= maxInventoryAnomalies
 	if len(said.Anomalies) != int(min(said.AnomaliesTotal, maxInventoryAnomalies)) {
 		out["anomaliesTotal"] = fmt.Sprintf("it is %d, and %d are listed", said.AnomaliesTotal, len(said.Anomalies))
 	}
+
 	for key, a := range r.anomalies {
 		if _, isListed := stated[key]; !a.isUncertain && (isListed || isComplete) {
 			out[key.format()] = a.difference(stated[key])
 		}
+
 		if key.reason == v1alpha1.AnomalyModelChanged {
 			for _, entry := range stated[key] {
 				r.addNodes(entry.Nodes)
@@ -222,11 +241,13 @@ func anomalyDifferences(said *v1alpha1.CardInventoryStatus, r *inventoryRecount)
 		}
 		delete(stated, key)
 	}
+
 	for key, entries := range stated {
 		if !r.acceptUnseen(key, entries) {
 			out[key.format()] = "a recount finds none"
 		}
 	}
+
 	return out
 }
 
@@ -273,16 +294,20 @@ func (a *recountedAnomaly) difference(said []v1alpha1.InventoryAnomaly) string {
 		for _, node := range entry.Nodes {
 			nodes[node] = true
 		}
+
 		if len(entry.Nodes) > 0 && !strings.Contains(entry.Message, entry.Nodes[0]) {
 			return "its message does not name node " + entry.Nodes[0]
 		}
 	}
+
 	isSame := count == a.count && total == len(a.nodes) && len(nodes) >= min(total, maxAnomalyNodes)
 	for node := range nodes {
 		isSame = isSame && a.nodes[node]
 	}
+
 	if isSame {
 		return ""
 	}
+
 	return fmt.Sprintf("it is %d cards on %d nodes %v, a recount gives %d on %v", count, total, slices.Sorted(maps.Keys(nodes)), a.count, slices.Sorted(maps.Keys(a.nodes)))
 }

@@ -25,8 +25,10 @@ func (m *clusterState) expectOperatorMetrics(add gauge) []string {
 			m.expectQuotaMetrics(quota, add)
 		}
 	}
+
 	m.expectUnownedQuotas(add)
 	m.expectInventoryMetrics(add)
+
 	return []string{
 		"cardquota_quota_cards", "cardquota_used_cards", "cardquota_pending_cards", "cardquota_over_quota_cards", "cardquota_deserved_cards",
 		"cardquota_queue_info", oldestPendingMetric, oldestWithinQuotaMetric, "cardquota_unowned_quota_cards", "cardquota_physical_cards",
@@ -56,14 +58,17 @@ func (m *clusterState) expectInventoryMetrics(add gauge) {
 	} else {
 		m.expectAnomalies(v1alpha1.CardInventoryStatus{AnomaliesTotal: 1}, add)
 	}
+
 	for name, c := range m.recountInventory().cards {
 		if c.total == 0 && c.quota == 0 && (c.allocated == 0 || c.isUncertain) {
 			continue // it is only requested, or perhaps held
 		}
+
 		allowed := 0.0
 		if c.allowing > 0 && c.refusing == 0 {
 			allowed = 1
 		}
+
 		add("cardquota_over_allocation_allowed", allowed, map[string]string{"card": name})
 		for metric, value := range map[string]int64{
 			"cardquota_physical_cards": c.total, "cardquota_healthy_cards": c.healthy, "cardquota_cordoned_cards": c.cordoned,
@@ -95,9 +100,11 @@ func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add 
 	if int(status.AnomaliesTotal) > len(status.Anomalies) {
 		name = ignoredSeries + name
 	}
+
 	for _, anomaly := range status.Anomalies {
 		counts[anomaly.Reason]++
 	}
+
 	for _, reason := range []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
 		v1alpha1.AnomalyMoreThanLabelled, v1alpha1.AnomalyUnmappedResource, v1alpha1.AnomalyCardsOutsideQueues, v1alpha1.AnomalyResourceClaimCards,
@@ -113,25 +120,30 @@ func (m *clusterState) expectAnomalies(status v1alpha1.CardInventoryStatus, add 
 func (m *clusterState) expectQuotaMetrics(quota *v1alpha1.CardQuota, add gauge) {
 	queue := quota.QueueName()
 	status := m.expectedStatus(quota)
+
 	serviceType := quota.Spec.ServiceType
 	if serviceType == "" {
 		serviceType = "none"
 	}
+
 	add("cardquota_queue_info", 1, map[string]string{
 		"queue": queue, "tenant": quota.Spec.Tenant, "project": quota.Spec.Project, "service_type": serviceType, "cardquota": quota.Name, "parent": quota.Spec.Parent,
 	})
 	if m.options.Tree && (quota.Spec.ServiceType == "" || m.isAnyParent(queue)) {
 		return
 	}
+
 	m.expectQueueCards(queue, status, add)
 	expectBlockedCards(quota, add)
 	if oldest := m.oldestWaiting(queue); !oldest.IsZero() {
 		add(oldestPendingMetric, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
+
 	name := oldestWithinQuotaMetric
 	if !listsAllBlocked(quota.Status.Blocked) {
 		name = ignoredSeries + name
 	}
+
 	if oldest := m.oldestWithinQuota(quota); !oldest.IsZero() {
 		add(name, float64(oldest.Unix()), map[string]string{"queue": queue})
 	}
@@ -148,12 +160,15 @@ func (m *clusterState) expectQueueCards(queue string, status expectation, add ga
 			}
 			continue
 		}
+
 		if c.Quota == 0 && c.Deserved == 0 && c.Used == 0 && c.Pending == 0 {
 			continue
 		}
+
 		pending[name] += c.Pending
 		add("cardquota_quota_cards", float64(c.Quota), labels)
 		add("cardquota_used_cards", float64(c.Used), labels)
+
 		if c.OverQuotaBy > 0 {
 			add("cardquota_over_quota_cards", float64(c.OverQuotaBy), labels)
 		}
@@ -161,6 +176,7 @@ func (m *clusterState) expectQueueCards(queue string, status expectation, add ga
 			add("cardquota_deserved_cards", float64(c.Deserved), labels)
 		}
 	}
+
 	for name, count := range pending {
 		add("cardquota_pending_cards", float64(count), map[string]string{"queue": queue, "card": name})
 	}
@@ -173,6 +189,7 @@ func expectBlockedCards(quota *v1alpha1.CardQuota, add gauge) {
 	for _, entry := range quota.Status.Blocked {
 		cards[entry.Reason] += entry.Count
 	}
+
 	isComplete := int(quota.Status.BlockedTotal) <= len(quota.Status.Blocked)
 	for _, reason := range blockedReasons {
 		labels := map[string]string{"queue": quota.QueueName(), "reason": string(reason)}
@@ -192,17 +209,20 @@ func (m *clusterState) oldestWaiting(queue string) (oldest time.Time) {
 			oldest = at.Time
 		}
 	}
+
 	for _, state := range m.pods {
 		if m.isWaitingIn(state, queue) {
 			created(state.pod.CreationTimestamp)
 		}
 	}
+
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		if !peopled[key] && isGroupWaiting(state.group) && rule.QueueOfGroup(state.group) == queue && m.isShownIn(queue, key.Namespace) {
 			created(state.group.CreationTimestamp)
 		}
 	}
+
 	return oldest
 }
 
@@ -226,6 +246,7 @@ func (m *clusterState) oldestWithinQuota(quota *v1alpha1.CardQuota) (oldest time
 			oldest = entry.Since.Time
 		}
 	}
+
 	return oldest
 }
 
@@ -238,6 +259,7 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 	for name, count := range m.inventory.Totals() {
 		add("cardquota_scheduler_physical_cards", float64(count), map[string]string{"card": name})
 	}
+
 	add("cardquota_nodes_anomalous", float64(m.anomalousNodes()), map[string]string{})
 	unowned := map[string]int64{}
 	uncertain := map[string]bool{}
@@ -252,16 +274,19 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 			}
 		}
 	}
+
 	for card, count := range unowned {
 		if count == 0 {
 			continue
 		}
+
 		name := "cardquota_card_unowned"
 		if uncertain[card] {
 			name = ignoredSeries + name
 		}
 		add(name, float64(count), map[string]string{"card": card})
 	}
+
 	return []string{
 		"cardquota_scheduler_quota_cards", "cardquota_scheduler_used_cards", "cardquota_scheduler_deserved_cards", "cardquota_queue_card_guarantee",
 		"cardquota_queue_card_borrowed", "cardquota_scheduler_physical_cards", "cardquota_card_unowned", "cardquota_nodes_anomalous",
@@ -284,6 +309,7 @@ func (m *clusterState) anomalousNodes() (count int) {
 			count++
 		}
 	}
+
 	return count
 }
 
@@ -309,15 +335,18 @@ func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limi
 			guarantee = q.Guarantee
 		}
 	}
+
 	_, err := rule.ParseQuota(text)
 	prefix := ""
 	if (err != nil && text != "") || limits.AnyCard || queue == "root" {
 		prefix = ignoredSeries // nothing or zero: the queue takes no cards, or any
 	}
+
 	granted := quota
 	if prefix != "" {
 		granted = nil
 	}
+
 	for card := range cardsOf(granted, used) { // all numbers of each card, so that they can be compared
 		labels := map[string]string{"queue": queue, "card": card}
 		add("cardquota_scheduler_used_cards", float64(used[card]), labels)

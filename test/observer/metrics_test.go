@@ -75,11 +75,13 @@ func (w *world) servePages(t *testing.T, process int, changes ...string) {
 		at := strings.LastIndex(line, " ")
 		pages[program][line[:at]] = line[at+1:]
 	}
+
 	for program, text := range map[string]string{"operator": rightOperator, "scheduler": rightScheduler} {
 		for line := range strings.SplitSeq(text, "\n") {
 			add(program, line)
 		}
 	}
+
 	for _, change := range strings.Split(strings.Join(changes, ";"), ";") {
 		change = strings.TrimSpace(change)
 		if program, line, ok := strings.Cut(change, "+"); ok {
@@ -88,6 +90,7 @@ func (w *world) servePages(t *testing.T, process int, changes ...string) {
 			delete(pages[program], series)
 		}
 	}
+
 	text := func(program string) []byte {
 		var page strings.Builder
 		typed := map[string]bool{}
@@ -96,6 +99,7 @@ func (w *world) servePages(t *testing.T, process int, changes ...string) {
 			if typed[name] {
 				continue
 			}
+
 			typed[name] = true
 			fmt.Fprintf(&page, "# TYPE %s gauge\n", name)
 			for other, value := range pages[program] {
@@ -104,8 +108,10 @@ func (w *world) servePages(t *testing.T, process int, changes ...string) {
 				}
 			}
 		}
+
 		return []byte(page.String())
 	}
+
 	err := w.machine.recordPages(Pages{
 		Operator:  Page{Process: process, Asked: w.clock, Answered: w.clock, Text: text("operator")},
 		Scheduler: Page{Process: 1, Asked: w.clock, Answered: w.clock, Text: text("scheduler")},
@@ -162,6 +168,7 @@ func TestMetrics(t *testing.T) {
 	}) {
 		w := newMeasuredWorld().playScript(tc.text)
 		w.servePages(t, 1, tc.pages)
+
 		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
 	}
 }
@@ -178,6 +185,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 		evicted = holdCard + `evict a cardreclaim; `
 		gone    = `write quota q used=0 free=2; write queue q allocated=;`
 	)
+
 	group := `load group g queue=q members=1; ` + strings.ReplaceAll(holdCard, "place a h200-0 cards=1;", "place a h200-0 cards=1 group=g started=-600; place b h200-0 group=g;")
 	for t, tc := range check.Cases(t, map[string]struct{ text, pages, want string }{
 		"a pod, which is its job":         {evicted + gone, reclaimedFrom("inference", 1, 1, 0), ""},
@@ -217,6 +225,7 @@ func TestRequestsOfPendingPods(t *testing.T) {
 	series := func(card string, count int) string {
 		return fmt.Sprintf(`scheduler+cardquota_queue_card_request{queue="q",card=%q} %d;`, card, count)
 	}
+
 	const others = `operator+cardquota_oldest_pending_timestamp_seconds{queue="q"} 1735689607; operator+cardquota_pending_cards{queue="q",card="NVIDIA-H200"} 3; operator+cardquota_blocked_cards{queue="q",reason="QuotaExhausted"} 3;`
 	for t, tc := range check.Cases(t, map[string]struct{ card, pages, want string }{
 		"one card":           {"H200", series("NVIDIA-H200", 3), ""},
@@ -234,6 +243,7 @@ func TestBindingsAreCounted(t *testing.T) {
 	count := func(n int) string {
 		return fmt.Sprintf(`operator+cardquota_pod_bound_seconds_count{service_type="training",card="NVIDIA-H200"} %d;`, n)
 	}
+
 	const bound = `wait 10s; ` + holdCard + ` write pod a scheduled=15;`
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, pages string
@@ -280,6 +290,7 @@ func TestCardSeconds(t *testing.T) {
 	}) {
 		w := newMeasuredWorld().playScript(holdCard)
 		w.clock = w.clock.Add(tc.after)
+
 		w.servePages(t, 1, held, secondsOf(tc.seconds))
 		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
 	}
@@ -290,6 +301,7 @@ func TestCardSecondsOverARestart(t *testing.T) {
 		dated = `write pod a scheduled=0;`
 		ends  = `remove pod a; write quota q used=0 free=2; write queue q allocated=;`
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, ends string
 		after      int
@@ -313,10 +325,12 @@ func TestCardSecondsOverARestart(t *testing.T) {
 		w.servePages(t, 1, held, secondsOf(470))
 		w.checkNow()
 		w.playScript(tc.ends)
+
 		if tc.ends != "" { // what was stored last
 			first = 470
 			last = ""
 		}
+
 		w.clock = w.clock.Add(5 * time.Second)
 		w.servePages(t, tc.after, last, secondsOf(first))
 		w.clock = w.clock.Add(295 * time.Second)
@@ -367,6 +381,7 @@ func TestEarliestUse(t *testing.T) {
 	scheduled := func(status corev1.ConditionStatus, ago time.Duration) corev1.PodCondition {
 		return corev1.PodCondition{Type: corev1.PodScheduled, Status: status, LastTransitionTime: metav1.NewTime(seen.Add(-ago))}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		condition corev1.PodCondition
 		want      time.Duration

@@ -50,21 +50,26 @@ func (m *clusterState) recordPages(pages Pages) error {
 	if err != nil {
 		return err
 	}
+
 	now.scheduler, err = readSamples(pages.Scheduler.Text)
 	if err != nil {
 		return err
 	}
+
 	if m.firstScheduler == 0 {
 		m.firstScheduler = now.schedulerProcess
 	}
+
 	if last := m.pages; last != nil && last.operatorProcess != now.operatorProcess {
 		m.restarts = append(m.restarts, window{last.asked, now.asked})
 	} else if n := len(m.restarts); last != nil && n > 0 && m.restarts[n-1].to.Equal(last.asked) && !hasSample(last.operator, recountMetric) {
 		m.restarts[n-1].to = now.asked // the next operator did not lead yet
 	}
+
 	m.recordServedSeconds(now)
 	m.pages = now
 	m.pageError = ""
+
 	return nil
 }
 
@@ -79,6 +84,7 @@ func (m *clusterState) checkMetrics(now time.Time) (open []string) {
 		clear(m.errors)
 		return nil
 	}
+
 	c := metricsComparison{state: m, wrong: map[string]string{}}
 	if m.pages == nil {
 		c.compare("pages", "they cannot be read: "+m.pageError)
@@ -86,12 +92,14 @@ func (m *clusterState) checkMetrics(now time.Time) (open []string) {
 		c.checkOperator(m.pages)
 		c.checkScheduler(m.pages)
 	}
+
 	open = m.checkEntries(m.errors, c.seen, c.wrong, m.options.ViewWithin, now, func(since time.Time, text string) {
 		m.addViolation(Metrics, now, "metrics", "since %s: %s", since.Format("15:04:05.000"), text)
 	})
 	for i := range open {
 		open[i] = "metrics: " + open[i]
 	}
+
 	return open
 }
 
@@ -119,6 +127,7 @@ func (c *metricsComparison) checkOperator(pages *samplePages) {
 		c.compare("operator", "no operator leads")
 		return
 	}
+
 	c.compare("operator", "")
 	c.checkSeries(pages.operator, c.state.expectOperatorMetrics)
 	c.checkCardSeconds(pages)
@@ -133,11 +142,13 @@ func (c *metricsComparison) checkScheduler(pages *samplePages) {
 	case !slices.ContainsFunc(pages.scheduler, func(s sample) bool { return s.name == "cardquota_ready" && s.value == 1 }):
 		return // it waits, is no leader or does not run, which other invariants judge
 	}
+
 	for _, expect := range []func(gauge) []string{
 		c.state.expectSchedulerMetrics, c.state.expectPods, c.state.expectQueueCompute, c.state.expectQueueRequests,
 	} {
 		c.checkSeries(pages.scheduler, expect)
 	}
+
 	if pages.schedulerProcess == c.state.firstScheduler {
 		reclaimed := sumReclaimers(pages.scheduler)
 		c.checkSeries(reclaimed, c.state.expectEvictions)
@@ -161,11 +172,13 @@ func (c *metricsComparison) checkSeries(page []sample, expect func(gauge) []stri
 		expected[s.key()] = value
 		ignored[s.key()] = isIgnored
 	})
+
 	for _, s := range page {
 		if slices.Contains(names, s.name) && c.concerns(&s) {
 			served[s.key()] = s.value
 		}
 	}
+
 	all := maps.Clone(expected)
 	maps.Copy(all, served)
 	for key := range all {

@@ -53,20 +53,24 @@ func (m *clusterState) checkTenancy(state *podState, c change) {
 	if state.charge == nil || len(state.charge.Cards) == 0 {
 		return
 	}
+
 	queue := m.namedQueue(state)
 	choices := m.selectors[queue]
 	if choices == nil {
 		return // no such queue, which is a matter of the quota
 	}
+
 	moment := m.windowStart(c.seen)
 	was := []map[string]string{nil} // an unknown namespace has no labels
 	if known := m.namespaces[pod.Namespace]; known != nil {
 		was = known.valuesSince(moment)
 	}
+
 	always, sometimes := m.isTreeSince(moment)
 	if sometimes && m.allowsNamespaceInTree(queue, was, c) {
 		return
 	}
+
 	for _, choice := range choices.valuesSince(moment) {
 		for _, labels := range was {
 			if !always && choice.Selects(labels) {
@@ -74,6 +78,7 @@ func (m *clusterState) checkTenancy(state *podState, c change) {
 			}
 		}
 	}
+
 	m.addViolation(Tenancy, c.seen, "pod/"+pod.Namespace+"/"+pod.Name, "was placed on node %s with cards of queue <%s>, which left namespace <%s> out for the %s before (revision %d)",
 		pod.Spec.NodeName, queue, pod.Namespace, c.seen.Sub(moment), c.revision)
 }

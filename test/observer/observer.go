@@ -82,6 +82,7 @@ func (o *Options) applyDefaults() {
 	defaultTo(&o.StoredWithin, time.Minute)
 	defaultTo(&o.SchedulerName, "volcano")
 	defaultTo(&o.Unmanaged, rule.UnmanagedEnforce)
+
 	if o.ReclaimFrom == nil {
 		o.ReclaimFrom = rule.DefaultReclaimFrom()
 	}
@@ -135,14 +136,17 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("observer: %w", err)
 	}
+
 	served, err := servedKinds(c.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
+
 	o := &Observer{client: c, kinds: served, state: newClusterState(options)}
 	o.state.ignoresViews = !isServed(served, viewKind)
 	o.state.ignoresInventory = !isServed(served, inventoryKind)
@@ -152,27 +156,33 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 			return nil, err
 		}
 	}
+
 	objects, pictures, err := o.listAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observer: %w", err)
 	}
+
 	now := time.Now()
 	for _, object := range objects {
 		object.SetManagedFields(nil)
 		o.state.loadObject(object, now)
 	}
+
 	o.scrape(ctx)
 	ctx, o.stop = context.WithCancel(ctx)
 	for _, p := range pictures {
 		o.streams = append(o.streams, newStream(p))
 	}
+
 	for i := range o.streams {
 		o.ended.Go(func() { o.watchKind(ctx, i) })
 	}
+
 	o.ended.Go(func() { o.checkPeriodically(ctx, options.Interval) })
 	if options.Sessions != nil {
 		o.ended.Go(func() { o.countSessions(ctx, options.Sessions) })
 	}
+
 	return o, nil
 }
 
@@ -247,6 +257,7 @@ func (o *Observer) Settle(ctx context.Context) error {
 		if err == nil && len(open) == 0 {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("not settled: %w; open: %s", ctx.Err(), strings.Join(open, "; ")), err)
@@ -260,6 +271,7 @@ func (o *Observer) Settle(ctx context.Context) error {
 func (o *Observer) checkPeriodically(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+
 	lastGood := time.Now()
 	for {
 		select {
@@ -267,6 +279,7 @@ func (o *Observer) checkPeriodically(ctx context.Context, interval time.Duration
 			return
 		case <-ticker.C:
 		}
+
 		switch err := o.checkOnce(ctx); {
 		case err == nil:
 			lastGood = time.Now()
@@ -289,9 +302,11 @@ func (o *Observer) reportBlindness(why string) {
 func (o *Observer) checkOnce(ctx context.Context) error {
 	o.checking.Lock()
 	defer o.checking.Unlock()
+
 	o.scrape(ctx) // first, so that the lists are newer
 	now := time.Now()
 	pictures := make([]listing, len(o.kinds))
+
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, k := range o.kinds {
 		group.Go(func() (err error) {
@@ -299,9 +314,11 @@ func (o *Observer) checkOnce(ctx context.Context) error {
 			return err
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	return o.advance(ctx, pictures, now)
 }
 
@@ -315,8 +332,10 @@ func (o *Observer) advance(ctx context.Context, pictures []listing, now time.Tim
 		defer o.mu.Unlock()
 		o.arrived.Broadcast()
 	})()
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	until := pictures[0].revision
 	for i, p := range pictures {
 		until = min(until, p.revision)
@@ -328,17 +347,21 @@ func (o *Observer) advance(ctx context.Context, pictures []listing, now time.Tim
 		}
 	}
 	o.mu.Unlock()
+
 	select {
 	case <-ctx.Done():
 	case <-time.After(lateChangeDelay):
 	}
+
 	o.mu.Lock()
 	for _, c := range takeInOrder(o.streams, until) {
 		o.state.applyChange(c)
 	}
+
 	o.open = o.state.checkAll(now)
 	for _, f := range o.followers {
 		o.state.violations = append(o.state.violations, f.newViolations(now)...)
 	}
+
 	return nil
 }

@@ -73,16 +73,19 @@ func (s *stream) hasReached(p listing) bool {
 	if s.reached >= p.revision {
 		return true
 	}
+
 	for uid, revision := range p.objects {
 		if s.latest[uid] < revision {
 			return false
 		}
 	}
+
 	for uid := range s.latest {
 		if _, ok := p.objects[uid]; !ok {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -99,6 +102,7 @@ func takeInOrder(streams []*stream, until int64) []change {
 		s.waiting = slices.Clone(s.waiting[n:])
 		s.applied = max(s.applied, until)
 	}
+
 	slices.SortStableFunc(out, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
 	return out
 }

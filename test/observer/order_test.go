@@ -39,6 +39,7 @@ func TestHolds(t *testing.T) {
 		for _, c := range tc.arrived {
 			s.addChange(c)
 		}
+
 		check.Equal(t, "holds", tc.want, s.hasReached(tc.shown))
 	}
 }
@@ -49,9 +50,11 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 	for _, revision := range []int64{1, 4, 7} {
 		one.addChange(changeAt(revision, "a", false))
 	}
+
 	for _, revision := range []int64{2, 3, 9} {
 		two.addChange(changeAt(revision, "b", false))
 	}
+
 	streams := []*stream{one, two}
 	for _, step := range []struct {
 		until int64
@@ -82,6 +85,7 @@ func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
 
 func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 	waits := builder.Pod("test", "waits").GPUs(2).Obj()
+
 	placed := builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()
 	for name, c := range map[string]struct {
 		change
@@ -104,9 +108,11 @@ func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
 	at := func(revision int64, deleted bool, object client.Object) change {
 		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
 	}
+
 	old := w.Pod("old")
 	pods := newStream(listing{objects: map[types.UID]int64{old.UID: 1}})
 	queues := newStream(listing{objects: map[types.UID]int64{}})
+
 	// What happened: old is deleted (2), fresh is placed (3), the quota is
 	// raised (4), another is placed (5), the quota is lowered (6). The queue's
 	// changes arrive first.

@@ -69,11 +69,13 @@ func readSamples(page []byte) ([]sample, error) {
 			own = append(own, line...)
 		}
 	}
+
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(own))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+
 	var out []sample
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -89,12 +91,14 @@ func readSamples(page []byte) ([]sample, error) {
 			default:
 				continue
 			}
+
 			for _, label := range metric.GetLabel() {
 				s.labels[label.GetName()] = label.GetValue()
 			}
 			out = append(out, s)
 		}
 	}
+
 	return out, nil
 }
 
@@ -103,9 +107,11 @@ func (o *Observer) scrape(ctx context.Context) {
 	if o.state.options.Metrics == nil {
 		return
 	}
+
 	pages, err := o.state.options.Metrics(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if err == nil {
 		err = o.state.recordPages(pages)
 	}

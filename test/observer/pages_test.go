@@ -15,6 +15,7 @@ func TestAPageIsKeptWhileItsProgramRuns(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
 	last := Page{Process: 1, Asked: at, Answered: at, Text: []byte("a 1")}
 	later := at.Add(time.Second)
+
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	for name, tc := range map[string]struct {
 		read Page

@@ -27,6 +27,7 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 	case !ask.Allows(name):
 		m.addViolation(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", strings.Join(ask.Named, "|"), pod.Spec.NodeName, name)
 	}
+
 	if always, _ := m.isTreeSince(m.windowStart(c.seen)); always {
 		m.checkTreePlacement(state, c)
 		return
@@ -35,12 +36,14 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 	if queue == "" {
 		return
 	}
+
 	for _, card := range slices.Sorted(maps.Keys(state.charge.Cards)) {
 		use := m.usage(queue).Cards[card]
 		count := state.charge.Cards[card]
 		if state.charge.Queue != queue {
 			use += count // not believed, and placed all the same
 		}
+
 		if most, limited := m.maxQuota(queue, card, c.seen); limited && use > most {
 			m.addViolation(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now holds %d, and its quota was at most %d in the %s before (revision %d)",
 				pod.Spec.NodeName, count, card, queue, use, most, c.seen.Sub(m.windowStart(c.seen)), c.revision)
@@ -128,5 +131,6 @@ func (m *clusterState) terminatingIn(queue, card string, at time.Time) int64 {
 		}
 		sum += state.terminating.Cards[card]
 	}
+
 	return sum
 }

@@ -72,6 +72,7 @@ func TestTerminatingCardsAreBounded(t *testing.T) {
 	const first = `place p1 h200-0 cards=2; write pod p1 deleted;`
 	const second = `place p2 h200-0 cards=2; write pod p2 deleted;`
 	const lost = `write node h200-1; place p1 h200-1 cards=2; write pod p1 deleted;` + second
+
 	runScripts(t, newWorld, map[string]scriptCase{
 		"a restart of all":                        {first + `place a h200-0 cards=2`, ""},
 		"a second one before the first has ended": {first + second + `place a h200-0 cards=1`, "quota"},
@@ -92,6 +93,7 @@ func TestTenancy(t *testing.T) {
 		chat = chooses + `load namespace test team=chat; wait 1m;`
 		lab  = chooses + `load namespace test team=lab; wait 1m;`
 	)
+
 	runScripts(t, newWorld, map[string]scriptCase{
 		"a chosen namespace is fine":                         {chat + `place a h200-0 cards=1`, ""},
 		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a h200-0 cards=1`, ""},

@@ -60,6 +60,7 @@ func (f *follower) allowEnd() {
 func (f *follower) newViolations(now time.Time) []Violation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	var found []Violation
 	ended := false
 	select {
@@ -67,10 +68,12 @@ func (f *follower) newViolations(now time.Time) []Violation {
 		ended = true
 	default:
 	}
+
 	lines, err := f.newLines(ended)
 	if err != nil {
 		found = append(found, Violation{Invariant: Sight, Time: now, Object: f.process.Name(), Message: err.Error()})
 	}
+
 	for _, line := range lines {
 		for _, sign := range fatalSigns {
 			if strings.Contains(line, sign) {
@@ -79,10 +82,12 @@ func (f *follower) newViolations(now time.Time) []Violation {
 			}
 		}
 	}
+
 	if ended && !f.mayEnd && !f.reported {
 		f.reported = true
 		found = append(found, Violation{Invariant: Process, Time: now, Object: f.process.Name(), Message: "ended by itself"})
 	}
+
 	return found
 }
 
@@ -96,10 +101,12 @@ func (f *follower) newLines(ended bool) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
 	}
+
 	defer func() { _ = file.Close() }()
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
 	}
+
 	var lines []string
 	reader := bufio.NewReader(file)
 	for {
@@ -107,10 +114,12 @@ func (f *follower) newLines(ended bool) ([]string, error) {
 		if err != nil && !ended {
 			return lines, nil // the rest of this line is still to come
 		}
+
 		f.offset += int64(len(line))
 		if line != "" {
 			lines = append(lines, line)
 		}
+
 		if err != nil {
 			return lines, nil
 		}

@@ -62,13 +62,16 @@ func TestProcess(t *testing.T) {
 			_, err = file.WriteString(text)
 			check.NoError(t, errors.Join(err, file.Close()))
 		}
+
 		write(tc.before)
 		f, err := newFollower(p)
 		check.NoError(t, err)
+
 		write(tc.text)
 		if tc.play != nil {
 			tc.play(p, f, write)
 		}
+
 		found := append(f.newViolations(time.Now()), f.newViolations(time.Now())...)
 		check.Must(t, len(found) == tc.want, "found %v, want %d", found, tc.want)
 	}

@@ -43,6 +43,7 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 			sum += h.cards
 		}
 	}
+
 	allowed := 0
 	for i, q := range o.quotas[queue] {
 		replaced := now
@@ -53,12 +54,14 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 			allowed = max(allowed, q.cards)
 		}
 	}
+
 	all := sum
 	for _, h := range o.ending {
 		if h.queue == queue {
 			all += h.cards
 		}
 	}
+
 	if sum > allowed || all > 2*allowed {
 		o.wrong = append(o.wrong, "pod/test/"+pod)
 	}
@@ -81,6 +84,7 @@ func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 		if exists {
 			return
 		}
+
 		q := rapid.SampledFrom(queues).Draw(t, "queue")
 		cards := rapid.IntRange(1, 3).Draw(t, "cards")
 		p = builder.Pod("test", name).Queue(q).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
@@ -133,11 +137,13 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "acts") {
 			randomStep(t, s, o, pods)
 		}
+
 		got := fmt.Sprint(violationKeys(s.machine.violations))
 		want := fmt.Sprint(o.wrong)
 		if got != want {
 			t.Fatalf("the machine blames %s, the oracle %s", got, want)
 		}
+
 		// The same changes must give the same violations, whatever the order in which two
 		// watches deliver them and whenever the observer checks. The exception is a change that
 		// is noticed as too late.
@@ -156,6 +162,7 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 	s := newWorld()
 	s.playScript(`load queue r quota=H200:3`)
 	streams := []*stream{newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})}
+
 	var todo [2][]change
 	for _, c := range log {
 		i := 0
@@ -164,6 +171,7 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 		}
 		todo[i] = append(todo[i], c)
 	}
+
 	// world returns what lists at a revision would show of each kind.
 	world := func(i int, until int64) listing {
 		p := listing{revision: until, objects: map[types.UID]int64{}}
@@ -172,20 +180,24 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 			if c.revision > until || isQueue != (i == 1) {
 				continue
 			}
+
 			if c.deleted {
 				delete(p.objects, c.object.GetUID())
 			} else {
 				p.objects[c.object.GetUID()] = c.revision
 			}
 		}
+
 		return p
 	}
+
 	for len(todo[0])+len(todo[1]) > 0 {
 		i := rapid.IntRange(0, 1).Draw(t, "stream")
 		if len(todo[i]) > 0 {
 			late = streams[i].addChange(todo[i][0]) || late
 			todo[i] = todo[i][1:]
 		}
+
 		until := int64(rapid.IntRange(0, len(log)).Draw(t, "until"))
 		if streams[0].hasReached(world(0, until)) && streams[1].hasReached(world(1, until)) {
 			for _, c := range takeInOrder(streams, until) {
@@ -193,8 +205,10 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 			}
 		}
 	}
+
 	for _, c := range takeInOrder(streams, int64(len(log))) {
 		s.machine.applyChange(c)
 	}
+
 	return s.machine.violations, late
 }

@@ -35,6 +35,7 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 	if m.excused[Reason] > 0 {
 		return nil
 	}
+
 	var open []string
 	for _, state := range m.pods {
 		if state.waiting.since.IsZero() || state.pod.Spec.SchedulerName != m.options.SchedulerName {
@@ -46,6 +47,7 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 			open = append(open, m.checkReason(&state.waiting, "pod/"+state.pod.Namespace+"/"+state.pod.Name, said, now)...)
 		}
 	}
+
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		state.waiting.setWaiting(isGroupWaiting(state.group) && !peopled[key], now)
@@ -53,6 +55,7 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 			open = append(open, m.checkReason(&state.waiting, "podgroup/"+key.String(), groupStatesReason(state.group), now)...)
 		}
 	}
+
 	return open
 }
 

@@ -36,16 +36,19 @@ func (m *clusterState) recordReclaimed(state *podState, by evictionAction, seen 
 	if by != cardReclaim {
 		return
 	}
+
 	queue := m.queueOf(state)
 	sums := m.reclaimed[queue]
 	if sums == nil {
 		sums = &reclaimedWork{}
 		m.reclaimed[queue] = sums
 	}
+
 	sums.pods++
 	if !m.hasOtherPods(state) {
 		sums.jobs++
 	}
+
 	count := float64(rule.RequestOf(state.pod, m.inventory).Count)
 	at := markedAt(state.pod, seen)
 	if begun := m.workSince(state); !begun.IsZero() {
@@ -85,19 +88,23 @@ func (m *clusterState) workSince(state *podState) time.Time {
 	if state.pod.Status.StartTime == nil {
 		return time.Time{}
 	}
+
 	since := state.pod.Status.StartTime.Time
 	annotations := []map[string]string{}
 	if group := m.groupOf(state.pod); group != nil {
 		annotations = append(annotations, group.Annotations)
 	}
+
 	for _, other := range m.podsOfJob(state) {
 		annotations = append(annotations, other.pod.Annotations)
 	}
+
 	for _, written := range annotations {
 		if at, err := time.Parse(time.RFC3339, written[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(since) {
 			since = at
 		}
 	}
+
 	return since
 }
 
@@ -132,19 +139,23 @@ func (c *metricsComparison) checkLoss(page []sample) {
 			served[s.labels["queue"]] = s.value
 		}
 	}
+
 	for queue := range c.state.reclaimed {
 		served[queue] += 0
 	}
+
 	for queue, value := range served {
 		s := sample{reclaimedLossMetric, map[string]string{"queue": queue}, value}
 		if c.state.queues[queue] == nil || !c.concerns(&s) {
 			continue
 		}
+
 		difference := ""
 		sums := c.state.reclaimed[queue]
 		if sums == nil {
 			sums = &reclaimedWork{}
 		}
+
 		if value < sums.leastLoss-1e-6 || value > sums.mostLoss+1e-6 {
 			difference = fmt.Sprintf("it is %.0f, a recount gives %.0f to %.0f", value, sums.leastLoss, sums.mostLoss)
 		}
@@ -162,8 +173,10 @@ func sumReclaimers(page []sample) (out []sample) {
 			sums[series{s.name, s.labels["queue"]}] += s.value
 		}
 	}
+
 	for key, value := range sums {
 		out = append(out, sample{key.name, map[string]string{"queue": key.queue}, value})
 	}
+
 	return out
 }

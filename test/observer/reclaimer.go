@@ -60,6 +60,7 @@ func (m *clusterState) checkReclaimers(now time.Time) []string {
 	}
 	m.forgetEvictions(now)
 	served := matchReclaimers(m.evictions, m.served)
+
 	var open []string
 	for _, e := range m.evictions {
 		switch {
@@ -72,6 +73,7 @@ func (m *clusterState) checkReclaimers(now time.Time) []string {
 				e.by, e.seen.Format("15:04:05.000"), len(e.reclaimers), m.options.PlacedWithin)
 		}
 	}
+
 	return open
 }
 
@@ -135,6 +137,7 @@ func (m *matching) augment(e *eviction, tried map[*servedPod]bool) bool {
 		if tried[r] || !e.reclaimers[r.state.pod.UID] || r.seen.Before(e.seen.Add(-evictionLag)) {
 			continue
 		}
+
 		tried[r] = true
 		if !m.freed[r].isAtLeast(r.needed) || m.makeRoom(r, tried) {
 			m.served[e] = r

@@ -17,6 +17,7 @@ func TestEveryVictimHasAReclaimer(t *testing.T) {
 		two    = `runs g 1 a b;`
 		placed = `write pod p on=h200-0; wait 1m`
 	)
+
 	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
 		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},
@@ -70,6 +71,7 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 	}) {
 		w := reclaimWorld().playScript(comes).playScript(tc.text).playScript(`write pod p on=h200-0; judge; wait 9s`)
 		w.expectViolations(t, tc.soon)
+
 		w.playScript(`wait 2s`).expectViolations(t, tc.later)
 	}
 }
@@ -126,6 +128,7 @@ func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
 		}
 		return e
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		evictions []*eviction
 		reliefs   []*servedPod

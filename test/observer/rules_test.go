@@ -10,6 +10,7 @@ func TestStatus(t *testing.T) {
 		idle = `quota q used=0 free=2;`
 		one  = `quota q used=1 free=1;`
 	)
+
 	const placed = `load ` + idle + `place a h200-0 cards=1; judge;`
 	runScripts(t, newWorld, map[string]scriptCase{
 		"a right status is fine":                          {`load ` + idle + `wait 1m`, ""},

@@ -34,24 +34,30 @@ func (m *clusterState) expectQueueCompute(add gauge) (names []string) {
 				sums[resource] += m.amountIn(state.charge, resource)
 			}
 		}
+
 		add("cardquota_queue_cpu_allocated_cores", float64(sums[rule.CPU])/1000, labels)
 		add("cardquota_queue_memory_allocated_bytes", float64(sums[rule.Memory]), labels)
+
 		limits := rule.LimitsOf(queue, m.options.Unmanaged)
 		prefix := ""
 		if m.options.Tree || name == "root" || strings.HasPrefix(limits.Closed, "its quota cannot be read") {
 			prefix = ignoredSeries
 		}
+
 		if limits.MilliCPU != rule.Unlimited {
 			add(prefix+"cardquota_queue_cpu_quota_cores", float64(limits.MilliCPU)/1000, labels)
 		}
+
 		if limits.Memory != rule.Unlimited {
 			add(prefix+"cardquota_queue_memory_quota_bytes", float64(limits.Memory), labels)
 		}
+
 		if prefix != "" { // also where it has none
 			add(prefix+"cardquota_queue_cpu_quota_cores", 0, labels)
 			add(prefix+"cardquota_queue_memory_quota_bytes", 0, labels)
 		}
 	}
+
 	return []string{
 		"cardquota_queue_cpu_allocated_cores", "cardquota_queue_memory_allocated_bytes", "cardquota_queue_cpu_quota_cores", "cardquota_queue_memory_quota_bytes",
 	}
@@ -68,11 +74,13 @@ func (m *clusterState) expectQueueRequests(add gauge) (names []string) {
 				granted = q.Cards
 			}
 		}
+
 		below := m.subtreeOf(name)
 		sums := map[string]int64{}
 		for card, count := range m.usageOf(below).Cards {
 			sums[card] += count
 		}
+
 		for _, state := range m.pods {
 			group := m.groupOf(state.pod)
 			if group == nil || !slices.Contains(below, rule.QueueOfGroup(group)) || !m.isWaitingIn(state, rule.QueueOfGroup(group)) {
@@ -82,10 +90,12 @@ func (m *clusterState) expectQueueRequests(add gauge) (names []string) {
 				sums[seriesOfCards(request.Cards, offered, granted)] += request.Count
 			}
 		}
+
 		for card, count := range sums {
 			add("cardquota_queue_card_request", float64(count), map[string]string{"queue": name, "card": card})
 		}
 	}
+
 	return []string{"cardquota_queue_card_request"}
 }
 

@@ -85,6 +85,7 @@ func (w *world) playScript(text string) *world {
 			panic("no step " + step)
 		}
 	}
+
 	return w
 }
 
@@ -103,14 +104,17 @@ func (w *world) checkNow() []string { return w.machine.checkAll(w.clock) }
 func (w *world) expectViolations(t *testing.T, want string) {
 	t.Helper()
 	open := w.checkNow()
+
 	w.checkNow() // nothing is reported twice
 	var got []string
 	for _, v := range w.machine.violations {
 		got = append(got, strings.Fields(string(v.Invariant))[1])
 	}
+
 	for range open {
 		got = append(got, "open")
 	}
+
 	if strings.Join(got, " ") != want {
 		t.Errorf("found %v, open %v, want %q", w.machine.violations, open, want)
 	}

@@ -39,17 +39,20 @@ func newSessionChecker(options Options) *sessioncheck.Checker {
 func (o *Observer) countSessions(ctx context.Context, sessions func(context.Context) (SessionCount, error)) {
 	ticker := time.NewTicker(countEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+
 		asked := time.Now()
 		count, err := sessions(ctx)
 		if err != nil {
 			continue
 		}
+
 		o.mu.Lock()
 		o.state.sessionChecker.AddReading(sessioncheck.Reading{Asked: asked, Answered: time.Now(), Process: count.Process, Closed: count.Closed, Decides: count.Decides})
 		o.mu.Unlock()

@@ -151,6 +151,7 @@ func newClusterState(options Options) *clusterState {
 	if options.Tree {
 		m.setTree(true, time.Time{})
 	}
+
 	return m
 }
 
@@ -164,6 +165,7 @@ func (m *clusterState) applyChange(c change) { m.recordChange(c, true) }
 
 func (m *clusterState) recordChange(c change, happened bool) {
 	m.lastChange = c.seen
+
 	m.forwardToSessionChecker(c, happened)
 	switch object := c.object.(type) {
 	case *corev1.Pod:
@@ -209,6 +211,7 @@ func (m *clusterState) recordCardQuota(object *v1alpha1.CardQuota, c change) {
 	default:
 		m.quotas[object.UID] = &quotaState{quota: object, since: c.seen}
 	}
+
 	m.recordQueueLabels(object.QueueName())
 }
 
@@ -218,6 +221,7 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 		state = &podState{pod: &corev1.Pod{}}
 		m.pods[pod.UID] = state
 	}
+
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
 	waited := m.isWaiting(state)
 	before := state.charge
@@ -225,13 +229,16 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 	state.pod = pod
 	m.recordNomination(state, c.seen)
 	m.updateCharge(state)
+
 	if placed {
 		state.placed = c.seen
 	}
+
 	state.waiting.setWaiting(rule.IsWaiting(pod) && !c.deleted, c.seen)
 	if waited && !m.isWaiting(state) {
 		m.recordServed(state, c)
 	}
+
 	m.checkEviction(state, c, happened)
 	m.recordEnd(before, state, c)
 	if happened && placed && !c.deleted {
@@ -240,6 +247,7 @@ func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 		m.checkKeptCards(state, nominated, c)
 		m.checkTenancy(state, c)
 	}
+
 	if c.deleted {
 		delete(m.pods, pod.UID)
 		m.recordUse(state, state.charge, nil, c.seen)
@@ -258,9 +266,11 @@ func (m *clusterState) recordPodGroup(group *v1beta1.PodGroup, c change) {
 		state = &groupState{}
 		m.groups[key] = state
 	}
+
 	if ok && state.group.UID != group.UID {
 		state.waiting = waitState{}
 	}
+
 	state.group = group
 	if c.deleted {
 		delete(m.groups, key)
@@ -268,6 +278,7 @@ func (m *clusterState) recordPodGroup(group *v1beta1.PodGroup, c change) {
 	} else {
 		m.recordContribution(&state.contribution, m.groupContribution(group))
 	}
+
 	for _, state := range m.pods {
 		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name {
 			m.updateCharge(state)
@@ -286,13 +297,16 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 			now = limits // a queue that is not open takes nothing
 		}
 	}
+
 	if _, ok := m.limits[queue.Name]; !ok {
 		m.limits[queue.Name] = &timeline[rule.Limits]{}
 	}
+
 	m.limits[queue.Name].setValue(now, c.seen)
 	if m.selectors[queue.Name] == nil {
 		m.selectors[queue.Name] = &timeline[rule.Selector]{}
 	}
+
 	m.selectors[queue.Name].setValue(rule.SelectorOf(queue), c.seen)
 	m.recordQueueLabels(queue.Name)
 	m.recordTree(c.seen)
@@ -306,6 +320,7 @@ func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	if c.deleted {
 		delete(m.nodeObjects, node.Name)
 	}
+
 	defer m.recordSchedulable(c.seen)
 	before, known := m.nodes[node.Name]
 	now := m.inventory.Read(node)
@@ -319,6 +334,7 @@ func (m *clusterState) recordNode(node *corev1.Node, c change) {
 		m.nodes[node.Name] = now
 		m.inventory.Set(node.Name, now)
 	}
+
 	for _, state := range m.pods {
 		m.updateCharge(state)
 	}
@@ -332,10 +348,12 @@ func (m *clusterState) updateCharge(state *podState) {
 	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
 	m.updateTerminatingCharge(state)
 	before := state.charge
+
 	state.charge = nil
 	if holds {
 		state.charge = &charge
 	}
+
 	m.recordRenamedCards(state, before)
 	m.recordUse(state, before, state.charge, m.lastChange)
 	if before != nil && !holds {
@@ -370,30 +388,38 @@ func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Ti
 	if invariant == Status {
 		m.seconds.setExcused(excused, now)
 	}
+
 	if excused {
 		m.excused[invariant]++
 		return
 	}
+
 	m.excused[invariant]--
 	if m.excused[invariant] > 0 {
 		return
 	}
+
 	for _, state := range m.quotas {
 		state.since = now
 	}
+
 	for _, state := range m.allocated {
 		state.since = now
 	}
+
 	for _, state := range m.pods {
 		state.waiting.restartIfWaiting(now)
 	}
+
 	for _, state := range m.groups {
 		state.waiting.restartIfWaiting(now)
 		state.belowMinimum.restartIfWaiting(now)
 	}
+
 	for _, e := range m.evictions {
 		e.due = now
 	}
+
 	if m.sessionChecker != nil {
 		m.sessionChecker.Restart(now)
 	}

@@ -16,6 +16,7 @@ func TestStatedRequests(t *testing.T) {
 	stated := func(cards string, requested, limit int) string {
 		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
 	}
+
 	any := []announcedRequest{{[]string{"A", "B"}, 7}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		announced []announcedRequest
@@ -39,5 +40,6 @@ func TestStatedRequests(t *testing.T) {
 		}
 		check.Equal(t, "requests", tc.want, fmt.Sprint((&clusterState{}).withStated(group, tc.announced)))
 	}
+
 	check.Equal(t, "requests that were given", "[{[A B] 7}]", fmt.Sprint(any))
 }

@@ -67,6 +67,7 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 	if m.excused[Status] > 0 {
 		return nil
 	}
+
 	var open []string
 	for _, state := range m.quotas {
 		quota := state.quota
@@ -75,16 +76,19 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 			state.reported = false
 			continue
 		}
+
 		expected := m.expectedStatus(quota)
 		if state.expected == nil || !maps.Equal(expected, state.expected) {
 			state.expected = expected
 			state.since = m.lastChange
 			state.reported = false
 		}
+
 		if touched := m.touchedSince(quota.QueueName(), state.since); touched.After(state.since) {
 			state.since = touched
 			state.reported = false // the numbers may have moved and come back
 		}
+
 		wrong := m.statusDifference(quota, expected)
 		switch {
 		case wrong == "" || state.reported:
@@ -95,6 +99,7 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 			m.addViolation(Status, now, "cardquota/"+quota.Name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
 		}
 	}
+
 	return open
 }
 
@@ -123,12 +128,14 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 		}
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
+
 	queues := m.subtreeOf(quota.QueueName())
 	for name, count := range m.usageOf(queues).Cards {
 		entry := out[name]
 		entry.Used = count
 		out[name] = entry
 	}
+
 	for _, queue := range queues {
 		granted := m.grantedIn(queue, granted)
 		m.forEachWaiting(queue, func(names []string, count int64) {
@@ -142,6 +149,7 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 			out[names[i]] = entry
 		})
 	}
+
 	physical := m.inventory.Totals()
 	for name, entry := range out {
 		entry.Name = name
@@ -152,6 +160,7 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 		entry.Physical = physical[name]
 		out[name] = entry
 	}
+
 	return out
 }
 
@@ -164,6 +173,7 @@ func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) 
 			wait(ask.Cards, ask.Count)
 		}
 	}
+
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		named := rule.QueueOfGroup(state.group)
@@ -202,6 +212,7 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 	for _, owner := range group.OwnerReferences {
 		ok = ok && owner.Kind != "ReplicaSet"
 	}
+
 	var totals []rule.Total
 	if ok {
 		var err error
@@ -210,11 +221,13 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 			return nil
 		}
 	}
+
 	var out []announcedRequest
 	sums := map[corev1.ResourceName]int64{}
 	for _, total := range totals {
 		sums[m.resourceOf(total.Cards)] += total.Count
 	}
+
 	least := func(resource corev1.ResourceName) int64 {
 		if group.Spec.MinResources == nil || !m.inventory.IsCard(resource) {
 			return 0
@@ -222,6 +235,7 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 		quantity := (*group.Spec.MinResources)[resource]
 		return quantity.Value()
 	}
+
 	for _, total := range totals {
 		count := total.Count
 		resource := m.resourceOf(total.Cards)
@@ -230,14 +244,17 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 		}
 		out = append(out, announcedRequest{names: total.Cards, count: count})
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(ptr.Deref(group.Spec.MinResources, nil))) {
 		if sums[resource] == 0 && least(resource) > 0 {
 			out = append(out, announcedRequest{names: m.inventory.Cards(resource), count: least(resource)})
 		}
 	}
+
 	if ok {
 		return out
 	}
+
 	return m.withStated(group, out)
 }
 
@@ -254,10 +271,12 @@ func (m *clusterState) withStated(group *v1beta1.PodGroup, announced []announced
 			message = c.Message
 		}
 	}
+
 	stated := statedRequest.FindStringSubmatch(message)
 	if stated == nil {
 		return announced
 	}
+
 	count, _ := strconv.ParseInt(stated[2], 10, 64)
 	refused := announcedRequest{names: strings.Split(stated[1], "|"), count: count}
 	for i, a := range announced {
@@ -265,19 +284,24 @@ func (m *clusterState) withStated(group *v1beta1.PodGroup, announced []announced
 		if !isPart {
 			continue
 		}
+
 		if stated[3] == "0" {
 			refused.names = a.names
 		}
+
 		rest := announcedRequest{names: a.names, count: a.count - refused.count}
 		announced = slices.Replace(slices.Clone(announced), i, i+1, refused)
 		if rest.count > 0 {
 			announced = slices.Insert(announced, i+1, rest)
 		}
+
 		return announced
 	}
+
 	if owner := metav1.GetControllerOf(group); owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/") {
 		return append(announced, refused)
 	}
+
 	return announced
 }
 
@@ -298,12 +322,14 @@ func (m *clusterState) statusDifference(quota *v1alpha1.CardQuota, expected expe
 	for _, entry := range quota.Status.Cards {
 		said[entry.Name] = entry
 	}
+
 	var wrong []string
 	for _, name := range cardNames(expected, said) {
 		if withoutPhysical(expected[name]) != withoutPhysical(said[name]) {
 			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, formatCardStatus(said, name), formatCardStatus(expected, name)))
 		}
 	}
+
 	cpu, memory := m.usedCPUMemory(quota.QueueName())
 	for _, r := range []struct {
 		name string
@@ -314,11 +340,13 @@ func (m *clusterState) statusDifference(quota *v1alpha1.CardQuota, expected expe
 			wrong = append(wrong, fmt.Sprintf("status of %s is %s used, a recount gives %s", r.name, said.String(), r.want))
 		}
 	}
+
 	if queue, ok := m.queues[quota.QueueName()]; !ok {
 		wrong = append(wrong, "queue <"+quota.QueueName()+"> does not exist")
 	} else if difference := m.allocatedDifference(queue); difference != "" {
 		wrong = append(wrong, difference)
 	}
+
 	return strings.Join(wrong, "; ")
 }
 
@@ -356,6 +384,7 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 	if m.excused[Status] > 0 {
 		return nil
 	}
+
 	var open []string
 	for name, queue := range m.queues {
 		owner := m.ownerOf(name)
@@ -364,15 +393,18 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 			delete(m.allocated, name)
 			continue
 		}
+
 		state := m.allocated[name]
 		held := m.usageOf(m.subtreeOf(name)).Cards.String()
 		if state == nil {
 			state = &allocatedState{used: held, since: now}
 			m.allocated[name] = state
 		}
+
 		if touched := m.touchedSince(name, state.since); held != state.used || touched.After(state.since) {
 			*state = allocatedState{used: held, since: touched}
 		}
+
 		wrong := m.allocatedDifference(queue)
 		switch {
 		case wrong == "" || state.reported:
@@ -383,6 +415,7 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 			m.addViolation(Status, now, "queue/"+name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
 		}
 	}
+
 	return open
 }
 

@@ -85,12 +85,14 @@ func (m *clusterState) recordSchedulable(at time.Time) {
 	if !m.knowsTree() {
 		return
 	}
+
 	now := schedulable{cards: rule.Quota{}, closed: map[string]bool{}}
 	for name, node := range m.nodes {
 		if m.tree.unschedulable[name] {
 			now.closed[name] = true
 			continue
 		}
+
 		for _, offer := range node.Cards {
 			now.cards[offer.Card] += offer.Count
 		}

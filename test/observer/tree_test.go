@@ -18,6 +18,7 @@ func newTreeWorld() *world {
 
 func TestPlacementInATree(t *testing.T) {
 	const guarantee = `load queue other guarantee=H200:4; wait 1m;`
+
 	runScripts(t, newTreeWorld, map[string]scriptCase{
 		"within every quota": {`place x h200-0 cards=4 in=a; place y h200-0 cards=2 in=b`, ""},
 		"beyond the leaf's":  {`place x h200-0 cards=5 in=a`, "quota"},
@@ -69,6 +70,7 @@ func TestTheSwitchOfTheHierarchy(t *testing.T) {
 		if !tc.now {
 			w.playScript(`wait 1m`)
 		}
+
 		w.playScript(`place x h200-0 cards=4 in=a; place y h200-0 cards=3 in=b`)
 		t.Log(name)
 		w.expectViolations(t, tc.want)

@@ -23,16 +23,19 @@ func (m *clusterState) drainForbidden(victim *podState, at time.Time) string {
 	if rule.IsCritical(victim.pod) {
 		return "it is critical to the system"
 	}
+
 	queue := m.queueOf(victim)
 	trees := []*rule.Tree{rule.NewTree(m.queues, m.options.Unmanaged)}
 	if m.knowsTree() {
 		trees = m.tree.trees.valuesSince(m.windowStart(at))
 	}
+
 	for _, t := range trees {
 		if q := t.Queue(queue); q != nil && q.Stop == rule.HoldAndDrain {
 			return ""
 		}
 	}
+
 	return "neither its queue <" + queue + "> nor an ancestor has the stop-policy HoldAndDrain"
 }
 
@@ -63,6 +66,7 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	case victim.charge == nil:
 		return "reclaims from a pod that holds nothing"
 	}
+
 	below := t.Below(theirs, mine)
 	for _, name := range m.reclaimedNames(victim) {
 		remaining := m.useAfterEvictions(name, victim)
@@ -74,6 +78,7 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 			}
 		}
 	}
+
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
 	cards := slices.DeleteFunc(slices.Sorted(maps.Keys(victim.charge.Cards)), func(card string) bool { return !slices.Contains(ask.Cards, card) })
 	if len(cards) == 0 && !m.freesCompute(reclaimer, victim) {
@@ -82,6 +87,7 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	if wrong := m.borrowsByEviction(t, mine, ask, cards); wrong != "" {
 		return wrong
 	}
+
 	byMatrix := m.queueReclaimForbidden(reclaimer, victim)
 	if byMatrix == "" {
 		return ""
@@ -89,6 +95,7 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	if byTree := m.treeForbids(t, below, reclaimer, victim, cards); byTree != "" {
 		return byMatrix + ", and " + byTree
 	}
+
 	return ""
 }
 
@@ -104,6 +111,7 @@ func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Re
 		}
 		return ""
 	}
+
 	if len(held) > 0 {
 		if why := exceeds(held[0]); why != "" {
 			return why
@@ -111,9 +119,11 @@ func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Re
 	} else if len(ask.Cards) > 0 && !slices.ContainsFunc(ask.Cards, func(card string) bool { return exceeds(card) == "" }) {
 		return exceeds(ask.Cards[0])
 	}
+
 	if !m.options.ReclaimsAll {
 		return ""
 	}
+
 	return cmp.Or(exceeds(rule.CPU), exceeds(rule.Memory))
 }
 
@@ -127,14 +137,17 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 			return fmt.Sprintf("the matrix does not know the type %q", kind)
 		}
 	}
+
 	if len(needed) > 0 {
 		return m.borrowsNot(t, below, victim, needed[0])
 	}
+
 	for _, card := range slices.Sorted(maps.Keys(victim.charge.Cards)) {
 		if why := m.borrowsNot(t, below, victim, card); why != "" {
 			return why
 		}
 	}
+
 	why := "it holds no CPU or memory that counts"
 	for _, name := range m.computeOf(victim.charge) {
 		why = m.borrowsNot(t, below, victim, name)
@@ -142,6 +155,7 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 			return ""
 		}
 	}
+
 	return why
 }
 
@@ -203,16 +217,19 @@ func (m *clusterState) largestUnit(t *rule.Tree, queue, name string, victim *pod
 		if !recent || held == nil || !slices.Contains(t.PathOf(held.Queue), queue) {
 			continue
 		}
+
 		unit := state.pod.Namespace + "/" + rule.PodGroupName(state.pod)
 		if m.isElastic(state) {
 			unit += "/" + state.pod.Name
 		}
 		units[unit] += m.amountIn(held, name)
 	}
+
 	most := int64(0)
 	for _, n := range units {
 		most = max(most, n)
 	}
+
 	return most
 }
 

@@ -7,6 +7,7 @@ func TestEvictionInATree(t *testing.T) {
 	const borrows = `place b1 h200-0 cards=1 in=b; place b2 h200-0 cards=1 in=b; place b3 h200-0 cards=1 in=b; place b4 h200-0 cards=1 in=b; wait 1m;`
 	const alone = `place o1 h200-0 cards=2 in=other; place o2 h200-0 cards=2 in=other; place o3 h200-0 cards=2 in=other; wait 1m;`
 	const group = `write group g queue=b members=3; place g1 h200-0 cards=1 in=b group=g; place g2 h200-0 cards=1 in=b group=g; place g3 h200-0 cards=1 in=b group=g; wait 1m;`
+
 	runScripts(t, newTreeWorld, map[string]scriptCase{
 		"a sibling takes what is borrowed": {borrows + `write pod n cards=1 in=a; evict b1 cardreclaim; place n h200-0`, ""},
 		"another tenant may not, while the parent borrows nothing": {`load queue top deserved=H200:4; wait 1m;` + borrows + `write pod n cards=1 in=other
@@ -53,6 +54,7 @@ func TestFlatQueuesReclaimNothingByTheTree(t *testing.T) {
 func TestDrain(t *testing.T) {
 	const runs = `write group g queue=a members=2; place g1 h200-0 cards=1 in=a group=g; place g2 h200-0 cards=1 in=a group=g; wait 1m;`
 	const held = runs + `write queue a stop=HoldAndDrain;`
+
 	runScripts(t, newTreeWorld, map[string]scriptCase{
 		"of a queue that is drained":          {held + `evict g1 drain; evict g2 drain; wait 2m`, ""},
 		"of a queue below one":                {runs + `write queue top stop=HoldAndDrain; evict g1 drain; evict g2 drain; wait 2m`, ""},

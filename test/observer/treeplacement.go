@@ -17,6 +17,7 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 	if queue == "" || (len(state.charge.Cards) == 0 && len(m.computeOf(state.charge)) == 0) {
 		return
 	}
+
 	object := "pod/" + state.pod.Namespace + "/" + state.pod.Name
 	trees := m.tree.trees.valuesSince(m.windowStart(c.seen))
 	report := func(why string) {
@@ -25,22 +26,26 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 				state.pod.Spec.NodeName, queue, why, c.seen.Sub(m.windowStart(c.seen)), c.revision)
 		}
 	}
+
 	closed := inEveryTree(trees, func(t *rule.Tree) string { return t.WhyClosed(queue) })
 	report(closed)
 	if closed == "" {
 		m.checkTreeCompute(state, queue, trees, c, report)
 	}
+
 	for _, card := range slices.Sorted(maps.Keys(state.charge.Cards)) {
 		count := state.charge.Cards[card]
 		use := m.treeUse(card, everyPod)
 		if state.charge.Queue != queue {
 			use[queue] += count // not believed, and placed all the same
 		}
+
 		above := inEveryTree(trees, func(t *rule.Tree) string { return t.AboveQuota(queue, card, use) })
 		report(above)
 		if above != "" || closed != "" {
 			continue
 		}
+
 		report(m.takesGuarantee(trees, queue, card, count, use, c))
 		report(m.fixedAboveDeserved(state, trees, queue, card))
 		for _, name := range trees[len(trees)-1].PathOf(queue) {
@@ -56,15 +61,18 @@ func (m *clusterState) takesGuarantee(trees []*rule.Tree, queue, card string, co
 		elsewhere := m.treeUse(card, func(other *podState) bool {
 			return inventory.closed[other.pod.Spec.NodeName] || m.isOnNoNode(other.pod)
 		})
+
 		limit := inventory.cards[card]
 		for _, n := range elsewhere {
 			limit += n
 		}
+
 		why = inEveryTree(trees, func(t *rule.Tree) string { return t.TakesGuarantee(queue, card, count, use, limit) })
 		if why == "" {
 			return ""
 		}
 	}
+
 	return why
 }
 
@@ -83,8 +91,10 @@ func (m *clusterState) checkTreeTerminating(object, queue, card string, count in
 			ending[state.terminating.Queue] = m.terminatingIn(state.terminating.Queue, card, c.seen)
 		}
 	}
+
 	used := now.UsedIn(queue, m.treeUse(card, everyPod))
 	leaving := now.UsedIn(queue, ending)
+
 	most := int64(0)
 	for _, t := range trees {
 		q := t.Queue(queue)
@@ -93,6 +103,7 @@ func (m *clusterState) checkTreeTerminating(object, queue, card string, count in
 		}
 		most = max(most, q.Cards[card])
 	}
+
 	if used <= most && used+leaving > most+most {
 		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: the subtree of queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d (revision %d)",
 			count, card, queue, used, leaving, most, c.revision)

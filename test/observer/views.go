@@ -27,16 +27,19 @@ func (m *clusterState) checkViews(now time.Time) (open []string) {
 	if m.excused[Status] == 0 && !m.ignoresViews {
 		wrong = m.wrongViews()
 	}
+
 	for key, text := range wrong {
 		object := "localcardquota/" + key.String()
 		if !m.options.Concerns(object) {
 			continue
 		}
+
 		state := m.viewErrors[key]
 		if state == nil || state.wrong != text {
 			state = &blockedState{wrong: text, since: now}
 			m.viewErrors[key] = state
 		}
+
 		switch {
 		case state.reported:
 		case now.Sub(state.since) < m.options.ViewWithin:
@@ -46,6 +49,7 @@ func (m *clusterState) checkViews(now time.Time) (open []string) {
 			m.addViolation(Status, now, object, "since %s: %s", state.since.Format("15:04:05.000"), text)
 		}
 	}
+
 	maps.DeleteFunc(m.viewErrors, func(key types.NamespacedName, _ *blockedState) bool { return wrong[key] == "" })
 	return open
 }
@@ -59,10 +63,12 @@ func (m *clusterState) wrongViews() map[types.NamespacedName]string {
 		if quota.DeletionTimestamp != nil || m.ownerOf(quota.QueueName()) != quota {
 			continue
 		}
+
 		namespaces := m.viewNamespaces(quota)
 		if len(namespaces) == 0 {
 			continue
 		}
+
 		expected := m.expectedStatus(quota)
 		for _, namespace := range namespaces {
 			key := types.NamespacedName{Namespace: namespace, Name: quota.Name}
@@ -74,11 +80,13 @@ func (m *clusterState) wrongViews() map[types.NamespacedName]string {
 			}
 		}
 	}
+
 	for key := range m.views {
 		if !selected[key] && m.quotaOfView(key.Name) == nil {
 			wrong[key] = "no CardQuota selects its namespace"
 		}
 	}
+
 	return wrong
 }
 
@@ -102,12 +110,14 @@ func (m *clusterState) viewNamespaces(quota *v1alpha1.CardQuota) []string {
 	if err != nil || selector.Empty() {
 		return nil
 	}
+
 	var names []string
 	for name, known := range m.namespaces {
 		if !m.endingNamespaces[name] && selector.Matches(labels.Set(known.current())) {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
 	return names[:min(len(names), maxViews)]
 }
@@ -130,9 +140,11 @@ func (m *clusterState) queueDifferences(view *v1alpha1.LocalCardQuota, quota *v1
 			wrong = append(wrong, fmt.Sprintf("the quota of %s is %s, the CardQuota has %s", r.name, said.Quota, r.limit))
 		}
 	}
+
 	if queue := m.queues[quota.QueueName()]; queue != nil && !slices.Contains(m.statesOf(queue), view.Status.State) {
 		wrong = append(wrong, fmt.Sprintf("its queue is %q, it can be %q", view.Status.State, m.statesOf(queue)))
 	}
+
 	return wrong
 }
 
@@ -143,9 +155,11 @@ func (m *clusterState) statesOf(queue *v1beta1.Queue) []string {
 		stopPolicy = "volcano.sh/stop-policy"
 		held       = "Held"
 	)
+
 	stops := func(queue *v1beta1.Queue) bool {
 		return queue.Annotations[stopPolicy] != "" && queue.Annotations[stopPolicy] != "None"
 	}
+
 	state := string(queue.Status.State)
 	switch {
 	case state != "Open":
@@ -153,11 +167,13 @@ func (m *clusterState) statesOf(queue *v1beta1.Queue) []string {
 	case stops(queue):
 		return []string{held}
 	}
+
 	for above, levels := m.queues[queue.Spec.Parent], 0; above != nil && levels < len(m.queues); above, levels = m.queues[above.Spec.Parent], levels+1 {
 		if stops(above) {
 			return []string{state, held}
 		}
 	}
+
 	return []string{state}
 }
 
@@ -168,11 +184,13 @@ func viewDifferences(view *v1alpha1.LocalCardQuota, expected expectation) (wrong
 	for _, entry := range view.Status.Cards {
 		said[entry.Name] = entry
 	}
+
 	for _, name := range cardNames(expected, said) {
 		if expected[name] != said[name] {
 			wrong = append(wrong, fmt.Sprintf("<%s> is %s, a recount gives %s", name, formatCardStatus(said, name), formatCardStatus(expected, name)))
 		}
 	}
+
 	for _, entry := range view.Status.Blocked {
 		named := []string{entry.Workload.Namespace}
 		for _, h := range entry.Holders {
@@ -181,11 +199,13 @@ func viewDifferences(view *v1alpha1.LocalCardQuota, expected expectation) (wrong
 				wrong = append(wrong, "it names queue "+h.Queue)
 			}
 		}
+
 		for _, namespace := range named {
 			if namespace != "" && namespace != view.Namespace {
 				wrong = append(wrong, "it names namespace "+namespace)
 			}
 		}
 	}
+
 	return wrong
 }

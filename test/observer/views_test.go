@@ -77,6 +77,7 @@ func TestViews(t *testing.T) {
 		for _, view := range tc.views {
 			w.applyObject(view, false)
 		}
+
 		w.playScript(`judge; wait 19s`)
 		if open := w.checkNow(); (len(open) > 0) != (tc.want != "") {
 			t.Errorf("open is %v", open)

@@ -49,16 +49,19 @@ func (m *clusterState) waitingIn(queue string) waitingWorkloads {
 		if !m.isWaitingIn(state, queue) {
 			continue
 		}
+
 		request := rule.RequestOf(state.pod, m.inventory)
 		cards := cmp.Or(strings.Join(request.Named, "|"), string(request.Resource))
 		if request.Denial != "" || request.Count == 0 {
 			cards = ""
 		}
+
 		isStated := podHasCondition(state.pod) || groupHasCondition(m.groupOf(state.pod)) || m.lacksPodGroup(state.pod)
 		if isStated || request.Denial != "" {
 			out.add(referenceTo(state.pod, "", "Pod"), cards, request.Count, isStated)
 		}
 	}
+
 	m.addGroupsWithoutPods(out, queue)
 	return out
 }
@@ -75,6 +78,7 @@ func (m *clusterState) addGroupsWithoutPods(out waitingWorkloads, queue string) 
 		if peopled[key] || !isGroupWaiting(state.group) || rule.QueueOfGroup(state.group) != queue || !m.isShownIn(queue, key.Namespace) {
 			continue
 		}
+
 		count := int64(0)
 		for _, announced := range m.announcedRequests(state.group) {
 			count += announced.count
@@ -104,16 +108,19 @@ func referenceTo(object metav1.Object, group, kind string) v1alpha1.WorkloadRefe
 	if owner == nil {
 		return out
 	}
+
 	out.APIGroup = ""
 	out.Kind = owner.Kind
 	out.Name = owner.Name
 	if before, _, ok := strings.Cut(owner.APIVersion, "/"); ok {
 		out.APIGroup = before
 	}
+
 	if hash := object.GetLabels()["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(owner.Name, "-"+hash) {
 		out.Kind = "Deployment"
 		out.Name = strings.TrimSuffix(owner.Name, "-"+hash)
 	}
+
 	return out
 }
 
@@ -133,6 +140,7 @@ func (m *clusterState) recountWaiting(queue string) waitingRecount {
 			for cards, count := range waiting.count {
 				out.workloads.add(workload, cards, count, waiting.isStated)
 			}
+
 			for _, namespace := range []string{"", workload.Namespace} {
 				out.most[namespace]++
 				if waiting.isStated {
@@ -141,6 +149,7 @@ func (m *clusterState) recountWaiting(queue string) waitingRecount {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -162,17 +171,21 @@ func (r *waitingRecount) listDifference(entries []v1alpha1.BlockedStatus, namesp
 	for i := range entries {
 		listed.add(entries[i].Workload, entries[i].Card, entries[i].Count, true)
 	}
+
 	if len(entries) > maxBlocked {
 		return fmt.Sprintf("it lists %d entries", len(entries))
 	}
+
 	for _, workload := range sortedWorkloads(listed) {
 		if r.workloads[workload] == nil {
 			return fmt.Sprintf("it lists %s, which does not wait", formatWorkload(workload))
 		}
 	}
+
 	if !listsAllBlocked(entries) {
 		return ""
 	}
+
 	for _, workload := range sortedWorkloads(r.workloads) {
 		waits := r.workloads[workload]
 		said := listed[workload]
@@ -186,6 +199,7 @@ func (r *waitingRecount) listDifference(entries []v1alpha1.BlockedStatus, namesp
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -197,15 +211,18 @@ func countDifference(said, counted map[string]int64) string {
 	for _, count := range said {
 		saidSum += count
 	}
+
 	for cards, count := range counted {
 		sum += count
 		if cards != "" && said[cards] < count {
 			return fmt.Sprintf("it waits for %d %s, a recount gives %d", said[cards], cards, count)
 		}
 	}
+
 	if saidSum != sum {
 		return fmt.Sprintf("it waits for %d cards, a recount gives %d", saidSum, sum)
 	}
+
 	return ""
 }
 
@@ -234,6 +251,7 @@ func (m *clusterState) waitingDifferences(view *v1alpha1.LocalCardQuota, quota *
 	if m.ignoresWaiting {
 		return nil
 	}
+
 	counted := m.recountWaiting(quota.QueueName())
 	status := view.Status
 	for _, difference := range []string{
@@ -245,6 +263,7 @@ func (m *clusterState) waitingDifferences(view *v1alpha1.LocalCardQuota, quota *
 			wrong = append(wrong, difference)
 		}
 	}
+
 	return wrong
 }
 
@@ -257,6 +276,7 @@ func (m *clusterState) withQuotaLeft(entry *v1alpha1.BlockedStatus, cards []stri
 			isLeft[card] = isLeft[card] || m.ownerOf(queue) == nil || m.hasQuotaLeft(queue, card, count)
 		}
 	}
+
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName != m.options.SchedulerName || !rule.IsWaiting(state.pod) || referenceTo(state.pod, "", "Pod") != entry.Workload {
 			continue
@@ -265,16 +285,19 @@ func (m *clusterState) withQuotaLeft(entry *v1alpha1.BlockedStatus, cards []stri
 			consider(rule.QueueOf(state.pod, m.groupOf(state.pod), ""), request.Cards, request.Count)
 		}
 	}
+
 	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		if !peopled[key] && isGroupWaiting(state.group) && referenceTo(state.group, v1beta1.GroupName, "PodGroup") == entry.Workload {
 			consider(rule.QueueOfGroup(state.group), cards, 1) // a job may use several cards
 		}
 	}
+
 	left := slices.DeleteFunc(slices.Clone(cards), func(card string) bool { return !isLeft[card] })
 	if len(left) == 0 {
 		return cards
 	}
+
 	return left
 }
 
@@ -288,6 +311,7 @@ func (m *clusterState) hasQuotaLeft(queue, card string, count int64) bool {
 		}
 		return limits.AnyCard || m.usage(queue).Cards[card]+count <= limits.Cards[card]
 	}
+
 	for _, name := range m.currentTree().PathOf(queue) {
 		if at := m.currentTree().Queue(name); at != nil && !at.AnyCard && m.usageOf(m.subtreeOf(name)).Cards[card]+count > at.Cards[card] {
 			return false

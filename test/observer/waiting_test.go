@@ -16,6 +16,7 @@ func TestWhatWaitsIsListed(t *testing.T) {
 	says := func(blocked string) string {
 		return `load quota q used=0 free=2 pending=3; write quota q blocked=` + blocked + `; judge; wait 11s`
 	}
+
 	runScripts(t, newWorld, map[string]scriptCase{
 		"all of it":                        {two + says(`a:H200:2:QuotaExhausted,b:H200:1:QuotaExhausted`), ""},
 		"nothing":                          {two + says(``), "status"},
@@ -59,6 +60,7 @@ func TestTheTotalCountsWhatIsNotListed(t *testing.T) {
 				})
 			}
 		}
+
 		quota.Status.BlockedTotal = int32(tc.total)
 		w.machine.loadObject(quota, w.clock)
 		w.playScript(`judge; wait 11s`).expectViolations(t, tc.want)
@@ -73,6 +75,7 @@ func TestViewsSayWhatWaits(t *testing.T) {
 		s.BlockedElsewhere = 2
 		s.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "mine", Name: "a"}, Card: h200, Count: 1, Reason: v1alpha1.BlockedQuotaExhausted}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*v1alpha1.LocalCardQuotaStatus)
 		want   string
@@ -105,6 +108,7 @@ func TestViewsSayWhatWaits(t *testing.T) {
 				})
 			}
 		}
+
 		quota.Status.BlockedTotal = 3
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		w.applyObject(quota, false)

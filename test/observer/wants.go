@@ -56,6 +56,7 @@ func (m *clusterState) checkSuspicions(now time.Time) []string {
 		m.addViolation(Eviction, s.at, s.object, "%s", s.message)
 		return true
 	})
+
 	return open
 }
 
@@ -90,6 +91,7 @@ func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) a
 		if state.pod.Spec.NodeName != node || !rule.IsCharged(state.pod) || isGoing {
 			continue
 		}
+
 		held := rule.RequestOf(state.pod, m.inventory)
 		used := amountOf(held)
 		if held.Resource != ask.Resource {
@@ -97,6 +99,7 @@ func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) a
 		}
 		free = free.subtract(used)
 	}
+
 	return free
 }
 
@@ -108,6 +111,7 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 	if ask.Count == 0 || before.node == node {
 		return
 	}
+
 	needed := int64(0)
 	wants := []*podState{}
 	for _, other := range m.pods {
@@ -115,15 +119,18 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 		if e == nil || other.nominated.node != node || m.goesFirst(state, other, e) {
 			continue
 		}
+
 		if want := rule.RequestOf(other.pod, m.inventory); want.Resource == ask.Resource {
 			needed += want.Count
 			wants = append(wants, other)
 		}
 	}
+
 	free := m.freeOn(node, ask, c.seen).cards
 	if len(wants) == 0 || free >= needed || free+ask.Count < needed {
 		return
 	}
+
 	m.suspicions = append(m.suspicions, suspicion{
 		object: podObject(state), at: c.seen,
 		message: fmt.Sprintf("was placed on node %s with %d of the cards that were freed there for %s, and %d are left", node, ask.Count, namesOf(wants), free),
@@ -149,6 +156,7 @@ func (m *clusterState) goesFirst(state, other *podState, e *eviction) bool {
 	if m.knowsTree() {
 		return mine == theirs || !m.borrows(state)
 	}
+
 	return m.queueReclaimForbidden(other, state) != ""
 }
 
@@ -172,6 +180,7 @@ func (m *clusterState) checkWantedTwice(e *eviction) {
 	if !e.by.evictsWholeGangs() || len(e.reclaimers) == 0 {
 		return
 	}
+
 	var wants []*podState
 	for uid := range e.reclaimers {
 		state, known := m.pods[uid]
@@ -180,6 +189,7 @@ func (m *clusterState) checkWantedTwice(e *eviction) {
 		}
 		wants = append(wants, state)
 	}
+
 	m.suspicions = append(m.suspicions, suspicion{
 		object: e.victim, at: e.seen,
 		message:   fmt.Sprintf("was evicted (%s) for no other pod than %s, for which others were evicted before, and what these free suffices", e.by, namesOf(wants)),
@@ -195,11 +205,13 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 	if first == nil || !first.seen.Before(known) || !state.nominated.since.Before(known) {
 		return false
 	}
+
 	node := state.nominated.node
 	ask := rule.RequestOf(state.pod, m.inventory)
 	needed := amount{}
 	queue := m.queueOf(state)
 	card := m.inventory.CardOn(node, ask.Resource)
+
 	ofQueue := int64(0)
 	for _, other := range m.pods {
 		if m.evictionFor(other, now) == nil {
@@ -213,6 +225,7 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 			ofQueue += want.Count
 		}
 	}
+
 	most, limited := m.maxQuota(queue, card, now)
 	isWithinQuota := !limited || m.usage(queue).Cards[card]+ofQueue <= most
 	return isWithinQuota && m.freeOn(node, ask, known).isAtLeast(needed)
@@ -227,11 +240,13 @@ func (m *clusterState) isRestOfGang(e *eviction) bool {
 	if !slices.ContainsFunc(m.evictions, isOther) {
 		return false
 	}
+
 	for _, state := range m.pods {
 		if groupKeyOf(state) == e.group && rule.IsCharged(state.pod) && state.evicted == nil {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -17,10 +17,12 @@ func TestWhoPreemptsGetsTheCard(t *testing.T) {
 		write pod a grace=30 evicted=cardreclaim; write pod p nominated=h200-0; remove pod a; wait 1s;`
 	const goes = preempts + `remove pod a; wait 1s;`
 	const late = `judge; wait 4s; judge; write pod p on=h200-1; wait 1m`
+
 	begin := func() *world {
 		return reclaimWorld().playScript(`load node h200-1; load queue other quota=H200:8 type=training priority=30000 reclaimable=true
 			load queue first quota=H200:8 type=inference priority=90000`)
 	}
+
 	runScripts(t, begin, map[string]scriptCase{
 		"the preemptor gets it":                         {preempts + placedLater, ""},
 		"another queue takes it":                        {goes + `place q h200-0 in=other cards=1 priority=0;` + late, "eviction"},
@@ -44,6 +46,7 @@ func TestNoSecondEvictionForTheSameWant(t *testing.T) {
 	const again = `wait 5s; write pod b grace=30 evicted=preempt; wait 1s; judge; wait 4s; judge;`
 	const other = `write node h200-0 cards=9 cpu=100; make pod p cpu=8;` + preempts + `runs h 1 b;`
 	const ends = `remove pod b;` + placedLater
+
 	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the first victim ends still":        {other + again + ends, "eviction"},
 		"its card is kept":                   {other + `remove pod a;` + again + ends, "eviction"},

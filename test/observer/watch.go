@@ -90,23 +90,28 @@ func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictur
 		if err := o.client.List(ctx, list, &client.ListOptions{Raw: options}); err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
+
 		p, err := listingOf(list)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
+
 		items, err := meta.ExtractList(list)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
+
 		for _, item := range items {
 			objects = append(objects, item.(client.Object))
 		}
+
 		pictures = append(pictures, p)
 		options = &metav1.ListOptions{
 			ResourceVersion:      strconv.FormatInt(pictures[0].revision, 10),
 			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		}
 	}
+
 	return objects, pictures, nil
 }
 
@@ -125,6 +130,7 @@ func listingOf(list client.ObjectList) (listing, error) {
 	if err != nil {
 		return listing{}, fmt.Errorf("resourceVersion of the list: %w", err)
 	}
+
 	p := listing{revision: revision, objects: map[types.UID]int64{}}
 	return p, meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(metav1.Object)
@@ -145,6 +151,7 @@ func (o *Observer) watchKind(ctx context.Context, i int) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		if errors.Is(err, errLost) && !o.resumeWatch(ctx, i) {
 			o.reportBlindness(fmt.Sprintf("watch of %s: %v", o.kinds[i].gvk.Kind, err))
 			return
@@ -169,33 +176,40 @@ func (o *Observer) resumeWatch(ctx context.Context, i int) bool {
 	if err := o.client.List(ctx, list); err != nil {
 		return false
 	}
+
 	now, err := listingOf(list)
 	if err != nil {
 		return false
 	}
+
 	items, err := meta.ExtractList(list)
 	if err != nil {
 		return false
 	}
+
 	revisionOf := func(item runtime.Object) int64 { return now.objects[item.(client.Object).GetUID()] }
 	slices.SortFunc(items, func(a, b runtime.Object) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	s := o.streams[i]
 	for uid := range s.latest {
 		if _, exists := now.objects[uid]; !exists {
 			return false
 		}
 	}
+
 	if !maps.Equal(s.latest, now.objects) && !isReport(o.kinds[i].gvk.Kind) {
 		return false
 	}
+
 	for _, item := range items {
 		object := item.(client.Object)
 		if revision := revisionOf(item); revision > s.latest[object.GetUID()] {
 			s.addChange(change{revision: revision, seen: time.Now(), object: object})
 		}
 	}
+
 	s.reached = max(s.reached, now.revision)
 	o.arrived.Broadcast()
 	return true
@@ -216,6 +230,7 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 		return err
 	}
 	defer w.Stop()
+
 	for event := range w.ResultChan() {
 		if event.Type == watch.Error {
 			return fmt.Errorf("%w: %v", errLost, event.Object)
@@ -224,10 +239,12 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 		if !ok {
 			return fmt.Errorf("%w: %T is no object", errLost, event.Object)
 		}
+
 		revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
 		if err != nil {
 			return fmt.Errorf("%w: resourceVersion: %w", errLost, err)
 		}
+
 		o.mu.Lock()
 		if event.Type == watch.Bookmark {
 			o.streams[i].reached = max(o.streams[i].reached, revision)
@@ -239,8 +256,10 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 					o.kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, lateChangeDelay)
 			}
 		}
+
 		o.arrived.Broadcast()
 		o.mu.Unlock()
 	}
+
 	return nil
 }

@@ -118,6 +118,7 @@ func (a *administrator) awaitUpgrade(from, to version) {
 	a.Helper()
 	a.awaitVersion(to)
 	a.mustKubectl("-n", namespace, "wait", "clusterserviceversion/"+from.csvName(), "--for=delete", "--timeout=2m")
+
 	a.Eventually(func() string {
 		owners, err := a.cluster.Kubectl(a.ctx, "-n", namespace, "get", "secret", "cardquota-manager-service-cert",
 			"-o", "jsonpath={.metadata.ownerReferences[*].name}")
@@ -137,6 +138,7 @@ func (a *administrator) awaitRest() {
 	a.mustKubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
 	plans := strings.Fields(a.mustKubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
 	last := ""
+
 	since := time.Now()
 	a.Eventually(func() error {
 		said := a.processLog("catalog-operator")
@@ -145,14 +147,17 @@ func (a *administrator) awaitRest() {
 				return fmt.Errorf("OLM has not looked again at plan %s since it was complete", plan)
 			}
 		}
+
 		said += a.processLog("olm-operator")
 		if said != last {
 			last = said
 			since = time.Now()
 		}
+
 		if time.Since(since) < quiet {
 			return errors.New("OLM has not finished")
 		}
+
 		return nil
 	}).Should(Succeed())
 }

@@ -40,10 +40,12 @@ func loadVersions() (previous, this, next version, err error) {
 	if err != nil {
 		return previous, this, next, err
 	}
+
 	number, err := numberOf(filepath.Join(suite.root, "bundle"))
 	if err != nil {
 		return previous, this, next, err
 	}
+
 	previous.number = before.String()
 	this = version{number: number.String(), replaces: previous.number}
 	next = version{number: number.WithMinor(number.Minor() + 1).String(), replaces: this.number}
@@ -61,10 +63,12 @@ func numberOf(bundle string) (*utilversion.Version, error) {
 	if err := yaml.Unmarshal(content, &csv); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	number, err := utilversion.ParseSemantic(csv.Spec.Version)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return number, nil
 }
 
@@ -78,19 +82,23 @@ func buildAndServeCatalog(ctx context.Context, c *cluster.Cluster, name string, 
 			args = append(args, v.bundle)
 			continue
 		}
+
 		dir := filepath.Join(work, v.number)
 		bundle := []string{"run", ".", "-root", suite.root, "-out", dir, "-version", v.number, "-replaces", v.replaces}
 		for image, reference := range v.images {
 			bundle = append(bundle, "-image", image+"="+reference)
 		}
+
 		if err := runBundleCommand(ctx, bundle); err != nil {
 			return "", err
 		}
 		args = append(args, dir)
 	}
+
 	if err := runBundleCommand(ctx, args); err != nil {
 		return "", err
 	}
+
 	return serveCatalog(ctx, c, name, filepath.Join(work, "catalog"))
 }
 
@@ -110,6 +118,7 @@ func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string)
 	if err != nil {
 		return "", err
 	}
+
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	work := filepath.Join(c.Dir(), name)
 	process, err := c.StartProcess(ctx, cluster.ProcessSpec{
@@ -123,6 +132,7 @@ func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string)
 	if err != nil {
 		return "", err
 	}
+
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		if !process.Running() {
 			return false, errors.New("it ended")
@@ -137,5 +147,6 @@ func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string)
 		said, _ := os.ReadFile(process.LogFile())
 		return "", fmt.Errorf("opm serve: %w: %s", err, said)
 	}
+
 	return address, nil
 }

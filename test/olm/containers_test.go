@@ -27,6 +27,7 @@ func (a *administrator) wantContainers(v version) {
 		if err != nil {
 			return nil, err
 		}
+
 		var running []string
 		for _, pod := range pods.Items {
 			for _, container := range pod.Status.ContainerStatuses {
@@ -34,12 +35,15 @@ func (a *administrator) wantContainers(v version) {
 					container.Image, container.Ready, container.RestartCount))
 			}
 		}
+
 		slices.Sort(running)
 		return running, nil
 	}
+
 	container := func(image string) string {
 		return fmt.Sprintf("real-0 Running %s ready=true restarts=0", v.images[image])
 	}
+
 	a.Eventually(list).Should(Equal([]string{
 		container("cardquota-manager"), container("cardquota-scheduler"), container("cardquota-scheduler"),
 	}))

@@ -34,17 +34,20 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 	a.Helper()
 	commands, image, found := strings.Cut(a.sectionCommands(install, "## With OLM")[0], "docker build ")
 	a.Expect(found).To(BeTrue(), commands)
+
 	left := filepath.Join(project, "dist", "bundles", "v"+before.number)
 	a.Expect(os.CopyFS(left, os.DirFS(before.bundle))).To(Succeed())
 	a.setReplaces(project, before)
 	for range 2 {
 		a.typeCommands(project, strings.ReplaceAll(commands, "<registry>", registry))
 	}
+
 	for file := range strings.FieldsSeq(image) { // docker build -f FILE -t NAME FOLDER
 		if strings.HasPrefix(file, "dist") {
 			a.Expect(filepath.Join(project, file)).To(Or(BeAnExistingFile(), BeADirectory()))
 		}
 	}
+
 	address, err := serveCatalog(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
 	a.Expect(err).NotTo(HaveOccurred())
 	a.setCatalogAddress(project, address)

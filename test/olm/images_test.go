@@ -31,6 +31,7 @@ func buildImages(ctx context.Context, versions ...version) (wait func() error) {
 		}
 		built <- errors.Join(problems...)
 	}()
+
 	return func() error {
 		err := <-built
 		built <- err

@@ -28,6 +28,7 @@ func (a *administrator) bundleObjects(bundle string) []string {
 	a.Helper()
 	files, err := filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml"))
 	a.Expect(err).NotTo(HaveOccurred())
+
 	var lines []string
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -45,6 +46,7 @@ func (a *administrator) bundleObjects(bundle string) []string {
 			lines = append(lines, "NetworkPolicy "+kind.Name)
 		}
 	}
+
 	slices.Sort(lines)
 	return lines
 }
@@ -64,11 +66,13 @@ func (a *administrator) csvObjects(content []byte) []string {
 			WebhookDefinitions []struct{ GenerateName, DeploymentName string }
 		}
 	}
+
 	a.Expect(yaml.Unmarshal(content, &csv)).To(Succeed())
 	var lines []string
 	for _, deployment := range csv.Spec.Install.Spec.Deployments {
 		lines = append(lines, deploymentLine(deployment.Name, &deployment.Spec))
 	}
+
 	for _, webhook := range csv.Spec.WebhookDefinitions {
 		lines = append(lines, "Webhook "+webhook.GenerateName)
 		// OLM creates one Service for all webhooks of a Deployment.
@@ -76,6 +80,7 @@ func (a *administrator) csvObjects(content []byte) []string {
 			lines = append(lines, service)
 		}
 	}
+
 	return lines
 }
 
@@ -87,42 +92,52 @@ func (a *administrator) installedObjects() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	services, err := client.CoreV1().Services(namespace).List(a.ctx, all)
 	if err != nil {
 		return nil, err
 	}
+
 	policies, err := client.NetworkingV1().NetworkPolicies(namespace).List(a.ctx, all)
 	if err != nil {
 		return nil, err
 	}
+
 	validating, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(a.ctx, all)
 	if err != nil {
 		return nil, err
 	}
+
 	mutating, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(a.ctx, all)
 	if err != nil {
 		return nil, err
 	}
+
 	var lines []string
 	for i := range deployments.Items {
 		lines = append(lines, deploymentLine(deployments.Items[i].Name, &deployments.Items[i].Spec))
 	}
+
 	for i := range services.Items {
 		lines = append(lines, serviceLine(&services.Items[i]))
 	}
+
 	for _, policy := range policies.Items {
 		lines = append(lines, "NetworkPolicy "+policy.Name)
 	}
+
 	for _, configuration := range validating.Items {
 		for _, webhook := range configuration.Webhooks {
 			lines = append(lines, "Webhook "+webhook.Name)
 		}
 	}
+
 	for _, configuration := range mutating.Items {
 		for _, webhook := range configuration.Webhooks {
 			lines = append(lines, "Webhook "+webhook.Name)
 		}
 	}
+
 	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "cardquota") }) // Volcano's own
 	slices.Sort(lines)
 	return lines, nil

@@ -40,6 +40,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
 	a.typeCommands(project, documented[1])
 	a.typeCommands(project, documented[2])
+
 	_, withoutPrometheus, _ := strings.Cut(documented[3], "\n")
 	a.typeCommands(project, withoutPrometheus)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
@@ -48,9 +49,11 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 			"cardquotas.cardquota.dev-v1alpha1-view", "servicetypepolicies.cardquota.dev-v1alpha1-admin")
 		return err
 	}).Should(Succeed())
+
 	for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		a.Expect(a.mustKubectl("get", kind, "-l", "olm.owner="+this.csvName(), "-o", "name")).NotTo(BeEmpty(), kind)
 	}
+
 	a.removeAsDocumented(project, this)
 	a.typeCommands(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
 	a.wantAsBefore(before)
@@ -71,6 +74,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	if suite.noRealNode != nil {
 		missing.Skip(t, suite.noRealNode)
 	}
+
 	a := newAdministrator(t)
 	previous := suite.previous
 	this := a.withImages(suite.this)
@@ -87,18 +91,22 @@ func TestLifecycleInContainers(t *testing.T) {
 		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/work.yaml")
 		return err
 	}).Should(Succeed())
+
 	a.placeAsPrevious("train", "h200-0", 4)
 	watch, err := observer.Start(a.ctx, a.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 	})
+
 	a.Expect(err).NotTo(HaveOccurred())
 	a.Cleanup(watch.Stop)
+
 	// No program reports usage and reasons yet.
 	resume := watch.Excuse(observer.Status, observer.Reason)
 
 	told := a.userState()
 	pods := a.runningWorkers()
 	queues := a.queueQuotas()
+
 	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
 	a.setSubscriptionConfig(onRealNode)
@@ -110,12 +118,14 @@ func TestLifecycleInContainers(t *testing.T) {
 	}).Should(Succeed())
 	a.wantEnforcedBy(this)
 	resume()
+
 	a.wantQuotasHeld()
 	a.Eventually(a.userState).Should(Equal(told), "what people wrote, and what is made of it")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	for name, state := range pods {
 		a.Expect(a.workloadIdentities()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")
 	}
+
 	a.wantWrongQuotaRefused()
 
 	pods = a.workloadIdentities()
@@ -138,8 +148,10 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.Expect(a.queueQuotas()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
 	a.mustKubectl("delete", "namespace", "tenants")
 	a.mustKubectl("delete", "queues.scheduling.volcano.sh", "research", "search")
+
 	// The Lease has the same name as that of Volcano's own scheduler with leader election.
 	a.mustKubectl("-n", namespace, "delete", "lease", "volcano")
+
 	// Any Volcano scheduler creates these two Queues when it starts; ours is the first one
 	// here.
 	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+
 	log := funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{})
 	ctrl.SetLogger(log)
 	defer func() {
@@ -53,10 +54,12 @@ func runTests(m *testing.M) int {
 			}
 		}
 	}()
+
 	if err := setUp(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "olm:", err)
 		return 1
 	}
+
 	return m.Run()
 }
 
@@ -66,26 +69,32 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm"))
 	if err != nil {
 		return err
 	}
+
 	suite.previous, suite.this, suite.next, err = loadVersions()
 	if err != nil {
 		return err
 	}
+
 	options := cluster.Options{Fleet: "testdata/fleet.yaml", WithKubeScheduler: true}
 	suite.noRealNode = cluster.CanRunRealNode()
 	if suite.noRealNode == nil {
 		options.RealNode = &node
 	}
+
 	suite.cluster, err = cluster.Start(ctx, options)
 	if err != nil {
 		return err
 	}
+
 	if suite.noRealNode == nil {
 		suite.images = buildImages(ctx, suite.this, suite.next)
 	}
+
 	return startOLM(ctx, suite.cluster, suite.tools)
 }
 
@@ -110,6 +119,7 @@ func (a *administrator) leaveTraces() {
 	if !a.Failed() {
 		return
 	}
+
 	ctx := context.WithoutCancel(a.ctx)
 	dir := filepath.Join(suite.root, "dist", "olm", a.Name())
 	problems := []error{os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(filepath.Dir(a.cluster.LogFile("olm-operator"))))}

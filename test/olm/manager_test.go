@@ -21,11 +21,13 @@ func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no CRDs of OLM in %s (%w)", t.crds, err)
 	}
+
 	for _, file := range files {
 		if err := c.ApplyFile(ctx, file); err != nil {
 			return err
 		}
 	}
+
 	// The operators exit when their kinds do not exist.
 	if _, err := c.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=30s"); err != nil {
 		return err
@@ -34,10 +36,12 @@ func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 	if _, err := c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+
 	// Wait for the default objects of namespaces before any snapshot.
 	if _, err := c.Kubectl(ctx, "-n", olmNamespace, "wait", "configmap/kube-root-ca.crt", "serviceaccount/default", "--for=create", "--timeout=1m"); err != nil {
 		return err
 	}
+
 	for _, process := range []cluster.ProcessSpec{
 		{
 			Name: "olm-operator", Path: t.olm,
@@ -53,5 +57,6 @@ func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 			return err
 		}
 	}
+
 	return nil
 }

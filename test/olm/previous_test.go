@@ -31,6 +31,7 @@ func (a *administrator) writeAsPrevious(v version) {
 	client, err := dynamic.NewForConfig(a.cluster.Config())
 	a.Expect(err).NotTo(HaveOccurred())
 	recorded, err := os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml"))
+
 	a.Expect(err).NotTo(HaveOccurred())
 	for document := range strings.SplitSeq(string(recorded), "\n---\n") {
 		object := &unstructured.Unstructured{}
@@ -52,6 +53,7 @@ func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object
 		a.Expect(err).NotTo(HaveOccurred())
 		return
 	}
+
 	there, err := resource.Get(a.ctx, object.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		there, err = resource.Create(a.ctx, object, metav1.CreateOptions{FieldManager: manager})
@@ -59,6 +61,7 @@ func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object
 		object.SetResourceVersion(there.GetResourceVersion())
 		there, err = resource.Update(a.ctx, object, metav1.UpdateOptions{FieldManager: manager})
 	}
+
 	a.Expect(err).NotTo(HaveOccurred())
 	if status := object.Object["status"]; status != nil {
 		there.Object["status"] = status
@@ -74,11 +77,13 @@ func (a *administrator) placeAsPrevious(job, node string, count int) {
 	a.Eventually(func() (string, error) {
 		return a.cluster.Kubectl(a.ctx, "-n", "tenants", "get", "podgroups", "-o", "name")
 	}).Should(ContainSubstring("/" + job + "-"))
+
 	for name := range strings.FieldsSeq(a.mustKubectl("-n", "tenants", "get", "podgroups", "-o", "name")) {
 		if strings.Contains(name, "/"+job+"-") {
 			a.mustKubectl("-n", "tenants", "patch", name, "--type=merge", `--patch={"status":{"phase":"Inqueue"}}`)
 		}
 	}
+
 	pods := a.cluster.Client().CoreV1().Pods("tenants")
 	for i := range count {
 		a.Eventually(func() error {
@@ -103,6 +108,7 @@ func (a *administrator) userState() map[string]any {
 	a.Helper()
 	client, err := dynamic.NewForConfig(a.cluster.Config())
 	a.Expect(err).NotTo(HaveOccurred())
+
 	ours := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}
 	volcanos := schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
 	all := map[string]any{}
@@ -119,6 +125,7 @@ func (a *administrator) userState() map[string]any {
 			all[resource.Resource+" "+object.GetName()] = spec
 		}
 	}
+
 	// Any Volcano scheduler creates these two when it starts.
 	delete(all, "queues root")
 	delete(all, "queues default")

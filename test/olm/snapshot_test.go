@@ -36,20 +36,24 @@ func takeSnapshot(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, err
 	if err != nil {
 		return nil, err
 	}
+
 	lists, err := discovery.ServerPreferredResources(c.Client().Discovery())
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
+
 	all := clusterSnapshot{}
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, resource := range list.APIResources {
 			if !slices.Contains(resource.Verbs, "list") || transientResources[resource.Name] {
 				continue
 			}
+
 			kind := group.WithResource(resource.Name)
 			objects, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
 			if apierrors.IsNotFound(err) {
@@ -58,12 +62,14 @@ func takeSnapshot(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, err
 			if err != nil {
 				return nil, fmt.Errorf("list %s: %w", kind, err)
 			}
+
 			for _, object := range objects.Items {
 				name := strings.Trim(object.GetNamespace()+"/"+object.GetName(), "/")
 				all[kind.GroupResource().String()+" "+name] = withoutServerFields(object)
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -96,13 +102,16 @@ func (p clusterSnapshot) diff(later clusterSnapshot) error {
 			list = append(list, "changed: "+key+"\n"+diff)
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(p)) {
 		if _, ok := later[key]; !ok {
 			list = append(list, "lost: "+key)
 		}
 	}
+
 	if len(list) == 0 {
 		return nil
 	}
+
 	return fmt.Errorf("%d differences:\n%s", len(list), strings.Join(list, "\n"))
 }

@@ -21,9 +21,11 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	c := startRealNode(t, cluster.Options{
 		Fleet: "../cluster/fleets/mixed.yaml", WithoutVolcano: true, WithKubeScheduler: true, RealNode: cardNode(),
 	})
+
 	importResponder(t, c)
 	g := NewWithT(t)
 	g.Expect(c.Apply(t.Context(), responderManifests("responder", 2, cards/2))).To(Succeed())
+
 	pods := waitForRunning(t, c, "responder", 2)
 	service, err := c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -38,6 +40,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		g.Expect(offered.Value()).To(BeEquivalentTo(cards))
 		g.Expect(node.Status.NodeInfo.ContainerRuntimeVersion).To(HavePrefix("containerd://"))
 	})
+
 	t.Run("every container gets its own cards", func(t *testing.T) {
 		g := NewWithT(t)
 		var seen []string
@@ -47,6 +50,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		slices.Sort(seen)
 		g.Expect(seen).To(Equal([]string{"card-0", "card-1", "card-2", "card-3"}))
 	})
+
 	t.Run("a pod reaches the API server with its token", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
@@ -55,6 +59,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(host).To(Equal(kubernetesService.Spec.ClusterIP))
 	})
+
 	t.Run("the readiness probe decides who serves", func(t *testing.T) {
 		g := NewWithT(t)
 		_, err := getPage(t, "%s/healthz", service.Spec.ClusterIP)
@@ -65,16 +70,20 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		}, "60s", "100ms").Should(Equal(pods[1].Name), "reached from this machine by the ClusterIP")
 		g.Expect(isPodReady(t, c, pods[0].Name)).To(BeFalse())
 	})
+
 	t.Run("logs come through the kubelet", func(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(c.Kubectl(t.Context(), "logs", pods[0].Name)).To(ContainSubstring("serving"))
 	})
+
 	t.Run("the kubelet may not touch other nodes", func(t *testing.T) {
 		g := NewWithT(t)
 		config, err := clientcmd.BuildConfigFromFlags(c.Config().Host, c.Dir()+"/kubelet.kubeconfig")
 		g.Expect(err).NotTo(HaveOccurred())
+
 		kubelet, err := kubernetes.NewForConfig(config)
 		g.Expect(err).NotTo(HaveOccurred())
+
 		label := []byte(`{"metadata":{"labels":{"stolen":"true"}}}`)
 		for node, want := range map[string]OmegaMatcher{
 			c.RealNodeName(): Succeed(),
@@ -84,6 +93,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 			g.Expect(err).To(want, node)
 		}
 	})
+
 	t.Run("the fleet is still played", func(t *testing.T) {
 		g := NewWithT(t)
 		_, err := c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{})
@@ -107,6 +117,7 @@ func waitForRunning(t *testing.T, c *cluster.Cluster, app string, count int) []c
 		}
 		pods = list.Items
 	}, "90s", "200ms").Should(Succeed())
+
 	return pods
 }
 

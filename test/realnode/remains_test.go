@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		select {}
 	}
 	os.Exit(m.Run())
@@ -47,6 +48,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	}
 	before, err := firewallRules()
 	g.Expect(err).NotTo(HaveOccurred())
+
 	dir := t.TempDir()
 	c := startRealNode(t, realNodeOptions(dir))
 	importResponder(t, c)
@@ -64,17 +66,21 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
+
 	g := NewWithT(t)
 	dir := t.TempDir()
 	var output bytes.Buffer
+
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentMode+"="+dir)
 	parent.Stdout = &output
 	parent.Stderr = &output
 	g.Expect(parent.Start()).To(Succeed())
+
 	ended := make(chan error, 1)
 	go func() { ended <- parent.Wait() }()
 	t.Cleanup(func() { _ = parent.Process.Kill() })
+
 	g.Eventually(func() (string, error) {
 		select {
 		case err := <-ended:
@@ -87,8 +93,10 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, "up"))
 		return "", err
 	}, "2m", "100ms").Should(BeEmpty())
+
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	g.Expect(err).NotTo(HaveOccurred())
+
 	client, err := kubernetes.NewForConfig(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	left := findTraces(t, client, dir)
@@ -98,6 +106,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	<-ended
 	g.Eventually(left, "30s", "100ms").Should(Or(BeEmpty(), ConsistOf(HavePrefix("cgroups"))),
 		"the kernel takes everything but empty cgroups")
+
 	c := startRealNode(t, realNodeOptions(dir))
 	g.Expect(c.Stop()).To(Succeed())
 	g.Expect(left()).To(BeEmpty())
@@ -110,10 +119,12 @@ func TestTwoRealNodesRunSideBySide(t *testing.T) {
 		importResponder(t, c)
 		g.Expect(c.Apply(t.Context(), responderManifests(fmt.Sprintf("responder-%d", i), 1, cards))).To(Succeed())
 	}
+
 	for i, c := range clusters {
 		pods := waitForRunning(t, c, fmt.Sprintf("responder-%d", i), 1)
 		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
 	}
+
 	g.Expect(clusters[0].Stop()).To(Succeed())
 	waitForRunning(t, clusters[1], "responder-1", 1)
 }

@@ -29,6 +29,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(endpoints.Items).To(HaveLen(1))
+
 	link, err := linkOf(endpoints.Items[0].Endpoints[0].Addresses[0])
 	g.Expect(err).NotTo(HaveOccurred())
 
@@ -46,6 +47,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}
+
 	return func() []string {
 		var found []string
 		note := func(what string, which []string) {
@@ -53,9 +55,11 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 				found = append(found, what+" "+strings.Join(which, " "))
 			}
 		}
+
 		if _, err := net.InterfaceByIndex(link.Index); err == nil {
 			note("link", []string{link.Name})
 		}
+
 		note("processes of the cluster", childprocess.Processes(func(proc string) bool { return commandLineHas(proc, dir) }))
 		note("processes on the node", childprocess.Processes(func(proc string) bool {
 			namespace, err := os.Readlink(filepath.Join(proc, "ns", "net"))
@@ -63,6 +67,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 		}))
 		note("cgroups", unchangedFiles(cgroups))
 		note("mounts, seen by", childprocess.Processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
+
 		return found
 	}
 }
@@ -84,6 +89,7 @@ func linkOf(address string) (net.Interface, error) {
 	if err != nil {
 		return net.Interface{}, err
 	}
+
 	for _, link := range links {
 		addresses, err := link.Addrs()
 		if err != nil {
@@ -93,6 +99,7 @@ func linkOf(address string) (net.Interface, error) {
 			return link, nil
 		}
 	}
+
 	return net.Interface{}, fmt.Errorf("no link has the address %s", address)
 }
 

@@ -26,11 +26,13 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 		p.Annotations[v1alpha1.AnnotationChargedQueue] = "handed-to" // its maker's word
 	})
 	second := newPod("holder-2", "handed-out", nil)
+
 	createAsTenant(t, first)
 	g := newGomega(t)
 	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty())
 	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), first)).To(Succeed())
 	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
+
 	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
 	g.Eventually(func() error { return framework.MergePatch(t, tessClient(t), first, record, client.DryRunAll) }).Should(
 		MatchError(ContainSubstring(admissionpolicy.ChargePolicyName)), "when the API server has seen the policy")
@@ -46,6 +48,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(group), group)
 		return group.Status.Running, err
 	}).Should(BeEquivalentTo(1))
+
 	withoutWebhooks(t, func() {
 		g.Expect(patchAsTenant(t, group, `{"spec":{"queue":"handed-to"}}`)).To(MatchError(And(
 			ContainSubstring(admissionpolicy.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
@@ -63,6 +66,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	anew.OwnerReferences = nil
 	anew.Spec.Queue = "handed-to"
 	g.Eventually(func() error { return tessClient(t).Create(t.Context(), anew) }).Should(Succeed())
+
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <handed-out> has insufficient <NVIDIA-H200> quota"))
 
@@ -71,6 +75,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	next := newPod("holder-3", "handed-to", nil) // the other queue has its quota whole
 	createAsTenant(t, next)
 	g.Eventually(nodeOf(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
+
 	checkStaysWaiting(t, "the record stands", second)
 	g.Eventually(func() ([]string, error) {
 		var uses []string

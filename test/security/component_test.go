@@ -36,10 +36,12 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	g := newGomega(t)
 	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	kinds := map[string]client.Object{
 		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
 		"mutating":   &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
 	}
+
 	change := func(as client.Client, object client.Object, patch string) error {
 		kind := types.JSONPatchType
 		if patch[0] == '{' {
@@ -52,6 +54,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		return as.Patch(t.Context(), copied, client.RawPatch(kind, []byte(patch)), client.DryRunAll)
 	}
 	const secrets = `[{"op":"add","path":"/webhooks/0/rules/-","value":{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["secrets"],"scope":"*"}}]`
+
 	// Any CA will do for a dry run.
 	other := base64.StdEncoding.EncodeToString(suite.cluster.Config().CAData)
 	refused := MatchError(And(ContainSubstring(guardName), ContainSubstring("may change nothing but clientConfig.caBundle")))
@@ -72,11 +75,13 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 			} {
 				g.Expect(change(operator, object, patch)).To(refused, what)
 			}
+
 			authority := `[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + other + `"}]`
 			g.Expect(change(operator, object, authority)).To(Succeed(), "what it is there for")
 			g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
 		})
 	}
+
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	g.Eventually(func() (int64, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: guardName}, policy)
@@ -90,9 +95,11 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration)
 		return configuration.Webhooks[0].ClientConfig.CABundle, err
 	}
+
 	before, err := authority()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(before).NotTo(BeEmpty())
+
 	lost := configuration.DeepCopy()
 	lost.Webhooks[0].ClientConfig.CABundle = nil
 	g.Expect(suite.admin.Patch(t.Context(), lost, client.MergeFrom(configuration))).To(Succeed())
@@ -106,6 +113,7 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	g := newGomega(t)
 	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	quota := newCardQuota("pinned", nil)
 	createReadyQuota(t, quota)
 	patch := func(as client.Client, text string) error {
@@ -126,6 +134,7 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	own := foreign.DeepCopy()
 	own.ObjectMeta = metav1.ObjectMeta{Name: "made-for-the-policy", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}}
 	createForTest(t, own)
+
 	erase := func(as client.Client, class *schedulingv1.PriorityClass) error {
 		return as.Delete(t.Context(), class.DeepCopy(), client.DryRunAll)
 	}

@@ -47,6 +47,7 @@ func runTests(m *testing.M) int {
 	if err == nil {
 		code = m.Run()
 	}
+
 	if suite.cluster != nil {
 		err = errors.Join(err, suite.cluster.Stop())
 	}
@@ -54,6 +55,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "security:", err)
 		return 1
 	}
+
 	return code
 }
 
@@ -63,10 +65,12 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	suite.admin, err = framework.New(suite.cluster.Config())
 	if err != nil {
 		return err
 	}
+
 	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
 		port, err := cluster.FreePort()
 		if err != nil {
@@ -74,6 +78,7 @@ func setUp(ctx context.Context) error {
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
+
 	webhooks, err := cluster.FreePort()
 	if err != nil {
 		return err
@@ -81,6 +86,7 @@ func setUp(ctx context.Context) error {
 	if err := framework.RegisterWebhooks(ctx, suite.cluster, webhooks); err != nil {
 		return err
 	}
+
 	programs := deployment.Options{
 		SchedulePeriod: 500 * time.Millisecond,
 		ManagerArgs: []string{
@@ -89,6 +95,7 @@ func setUp(ctx context.Context) error {
 		},
 		SchedulerArgs: []string{"--listen-address=" + suite.schedulerMetrics, "--secure-metrics=true"},
 	}
+
 	suite.deployment, err = deployment.Start(ctx, suite.cluster, programs)
 	if err != nil {
 		return err
@@ -96,6 +103,7 @@ func setUp(ctx context.Context) error {
 	if err := createNamespaces(ctx); err != nil {
 		return err
 	}
+
 	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
 }
 
@@ -107,6 +115,7 @@ func createNamespaces(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return suite.cluster.Apply(ctx, []byte(fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

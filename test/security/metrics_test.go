@@ -29,6 +29,7 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: neighbour, Name: "prometheus"}},
 	})
 	waitUntilMetricsReadable(t, neighbour, "prometheus")
+
 	for program, page := range map[string]string{
 		manager:   "https://" + suite.managerMetrics + "/metrics",
 		scheduler: "https://" + suite.schedulerMetrics + "/metrics",
@@ -50,6 +51,7 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 					t.Errorf("%s reads no metrics: %.200s", who, body)
 				}
 			}
+
 			if code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
 				t.Error("metrics are also served in the clear, where the token can be read on its way")
 			}

@@ -32,10 +32,12 @@ type csvPermissions struct {
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text, err := os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml")
 	check.NoError(t, err)
+
 	var bundle csvPermissions
 	check.NoError(t, yaml.Unmarshal(text, &bundle))
 	const installed = "by-olm"
 	createForTest(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}})
+
 	for _, account := range []string{manager, scheduler} {
 		createForTest(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: account}})
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: installed + "-" + account}}
@@ -44,6 +46,7 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 				role.Rules = append(role.Rules, permission.Rules...)
 			}
 		}
+
 		createForTest(t, role)
 		createForTest(t, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
@@ -51,6 +54,7 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: account}},
 		})
 		caller := newCaller(t, installed, account)
+
 		// Wider rights, as docs/security.md states.
 		caller.expectAllowed(t, parsePermissions("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
 		caller.expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account], parsePermissions(`

@@ -50,6 +50,7 @@ func parsePermissions(text string) []permission {
 			}
 		}
 	}
+
 	return read
 }
 
@@ -63,10 +64,12 @@ func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err e
 	objects := client.Resource(kind).Namespace(r.namespace)
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Nothing"}}
 	object.SetName(r.name)
+
 	var subresources []string
 	if r.subresource != "" {
 		subresources = []string{r.subresource}
 	}
+
 	dry := []string{metav1.DryRunAll}
 	switch {
 	case r.verb == "get":
@@ -86,6 +89,7 @@ func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err e
 	default:
 		err = fmt.Errorf("no call tries %s", r)
 	}
+
 	return err
 }
 
@@ -135,6 +139,7 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	t.Helper()
 	config := rest.CopyConfig(c.config)
 	verb := r.verb
+
 	config.QPS = -1
 	switch {
 	case r.verb == "escalate" || r.verb == "bind":
@@ -148,16 +153,20 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	case r.verb == "create" && r.name != "" && r.subresource == "":
 		verb = "patch" // as RBAC calls an apply
 	}
+
 	client, err := dynamic.NewForConfig(config)
 	check.NoError(t, err)
+
 	err = r.dryRun(t.Context(), client)
 	if err == nil {
 		return true
 	}
+
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "could not find the requested resource") {
 		t.Fatalf("%s: %s: nothing was tried: %v", c.user, r, err)
 	}
+
 	return !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), " cannot "+verb+" ")
 }
 

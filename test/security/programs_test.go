@@ -23,6 +23,7 @@ import (
 // withoutWebhooks simulates a request that passed the webhooks: the rest must hold alone.
 func withoutWebhooks(t *testing.T, do func()) {
 	t.Helper()
+
 	// Only a webhook denies it, and it is none of those that allow requests that they cannot
 	// check in time.
 	tooMany := func() error {
@@ -34,6 +35,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	key := client.ObjectKey{Name: "cardquota"}
 	check.NoError(t, suite.admin.Get(t.Context(), key, configuration))
+
 	away := configuration.DeepCopy()
 	away.Webhooks = nil
 	check.NoError(t, suite.admin.Patch(t.Context(), away, client.MergeFrom(configuration)))
@@ -43,6 +45,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 		check.NoError(t, suite.admin.Patch(t.Context(), back, client.MergeFrom(away)))
 		newGomega(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
 	}()
+
 	newGomega(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
 	do()
 }
@@ -55,12 +58,14 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 		withoutCards(p)
 		p.Spec.NodeName = "h200-0"
 	})
+
 	createAsTenant(t, stranger)
 	g := newGomega(t)
 	g.Eventually(func() (corev1.PodPhase, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger)
 		return stranger.Status.Phase, err
 	}).Should(Equal(corev1.PodRunning), "as a scheduler would")
+
 	beat := func() (time.Time, error) {
 		lease := &coordinationv1.Lease{}
 		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, lease); err != nil {
@@ -68,6 +73,7 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 		}
 		return lease.Spec.RenewTime.Time, nil
 	}
+
 	since := time.Now()
 	waitForLaterPlacements(t)
 	g.Eventually(beat).Should(BeTemporally(">", since), "it works on")
@@ -79,10 +85,12 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	createReadyQuota(t, newCardQuota("orphaned", nil))
 	g := newGomega(t)
+
 	past := func() error {
 		p := newPod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" })
 		return tessClient(t).Create(t.Context(), p, client.DryRunAll)
 	}
+
 	g.Eventually(past).ShouldNot(Succeed(), "when the API server has seen the guard")
 	g.Expect(suite.deployment.Manager.Stop()).To(Succeed())
 	defer func() { g.Expect(suite.deployment.StartManager(t.Context())).To(Succeed()) }()
@@ -91,6 +99,7 @@ func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	second := newPod("orphan-2", "orphaned", nil)
 	createAsTenant(t, first)
 	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
+
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
 	g.Expect(past()).To(MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
@@ -105,12 +114,14 @@ func TestPodsAreRestricted(t *testing.T) {
 	newGomega(t).Eventually(func() error {
 		return suite.admin.Get(t.Context(), client.ObjectKey{Namespace: "restricted", Name: "default"}, &corev1.ServiceAccount{})
 	}).Should(Succeed())
+
 	for _, program := range []string{"manager", "scheduler"} {
 		text, err := os.ReadFile("../../config/" + program + "/deployment.yaml")
 		check.NoError(t, err)
 		deployment := &appsv1.Deployment{}
 		check.NoError(t, yaml.UnmarshalStrict(text, deployment))
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
+
 		p.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
 		if err := suite.admin.Create(t.Context(), p, client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", program, err)

@@ -56,17 +56,20 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
+
 	// Past admission it reclaims nothing: training of others holds all cards.
 	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(16)) }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	createForTest(t, holders)
 	g := newGomega(t)
+
 	running := func() (int32, error) {
 		live := &appsv1.Deployment{}
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(holders), live)
 		return live.Status.ReadyReplicas, err
 	}
 	g.Eventually(running).Should(BeEquivalentTo(16))
+
 	pods := neighbourPods(t)
 	claims := newPod("claims", "claimed", claim)
 	withoutWebhooks(t, func() { createAsTenant(t, claims) })
@@ -116,15 +119,18 @@ func TestInvalidObjectsAffectOnlyTheirTenant(t *testing.T) {
 		}).Should(And(HaveOccurred(), Not(Satisfy(apierrors.IsInternalError))), "%s is refused", what)
 		all = append(all, bad)
 	}
+
 	withoutWebhooks(t, func() {
 		for _, bad := range all {
 			createAsTenant(t, bad)
 		}
 	})
+
 	checkStaysWaiting(t, "what cannot be read gets no card", all...)
 	for _, bad := range all {
 		deleteObject(t, bad)
 	}
+
 	sound := newPod("sound", "nonsense", nil)
 	createAsTenant(t, sound)
 	newGomega(t).Eventually(nodeOf(t, sound)).ShouldNot(BeEmpty())

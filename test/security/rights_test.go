@@ -32,6 +32,7 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-63
 		update leases.coordination.k8s.io volcano-system/cardquota-manager
 		create tokenreviews.authentication.k8s.io /`))
+
 	newCaller(t, system, scheduler).expectAllowed(t, parsePermissions(`
 		create pods/binding tenant/any
 		patch pods/status tenant/any
@@ -184,12 +185,14 @@ func TestTheProgramsMayNothingElse(t *testing.T) {
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, volcanoAccount)
+
 	// Without tokenreviews --secure-metrics denies every request.
 	caller.expectAllowed(t, parsePermissions(`
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io /
 		patch pods/status tenant/any
 		get configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler`))
+
 	volcanos := parsePermissions(`
 		update,patch nodes /any
 		get configmaps tenant/any
@@ -213,12 +216,14 @@ func TestNoRuleIsOpen(t *testing.T) {
 		namespaced := &rbacv1.Role{}
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: account}, cluster))
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: account}, namespaced))
+
 		for _, rule := range append(cluster.Rules, namespaced.Rules...) {
 			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
 				if slices.Contains(list, rbacv1.ResourceAll) {
 					t.Errorf("%s has a rule with a star: %v", account, rule)
 				}
 			}
+
 			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
 				t.Errorf("%s has a rule for every Secret: %v", account, rule)
 			}

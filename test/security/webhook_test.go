@@ -54,6 +54,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 			}
 		})
 	}
+
 	live := &v1alpha1.CardQuota{}
 	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live); err != nil || ptr.Deref(live.Spec.Cards[0].Quota, 0) != 8 {
 		t.Errorf("the quota that was read is now %+v (%v)", live.Spec.Cards, err)
@@ -68,20 +69,24 @@ func sendForgedReview(t *testing.T, path, version, kind string, object client.Ob
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	raw, err := json.Marshal(object)
 	check.NoError(t, err)
+
 	review := &admissionreview.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionreview.AdmissionRequest{UID: types.UID("made-up"), Kind: metav1.GroupVersionKind(gvk), Name: object.GetName(),
 			Namespace: object.GetNamespace(), Operation: admissionreview.Create, Object: runtime.RawExtension{Raw: raw}}}
 	body, err := json.Marshal(review)
 	check.NoError(t, err)
+
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body))
 	check.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	code, answer, err := sendRequest(request)
 	check.NoError(t, err)
+
 	answered := &admissionreview.AdmissionReview{}
 	if err := json.Unmarshal(answer, answered); err != nil || answered.Response == nil {
 		t.Fatalf("%d: no review: %v", code, err)
 	}
+
 	return answered.Response
 }
 

@@ -58,10 +58,12 @@ func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	random := rand.New(rand.NewPCG(1, 2)) // the same in every run
 	for k := range w.preferredNodes {
 		w.preferredNodes[k] = random.Perm(s.Nodes)
 	}
+
 	configuration, err := deployment.ShippedConfiguration(s.configurationEdits()...)
 	if err == nil {
 		_, err = deployment.Start(ctx, w.Cluster, deployment.Options{
@@ -75,6 +77,7 @@ func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Stop())
 	}
+
 	return w, nil
 }
 
@@ -115,6 +118,7 @@ func (w *Env) openQueues(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return w.WaitUntil(ctx, "the queues to open", func(ctx context.Context) (bool, error) {
 		all := &v1alpha1.CardQuotaList{}
 		err := w.Client.List(ctx, all)

@@ -41,12 +41,14 @@ func (w *Env) ServePodsOneByOne(ctx context.Context, count int) (*Result, error)
 			time.Sleep(time.Duration(i) * w.Period / time.Duration(count))
 			name := fmt.Sprintf("request-%02d", i)
 			began := time.Now()
+
 			if err := w.Create(ctx, harness.CardPod(harness.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
 				return err
 			}
 			if err := w.waitUntilServed(ctx, s, began, 1, name); err != nil {
 				return err
 			}
+
 			s.Waited = append(s.Waited, s.Bound)
 			back, err := w.ReturnToTraining(ctx)
 			if err != nil {
@@ -67,10 +69,12 @@ func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, re
 			names = append(names, fmt.Sprintf("%s-%02d", name, i))
 			objects = append(objects, newDeployment(harness.Inference, names[i], inferenceQueue, replicas))
 		}
+
 		began := time.Now()
 		if err := w.Create(ctx, objects...); err != nil {
 			return err
 		}
+
 		return w.waitUntilServed(ctx, s, began, deployments*replicas, names...)
 	})
 }
@@ -96,11 +100,13 @@ func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) e
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Result{Pods: pods}
 	w.Pods.ResetLoss()
 	if err := play(s); err != nil && !errors.Is(err, errNotServed) {
 		return nil, err
 	}
+
 	err = w.WaitUntil(ctx, "calm", func(context.Context) (bool, error) {
 		var since time.Duration
 		s.Loss, since = w.Pods.LossSinceReset()
@@ -109,6 +115,7 @@ func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) e
 	if err != nil {
 		return nil, err
 	}
+
 	s.Loss.Least = least
 	s.Loss.Partial = w.Pods.Usage().Partial
 	after, err := w.CountRetries(ctx)
@@ -131,10 +138,12 @@ func (w *Env) waitUntilServed(ctx context.Context, s *Result, began time.Time, p
 		}
 		return served == pods, nil
 	})
+
 	s.Done += served
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%d of %d: %w", served, pods, errNotServed)
 	}
+
 	return err
 }
 
@@ -154,15 +163,19 @@ func (s *Result) Violations() (faults []string) {
 	if s.Done < s.Pods {
 		fault("%d of %d pods served", s.Done, s.Pods)
 	}
+
 	if limit := maxBrokenGangsFactor * float64(s.Loss.Least); float64(s.Loss.Gangs) > limit {
 		fault("%d gangs broken, at most %.1f may be", s.Loss.Gangs, limit)
 	}
+
 	if s.Loss.Partial > 0 {
 		fault("%d gangs left running in part", s.Loss.Partial)
 	}
+
 	if s.Loss.Retries > 0 {
 		fault("%d retries counted against jobs", s.Loss.Retries)
 	}
+
 	return faults
 }
 

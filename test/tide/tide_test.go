@@ -16,6 +16,7 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 	w, err := Start(ctx, Setup{Nodes: 5, Period: 500 * time.Millisecond})
 	check.NoError(t, err)
 	t.Cleanup(func() { check.NoError(t, w.Stop()) })
+
 	check.NoError(t, w.CreatePolicy(ctx))
 	check.NoError(t, w.FillWithTraining(ctx))
 	for _, tide := range []struct {
@@ -31,6 +32,7 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 		check.NoError(t, err)
 		check.Equal(t, tide.name+": faults", nil, scene.Violations())
 		check.Equal(t, tide.name+": afterwards", tide.left, w.Pods.Usage())
+
 		back, err := w.ReturnToTraining(ctx)
 		check.NoError(t, err)
 		if len(back.Stuck)+scene.Stuck > 0 {
@@ -56,6 +58,7 @@ func TestViolations(t *testing.T) {
 		tc.change(&s)
 		check.Equal(t, name, tc.want, fmt.Sprint(s.Violations()))
 	}
+
 	check.Equal(t, "late", "bound after 31.0 s, limit 30 s", LateMessage("bound", 31*time.Second, MaxBoundAfter))
 	check.Equal(t, "in time", "", LateMessage("bound", MaxBoundAfter, MaxBoundAfter))
 }

@@ -35,6 +35,7 @@ func (w *Env) trainingGang(i int) *batch.Job {
 	if w.Packed {
 		return job
 	}
+
 	one := job.Spec.Tasks[0]
 	job.Spec.Tasks = nil
 	for k, nodes := range w.preferredNodes {
@@ -44,6 +45,7 @@ func (w *Env) trainingGang(i int) *batch.Job {
 		task.Template.Spec.Affinity = preferNode(fmt.Sprintf("%s-%d", nodePrefix, nodes[i]))
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
+
 	return job
 }
 
@@ -84,6 +86,7 @@ func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 			return nil, fmt.Errorf("delete inference: %w", err)
 		}
 	}
+
 	r := &Return{}
 	last := -1
 	err := w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) {
@@ -96,12 +99,14 @@ func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	if err != nil || last == w.Nodes {
 		return r, err
 	}
+
 	r.Stuck = w.Pods.IncompleteGangs()
 	for _, name := range r.Stuck {
 		if err := w.recreateGang(ctx, name); err != nil {
 			return nil, err
 		}
 	}
+
 	return r, w.waitUntilAllGangsRun(ctx)
 }
 
@@ -111,10 +116,12 @@ func (w *Env) recreateGang(ctx context.Context, name string) error {
 	if _, err := fmt.Sscanf(name, gangNameFormat, &i); err != nil {
 		return fmt.Errorf("gang %q: %w", name, err)
 	}
+
 	job := w.trainingGang(i)
 	if err := w.Client.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete vcjob: %w", err)
 	}
+
 	err := w.WaitUntil(ctx, "a gang to go", func(ctx context.Context) (bool, error) {
 		err := w.Client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
@@ -122,6 +129,7 @@ func (w *Env) recreateGang(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	return w.Create(ctx, job)
 }
 

@@ -47,9 +47,11 @@ func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 	if len(bundles) == 0 {
 		return nil, errors.New("no bundle")
 	}
+
 	bundles = slices.SortedFunc(slices.Values(bundles), func(a, b *manifests.Bundle) int {
 		return a.CSV.Spec.Version.Compare(b.CSV.Spec.Version.Version)
 	})
+
 	newest := bundles[len(bundles)-1]
 	channels := map[string][]channelEntry{}
 	for i, bundle := range bundles {
@@ -59,6 +61,7 @@ func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 		if i > 0 && bundle.CSV.Name == bundles[i-1].CSV.Name {
 			return nil, fmt.Errorf("two bundles are %s", bundle.CSV.Name)
 		}
+
 		for _, channel := range bundle.Channels {
 			channels[channel] = append(channels[channel], channelEntry{
 				Name: bundle.CSV.Name, Replaces: bundle.CSV.Spec.Replaces,
@@ -66,6 +69,7 @@ func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 			})
 		}
 	}
+
 	about := packageDocument{
 		Schema: "olm.package", Name: newest.Package, DefaultChannel: newest.DefaultChannel,
 		Description: newest.CSV.Annotations["description"],
@@ -73,11 +77,13 @@ func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 	if icons := newest.CSV.Spec.Icon; len(icons) > 0 {
 		about.Icon = &icon{Base64Data: icons[0].Data, MediaType: icons[0].MediaType}
 	}
+
 	documents := []any{about}
 	for _, name := range slices.Sorted(maps.Keys(channels)) {
 		documents = append(documents, channelDocument{
 			Schema: "olm.channel", Package: newest.Package, Name: name, Entries: channels[name],
 		})
 	}
+
 	return documents, nil
 }

@@ -30,6 +30,7 @@ func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	old := channelEntry{Name: "p.v0.9.0", SkipRange: "<0.9.0"}
 	newest := channelEntry{Name: "p.v0.10.0", Replaces: "p.v0.9.0", SkipRange: "<0.10.0"}
 	want := []any{
@@ -48,6 +49,7 @@ func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 func TestBundlesThatAreNoVersionsOfOnePackageAreRefused(t *testing.T) {
 	foreign := testBundle("1.0.0", "", "stable-v1")
 	foreign.Package = "q"
+
 	for name, tc := range map[string]struct {
 		bundles []*manifests.Bundle
 		want    string

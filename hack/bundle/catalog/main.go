@@ -32,12 +32,14 @@ func run(args []string) error {
 	set := flag.NewFlagSet("catalog", flag.ContinueOnError)
 	opm := set.String("opm", "opm", "The program opm of operator-registry.")
 	out := set.String("out", "", "The folder of the catalog. What it holds of this package is replaced.")
+
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
 	}
 	if *out == "" || set.NArg() == 0 {
 		return errors.New("say -out and at least one bundle's folder")
 	}
+
 	bundles := make([]*manifests.Bundle, set.NArg())
 	for i, dir := range set.Args() {
 		var err error
@@ -46,10 +48,12 @@ func run(args []string) error {
 			return fmt.Errorf("bundle %s: %w", dir, err)
 		}
 	}
+
 	documents, err := packageDocuments(bundles)
 	if err != nil {
 		return err
 	}
+
 	var text bytes.Buffer
 	for _, document := range documents {
 		content, err := yaml.Marshal(document)
@@ -59,6 +63,7 @@ func run(args []string) error {
 		text.WriteString("---\n")
 		text.Write(content)
 	}
+
 	for _, dir := range set.Args() {
 		rendered, err := runOutput(*opm, "render", dir, "--output=yaml")
 		if err != nil {
@@ -66,6 +71,7 @@ func run(args []string) error {
 		}
 		text.Write(rendered)
 	}
+
 	file := filepath.Join(*out, bundles[0].Package, "catalog.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
@@ -73,6 +79,7 @@ func run(args []string) error {
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
 		return err
 	}
+
 	_, err = runOutput(*opm, "validate", *out)
 	return err
 }
@@ -83,14 +90,17 @@ func loadBundle(dir string) (*manifests.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := os.ReadFile(filepath.Join(dir, "metadata", "annotations.yaml"))
 	if err != nil {
 		return nil, err
 	}
+
 	var file manifests.AnnotationsFile
 	if err := yaml.Unmarshal(content, &file); err != nil {
 		return nil, fmt.Errorf("annotations: %w", err)
 	}
+
 	bundle.Package = file.Annotations.PackageName
 	return bundle, nil
 }

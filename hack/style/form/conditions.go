@@ -35,6 +35,7 @@ func LongConditions(node ast.Node) []ast.Expr {
 			named[expression] = true
 		}
 	}
+
 	ast.Inspect(node, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.ReturnStmt:
@@ -47,6 +48,7 @@ func LongConditions(node ast.Node) []ast.Expr {
 			if parts[node] {
 				return true
 			}
+
 			ands, ors := countOperators(node, parts)
 			isNamed := named[node] && (ands == 0 || ors == 0)
 			if ands+ors > MaxOperators && !isNamed {
@@ -75,9 +77,11 @@ func countOperators(expression ast.Expr, parts map[ast.Expr]bool) (ands, ors int
 		if expression.Op != token.LAND && expression.Op != token.LOR {
 			return 0, 0
 		}
+
 		ands, ors = countOperators(expression.X, parts)
 		moreAnds, moreOrs := countOperators(expression.Y, parts)
 		ands += moreAnds
+
 		ors += moreOrs
 		if expression.Op == token.LAND {
 			ands++

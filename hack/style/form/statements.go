@@ -30,6 +30,7 @@ func variables(statement *ast.DeclStmt) []*ast.ValueSpec {
 	if !ok || declaration.Tok != token.VAR {
 		return nil
 	}
+
 	for _, spec := range declaration.Specs {
 		if spec, ok := spec.(*ast.ValueSpec); ok {
 			specs = append(specs, spec)
@@ -68,6 +69,7 @@ func isSwap(statement ast.Stmt) bool {
 	if !ok {
 		return false
 	}
+
 	for i, right := range assignment.Rhs {
 		for _, left := range assignment.Lhs[:i] {
 			if mentions(right, types.ExprString(left)) {
@@ -83,6 +85,7 @@ func mentions(in ast.Expr, text string) bool {
 	if text == "_" {
 		return false
 	}
+
 	found := false
 	ast.Inspect(in, func(node ast.Node) bool {
 		switch node := node.(type) {
@@ -112,6 +115,7 @@ func HeadStatements(node ast.Node) []ast.Stmt {
 			found = append(found, head)
 		}
 	}
+
 	ast.Inspect(node, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.IfStmt:

@@ -19,10 +19,12 @@ func WalkGo(root string, visit func(name string, file File)) error {
 		if err != nil {
 			return err
 		}
+
 		file, err := parser.ParseFile(positions, path, source, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
+
 		if !ast.IsGenerated(file) {
 			visit(name, File{File: file, Positions: positions, Source: source})
 		}
@@ -42,6 +44,7 @@ func Walk(root, ending string, visit func(path, name string) error) error {
 		if err != nil {
 			return err
 		}
+
 		if entry.IsDir() {
 			if name != "." && isSkipped(entry.Name()) {
 				return filepath.SkipDir
@@ -49,6 +52,7 @@ func Walk(root, ending string, visit func(path, name string) error) error {
 
 			return nil
 		}
+
 		if !strings.HasSuffix(name, ending) {
 			return nil
 		}

@@ -29,8 +29,10 @@ func main() {
 	if !*check || len(beyond) == 0 {
 		return
 	}
+
 	for _, line := range beyond {
 		fmt.Println("measure:", line)
 	}
+
 	os.Exit(1)
 }

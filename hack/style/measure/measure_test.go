@@ -26,6 +26,7 @@ func measureFiles(t *testing.T, files map[string]string) tree {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return measured
 }
 

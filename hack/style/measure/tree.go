@@ -45,6 +45,7 @@ func measureTree(root string) (tree, error) {
 			measured.packages = append(measured.packages, measurePackage(name, files, inArea))
 		}
 	}
+
 	slices.SortFunc(measured.packages, func(a, b areaPackage) int { return strings.Compare(a.name, b.name) })
 	return measured, nil
 }

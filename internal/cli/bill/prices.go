@@ -74,6 +74,7 @@ func ParsePrices(text []byte) (*Prices, error) {
 	} else if err != nil {
 		return nil, err
 	}
+
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file has more than one document")
 	}
@@ -81,15 +82,18 @@ func ParsePrices(text []byte) (*Prices, error) {
 	if !currencyPattern.MatchString(p.Currency) {
 		return nil, fmt.Errorf("currency %.40q: write 1 to 12 letters, such as EUR", p.Currency)
 	}
+
 	if file.Decimals != nil {
 		p.Decimals = *file.Decimals
 	}
+
 	if p.Decimals < 0 || p.Decimals > maxDecimals {
 		return nil, fmt.Errorf("decimals: %d is not between 0 and %d", p.Decimals, maxDecimals)
 	}
 	if len(p.prices) == 0 {
 		return nil, errors.New("the file has no prices")
 	}
+
 	return p, p.check()
 }
 
@@ -108,6 +112,7 @@ func (p *Prices) check() error {
 		}
 		seen[k] = true
 	}
+
 	return nil
 }
 
@@ -133,17 +138,21 @@ func (p *Prices) find(series cardseconds.Series) int {
 		if entry.Card != series.Card || (entry.Tenant != "" && !ofTenant) || (entry.ServiceType != "" && !ofType) {
 			continue
 		}
+
 		own := 0
 		if entry.Tenant != "" {
 			own += 2
 		}
+
 		if entry.ServiceType != "" {
 			own++
 		}
+
 		if cmp.Compare(own, rank) > 0 {
 			best = i
 			rank = own
 		}
 	}
+
 	return best
 }

@@ -30,12 +30,14 @@ func TestTheNarrowestPriceCounts(t *testing.T) {
 		if i := prices.find(cardseconds.Series{Tenant: tc.tenant, ServiceType: tc.serviceType, Card: tc.card}); i >= 0 {
 			got = formatPrice(prices.prices[i].PerCardHour.Rat, prices.Decimals)
 		}
+
 		check.Equal(t, "price of "+tc.tenant+" "+tc.serviceType+" "+tc.card, tc.want, got)
 	}
 }
 
 func TestWrongPricesAreRefused(t *testing.T) {
 	head := "currency: EUR\nprices:\n"
+
 	for text, want := range map[string]string{
 		"":                                    "the file is empty",
 		"currency: EUR\n":                     "has no prices",

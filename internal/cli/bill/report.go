@@ -100,9 +100,11 @@ func NewDocument(in Input) Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
 	}
+
 	sums := in.sumRows()
 	totalHours := new(big.Rat)
 	totalAmount := new(big.Rat)
+
 	unpriced := map[string]*big.Rat{}
 	used := map[int]bool{}
 	for _, series := range slices.SortedFunc(maps.Keys(sums), compareSeries) {
@@ -112,6 +114,7 @@ func NewDocument(in Input) Document {
 			Tenant: series.Tenant, Project: series.Project, Queue: series.Queue, Namespace: series.Namespace, ServiceType: series.ServiceType, Card: series.Card,
 			CardSeconds: trimZeros(big.NewRat(int64(milli), 1000).FloatString(3)), CardHours: hours.FloatString(hourDecimals),
 		}
+
 		totalHours.Add(totalHours, hours)
 		if in.Prices != nil {
 			if i := in.Prices.find(series); i >= 0 {
@@ -130,6 +133,7 @@ func NewDocument(in Input) Document {
 		}
 		d.Items = append(d.Items, row)
 	}
+
 	d.Total.CardHours = totalHours.FloatString(hourDecimals)
 	if in.Prices != nil {
 		d.Currency = in.Prices.Currency
@@ -139,11 +143,13 @@ func NewDocument(in Input) Document {
 			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
 		}
 	}
+
 	d.Notes = append(d.Notes, in.coverageNotes()...)
 	unknown := in.unknownTenants()
 	if len(unknown) > 0 {
 		d.Notes = append(d.Notes, "There is no sum of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
 	}
+
 	isCounted := d.From.Before(d.To) && in.Since.Before(d.To)
 	d.isKnown = isCounted && (len(in.Tenants) == 0 || len(unknown) < len(in.Tenants))
 	return d
@@ -164,6 +170,7 @@ func (in Input) countedEnd() time.Time {
 // coverageNotes say which part of the time was not counted.
 func (in Input) coverageNotes() []string {
 	since := in.Since.In(in.From.Location())
+
 	until := in.CountedUntil.In(in.From.Location())
 	switch {
 	case in.Since.IsZero():
@@ -184,6 +191,7 @@ func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
 		if (len(in.Tenants) > 0 && !slices.Contains(in.Tenants, series.Tenant)) || milli == 0 {
 			continue
 		}
+
 		if in.By != ByQueue {
 			series.Queue = ""
 		}
@@ -192,6 +200,7 @@ func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
 		}
 		sums[series] += milli
 	}
+
 	return sums
 }
 

@@ -49,6 +49,7 @@ func TestAmountsAreExact(t *testing.T) {
 		price := rapid.StringMatching(`[0-9]{1,4}\.[0-9]{9}`).Draw(t, "price")
 		prices, err := ParsePrices([]byte(fmt.Sprintf("currency: EUR\ndecimals: %d\nprices: [{card: A, perCardHour: %s}]", decimals, price)))
 		check.NoError(t, err)
+
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{})
 		in.Prices = prices
 		in.By = ByQueue
@@ -56,25 +57,30 @@ func TestAmountsAreExact(t *testing.T) {
 			series, milli := used(rapid.Int64Range(1, 1<<50).Draw(t, "use"), "t", "", fmt.Sprint("q", i), "none", "A")
 			in.Used[series] = milli
 		}
+
 		d := NewDocument(in)
 		nano := centsOf(t, price, 9)
 		totalHours := new(big.Int)
 		totalAmount := new(big.Int)
+
 		// divide rounds half away from zero.
 		divide := func(value, by *big.Int) *big.Int {
 			doubled := new(big.Int).Add(new(big.Int).Lsh(value, 1), by)
 			return doubled.Div(doubled, new(big.Int).Lsh(by, 1))
 		}
+
 		for i, row := range d.Items {
 			series, _ := used(0, "t", "", fmt.Sprint("q", i), "none", "A")
 			thousandths := divide(big.NewInt(int64(in.Used[series])), big.NewInt(3600))
 			check.Equal(t, "card-hours", thousandths.String(), centsOf(t, row.CardHours, 3).String())
+
 			unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(12-decimals)), nil)
 			amount := divide(new(big.Int).Mul(thousandths, nano), unit)
 			check.Equal(t, "amount", amount.String(), centsOf(t, row.Amount, decimals).String())
 			totalHours.Add(totalHours, thousandths)
 			totalAmount.Add(totalAmount, amount)
 		}
+
 		check.Equal(t, "total of card-hours", totalHours.String(), centsOf(t, d.Total.CardHours, 3).String())
 		check.Equal(t, "total", totalAmount.String(), centsOf(t, d.Total.Amount, decimals).String())
 	})
@@ -88,9 +94,11 @@ func TestGroupings(t *testing.T) {
 		series, milli := used(3600*1000, labels...)
 		use[series] = milli
 	}
+
 	for _, namespace := range []string{"one", "two"} { // pods without a queue
 		use[cardseconds.Series{Namespace: namespace, ServiceType: "none", Card: "A"}] = 3600 * 1000
 	}
+
 	idle, _ := used(0, "idle", "", "q5", "none", "A")
 	use[idle] = 0
 	for by, want := range map[Grouping][]string{
@@ -110,8 +118,10 @@ func TestGroupings(t *testing.T) {
 			}
 			got = append(got, strings.Join(words, " ")+"="+row.CardHours)
 		}
+
 		check.Equal(t, "rows by "+string(by), want, got)
 	}
+
 	in := inputOf(use)
 	in.Tenants = []string{"idle", ""}
 	check.Equal(t, "rows of tenants", 3, len(NewDocument(in).Items))
@@ -120,6 +130,7 @@ func TestGroupings(t *testing.T) {
 func TestNotes(t *testing.T) {
 	prices, err := ParsePrices([]byte(samplePrices))
 	check.NoError(t, err)
+
 	series, milli := used(7200*1000, "chat", "", "chat", "inference", "NVIDIA-H200")
 	unknown, more := used(1800*1000, "chat", "", "chat", "inference", "Ascend-910B")
 	use := map[cardseconds.Series]cardseconds.Milli{series: milli, unknown: more}
@@ -156,6 +167,7 @@ func TestEmptyReports(t *testing.T) {
 		none    = "\nNo card was used.\n"
 		unknown = "\nNothing is known of the cards that were used.\n"
 	)
+
 	idle, nothing := used(0, "idle", "", "q", "none", "A")
 	for name, tc := range map[string]struct {
 		change func(*Input)
@@ -185,10 +197,12 @@ func TestNoCellIsAFormula(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`=HYPERLINK("x")`, "+1", "-1", "@a", "\t=1", "\r\n=1", "a,b", `a"b`, "\x1b[31m"})).Draw(t, "label")
 		series, milli := used(3600*1000, text, text, text, text, text)
 		series.Namespace = text
+
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{series: milli})
 		in.By = ByQueue
 		var written bytes.Buffer
 		check.NoError(t, NewDocument(in).WriteCSV(&written))
+
 		lines, err := csv.NewReader(&written).ReadAll()
 		check.NoError(t, err)
 		check.Must(t, len(lines) == 2 && len(lines[1]) == len(header), "%q", lines)
@@ -204,10 +218,12 @@ func TestTableHas80Columns(t *testing.T) {
 	check.NoError(t, err)
 	series, milli := used(1<<45, strings.Repeat("t", 63), strings.Repeat("p", 63), strings.Repeat("q", 63), strings.Repeat("s", 63), strings.Repeat("A", 60))
 	series.Namespace = strings.Repeat("n", 63)
+
 	for _, by := range Groupings {
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{series: milli})
 		in.Prices = prices
 		in.By = by
+
 		var text bytes.Buffer
 		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
 		for line := range strings.Lines(text.String()) {

@@ -14,35 +14,44 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 	if _, err := io.WriteString(w, output.Indent(fmt.Sprintf("Cards used from %s to %s.", formatTime(d.From), formatTime(d.To)), "", "")+"\n"); err != nil {
 		return err
 	}
+
 	if len(d.Items) == 0 {
 		text := "Nothing is known of the cards that were used."
 		if d.isKnown {
 			text = "No card was used."
 		}
+
 		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
+
 		return output.WriteNotes(w, d.Notes)
 	}
+
 	grid := output.Grid{Columns: []output.Column{{Header: "TENANT", Shrinks: true}}}
 	if d.GroupedBy != ByTenant {
 		grid.Columns = append(grid.Columns, output.Column{Header: "PROJECT", Shrinks: true})
 	}
+
 	if d.GroupedBy == ByQueue {
 		grid.Columns = append(grid.Columns, output.Column{Header: "QUEUE", Shrinks: true})
 	}
+
 	grid.Columns = append(grid.Columns, output.Column{Header: "TYPE", Shrinks: true}, output.Column{Header: "CARD", Shrinks: true}, output.Column{Header: "CARD-HOURS", Right: true})
 	if d.Currency != "" {
 		grid.Columns = append(grid.Columns, output.Column{Header: "PRICE", Right: true}, output.Column{Header: strings.ToUpper(d.Currency), Right: true})
 	}
+
 	for _, row := range d.Items {
 		grid.AddRow(d.cells(row)...)
 	}
+
 	total := d.cells(Row{Tenant: "Total", Project: " ", Queue: " ", CardHours: d.Total.CardHours, Amount: d.Total.Amount})
 	grid.AddRow(total...)
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, d.Notes)
 }
 
@@ -51,13 +60,16 @@ func (d Document) cells(row Row) []output.Cell {
 	if d.GroupedBy != ByTenant {
 		cells = append(cells, nameCell(row.Project))
 	}
+
 	if d.GroupedBy == ByQueue {
 		cells = append(cells, nameCell(row.Queue))
 	}
+
 	cells = append(cells, output.Text(row.ServiceType), output.Text(row.Card), output.Text(row.CardHours))
 	if d.Currency != "" {
 		cells = append(cells, output.Text(row.PerCardHour), output.Text(row.Amount))
 	}
+
 	return cells
 }
 
@@ -87,11 +99,13 @@ func (d Document) WriteCSV(w io.Writer) error {
 	if err := lines.Write(header); err != nil {
 		return err
 	}
+
 	for _, row := range d.Items {
 		currency := ""
 		if row.Amount != "" {
 			currency = d.Currency
 		}
+
 		err := lines.Write([]string{
 			formatTime(d.From), formatTime(d.To), csvText(row.Tenant), csvText(row.Project), csvText(row.Queue), csvText(row.ServiceType), csvText(row.Card),
 			row.CardSeconds, row.CardHours, row.PerCardHour, currency, row.Amount, csvText(row.Namespace),
@@ -100,6 +114,7 @@ func (d Document) WriteCSV(w io.Writer) error {
 			return err
 		}
 	}
+
 	lines.Flush()
 	return lines.Error()
 }

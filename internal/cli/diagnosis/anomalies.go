@@ -15,32 +15,39 @@ func (c *Cluster) findAnomalies() []Finding {
 	if c.Inventory == nil {
 		return nil
 	}
+
 	labels := map[string]map[string]string{}
 	for _, node := range c.Nodes {
 		labels[node.Name] = node.Labels
 	}
+
 	var findings []Finding
 	for _, anomaly := range c.Inventory.Anomalies {
 		if isOfBills(anomaly.Reason) {
 			continue
 		}
+
 		finding := Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName, Command: "kubectl describe cardinv " + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("%s: %s.", anomaly.Reason, strings.TrimSuffix(anomaly.Message, "."))}
 		if len(anomaly.Nodes) > 0 {
 			finding.Object = "node/" + anomaly.Nodes[0]
 			finding.Command = "kubectl describe node " + anomaly.Nodes[0]
 		}
+
 		if anomaly.Reason == v1alpha1.AnomalyNoModelLabel && anomaly.Resource != "" && len(anomaly.Nodes) > 0 {
 			addLabels(&finding, anomaly, labels)
 		}
+
 		findings = append(findings, finding)
 	}
+
 	listed := len(c.Inventory.Anomalies)
 	all := int(c.Inventory.AnomaliesTotal)
 	if listed < all {
 		findings = append(findings, Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, countThings(all, "anomaly"))})
 	}
+
 	return findings
 }
 
@@ -55,11 +62,13 @@ func (c *Cluster) findUnstoredBills() []Finding {
 	if c.Inventory == nil {
 		return nil
 	}
+
 	var findings []Finding
 	for _, anomaly := range c.Inventory.Anomalies {
 		if !isOfBills(anomaly.Reason) {
 			continue
 		}
+
 		finding := Finding{
 			Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName, Command: "kubectl describe cardinv " + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("%s: %s.", anomaly.Reason, strings.TrimSuffix(anomaly.Message, ".")),
@@ -69,6 +78,7 @@ func (c *Cluster) findUnstoredBills() []Finding {
 		}
 		findings = append(findings, finding)
 	}
+
 	return findings
 }
 
@@ -92,6 +102,7 @@ func addLabels(finding *Finding, anomaly v1alpha1.InventoryAnomaly, labels map[s
 	if len(missing) == 0 { // they were added since
 		return
 	}
+
 	nodes := slices.DeleteFunc(slices.Clone(anomaly.Nodes), func(node string) bool { return !slices.Equal(missingLabels(anomaly, labels[node]), missing) })
 	finding.Command = "kubectl label node " + strings.Join(nodes, " ")
 	var meaning []string
@@ -114,17 +125,21 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 		add(label, modelWord)
 		return missing
 	}
+
 	base, isShare := strings.CutSuffix(anomaly.Resource, ".shared")
 	if strings.HasPrefix(base, "nvidia.com/mig-") {
 		base = "nvidia.com/gpu"
 		isShare = false // a slice has the labels of its card
 	}
+
 	base = labelledType(base, labels)
 	add(base+".product", modelWord)
 	add(base+".memory", memoryWord)
+
 	if isShare {
 		add(base+".replicas", sharesWord)
 	}
+
 	return missing
 }
 

@@ -14,6 +14,7 @@ func TestMissingLabelsNameTheCard(t *testing.T) {
 		memory   = "nvidia.com/gpu.memory"
 		replicas = "nvidia.com/gpu.replicas"
 	)
+
 	model := missingLabel{product, "MODEL"}
 	size := missingLabel{memory, "MIB"}
 	for name, tc := range map[string]struct {

@@ -20,6 +20,7 @@ func largeCluster(b *testing.B, queues, pods int) *Cluster {
 		c.Quotas = append(c.Quotas, builder.CardQuota(name).Card("NVIDIA-H200", 8).Obj())
 		c.Queues = append(c.Queues, builder.Queue(name).Obj())
 	}
+
 	all := make([]*corev1.Pod, pods)
 	for i := range all {
 		group := fmt.Sprintf("group-%d", i/4)
@@ -28,6 +29,7 @@ func largeCluster(b *testing.B, queues, pods int) *Cluster {
 			c.PodGroups = append(c.PodGroups, builder.PodGroup("lab", group).Queue(fmt.Sprintf("queue-%d", i%queues)).MinMember(4).Obj())
 		}
 	}
+
 	count(c, all...)
 	b.ResetTimer()
 	return c
@@ -58,6 +60,7 @@ func BenchmarkPlan(b *testing.B) {
 				}
 				c.Planned = append(c.Planned, planned.Obj())
 			}
+
 			for b.Loop() {
 				c.newPlan()
 			}

@@ -84,12 +84,14 @@ func healthy(t *testing.T) *Cluster {
 	t.Helper()
 	bundle := bundleUntil(t, at.AddDate(1, 0, 0))
 	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Conditions = []metav1.Condition{
 		condition(v1alpha1.ConditionConfigSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "ok"),
 		condition(v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonEnforced, "ok"),
 		condition(v1alpha1.ConditionBypassGuarded, metav1.ConditionTrue, v1alpha1.ReasonBypassDenied, "ok"),
 	}
+
 	policy.Status.Scheduler = &v1alpha1.SchedulerStatus{Identity: "s_1", Version: "v0.2.0"}
 	c := &Cluster{
 		Now: at, ClientVersion: "v0.2.0", Namespace: "volcano-system",
@@ -103,6 +105,7 @@ func healthy(t *testing.T) *Cluster {
 		Queues:    []*v1beta1.Queue{builder.Queue("team").Quota(`{"NVIDIA-H200":8}`).Obj(), builder.Queue("default").Obj()},
 		Inventory: &v1alpha1.CardInventoryStatus{Nodes: 1, Cards: []v1alpha1.InventoryCard{{Name: "NVIDIA-H200", Total: 8, Healthy: 8, Quota: 8}}},
 	}
+
 	count(c, builder.Pod("lab", "fine").Queue("team").GPUs(2).CPU("4").Running("h200-0").Obj())
 	return c
 }
@@ -339,18 +342,22 @@ func TestFindings(t *testing.T) {
 	for name, breakIt := range cases {
 		rule, _, _ := strings.Cut(name, "-")
 		covered[rule] = true
+
 		t.Run(name, func(t *testing.T) {
 			cluster := healthy(t)
 			breakIt(t, cluster)
+
 			report := Diagnose(cluster)
 			check.That(t, slices.ContainsFunc(report.Items, func(f Finding) bool { return f.Rule == rule }), "no finding of %s", rule)
 			var text bytes.Buffer
 			check.NoError(t, report.Write(&text, output.Style{}))
+
 			path := filepath.Join("testdata", name+".golden")
 			if *update {
 				check.NoError(t, os.MkdirAll("testdata", 0o750))
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
+
 			want, err := os.ReadFile(path)
 			check.NoError(t, err)
 			check.Equal(t, "findings", string(want), text.String())
@@ -359,6 +366,7 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+
 	for _, rule := range RuleNames() {
 		check.That(t, covered[rule], "rule %s has no case", rule)
 	}
@@ -385,6 +393,7 @@ func TestTheOnlySchedulerIsNotStopped(t *testing.T) {
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "volcano-scheduler-0 schedules instead")
 		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano", "volcano-scheduler")}
 		change(c)
+
 		stops := slices.ContainsFunc(Diagnose(c).Items, func(f Finding) bool {
 			return f.Command == "kubectl -n volcano scale deployment volcano-scheduler --replicas=0"
 		})

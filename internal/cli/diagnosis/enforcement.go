@@ -53,17 +53,20 @@ func (c *Cluster) findMissingEnforcement() []Finding {
 		return []Finding{{Severity: Error, Object: policyObject, Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
 			Problem: "The operator has not seen it yet, so nothing is known about the enforcement of quotas."}}
 	}
+
 	finding := Finding{Severity: Error, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("Quotas are not proven to be enforced (%s): %s", condition.Reason, condition.Message)}
 	if condition.Reason == v1alpha1.ReasonStockScheduler {
 		return []Finding{c.addHandover(finding)}
 	}
+
 	if format, ok := enforcementCommands[condition.Reason]; ok {
 		finding.Command = format
 		if condition.Reason != v1alpha1.ReasonSecondScheduler {
 			finding.Command = fmt.Sprintf(format, c.Namespace)
 		}
 	}
+
 	return []Finding{finding}
 }
 
@@ -75,6 +78,7 @@ func (c *Cluster) addHandover(finding Finding) Finding {
 		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". A ServiceTypePolicy with ConfigSynced and ready replicas of our scheduler come before its end: docs/adopt.md has the steps."
 		return finding
 	}
+
 	namespace := c.Namespace
 	deployment := "-l " + workload.StockSchedulerLabel + "=" + workload.StockSchedulerApp
 	if len(c.OtherSchedulers) > 0 {
@@ -83,6 +87,7 @@ func (c *Cluster) addHandover(finding Finding) Finding {
 			deployment = name
 		}
 	}
+
 	finding.Command = "kubectl -n " + namespace + " scale deployment " + deployment + " --replicas=0"
 	return finding
 }
@@ -111,6 +116,7 @@ func (c *Cluster) findUnguardedBypass() []Finding {
 	if condition == nil || condition.Status == metav1.ConditionTrue {
 		return nil
 	}
+
 	finding := Finding{Severity: Warning, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("The API server does not refuse pods that get cards without the scheduler (%s): %s", condition.Reason, condition.Message)}
 	switch isWanted := condition.Reason == v1alpha1.ReasonBypassWarned || condition.Reason == v1alpha1.ReasonBypassOff; {
@@ -120,6 +126,7 @@ func (c *Cluster) findUnguardedBypass() []Finding {
 	case isWanted:
 		finding.Command = `kubectl patch stp default --type=merge -p '{"spec":{"admission":{"schedulerBypassPolicy":"Deny"}}}'`
 	}
+
 	return []Finding{finding}
 }
 
@@ -136,12 +143,14 @@ func (c *Cluster) findStaleHeartbeat() []Finding {
 	if !c.HasLease || c.Policy == nil || !c.isEnforced() {
 		return nil
 	}
+
 	finding := Finding{Severity: Error, Object: "lease/" + c.Namespace + "/" + enforcement.LeaseName,
 		Command: "kubectl -n " + c.Namespace + " get pods -l 'app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)'"}
 	if c.Lease == nil {
 		finding.Problem = "It does not exist: no scheduler sends a heartbeat, although the policy says Enforced. The status is old, because the operator does not run."
 		return []Finding{finding}
 	}
+
 	report, err := enforcement.ReadReport(c.Lease)
 	switch {
 	case err != nil:
@@ -152,6 +161,7 @@ func (c *Cluster) findStaleHeartbeat() []Finding {
 	default:
 		return nil
 	}
+
 	return []Finding{finding}
 }
 
@@ -170,12 +180,14 @@ func (c *Cluster) findOtherSchedulers() []Finding {
 	if condition := c.policyCondition(v1alpha1.ConditionEnforced); (condition != nil && condition.Status != metav1.ConditionTrue) || len(c.OtherSchedulers) == 0 {
 		return nil
 	}
+
 	pod := c.OtherSchedulers[0]
 	finding := Finding{Severity: Info, Object: "pod/" + pod.Namespace + "/" + pod.Name,
 		Problem: "Volcano's own scheduler is active and does not know card quotas."}
 	if !c.isEnforced() {
 		return []Finding{c.addHandover(finding)}
 	}
+
 	finding.Severity = Warning
 	finding.Command = "kubectl -n " + pod.Namespace + " describe pod " + pod.Name
 	finding.Problem = "A pod has the label of Volcano's own scheduler while our scheduler is active. If it schedules, it places pods without looking at quotas."

@@ -38,19 +38,23 @@ func describeGaps(gaps []string) string {
 			texts = append(texts, gap)
 			continue
 		}
+
 		user := found[1]
 		verb := found[2]
 		resource := found[3]
 		where := found[4]
 		hint := found[5]
+
 		at := slices.IndexFunc(all, func(m *missingRights) bool { return m.user == user && m.verb == verb && m.where == where })
 		if at < 0 {
 			at = len(all)
 			all = append(all, &missingRights{user: user, verb: verb, where: where})
 		}
+
 		if !slices.Contains(all[at].resources, resource) {
 			all[at].resources = append(all[at].resources, resource)
 		}
+
 		hint = describeHint(hint)
 		if hint != "" && !slices.Contains(hints, hint) {
 			hints = append(hints, hint)
@@ -65,9 +69,11 @@ func describeGaps(gaps []string) string {
 		}
 		rights = append(rights, text)
 	}
+
 	if len(rights) > 0 {
 		texts = append([]string{strings.Join(rights, ", and ")}, texts...)
 	}
+
 	return strings.Join(append(texts, hints...), ". ")
 }
 

@@ -25,5 +25,6 @@ func TestWhatTheUserMayNotReadIsOneFinding(t *testing.T) {
 		check.Must(t, len(findings) == 1, "%d findings", len(findings))
 		check.Equal(t, "problem", "Not everything could be checked: "+want+".", findings[0].Problem)
 	}
+
 	check.Equal(t, "without gaps", 0, len((&Cluster{}).findGaps()))
 }

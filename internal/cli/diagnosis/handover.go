@@ -19,6 +19,7 @@ func (c *Cluster) findQueuesWithoutQuota() []Finding {
 	for _, queue := range c.Queues {
 		exists[queue.Name] = true
 	}
+
 	unmanaged := c.spec().UnmanagedQueues
 	var findings []Finding
 	for _, queue := range slices.Sorted(maps.Keys(c.Usage)) {
@@ -28,11 +29,13 @@ func (c *Cluster) findQueuesWithoutQuota() []Finding {
 		if _, ok := c.plan.limits[queue]; ok || (used == "" && pending == "") || !exists[queue] {
 			continue
 		}
+
 		finding := Finding{Severity: Warning, Object: "queue/" + queue, Command: "kubectl cardquota import " + queue + " > " + queue + ".yaml"}
 		what := "Its pods hold " + used
 		if used == "" {
 			what = "Its pods request " + pending
 		}
+
 		if unmanaged == v1alpha1.UnmanagedIgnore {
 			finding.Severity = Info
 			finding.Problem = what + ", and it has no quota. The policy says unmanagedQueues: Ignore, so it may use any cards."
@@ -41,6 +44,7 @@ func (c *Cluster) findQueuesWithoutQuota() []Finding {
 		}
 		findings = append(findings, finding)
 	}
+
 	return findings
 }
 
@@ -49,10 +53,12 @@ func (c *Cluster) findBypasses() []Finding {
 	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || (condition != nil && condition.Reason == v1alpha1.ReasonCardBypass) {
 		return nil
 	}
+
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
 	}
+
 	var findings []Finding
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		pods := sortedCopy(byReason[reason])
@@ -61,6 +67,7 @@ func (c *Cluster) findBypasses() []Finding {
 			Problem: fmt.Sprintf("%s: %s (%s). They hold cards without the scheduler. With schedulerBypassPolicy: Deny such pods are refused when they are created.",
 				countThings(len(pods), "pod"), listFirst(pods), reason)})
 	}
+
 	return findings
 }
 
@@ -74,21 +81,25 @@ func (c *Cluster) findExceededQuotas() []Finding {
 		if c.plan.owners[queue] != planned {
 			continue
 		}
+
 		var cards []string
 		for name, used := range usedBelow[planned.Name] {
 			if limit := c.plan.limits[queue][name]; used > limit {
 				cards = append(cards, fmt.Sprintf("%d %s of a quota of %d", used, name, limit))
 			}
 		}
+
 		if len(c.plan.tree.Children(name)) > 0 {
 			queue += " and those below it"
 		}
+
 		if len(cards) > 0 {
 			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + name,
 				Problem: fmt.Sprintf("The pods of queue %s hold %s. They continue to run. Until so many have ended, no new pod starts. To avoid that, raise the quota in %s.",
 					queue, listFirst(cards), c.fileOf(name))})
 		}
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -107,6 +118,7 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -122,19 +134,23 @@ func (c *Cluster) findMissingLimits() []Finding {
 		if owner.Spec.ServiceType == "" || (isTree && owner.Spec.Parent != "") {
 			continue
 		}
+
 		resources := owner.Spec.Resources
 		var missing []string
 		if use.milliCPU > 0 && (resources == nil || resources.CPU == nil) {
 			missing = append(missing, fmt.Sprintf("spec.resources.cpu, and its pods request %d millicores", use.milliCPU))
 		}
+
 		if use.memory > 0 && (resources == nil || resources.Memory == nil) {
 			missing = append(missing, fmt.Sprintf("spec.resources.memory, and its pods request %d MiB", use.memory>>20))
 		}
+
 		if len(missing) > 0 {
 			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + owner.Name, Command: "kubectl explain cardquota.spec.resources",
 				Problem: "It leaves out " + strings.Join(missing, ", and ") + ". What is left out counts as 0, so no further such pod starts."})
 		}
 	}
+
 	return findings
 }
 

@@ -48,6 +48,7 @@ func (c *Cluster) addInstallation(finding Finding) Finding {
 // installCommand applies the installed overlay, "" if what is there fits several, or none.
 func (c *Cluster) installCommand() string {
 	report, _ := c.report()
+
 	// The host name begins with the name of the Deployment that runs our scheduler.
 	replacesImage := len(c.Schedulers) == 0 && strings.HasPrefix(report.Identity, workload.StockSchedulerApp+"-")
 	isKnown, usesCertManager := c.certificateSource()
@@ -101,6 +102,7 @@ func (c *Cluster) findMissingKinds() []Finding {
 			}
 		}
 	}
+
 	return findings
 }
 
@@ -121,17 +123,20 @@ func (c *Cluster) findMissingPrograms() []Finding {
 	if !c.HasDeployments || !c.isInstalled() {
 		return nil
 	}
+
 	var findings []Finding
 	if len(c.Operators) == 0 && !c.hasLeadingOperator() && !c.HidesOperatorLease {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",
 			Problem: "The operator does not run: no Deployment has the label app.kubernetes.io/name=cardquota-manager, and nothing holds the Lease " +
 				c.Namespace + "/" + enforcement.OperatorLeaseName + ". CardQuotas have no effect on Queues."}))
 	}
+
 	// Where only the image of Volcano's scheduler was replaced, its Deployment sends the heartbeat.
 	if _, isFresh := c.report(); len(c.Schedulers) == 0 && c.HasLease && !isFresh {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-scheduler",
 			Problem: "cardquota-scheduler is not installed: no Deployment has its label, and no heartbeat arrives. No quota is enforced."}))
 	}
+
 	return findings
 }
 
@@ -143,6 +148,7 @@ func (c *Cluster) findUnreadyPrograms() []Finding {
 		if deployment.Spec.Replicas != nil {
 			wanted = *deployment.Spec.Replicas
 		}
+
 		finding := Finding{Severity: Error, Object: "deployment/" + deployment.Namespace + "/" + deployment.Name,
 			Command: fmt.Sprintf("kubectl -n %s describe deployment,pods -l %s", deployment.Namespace, "app.kubernetes.io/name="+deployment.Labels["app.kubernetes.io/name"])}
 		switch {
@@ -159,6 +165,7 @@ func (c *Cluster) findUnreadyPrograms() []Finding {
 		}
 		findings = append(findings, finding)
 	}
+
 	return findings
 }
 
@@ -171,15 +178,18 @@ func (c *Cluster) findOtherVersions() []Finding {
 			}
 		}
 	}
+
 	if c.Policy != nil && c.Policy.Status.Scheduler != nil {
 		running["cardquota-scheduler"] = c.Policy.Status.Scheduler.Version
 	}
+
 	var findings []Finding
 	for _, program := range []string{"cardquota-manager", "cardquota-scheduler"} {
 		if problem := versions.Compare(c.ClientVersion, program, running[program]); problem != "" {
 			findings = append(findings, Finding{Severity: Warning, Object: "program/" + program, Problem: problem, Command: "kubectl cardquota version"})
 		}
 	}
+
 	return findings
 }
 

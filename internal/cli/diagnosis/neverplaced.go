@@ -56,6 +56,7 @@ func (c *Cluster) findNeverPlaced() []Finding {
 	if !c.HasUsage {
 		return nil
 	}
+
 	p := &placements{
 		Cluster: c, resolver: workload.Resolver{Inventory: c.Cards, Schedulers: c.spec().Scheduler.Names},
 		groups: map[string]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{}, namespaces: map[string]*corev1.Namespace{},
@@ -64,18 +65,23 @@ func (c *Cluster) findNeverPlaced() []Finding {
 	for _, group := range c.PodGroups {
 		p.groups[group.Namespace+"/"+group.Name] = group
 	}
+
 	for _, queue := range c.Queues {
 		p.queues[queue.Name] = queue
 	}
+
 	for _, namespace := range c.Namespaces {
 		p.namespaces[namespace.Name] = namespace
 	}
+
 	for _, pod := range c.Pods {
 		p.checkPod(pod)
 	}
+
 	for _, group := range c.PodGroups {
 		p.checkGang(group)
 	}
+
 	return p.findings()
 }
 
@@ -86,17 +92,21 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 	if own == nil {
 		own = &gang{}
 	}
+
 	if workload.PodGroupName(pod) != "" {
 		p.gangs[key] = own
 	}
+
 	own.pods++
 	if !p.resolver.UsesOurScheduler(pod) || (!workload.IsAssigned(pod) && !workload.IsPending(pod)) {
 		return
 	}
+
 	own.queue = p.resolver.Queue(pod, p.groups[key], p.Charges[pod.UID].Queue)
 	limits, isLimited := p.plan.limits[own.queue]
 	request, invalid := p.requestOf(pod)
 	why := obstacle{queue: own.queue, noun: "pod"}
+
 	why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid)
 	if why.advice == "" && isLimited {
 		if text := requestBeyond(request, limits); text != "" {
@@ -104,6 +114,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 			why.advice = "Raise the quota, or change the request"
 		}
 	}
+
 	if why.advice == "" {
 		own.requests = append(own.requests, request)
 		return
@@ -145,6 +156,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	key := group.Namespace + "/" + group.Name
 	requests := []quota.CardRequest(nil)
 	queue := workload.PodGroupQueue(group)
+
 	spare := 0
 	why := obstacle{noun: "gang"}
 	switch own := p.gangs[key]; {
@@ -165,6 +177,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 			why.advice = refusal.Message
 		}
 	}
+
 	why.queue = queue
 	if limits, isLimited := p.plan.limits[queue]; why.advice == "" && isLimited {
 		if text := gangBeyond(requests, max(0, spare), limits); text != "" {
@@ -172,6 +185,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 			why.advice = "Raise the quota, or lower minMember"
 		}
 	}
+
 	if why.advice != "" {
 		p.found[why] = append(p.found[why], key)
 	}
@@ -191,14 +205,17 @@ func gangBeyond(requests []quota.CardRequest, spare int, limits card.Quota) stri
 				counts = append(counts, request.Count)
 			}
 		}
+
 		slices.Sort(counts)
 		var sum, limit card.Count
 		for _, count := range counts[:max(0, len(counts)-spare)] {
 			sum = sum.Add(count)
 		}
+
 		for _, name := range names {
 			limit = limit.Add(limits[name])
 		}
+
 		if sum > limit {
 			return fmt.Sprintf("%d %s of a quota of %d", sum, card.Join(names, " or "), limit)
 		}
@@ -214,6 +231,7 @@ func choicesOf(requests []quota.CardRequest) [][]card.Name {
 			choices = append(choices, names)
 		}
 	}
+
 	all := map[card.Name]bool{}
 	for _, request := range requests {
 		if len(choices) < maxChoices {
@@ -223,6 +241,7 @@ func choicesOf(requests []quota.CardRequest) [][]card.Name {
 			all[name] = true
 		}
 	}
+
 	add(slices.Sorted(maps.Keys(all)))
 	return choices
 }
@@ -250,12 +269,14 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 		}
 		return nil
 	}
+
 	if fault := p.plan.tree.Fault(owner.Name); fault.Kind != quota.NoFault && fault.Kind != quota.IsHeld {
 		if fault.Queue == owner.Name {
 			fault.Queue = queue
 		}
 		return workload.RefusalForFault(queue, fault)
 	}
+
 	for _, above := range append([]*v1alpha1.CardQuota{owner}, p.plan.tree.Ancestors(owner.Name)...) {
 		if above.Spec.NamespaceSelector == nil {
 			continue
@@ -264,12 +285,14 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 		if err != nil || selector.Empty() {
 			continue
 		}
+
 		if refusal := p.checkNamespace(above.QueueName(), selector, namespace); refusal != nil && above != owner {
 			return workload.RefusalOfAncestor(queue, refusal)
 		} else if refusal != nil {
 			return refusal
 		}
 	}
+
 	return nil
 }
 

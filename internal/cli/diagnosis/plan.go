@@ -41,6 +41,7 @@ func (c *Cluster) newPlan() *plan {
 	for i, existing := range p.quotas {
 		index[existing.Name] = i
 	}
+
 	healthy := c.healthyCards()
 	for _, written := range c.Planned {
 		i, exists := index[written.Name]
@@ -48,6 +49,7 @@ func (c *Cluster) newPlan() *plan {
 		if exists {
 			before = p.quotas[i]
 		}
+
 		after := c.applyQuota(written, before)
 		if exists && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 			continue
@@ -56,6 +58,7 @@ func (c *Cluster) newPlan() *plan {
 			p.refusals[written.Name] = refusal
 			continue
 		}
+
 		p.accepted[written.Name] = after
 		if exists {
 			p.quotas[i] = after
@@ -64,6 +67,7 @@ func (c *Cluster) newPlan() *plan {
 			p.quotas = append(p.quotas, after)
 		}
 	}
+
 	p.resolve(c)
 	return p
 }
@@ -92,15 +96,19 @@ func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.Card
 		after.DeletionTimestamp = before.DeletionTimestamp
 		after.CreationTimestamp = before.CreationTimestamp
 	}
+
 	if after.Spec.StopPolicy == "" {
 		after.Spec.StopPolicy = v1alpha1.StopPolicyNone
 	}
+
 	if after.Spec.OverAllocation == "" {
 		after.Spec.OverAllocation = v1alpha1.OverAllocationWarn
 	}
+
 	if after.Spec.DeletionPolicy == "" {
 		after.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
 	}
+
 	return after
 }
 
@@ -122,6 +130,7 @@ func (p *plan) resolve(c *Cluster) {
 	if c.spec().QueueHierarchy == v1alpha1.QueueHierarchyTree {
 		p.tree = cardquota.NewTree(p.quotas, c.Queues, c.spec().UnmanagedQueues)
 	}
+
 	p.owners = map[string]*v1alpha1.CardQuota{}
 	p.limits = map[string]card.Quota{}
 	for _, queue := range c.Queues {
@@ -129,6 +138,7 @@ func (p *plan) resolve(c *Cluster) {
 			p.limits[queue.Name], _ = card.ParseQuota(text) // a quota that cannot be read grants nothing
 		}
 	}
+
 	for _, candidate := range p.quotas {
 		owner := candidate
 		if other := p.owners[candidate.QueueName()]; other != nil {
@@ -136,6 +146,7 @@ func (p *plan) resolve(c *Cluster) {
 		}
 		p.owners[candidate.QueueName()] = owner
 	}
+
 	for queue, owner := range p.owners {
 		p.limits[queue] = p.tree.QuotaFor(owner)
 	}
@@ -182,19 +193,23 @@ func (c *Cluster) findMissingParents() []Finding {
 	if !c.HasQuotas {
 		return nil
 	}
+
 	var findings []Finding
 	for _, name := range slices.Sorted(maps.Keys(c.plan.accepted)) {
 		fault := c.plan.tree.Fault(name)
 		if fault.Kind != quota.ParentNotFound {
 			continue
 		}
+
 		where := ""
 		if c.plan.accepted[fault.Queue] != nil {
 			where = " in " + c.fileOf(fault.Queue)
 		}
+
 		findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + name,
 			Problem: fmt.Sprintf("CardQuota %s names parent %s, which does not exist. Before it does, nothing starts in queue %s. Create it, or correct spec.parent%s.",
 				fault.Queue, fault.Parent, c.plan.accepted[name].QueueName(), where)})
 	}
+
 	return findings
 }

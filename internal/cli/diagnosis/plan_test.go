@@ -169,6 +169,7 @@ func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 		if name != "inventory" {
 			planTo(c, inTree("above", "", ""), inTree("child", "gone", "training"))
 		}
+
 		change(c)
 		for _, finding := range Diagnose(c).Items {
 			check.That(t, finding.Rule != "PlannedRefused" && finding.Rule != "ParentMissing", "without %s: %+v", name, finding)
@@ -216,10 +217,12 @@ func TestGangsOfWhichEnoughFit(t *testing.T) {
 		c.PodGroups[0].Status.Succeeded = tc.succeeded
 		check.Equal(t, name, tc.never, hasFinding(c, "NeverPlaced", "queue/team"))
 	}
+
 	c := healthy(t)
 	gangOf(c, "train", 2, 16, 2)
 	report := Diagnose(c)
 	check.That(t, len(report.Items) == 1 && report.Items[0].Rule == "NeverPlaced", "a pod that alone is too large is reported once: %+v", report.Items)
+
 	c = healthy(t)
 	c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted).Obj()}
 	check.Equal(t, "findings of a finished job", []Finding{}, Diagnose(c).Items)
@@ -255,6 +258,7 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 	if spare > 0 && canRun(requests[1:], spare-1, limits) {
 		return true
 	}
+
 	for _, name := range requests[0].Names {
 		if left := limits[name] - requests[0].Count; left >= 0 {
 			rest := card.Quota{"A": limits["A"], "B": limits["B"], "C": limits["C"]}
@@ -264,6 +268,7 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -276,9 +281,11 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 		for _, name := range []card.Name{"A", "B", "C"} {
 			limits[name] = card.Count(rapid.Int64Range(0, 8).Draw(t, string(name)))
 		}
+
 		spare := rapid.IntRange(0, 2).Draw(t, "spare")
 		isReported := gangBeyond(requests, spare, limits) != ""
 		runs := canRun(requests, spare, limits)
+
 		isSimple := spare == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
 		if (isReported && runs) || (isSimple && !isReported && !runs) {
 			t.Fatalf("reported %t, can run %t: %+v, spare %d, limits %v", isReported, runs, requests, spare, limits)
@@ -299,6 +306,7 @@ func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 			}
 			c.Charges[types.UID(fmt.Sprint(i))] = charge
 		}
+
 		got := c.computeUses()
 		for _, queue := range queues {
 			var want computeUse
@@ -308,6 +316,7 @@ func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 					want.memory += charge.Memory
 				}
 			}
+
 			if got[queue] != want {
 				t.Fatalf("queue %s: %+v, want %+v", queue, got[queue], want)
 			}

@@ -23,13 +23,16 @@ func (c *Cluster) findUnreadyQuotas() []Finding {
 		if ready == nil || ready.Status == metav1.ConditionTrue || (cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason) {
 			continue
 		}
+
 		severity := Error
 		if ready.Reason == v1alpha1.ReasonHeld || quota.DeletionTimestamp != nil { // its owner wants that
 			severity = Info
 		}
+
 		findings = append(findings, Finding{Severity: severity, Object: "cardquota/" + quota.Name, Command: describeQuota(quota.Name),
 			Problem: fmt.Sprintf("It is not ready (%s): %s", ready.Reason, ready.Message)})
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -57,11 +60,13 @@ func (c *Cluster) findOverQuota() []Finding {
 				cards = append(cards, fmt.Sprintf("%d %s of a quota of %d", entry.Used, entry.Name, entry.Quota))
 			}
 		}
+
 		if len(cards) > 0 {
 			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + quota.Name, Command: describeQuota(quota.Name),
 				Problem: "Its pods hold " + listFirst(cards) + ". They continue to run, and no new pod starts. docs/troubleshooting.md has the four possible reasons."})
 		}
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -70,6 +75,7 @@ func (c *Cluster) findOverAllocated() []Finding {
 	if c.Inventory == nil {
 		return nil
 	}
+
 	totals := c.quotaTotals()
 	var findings []Finding
 	for _, entry := range c.Inventory.Cards {
@@ -77,18 +83,22 @@ func (c *Cluster) findOverAllocated() []Finding {
 			entry.Quota = int64(totals.Granted()[card.Name(entry.Name)])
 			entry.OverAllocatedBy = entry.Quota - entry.Healthy
 		}
+
 		if entry.OverAllocatedBy <= 0 || entry.Total == 0 { // UnknownCard reports a card that no node has
 			continue
 		}
+
 		finding := Finding{Severity: Warning, Object: "card/" + entry.Name, Command: "kubectl get cardq -o wide",
 			Problem: fmt.Sprintf("CardQuotas grant %d, and Ready nodes have %d: %d too many. Quotas are enforced as written, so pods may wait for cards that do not exist.",
 				entry.Quota, entry.Healthy, entry.OverAllocatedBy)}
+
 		if totals.AllowsOverAllocation(card.Name(entry.Name)) {
 			finding.Severity = Info
 			finding.Problem += " All of these CardQuotas say overAllocation: Allow."
 		}
 		findings = append(findings, finding)
 	}
+
 	return findings
 }
 
@@ -97,6 +107,7 @@ func (c *Cluster) findUnknownCards() []Finding {
 	if c.Inventory == nil {
 		return nil
 	}
+
 	var known []string
 	exists := map[string]bool{}
 	for _, entry := range c.Inventory.Cards {
@@ -105,6 +116,7 @@ func (c *Cluster) findUnknownCards() []Finding {
 			exists[entry.Name] = true
 		}
 	}
+
 	var findings []Finding
 	for _, quota := range c.plan.quotas {
 		var unknown []string
@@ -113,17 +125,21 @@ func (c *Cluster) findUnknownCards() []Finding {
 				unknown = append(unknown, entry.Name)
 			}
 		}
+
 		if len(unknown) == 0 {
 			continue
 		}
+
 		problem := "No node has " + listFirst(unknown) + ". Nodes have " + listFirst(known) + "."
 		if len(known) == 0 {
 			problem = "No node has " + listFirst(unknown) + ": no node offers cards at all."
 		}
+
 		// The operator also names the nearest card.
 		if stated := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionCardsKnown); stated != nil && stated.Status == metav1.ConditionFalse {
 			problem = stated.Message
 		}
+
 		finding := Finding{Severity: Warning, Object: "cardquota/" + quota.Name, Problem: problem, Command: "kubectl edit cardq " + quota.Name}
 		if c.plan.isPlanned(quota) {
 			finding.Command = ""
@@ -131,6 +147,7 @@ func (c *Cluster) findUnknownCards() []Finding {
 		}
 		findings = append(findings, finding)
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -142,12 +159,14 @@ func (c *Cluster) findUnknownFields() []Finding {
 			findings = append(findings, Finding{Severity: Warning, Object: object, Problem: condition.Message, Command: command})
 		}
 	}
+
 	for _, quota := range c.Quotas {
 		add("cardquota/"+quota.Name, "kubectl edit cardq "+quota.Name, quota.Status.Conditions)
 	}
 	if c.Policy != nil {
 		add(policyObject, "kubectl edit stp "+c.Policy.Name, c.Policy.Status.Conditions)
 	}
+
 	sortByObject(findings)
 	return findings
 }

@@ -116,6 +116,7 @@ func Diagnose(cluster *Cluster) Report {
 			report.Items = append(report.Items, finding)
 		}
 	}
+
 	slices.SortStableFunc(report.Items, func(a, b Finding) int { return cmp.Compare(order[a.Severity], order[b.Severity]) })
 	for _, finding := range report.Items {
 		switch finding.Severity {
@@ -127,6 +128,7 @@ func Diagnose(cluster *Cluster) Report {
 			report.Infos++
 		}
 	}
+
 	return report
 }
 
@@ -161,11 +163,13 @@ func (r Report) Write(w io.Writer, style output.Style) error {
 		}
 		text.WriteString("\n")
 	}
+
 	if len(r.Items) == 0 {
 		fmt.Fprintf(&text, "Nothing is wrong: %d rules checked.\n", r.Rules)
 	} else {
 		fmt.Fprintf(&text, "%s, %s, %s.\n", countThings(r.Errors, "error"), countThings(r.Warnings, "warning"), countThings(r.Infos, "info"))
 	}
+
 	_, err := io.WriteString(w, text.String())
 	return err
 }

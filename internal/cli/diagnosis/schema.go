@@ -43,6 +43,7 @@ func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONS
 	if known.Kind() != reflect.Struct || known.Implements(marshaler) || reflect.PointerTo(known).Implements(marshaler) || len(schema.Properties) == 0 {
 		return nil
 	}
+
 	var missing []string
 	for i := range known.NumField() {
 		field := known.Field(i)
@@ -50,6 +51,7 @@ func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONS
 		if name == "" || name == "-" || (path == "" && name == "metadata") {
 			continue
 		}
+
 		property, ok := schema.Properties[name]
 		if !ok {
 			missing = append(missing, path+name)
@@ -57,6 +59,7 @@ func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONS
 		}
 		missing = append(missing, missingBelow(path+name+".", field.Type, &property)...)
 	}
+
 	return missing
 }
 

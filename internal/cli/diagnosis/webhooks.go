@@ -12,6 +12,7 @@ func (c *Cluster) findMissingWebhooks() []Finding {
 	if !c.HasWebhooks || len(c.Operators) == 0 {
 		return nil
 	}
+
 	var findings []Finding
 	for kind, isMissing := range map[string]bool{"mutatingwebhookconfiguration": len(c.Mutating) == 0, "validatingwebhookconfiguration": len(c.Validating) == 0} {
 		if isMissing {
@@ -19,6 +20,7 @@ func (c *Cluster) findMissingWebhooks() []Finding {
 				Problem: "It does not exist, so the API server does not ask the operator. Invalid CardQuotas and workloads are accepted when they are written."}))
 		}
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -57,6 +59,7 @@ func (c *Cluster) webhookConfigurations() []webhookConfiguration {
 		}
 		all = append(all, found)
 	}
+
 	for _, object := range c.Mutating {
 		found := webhookConfiguration{"mutatingwebhookconfiguration/" + object.Name, object.Annotations, map[string][]byte{}}
 		for _, webhook := range object.Webhooks {
@@ -64,6 +67,7 @@ func (c *Cluster) webhookConfigurations() []webhookConfiguration {
 		}
 		all = append(all, found)
 	}
+
 	return all
 }
 
@@ -88,12 +92,14 @@ func (c *Cluster) findWebhookCertificates() []Finding {
 				names[finding] = append(names[finding], name)
 			}
 		}
+
 		for finding, names := range names {
 			finding.Problem = fmt.Sprintf("Webhook %s: %s", listFirst(names), finding.Problem)
 			finding.Command = c.certificateCommand()
 			findings = append(findings, finding)
 		}
 	}
+
 	sortByObject(findings)
 	return findings
 }
@@ -108,6 +114,7 @@ func (c *Cluster) checkAuthority(bundle []byte) Finding {
 			last = authority.NotAfter
 		}
 	}
+
 	end := last.UTC().Format(time.DateOnly)
 	switch {
 	case len(bundle) == 0:

@@ -66,6 +66,7 @@ func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
 	if deleted := in.deletedQuota(); deleted != nil && isQuotaReason(entry.Reason) {
 		return in.adviseDeletedQuota(deleted)
 	}
+
 	advice := in.adviseRollout(entry.Reason)
 	holders := in.visibleHolders(entry)
 	switch entry.Reason {
@@ -80,12 +81,14 @@ func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
 	case v1alpha1.BlockedPodGroupNotFound:
 		advice = append(advice, in.adviseOrphans()...)
 	}
+
 	advice = append(advice, in.fixedAdvice(entry.Reason)...)
 	switch entry.Reason {
 	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted,
 		v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating:
 		advice = append(advice, in.adviseAlternatives()...)
 	}
+
 	return advice
 }
 
@@ -95,6 +98,7 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 	if resource := limitedResources[reason]; resource != "" && !in.ChangesQuotas {
 		return []string{fmt.Sprintf("Request less %s, or ask the administrator for more %s of queue %s.", resource, resource, in.Queue)}
 	}
+
 	switch {
 	case reason == v1alpha1.BlockedGangIncomplete && in.Gang.lacksPods():
 		return in.adviseGang()
@@ -155,6 +159,7 @@ func (in *Input) adviseAlternatives() []string {
 	if len(in.Path) == 0 || in.Inventory == nil || len(in.Request.Names) == 0 {
 		return nil
 	}
+
 	var advice []string
 	for _, status := range in.Path[0].Status.Cards {
 		name := card.Name(status.Name)
@@ -162,10 +167,12 @@ func (in *Input) adviseAlternatives() []string {
 		if in.Request.allows(name) || least < int64(in.Request.Count) || !in.takesPod(name) || !in.sameResource(name) || !in.fitsPath(name) {
 			continue
 		}
+
 		named := append(append([]card.Name{}, in.Request.Names...), name)
 		advice = append(advice, fmt.Sprintf("%s has %d free, and the queue has quota for %d: add it as an alternative, volcano.sh/card.name: %s.",
 			name, least, status.Free, card.Join(named, "|")))
 	}
+
 	return advice
 }
 

@@ -15,6 +15,7 @@ import (
 func TestAlternativesMustBeOfTheSameResource(t *testing.T) {
 	in := waiting(v1alpha1.BlockedQuotaExhausted, "")
 	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "NVIDIA-H800 has 6 free, and the queue has quota for 4: add it as an alternative, volcano.sh/card.name: NVIDIA-H200|NVIDIA-H800.")
+
 	for name, change := range map[string]func(*Input){
 		"another resource":       func(in *Input) { in.Inventory.Cards[1].Resources = []string{"huawei.com/Ascend910"} },
 		"no quota":               func(in *Input) { in.Path[0].Status.Cards[1].Free = 1 },
@@ -45,6 +46,7 @@ func TestRequestWithoutCardName(t *testing.T) {
 		in.Inventory.Cards = append(in.Inventory.Cards, v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8})
 		return in
 	}
+
 	text := func(in Input) string {
 		d := Explain(in)
 		words := d.Summary + "\n" + strings.Join(d.Advice, "\n")
@@ -53,6 +55,7 @@ func TestRequestWithoutCardName(t *testing.T) {
 		}
 		return words
 	}
+
 	of := text(request(6)) // 1 of 8 H200 and 4 of 4 H800 are free
 	check.Contains(t, "advice", of, "CardQuota llm lacks 2 NVIDIA-H800 for the next pod")
 	check.Contains(t, "gates", of, "7/8 NVIDIA-H200 used, 1 free; 0/4 NVIDIA-H800 used, 4 free")
@@ -69,6 +72,7 @@ func TestRequestWithoutCardName(t *testing.T) {
 	none.Path[0].Status.Cards = nil
 	check.Contains(t, "advice without any quota", text(none),
 		"CardQuota llm has quota for no card that the next pod may use: A-4090, B-4090, NVIDIA-H200 and 2 more. Give it quota for one of them: kubectl edit cardq llm.")
+
 	none.ChangesQuotas = false
 	check.Contains(t, "advice to a tenant", text(none), "NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them.")
 
@@ -77,6 +81,7 @@ func TestRequestWithoutCardName(t *testing.T) {
 	hidden.HidesQuota = true
 	hidden.ChangesQuotas = false
 	hidden.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <3>, total would be <3>, but capability is <2>"
+
 	ofHidden := text(hidden)
 	for _, name := range []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"} {
 		check.That(t, !strings.Contains(ofHidden, name), "%s is named to a tenant who may not read the quota: %s", name, ofHidden)
@@ -153,6 +158,7 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 			}
 		}
 	}
+
 	for reason, want := range map[v1alpha1.BlockedReason]string{
 		v1alpha1.BlockedQuotaExhausted:       "CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them.",
 		v1alpha1.BlockedCPUQuotaExhausted:    "Request less CPU, or ask the administrator for more CPU of queue llm.",
@@ -162,9 +168,11 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 		readers["reader of all"](&in)
 		check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), want)
 	}
+
 	in := waiting(v1alpha1.BlockedNoQuota, "")
 	readers["reader of a plain Queue"](&in)
 	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "Queue llm has no CardQuota: ask the administrator for one.")
+
 	in = waiting(v1alpha1.BlockedFragmented, "")
 	readers["reader of LocalCardQuotas"](&in)
 	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "ask the administrator to free one node")
@@ -195,6 +203,7 @@ func TestTheOrderInTheQueue(t *testing.T) {
 		in.Ahead = &ahead
 		check.Equal(t, "gate", Gate{"order in the queue", Yes, "priority 20000 (pc-low), " + want}, in.orderGate())
 	}
+
 	for longer, want := range map[int]Gate{
 		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},
 		0:  {"order in the queue", Yes, "priority 20000 (pc-low), nothing in the queue waits longer"},

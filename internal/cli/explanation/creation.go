@@ -57,6 +57,7 @@ func (in *Input) addCreation(d *Document) {
 	if !in.lacksAllPods() {
 		d.Summary += fmt.Sprintf(" Its controller could not create %s more.", countPods(c.Missing))
 	}
+
 	d.Summary += " It says: " + strings.TrimSuffix(output.Clean(c.Failure), ".") + "."
 	d.Advice = append([]string{in.adviseCreation()}, d.Advice...)
 }
@@ -72,6 +73,7 @@ var serverFailures = []string{
 // adviseCreation says what would help a controller that cannot create pods.
 func (in *Input) adviseCreation() string {
 	failure := in.Creation.Failure
+
 	says := func(words string) bool { return strings.Contains(failure, words) }
 	switch {
 	case webhookFailure.MatchString(failure):

@@ -198,6 +198,7 @@ func Explain(in Input) Document {
 		}
 		d.Summary += " Other workloads of the PodGroup: " + conditions.JoinFirst(names, maxOthers) + "."
 	}
+
 	return d
 }
 
@@ -209,6 +210,7 @@ func (in *Input) explainWorkload() Document {
 		TypeMeta: output.NewTypeMeta("Explanation"), Workload: in.Workload, Queue: in.Queue, Waits: in.Pending+in.Gated > 0 || len(in.Entries) > 0,
 		Gates: []Gate{}, Holders: []v1alpha1.CardHolder{}, Advice: []string{}, Unread: in.Gaps,
 	}
+
 	what := output.DescribeWorkload(in.Workload)
 	switch {
 	case in.lacksAllPods():
@@ -227,15 +229,18 @@ func (in *Input) explainWorkload() Document {
 		d.Advice = append(d.Advice, "Find who removes spec.schedulingGates of the pods.")
 		return d
 	}
+
 	d.Gates = in.gates()
 	if len(in.Entries) > 0 {
 		d.Gates = append(d.Gates, in.statedGates(in.Entries[0].Reason, d.Gates)...)
 	}
+
 	if len(in.Entries) == 0 {
 		d.Summary = fmt.Sprintf("%s waits for %s in queue %s. The scheduler has not said why yet.", what, in.describeRequest(), in.Queue)
 		d.Advice = append(d.Advice, in.adviseSilence())
 		return d
 	}
+
 	entry := in.Entries[0]
 	d.Reason = entry.Reason
 	d.Message = entry.Message
@@ -259,21 +264,26 @@ func (in *Input) summarize(what string, entry v1alpha1.BlockedStatus) string {
 	if entry.Count > 0 {
 		wants = fmt.Sprintf("for %d %s", entry.Count, strings.ReplaceAll(entry.Card, "|", " or "))
 	}
+
 	since := ""
 	if !entry.Since.IsZero() {
 		since = " for " + duration.HumanDuration(max(0, in.Now.Sub(entry.Since.Time))) // the user's clock may be slow
 	}
+
 	text := fmt.Sprintf("%s waits %s in queue %s%s (%s)", what, wants, in.Queue, since, entry.Reason)
 	if meaning := in.describeReason(entry.Reason); meaning != "" {
 		text += ": " + meaning
 	}
+
 	text += "."
 	if in.awaitsOldPods(entry.Reason) {
 		text += " Its rollout waits for its own old pods."
 	}
+
 	if in.Placed > 0 {
 		text += " " + strings.ToUpper(placedPods(in.Placed)[:1]) + placedPods(in.Placed)[1:] + "."
 	}
+
 	if more := len(in.Entries) - 1; more > 0 {
 		reasons := make([]string, 0, more)
 		for _, other := range in.Entries[1:] {
@@ -281,6 +291,7 @@ func (in *Input) summarize(what string, entry v1alpha1.BlockedStatus) string {
 		}
 		text += " Others of its pods wait for other reasons: " + strings.Join(reasons, ", ") + "."
 	}
+
 	return text
 }
 

@@ -50,6 +50,7 @@ func ofWorkload(kind, name string) v1alpha1.WorkloadReference {
 func waiting(reason v1alpha1.BlockedReason, message string) Input {
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
+
 	gpu := []string{"nvidia.com/gpu"}
 	return Input{
 		Now: at, Workload: ofWorkload("Job", "train"), Pending: 2, Placed: 1, Queue: "llm", Policy: policy, WaitLonger: 1, NamesOthers: true, ChangesQuotas: true, ChangesNodes: true,
@@ -203,6 +204,7 @@ var cases = map[string]func() Input{
 		in.Policy = nil
 		in.NamesOthers = false
 		in.Gaps = []string{`user "tina" may not list nodes at the cluster scope`}
+
 		secret := holder("secret", "ads", 4)
 		also := holder("secret-too", "search", 1)
 		secret.Workload.Namespace = "ads"
@@ -229,11 +231,13 @@ func TestExplanations(t *testing.T) {
 	for name, newInput := range cases {
 		all[name] = newInput()
 	}
+
 	for _, reason := range blockedReasons(t) { // the others need no further input
 		if all[string(reason)].Queue == "" {
 			all[string(reason)] = waiting(reason, "")
 		}
 	}
+
 	for name, in := range all {
 		t.Run(name, func(t *testing.T) {
 			document := Explain(in)
@@ -241,14 +245,17 @@ func TestExplanations(t *testing.T) {
 				check.Equal(t, "reason", v1alpha1.BlockedReason(reason), document.Reason)
 				check.That(t, len(document.Advice) > 0 && strings.Contains(document.Summary, "): "+in.describeReason(document.Reason)+"."), "%+v", document)
 			}
+
 			var text bytes.Buffer
 			check.NoError(t, document.Write(&text, output.Style{}))
 			check.That(t, !strings.Contains(text.String(), "secret"), "it names a workload that the user may not see")
+
 			path := filepath.Join("testdata", name+".golden")
 			if *update {
 				check.NoError(t, os.MkdirAll("testdata", 0o750))
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
+
 			want, err := os.ReadFile(path)
 			check.NoError(t, err)
 			check.Equal(t, "explanation", string(want), text.String())
@@ -264,6 +271,7 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution)
 	check.NoError(t, err)
+
 	var reasons []v1alpha1.BlockedReason
 	ast.Inspect(file, func(node ast.Node) bool {
 		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "Blocked") {
@@ -276,6 +284,7 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 		return true
 	})
 	check.That(t, len(reasons) > 15, "the reasons are %v", reasons)
+
 	return reasons
 }
 
@@ -303,6 +312,7 @@ func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 			document := Explain(in)
 			gate := document.Gates[1]
 			check.That(t, gate.Answer == tc.want && strings.Contains(gate.Detail, tc.detail), "%s: %+v", name, gate)
+
 			advice := strings.Join(document.Advice, " ")
 			check.That(t, strings.Contains(advice, "llm") && !strings.Contains(advice, "of the CardQuota") && !strings.Contains(advice, "describe cardq"), "%s: %s", name, advice)
 		}
@@ -335,17 +345,20 @@ func TestTheShortageOfAQuota(t *testing.T) {
 			in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
 			in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}
 			in.Request.Count = card.Count(tc.requested)
+
 			gang := ""
 			if isGang {
 				in.Request.Count = 1
 				in.Request.GangCount = card.Count(tc.requested)
 				gang = fmt.Sprintf("; the whole gang requests %d", tc.requested)
 			}
+
 			gate := in.quotaGate(in.Path[0])
 			counted, doubt, _ := strings.Cut(tc.gate, "; ")
 			if doubt != "" {
 				doubt = "; " + doubt
 			}
+
 			check.Equal(t, name, counted+gang+doubt, string(gate.Answer)+", "+gate.Detail)
 			advice := strings.Join(Explain(in).Advice, "\n")
 			check.Contains(t, name, advice, tc.advice)
@@ -385,6 +398,7 @@ func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
 		in.Request.MinimumCount = tc.minimum
 		gate := in.fleetGate()
 		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
+
 		lacks := fmt.Sprintf("More quota alone does not help now: %d requested, 3 NVIDIA-H200 free.", tc.minimum)
 		check.Equal(t, name, tc.want == No, strings.Contains(strings.Join(Explain(in).Advice, "\n"), lacks))
 	}
@@ -409,6 +423,7 @@ func TestAGateIsClosedForEachReason(t *testing.T) {
 			in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 2)}
 			in.Nodes[0].Free = count(4)
 			change(&in)
+
 			isClosed := slices.ContainsFunc(Explain(in).Gates, func(g Gate) bool { return g.Answer == No })
 			check.That(t, isClosed == (reason != v1alpha1.BlockedOther), "%s, %s: %+v", reason, name, Explain(in).Gates)
 		}
@@ -422,6 +437,7 @@ func TestCPUAndMemoryOfTheQuota(t *testing.T) {
 	quantity := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
 	in.Path[0].Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("13"), Quota: quantity("16")}
 	in.Path[0].Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("14Gi"), Quota: quantity("16Gi")}
+
 	find := func(name string) string {
 		for _, gate := range Explain(in).Gates {
 			if strings.HasPrefix(gate.Name, name) {
@@ -432,6 +448,7 @@ func TestCPUAndMemoryOfTheQuota(t *testing.T) {
 	}
 	check.Equal(t, "CPU", "CPU of llm: No, 13 of 16 used, 4 requested", find("CPU"))
 	check.Equal(t, "memory", "", find("memory"))
+
 	in.Request.Count = 0
 	check.Equal(t, "memory", "memory of llm: Yes, 14Gi of 16Gi used, 2Gi requested", find("memory"))
 }
@@ -458,6 +475,7 @@ func TestFreeCardsOfTheInventory(t *testing.T) {
 		card.Healthy = tc.healthy
 		card.Cordoned = tc.cordoned
 		card.Allocated = tc.allocated
+
 		gate := in.fleetGate()
 		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
 		check.Equal(t, name, tc.want == No, in.LacksFreeCards())

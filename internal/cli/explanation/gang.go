@@ -61,6 +61,7 @@ func (in *Input) isVCJob() bool {
 // adviseGang says what helps a gang that lacks pods.
 func (in *Input) adviseGang() []string {
 	what := output.DescribeWorkload(in.Workload)
+
 	missing := countPods(in.Gang.Minimum - in.Gang.Pods)
 	switch {
 	case in.Creation != nil && in.Creation.Failure != "":
@@ -86,6 +87,7 @@ func (in *Input) adviseScale() string {
 	if in.isVCJob() {
 		return text + fmt.Sprintf("raise %s, or lower spec.minAvailable to %d: %s.", in.Scale.Field, in.Scale.Desired, writeCommand("edit", in.Workload))
 	}
+
 	lower := fmt.Sprintf("lower its annotation scheduling.volcano.sh/group-min-member to %d", in.Scale.Desired)
 	switch {
 	case in.Scale.Field == "":
@@ -95,6 +97,7 @@ func (in *Input) adviseScale() string {
 	default:
 		text += fmt.Sprintf("raise %s to %d, or %s", in.Scale.Field, in.Gang.Minimum, lower)
 	}
+
 	return text + ": " + writeCommand("edit", in.Workload) + "."
 }
 

@@ -27,16 +27,19 @@ func (in *Input) gates() []Gate {
 		}
 		gates = append(gates, in.computeGates(quota)...)
 	}
+
 	if in.Request.Count > 0 {
 		if len(in.Path) == 0 && in.HidesQuota {
 			gates = append(gates, Gate{Name: "quota", Answer: Unknown, Detail: "you may not read the CardQuota of queue " + in.Queue})
 		}
+
 		gates = append(gates, in.fleetGate())
 		if !in.Request.IsJob {
 			gates = append(gates, in.nodeGate())
 			gates = append(gates, in.obstacleGates()...)
 		}
 	}
+
 	return append(gates, in.orderGate())
 }
 
@@ -47,6 +50,7 @@ func (in *Input) enforcementGate() Gate {
 		gate.Detail = "there is no ServiceTypePolicy, or you may not read it"
 		return gate
 	}
+
 	switch enforced := meta.FindStatusCondition(in.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
 	case enforced == nil:
 		gate.Answer = Unknown
@@ -58,6 +62,7 @@ func (in *Input) enforcementGate() Gate {
 		gate.Answer = No
 		gate.Detail = enforced.Reason + ": " + enforced.Message
 	}
+
 	return gate
 }
 
@@ -84,6 +89,7 @@ func (in *Input) queueGate() Gate {
 			gate.Detail = "it is " + queue.State
 		}
 	}
+
 	return gate
 }
 
@@ -121,6 +127,7 @@ func (in *Input) namespaceGates() []Gate {
 		if err == nil && selector.Empty() {
 			continue
 		}
+
 		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: in.Workload.Namespace + " is selected"}
 		switch {
 		case err != nil:
@@ -135,6 +142,7 @@ func (in *Input) namespaceGates() []Gate {
 		}
 		gates = append(gates, gate)
 	}
+
 	return gates
 }
 
@@ -150,6 +158,7 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		gate.Detail = "the operator has not counted it yet"
 		return gate
 	}
+
 	var details []string
 	isRefused := false
 	for _, name := range in.Request.Names {
@@ -160,18 +169,22 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		isRefused = isRefused || (found.isStated && found.room < in.Request.quotaCount()) // not of an earlier, larger request
 		details = append(details, found.describe(cardStatus(quota, name)))
 	}
+
 	if isRefused { // the scheduler states the card that has most
 		gate.Answer = No
 	}
+
 	gate.Detail = strings.Join(details, "; ")
 	if in.Request.GangCount > in.Request.Count {
 		gate.Detail += fmt.Sprintf("; the whole gang requests %d", in.Request.GangCount)
 	}
+
 	if gate.Answer == Yes && in.isRefusing(quota) {
 		answer, why := in.doubt(quota)
 		gate.Answer = answer
 		gate.Detail += why
 	}
+
 	return gate
 }
 
@@ -193,6 +206,7 @@ func (in *Input) fleetGate() Gate {
 		gate.Detail = "there is no CardInventory, or you may not read it"
 		return gate
 	}
+
 	var details []string
 	for _, name := range in.Request.Names {
 		entry, ok := in.inventoryCard(name)
@@ -200,6 +214,7 @@ func (in *Input) fleetGate() Gate {
 			details = append(details, in.describeAbsence(name))
 			continue
 		}
+
 		least, most := in.freeCards(name)
 		switch wanted := in.Request.nodesCount(); {
 		case least >= wanted:
@@ -207,12 +222,15 @@ func (in *Input) fleetGate() Gate {
 		case most >= wanted && gate.Answer == No:
 			gate.Answer = Unknown
 		}
+
 		details = append(details, fmt.Sprintf("%s of %d healthy %s", describeRange(least, most), entry.Healthy, name))
 	}
+
 	gate.Detail = strings.Join(details, "; ")
 	if wanted := in.Request.nodesCount(); wanted > int64(in.Request.Count) {
 		gate.Detail += fmt.Sprintf("; its gang needs %d to start", wanted)
 	}
+
 	return gate
 }
 
@@ -247,6 +265,7 @@ func (in *Input) nodeGate() Gate {
 		gate.Detail = "you may not read nodes and pods"
 		return gate
 	}
+
 	var details []string
 	for _, name := range in.Request.Names {
 		nodes := in.nodesWith(name)
@@ -256,15 +275,19 @@ func (in *Input) nodeGate() Gate {
 				best = node
 			}
 		}
+
 		if best.Free == nil {
 			details = append(details, fmt.Sprintf("no Ready node with %s takes pods", name))
 			continue
 		}
+
 		if *best.Free >= int64(in.Request.Count) {
 			gate.Answer = Yes
 		}
+
 		details = append(details, fmt.Sprintf("at most %d %s, on %s", *best.Free, name, best.Name))
 	}
+
 	gate.Detail = strings.Join(details, "; ")
 	return gate
 }
@@ -275,6 +298,7 @@ func (in *Input) orderGate() Gate {
 	if in.Request.PriorityClass != "" {
 		priority = fmt.Sprintf("%s (%s)", priority, in.Request.PriorityClass)
 	}
+
 	gate := Gate{Name: "order in the queue", Answer: Yes}
 	switch {
 	case in.Ahead != nil:
@@ -289,6 +313,7 @@ func (in *Input) orderGate() Gate {
 	default:
 		gate.Detail = fmt.Sprintf("%s, at least %d other workloads wait longer", priority, in.WaitLonger)
 	}
+
 	return gate
 }
 
@@ -299,6 +324,7 @@ func (a Ahead) describe() string {
 	if all == 1 {
 		verb = "comes first"
 	}
+
 	var parts []string
 	for _, part := range []struct {
 		count int
@@ -307,6 +333,7 @@ func (a Ahead) describe() string {
 		if part.count == 0 {
 			continue
 		}
+
 		noun := ""
 		if len(parts) == 0 {
 			noun = " workloads"
@@ -316,6 +343,7 @@ func (a Ahead) describe() string {
 		}
 		parts = append(parts, fmt.Sprintf("%d%s %s", part.count, noun, part.words))
 	}
+
 	switch last := len(parts) - 1; last {
 	case -1:
 		return ", nothing in the queue comes first"

@@ -18,6 +18,7 @@ func (in *Input) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
 		holder v1alpha1.CardHolder
 		at     time.Time
 	}
+
 	var endings []ending
 	for _, holder := range holders {
 		runs, known := in.Running[holder.Workload]
@@ -26,12 +27,14 @@ func (in *Input) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
 			endings = append(endings, ending{holder, at})
 		}
 	}
+
 	slices.SortStableFunc(endings, func(a, b ending) int { return a.at.Compare(b.at) })
 	var advice []string
 	for _, e := range endings {
 		advice = append(advice, fmt.Sprintf("%s holds %d %s and ends its minimum runtime in %s. It may then be reclaimed: %s takes cards back from %s.",
 			output.DescribeWorkload(e.holder.Workload), e.holder.Count, e.holder.Card, duration.HumanDuration(e.at.Sub(in.Now)), in.serviceType(), e.holder.ServiceType))
 	}
+
 	return advice
 }
 

@@ -18,6 +18,7 @@ func withMinimumRuntime() Input {
 		{Name: "inference", Priority: 80000, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: v1alpha1.ReclaimWhenNeeded, MinimumRuntimeSeconds: 600},
 	}
+
 	in.Running = map[v1alpha1.WorkloadReference]Running{
 		ofWorkload("Job", "late"): {Since: at.Add(-2 * time.Minute)}, ofWorkload("Job", "early"): {Since: at.Add(-6 * time.Minute)}, ofWorkload("Job", "old"): {Since: at.Add(-time.Hour)},
 	}
@@ -30,6 +31,7 @@ func TestMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 	const words = "Job lab/early holds 6 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed: inference takes cards back from training."
 	advice := func(in Input) string { return strings.Join(Explain(in).Advice, "\n") }
 	check.Contains(t, "advice", advice(withMinimumRuntime()), words)
+
 	early := ofWorkload("Job", "early")
 	for name, change := range map[string]func(*Input){
 		"no policy":               func(in *Input) { in.Policy = nil },

@@ -38,6 +38,7 @@ func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) ma
 			found[node.Name] = obstacle
 		}
 	}
+
 	used := requestsByNode(pods)
 	for _, node := range nodes {
 		if _, any := found[node.Name]; any {
@@ -47,6 +48,7 @@ func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) ma
 			found[node.Name] = Obstacle{Detail: "has too little left: " + lacking, Remedy: "request less for each pod, or free it on the node", LacksCompute: true}
 		}
 	}
+
 	return found
 }
 
@@ -64,17 +66,20 @@ func requestsByNode(pods []*corev1.Pod) map[string]corev1.ResourceList {
 		if !workload.MayBeRunning(pod) {
 			continue
 		}
+
 		sums := used[pod.Spec.NodeName]
 		if sums == nil {
 			sums = corev1.ResourceList{}
 			used[pod.Spec.NodeName] = sums
 		}
+
 		for name, quantity := range requestsOf(pod) {
 			sum := sums[name]
 			sum.Add(quantity)
 			sums[name] = sum
 		}
 	}
+
 	return used
 }
 
@@ -88,11 +93,13 @@ func describeLacking(requested, used, allocatable corev1.ResourceList) string {
 		if wanted.Sign() <= 0 || wanted.Cmp(left) <= 0 {
 			continue
 		}
+
 		if left.Sign() < 0 {
 			left = resource.Quantity{}
 		}
 		lacking = append(lacking, fmt.Sprintf("%s %s of %s requested", left.String(), name, wanted.String()))
 	}
+
 	return strings.Join(lacking, ", ")
 }
 
@@ -103,6 +110,7 @@ func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
 	case node.Spec.Unschedulable:
 		return Obstacle{Detail: "is cordoned", Remedy: "kubectl uncordon " + node.Name + " when its maintenance is over", ChangesNode: true}, true
 	}
+
 	repels := func(taint *corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 	}
@@ -113,6 +121,7 @@ func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
 	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !matches {
 		return Obstacle{Detail: "is not one that the pod selects", Remedy: "change nodeSelector or the node affinity of the pod"}, true
 	}
+
 	return Obstacle{}, false
 }
 
@@ -129,12 +138,14 @@ func (in *Input) nodesWithRoom() []inventoryview.Node {
 			nodes = append(nodes, node)
 		}
 	}
+
 	takesNone := func(node inventoryview.Node) int {
 		if node.Ready && !node.Cordoned {
 			return 0
 		}
 		return 1
 	}
+
 	slices.SortStableFunc(nodes, func(a, b inventoryview.Node) int {
 		return cmp.Or(cmp.Compare(takesNone(a), takesNone(b)), cmp.Compare(*b.Free, *a.Free))
 	})
@@ -148,6 +159,7 @@ func (in *Input) obstacleGates() []Gate {
 	if len(nodes) == 0 || in.Obstacles == nil {
 		return nil
 	}
+
 	gate := Gate{Name: "taints and labels"}
 	var refusing, lacking []string
 	open := ""
@@ -158,6 +170,7 @@ func (in *Input) obstacleGates() []Gate {
 			gate.Detail = fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)
 			return []Gate{gate}
 		}
+
 		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, obstacle.Detail)
 		if obstacle.LacksCompute {
 			lacking = append(lacking, text)
@@ -166,11 +179,13 @@ func (in *Input) obstacleGates() []Gate {
 			refusing = append(refusing, text)
 		}
 	}
+
 	if len(lacking) == 0 {
 		gate.Answer = No
 		gate.Detail = joinNodes(refusing)
 		return []Gate{gate}
 	}
+
 	gate.Answer = Yes
 	gate.Detail = open
 	return []Gate{gate, {Name: "CPU and memory", Answer: No, Detail: joinNodes(lacking)}}
@@ -190,6 +205,7 @@ func (in *Input) adviseObstacles() []string {
 	if len(gates) == 0 || gates[len(gates)-1].Answer == Yes {
 		return nil
 	}
+
 	var advice []string
 	for _, node := range in.nodesWithRoom() {
 		if len(advice) < maxObstacles {
@@ -200,5 +216,6 @@ func (in *Input) adviseObstacles() []string {
 			advice = append(advice, fmt.Sprintf("Node %s has %d %s free and %s: %s.", node.Name, *node.Free, node.Card, obstacle.Detail, obstacle.Remedy))
 		}
 	}
+
 	return advice
 }

@@ -26,6 +26,7 @@ func TestObstacles(t *testing.T) {
 	tolerates := plain().With(func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 	})
+
 	onNode := []*corev1.Pod{
 		builder.Pod("lab", "a").CPU("40").Running("n").Obj(), builder.Pod("lab", "b").CPU("40").Running("other").Obj(), builder.Pod("lab", "c").CPU("40").Running("n").Phase(corev1.PodSucceeded).Obj(),
 	}
@@ -58,24 +59,29 @@ func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 	answers := func() (gates []Gate, advice string) {
 		return in.obstacleGates(), strings.Join(in.adviseObstacles(), " ")
 	}
+
 	gates, _ := answers()
 	check.Equal(t, "gates without rights on nodes", 0, len(gates))
 	in.Obstacles = map[string]Obstacle{"a": {Detail: "is cordoned", Remedy: "uncordon it"}}
 	gates, advice := answers()
 	check.That(t, len(gates) == 1 && gates[0].Answer == Yes && strings.HasPrefix(gates[0].Detail, "b has 2 free") && advice == "", "%v, %s", gates, advice)
+
 	in.Obstacles["b"] = Obstacle{Detail: "has taint x", Remedy: "tolerate it"}
 	gates, advice = answers()
 	check.That(t, len(gates) == 1 && gates[0].Answer == No && gates[0].Detail == "a has 4 free and is cordoned; b has 2 free and has taint x", "%v", gates)
 	check.Equal(t, "advice", "Node a has 4 NVIDIA-H200 free and is cordoned: uncordon it. Node b has 2 NVIDIA-H200 free and has taint x: tolerate it.", advice)
+
 	in.Request.Count = 5
 	gates, advice = answers()
 	check.That(t, len(gates) == 0 && advice == "", "no node has enough cards, but %v, %s", gates, advice)
+
 	in.Request.Count = 1
 	in.Nodes = append(in.Nodes, inventoryview.Node{Name: "d", Card: "NVIDIA-H200", Free: count(8), Ready: true, Cordoned: true})
 	in.Obstacles["c"] = in.Obstacles["a"]
 	in.Obstacles["d"] = in.Obstacles["a"]
 	gates, _ = answers()
 	check.That(t, strings.HasPrefix(gates[0].Detail, "a has 4") && strings.HasSuffix(gates[0].Detail, "c has 1 free and is cordoned; more nodes refuse it: 1"), "%v", gates)
+
 	in.Obstacles["b"] = Obstacle{Detail: "has too little left: 1 cpu of 2 requested", Remedy: "request less", LacksCompute: true}
 	gates, advice = answers()
 	check.That(t, len(gates) == 2 && gates[0].Answer == Yes && gates[0].Detail == "b has 2 free, and none is in the way" && gates[1].Answer == No, "%v", gates)

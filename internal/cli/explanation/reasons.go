@@ -30,6 +30,7 @@ func (in *Input) describeReason(reason v1alpha1.BlockedReason) string {
 	case reason == v1alpha1.BlockedQuotaExhausted, reason == v1alpha1.BlockedAncestorQuotaExhausted:
 		return in.describeExhaustion(reason)
 	}
+
 	return reasonTexts[reason]
 }
 
@@ -40,6 +41,7 @@ func (in *Input) describeExhaustion(reason v1alpha1.BlockedReason) string {
 	if reason == v1alpha1.BlockedAncestorQuotaExhausted {
 		owner = "a queue above it"
 	}
+
 	requested, found := in.exhaustedAmounts()
 	switch {
 	case !found.isKnown:
@@ -71,6 +73,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	if stated != nil && stated.Requested > 0 {
 		requested = stated.Requested
 	}
+
 	at := slices.IndexFunc(in.Path, in.isRefusing)
 	if at < 0 || in.Path[at].Status.Summary == "" || len(in.Request.Names) == 0 {
 		if stated == nil || stated.Limit == 0 {
@@ -96,6 +99,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 		}
 		found.largest = largest
 	}
+
 	return requested, found
 }
 
@@ -127,13 +131,16 @@ func (in *Input) doubt(quota *v1alpha1.CardQuota) (Answer, string) {
 	if stated == nil || stated.Requested == 0 || stated.Queue != quota.QueueName() {
 		return Unknown, "; the scheduler has refused it"
 	}
+
 	limit := int64(0)
 	for _, name := range stated.Cards {
 		limit += cardStatus(quota, name).Quota
 	}
+
 	if stated.Limit < limit {
 		return Unknown, "; raised since the scheduler has tried it"
 	}
+
 	return No, fmt.Sprintf("; the scheduler refuses %d at once", stated.Requested)
 }
 

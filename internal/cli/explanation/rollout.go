@@ -25,6 +25,7 @@ func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
 	if rollout == nil || rollout.OldPods == 0 || (rollout.IsKnown && rollout.MaxUnavailable > 0) {
 		return false
 	}
+
 	switch reason {
 	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedAncestorQuotaExhausted:
 		return rollout.OldCards > 0 && !in.exceedsWholeQuota()
@@ -33,6 +34,7 @@ func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
 	case v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted:
 		return true
 	}
+
 	return false
 }
 
@@ -47,14 +49,17 @@ func (in *Input) adviseRollout(reason v1alpha1.BlockedReason) []string {
 	if !in.awaitsOldPods(reason) {
 		return nil
 	}
+
 	held := countPods(in.Rollout.OldPods)
 	if isCardReason := limitedResources[reason] == ""; isCardReason {
 		held = fmt.Sprintf("%s with %d cards", countPods(in.Rollout.CardPods), in.Rollout.OldCards)
 	}
+
 	condition := "It ends no old pod before a new one runs"
 	if !in.Rollout.IsKnown {
 		condition = "If its maxUnavailable is 0, it ends no old pod before a new one runs"
 	}
+
 	return []string{fmt.Sprintf("Deployment %s has %s of its earlier revision. %s: let it end one first. kubectl -n %s patch deployment %s -p '%s'",
 		in.Workload.Name, held, condition, in.Workload.Namespace, in.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
 }

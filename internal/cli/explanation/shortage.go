@@ -31,11 +31,13 @@ func (in *Input) statedShortage() *workload.StatedRefusal {
 	if statement.Refusal != nil && isQuotaReason(statement.Refusal.Reason) {
 		return statement.Refusal
 	}
+
 	for i := range statement.NodeRefusals {
 		if isQuotaReason(statement.NodeRefusals[i].Reason) {
 			return &statement.NodeRefusals[i]
 		}
 	}
+
 	return nil
 }
 
@@ -58,12 +60,14 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
 		return found
 	}
+
 	limit := int64(0)
 	used := int64(0)
 	for _, refused := range stated.Cards {
 		limit += cardStatus(quota, refused).Quota
 		used += cardStatus(quota, refused).Used
 	}
+
 	if stated.Limit < limit { // the quota was raised since
 		return found
 	}
@@ -95,11 +99,13 @@ func (in *Input) dropCardsWithoutQuota() {
 		in.Request.Names = stated.Cards
 		return
 	}
+
 	hasNoQuota := func(name card.Name) bool {
 		return slices.ContainsFunc(in.Path, func(quota *v1alpha1.CardQuota) bool {
 			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0
 		})
 	}
+
 	granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota)
 	switch {
 	case len(granted) == 0:
@@ -160,9 +166,11 @@ func (in *Input) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if len(advice) == 0 {
 		return in.adviseUncountedQuota(entry)
 	}
+
 	if reserved > 0 && (in.Request.awaitsEnqueue() || len(in.Reservations) > 0) {
 		advice = append(advice, in.adviseReservations(reserved, string(name))...)
 	}
+
 	return append(advice, in.adviseBeyondQuota(name)...)
 }
 
@@ -189,10 +197,12 @@ func (in *Input) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 		if missing <= 0 || quota.Status.Summary == "" {
 			continue
 		}
+
 		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, in.Request.quotaUnit())
 		if all > missing {
 			text += fmt.Sprintf(", %d for all that wait", all)
 		}
+
 		reserved = max(reserved, found.reserved)
 		if !in.ChangesQuotas || quota.Namespace != "" { // a LocalCardQuota cannot be changed
 			advice = append(advice, text+": ask the administrator for them.")
@@ -200,6 +210,7 @@ func (in *Input) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 		}
 		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
 	}
+
 	return advice, reserved
 }
 
@@ -212,14 +223,17 @@ func (in *Input) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		}
 		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", in.Queue)}
 	}
+
 	stated := in.statedShortage()
 	missing := int64(0)
 	if stated != nil && stated.Total != 0 && len(in.Request.Names) > 0 {
 		missing = in.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
 	}
+
 	if missing <= 0 { // also if the statement is about an earlier, larger request
 		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", in.Queue)}
 	}
+
 	name := cmp.Or(append(stated.Cards, in.Request.Names...)...)
 	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
 		stated.Queue, in.Queue, missing, name, in.Request.quotaUnit())}

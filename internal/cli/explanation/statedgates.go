@@ -37,17 +37,21 @@ func (in *Input) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate
 	case v1alpha1.BlockedOther, "":
 		return nil
 	}
+
 	isShown := func(gate Gate) bool { return gate.Answer == No && strings.HasPrefix(gate.Name, prefix) }
 	if (name == "" || prefix != "") && slices.ContainsFunc(gates, isShown) {
 		return nil
 	}
+
 	if name == "" {
 		name = "scheduler's answer"
 	}
+
 	detail := in.describeReason(reason)
 	if detail == "" {
 		detail = string(reason)
 	}
+
 	return []Gate{{Name: name, Answer: No, Detail: detail}}
 }
 
@@ -66,12 +70,14 @@ func (in *Input) computeGates(quota *v1alpha1.CardQuota) []Gate {
 		if limited.status == nil || limited.status.Quota == nil || limited.wanted.Sign() <= 0 {
 			continue
 		}
+
 		left := limited.status.Quota.DeepCopy()
 		left.Sub(limited.status.Used)
 		gate := Gate{
 			Name: limited.name + quota.Name, Answer: Yes,
 			Detail: fmt.Sprintf("%s of %s used, %s requested", limited.status.Used.String(), limited.status.Quota.String(), limited.wanted.String()),
 		}
+
 		if limited.wanted.Cmp(left) > 0 {
 			gate.Answer = No
 		}
@@ -79,5 +85,6 @@ func (in *Input) computeGates(quota *v1alpha1.CardQuota) []Gate {
 			gates = append(gates, gate)
 		}
 	}
+
 	return gates
 }

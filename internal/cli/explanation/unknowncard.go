@@ -28,6 +28,7 @@ func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
 			found = append(found, anomaly)
 		}
 	}
+
 	return found
 }
 
@@ -66,10 +67,12 @@ func (in *Input) describeAbsence(name card.Name) string {
 			resource = anomaly.Resource
 		}
 	}
+
 	text := fmt.Sprintf("no node has %s", name)
 	if count > 0 {
 		text += fmt.Sprintf(" (not named yet: %d %s)", count, resource)
 	}
+
 	return text
 }
 
@@ -85,6 +88,7 @@ func (in *Input) adviseUnknownCard() []string {
 	for _, anomaly := range in.unnamedCards() {
 		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the right labels.", strings.TrimSuffix(anomaly.Message, ".")))
 	}
+
 	for _, name := range in.Request.Names {
 		near, found := card.Nearest(name, known)
 		switch {
@@ -95,6 +99,7 @@ func (in *Input) adviseUnknownCard() []string {
 			advice = append(advice, fmt.Sprintf("Did you mean %s? Write volcano.sh/card.name: %s instead of %s.", near, near, name))
 		}
 	}
+
 	switch {
 	case len(advice) > 0:
 	case in.Request.IsAnyCard: // there is no name to correct
@@ -104,6 +109,7 @@ func (in *Input) adviseUnknownCard() []string {
 	default:
 		advice = append(advice, "Correct the name. "+in.describeKnownCards(known))
 	}
+
 	return advice
 }
 

@@ -27,16 +27,19 @@ func (in *Input) adviseOrphans() []string {
 	if len(in.Orphans) == 0 {
 		return []string{"Delete the pod: its controller creates another one, with a PodGroup of its own."}
 	}
+
 	const maxPods = 5
 	named := in.Orphans[:min(len(in.Orphans), maxPods)]
 	more := ""
 	if len(in.Orphans) > maxPods {
 		more = fmt.Sprintf(" (and %d more)", len(in.Orphans)-maxPods)
 	}
+
 	text := fmt.Sprintf("Volcano makes no other PodGroup for a pod that names one. Delete the pod: kubectl -n %s delete pod %s%s.", in.Workload.Namespace, strings.Join(named, " "), more)
 	if in.Workload.Kind == "Pod" {
 		return []string{text + fmt.Sprintf(" Then create it again without annotation scheduling.k8s.io/group-name, or create PodGroup %s.", conditions.JoinFirst(in.OrphanGroups, 1))}
 	}
+
 	return []string{text + " Its controller creates another one."}
 }
 
@@ -77,12 +80,14 @@ func (in *Input) describeReservation(r Reservation) string {
 	if !r.HasPods {
 		text += " and has no pods"
 	}
+
 	switch {
 	case r.HasPods || !in.seesReservation(r):
 		return text + "."
 	case r.Workload.Kind == "PodGroup":
 		return fmt.Sprintf("%s. If nothing creates them, delete it: kubectl -n %s delete podgroup.scheduling.volcano.sh %s.", text, r.Workload.Namespace, r.PodGroup)
 	}
+
 	kind := strings.TrimSuffix(strings.ToLower(r.Workload.Kind)+"."+r.Workload.APIGroup, ".")
 	return fmt.Sprintf("%s. See why its controller creates none: kubectl -n %s describe %s %s.", text, r.Workload.Namespace, kind, r.Workload.Name)
 }

@@ -46,6 +46,7 @@ func TestAQuotaIsInUseOnlyIfItIs(t *testing.T) {
 		isTooMuch := tc.requested > tc.quota
 		check.Equal(t, want+": the end of another helps", !isTooMuch, strings.Contains(text, "When Job lab/other ends"))
 	}
+
 	other := waiting(v1alpha1.BlockedQuotaExhausted, "") // one card has a large quota, another one more left
 	other.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
 	other.Request.Count = 6
@@ -67,6 +68,7 @@ func TestNoGateContradictsTheReason(t *testing.T) {
 		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
 		in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, 0)}
 		check.Contains(t, name, textOf(in), tc.want)
+
 		isYes := func(g Gate) bool { return g.Name == "quota of llm" && g.Answer == Yes }
 		check.That(t, !slices.ContainsFunc(Explain(in).Gates, isYes), "%s: %+v", name, Explain(in).Gates)
 	}
@@ -94,6 +96,7 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 		surge = "spec.strategy.rollingUpdate.maxSurge to 4 or more"
 		lower = "lower its annotation scheduling.volcano.sh/group-min-member to 2"
 	)
+
 	rollout := func(surge, unavailable int) *Rollout {
 		return &Rollout{OldPods: 4, MaxSurge: surge, MaxUnavailable: unavailable, IsKnown: true}
 	}
@@ -129,6 +132,7 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 		if tc.failure != "" {
 			in.Creation = &Creation{Missing: 2, Failure: tc.failure}
 		}
+
 		advice := Explain(in).Advice
 		check.Equal(t, name+": one advice", 1, len(advice))
 		check.Contains(t, name, strings.Join(advice, " "), tc.want)
@@ -154,6 +158,7 @@ func TestARolloutAwaitsItsOldPods(t *testing.T) {
 		in := waiting(tc.reason, "")
 		in.Workload = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
 		in.Rollout = &tc.rollout
+
 		text := textOf(in)
 		for _, words := range []string{"Its rollout waits for its own old pods.", `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`} {
 			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
@@ -178,11 +183,13 @@ func TestReservationsAreNamed(t *testing.T) {
 	other := ofWorkload("Job", "gang")
 	other.Namespace = "secret"
 	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 3, "NVIDIA-H200|NVIDIA-H800", true}}
+
 	text := textOf(in)
 	check.Contains(t, "advice", text, "Enqueued jobs have reserved 8 NVIDIA-H200: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).",
 		"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
 		"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.")
 	check.That(t, !strings.Contains(text, "five minutes"), "it may be an hour: %s", text)
+
 	in.NamesOthers = false
 	text = textOf(in)
 	check.Contains(t, "to a tenant", text, "PodGroup lab/flow waits for 4", "A job of another namespace waits for 3 NVIDIA-H200")
@@ -241,12 +248,14 @@ func TestACardThatIsNotNamedYet(t *testing.T) {
 		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, Message: "node new: offers nvidia.com/gpu but no label names it; add the labels"},
 		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "huawei.com/Ascend910", Count: 8, Message: "node npu: offers another resource"},
 	}
+
 	text := textOf(in)
 	check.Contains(t, "explanation", text, "no node has this card, or it is not named yet.", "no node has NVIDIA-B300 (not named yet: 8 nvidia.com/gpu)",
 		"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the right labels.")
 	for _, wrong := range []string{"Correct the name", "npu", "Did you mean"} {
 		check.That(t, !strings.Contains(text, wrong), "%q: %s", wrong, text)
 	}
+
 	in.Inventory.Anomalies = nil
 	check.Contains(t, "without such nodes", textOf(in), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
 	in.Request.Names = []card.Name{"H200"}
@@ -258,6 +267,7 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 	anomaly := func(reason v1alpha1.AnomalyReason, resource, card, message string) v1alpha1.InventoryAnomaly {
 		return v1alpha1.InventoryAnomaly{Reason: reason, Resource: resource, Card: card, Count: 10, Message: message}
 	}
+
 	const right = "The name NVIDIA-H20 is right: "
 	for t, tc := range check.Cases(t, map[string]struct {
 		anomaly v1alpha1.InventoryAnomaly
@@ -303,6 +313,7 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 
 func TestPodsThatCouldNotBeCreated(t *testing.T) {
 	const edit = "kubectl -n lab edit deployment web"
+
 	for want, tc := range map[string]struct {
 		creation Creation
 		placed   int
@@ -330,6 +341,7 @@ func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 		denied    = `admission webhook "workloads.cardquota.dev" denied the request: unknown card`
 	)
 	const notAnswering = `Internal error occurred: failed calling webhook "%s": failed to call webhook: Post "https://svc:443/pods": %s`
+
 	cardquota := "workloads.cardquota.dev"
 	other := "inject.example.com"
 	for name, tc := range map[string]struct {

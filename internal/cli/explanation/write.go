@@ -16,6 +16,7 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 	if _, err := io.WriteString(w, output.Indent(output.Clean(d.Summary), "", "")); err != nil {
 		return err
 	}
+
 	if d.Message != "" {
 		speaker := "The scheduler"
 		if d.Reason == v1alpha1.BlockedPodGroupNotFound { // which the scheduler does not see
@@ -25,22 +26,27 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 			return err
 		}
 	}
+
 	if err := d.writeGates(w, style); err != nil {
 		return err
 	}
 	if err := d.writeHolders(w, style); err != nil {
 		return err
 	}
+
 	var b strings.Builder
 	if len(d.Advice) > 0 {
 		b.WriteString("\nWhat would help:\n")
 	}
+
 	for _, advice := range d.Advice {
 		b.WriteString(output.Indent(output.Clean(advice), "- ", "  "))
 	}
+
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, d.Unread)
 }
 
@@ -65,6 +71,7 @@ func (d Document) writeHolders(w io.Writer, style output.Style) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
+
 	grid := output.Grid{Columns: []output.Column{{Header: "HOLDS", Right: true}, {Header: "CARD", Shrinks: true}, {Header: "WORKLOAD", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "TYPE", Shrinks: true}}}
 	for _, holder := range d.Holders {
 		name := output.DescribeWorkload(holder.Workload)
@@ -73,5 +80,6 @@ func (d Document) writeHolders(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(output.Number(holder.Count), output.Text(holder.Card), output.Text(name), output.Text(holder.Queue), output.Text(holder.ServiceType))
 	}
+
 	return grid.Write(w, style)
 }

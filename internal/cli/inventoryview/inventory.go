@@ -46,6 +46,7 @@ func (l List) columns(style output.Style) []column {
 	hasCordoned := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.Cordoned > 0 })
 	hasExcess := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.OverAllocatedBy > 0 })
 	isShared := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return len(c.Sharing) > 0 })
+
 	number := func(header string) output.Column { return output.Column{Header: header, Right: true} }
 	return []column{
 		{output.Column{Header: "CARD", Shrinks: true}, true, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(c.Name) }},
@@ -73,6 +74,7 @@ func (l List) Write(w io.Writer, style output.Style) error {
 	for _, c := range columns {
 		grid.Columns = append(grid.Columns, c.Column)
 	}
+
 	for _, card := range l.Cards {
 		row := make([]output.Cell, len(columns))
 		for i, c := range columns {
@@ -80,9 +82,11 @@ func (l List) Write(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(row...)
 	}
+
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, l.notes())
 }
 

@@ -44,6 +44,7 @@ func TestWhatIsFreeOnANode(t *testing.T) {
 	} {
 		items := nodeItems(t, true, tc.pods...)
 		check.Must(t, len(items) == 2, "%s: items %+v", name, items)
+
 		check.That(t, *items[0].Used == tc.used && *items[0].Free == max(0, 8-tc.used), "%s: %d used, %d free", name, *items[0].Used, *items[0].Free)
 		check.That(t, items[1].Name == "unnamed" && items[1].Card == "" && len(items[1].Anomalies) == 1, "%s: %+v", name, items[1])
 	}
@@ -72,6 +73,7 @@ func TestSharesAreToldApart(t *testing.T) {
 	tracker.Update(builder.Node("slices").GPUs("NVIDIA-H200", 8).MPS(4).Label("nvidia.com/gpu.sharing-strategy", "time-slicing").Obj())
 	tracker.Update(builder.Node("whole").GPUs("NVIDIA-H200", 8).Obj())
 	nodes := NewNodeList(tracker.Nodes(), nil, nil, true)
+
 	var sharing []string
 	for _, item := range nodes.Items {
 		sharing = append(sharing, item.Name+" "+item.Sharing)
@@ -90,6 +92,7 @@ func TestSharesAreToldApart(t *testing.T) {
 		check.NoError(t, tc.table.Write(&text, output.Style{}))
 		check.Contains(t, "table", text.String(), "SHARING", tc.want)
 	}
+
 	var plain strings.Builder
 	check.NoError(t, NewNodeList(tracker.Nodes()[2:], nil, nil, true).Write(&plain, output.Style{}))
 	check.That(t, !strings.Contains(plain.String(), "SHARING"), "a column without values is shown")

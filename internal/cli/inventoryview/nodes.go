@@ -54,12 +54,14 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 		for _, anomaly := range node.Anomalies {
 			base.Anomalies = append(base.Anomalies, string(anomaly.Reason)+": "+anomaly.Message)
 		}
+
 		for _, offered := range node.Cards {
 			item := base
 			item.Card = string(offered.Name)
 			item.Resource = string(offered.Resource)
 			item.Total = int64(offered.Count)
 			item.Sharing = node.Sharing[offered.Resource]
+
 			if hasPods {
 				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
 				taken := int64(held)
@@ -69,10 +71,12 @@ func NewNodeList(nodes []card.NodeState, pods []*corev1.Pod, charge func(*corev1
 			}
 			list.Items = append(list.Items, item)
 		}
+
 		if len(node.Cards) == 0 && len(base.Anomalies) > 0 {
 			list.Items = append(list.Items, base)
 		}
 	}
+
 	return list
 }
 
@@ -118,43 +122,53 @@ func heldByNode(pods []*corev1.Pod, charge func(*corev1.Pod) quota.Charge) map[t
 func (l NodeList) Write(w io.Writer, style output.Style) error {
 	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
 		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
+
 	isShared := slices.ContainsFunc(l.Items, func(item Node) bool { return item.Sharing != "" })
 	if isShared {
 		grid.Columns = append(grid.Columns, output.Column{Header: "SHARING"})
 	}
+
 	if style.Wide {
 		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
 	}
+
 	for i, item := range l.Items {
 		name := item.Name
 		if i > 0 && l.Items[i-1].Name == name {
 			name = ""
 		}
+
 		state := item.state()
 		anomalies := output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
 		if item.Card == "" {
 			grid.AddRow(output.Text(name), anomalies)
 			continue
 		}
+
 		row := []output.Cell{output.Text(name), output.Text(item.Card), output.Number(item.Total), optionalNumber(item.Used), optionalNumber(item.Free), output.Text("?"), output.Text(state)}
 		if item.Used != nil {
 			row[5] = output.Bar(output.Share{Used: *item.Used, Quota: item.Total}, barColumns)
 		}
+
 		if state != "Ready" {
 			row[6] = output.Colored(state, output.Yellow)
 		}
+
 		if isShared {
 			row = append(row, output.Text(item.Sharing))
 		}
+
 		if style.Wide {
 			row = append(row, output.Text(item.Resource))
 		}
 		grid.AddRow(row...)
+
 		isLast := i == len(l.Items)-1 || l.Items[i+1].Name != item.Name
 		if isLast && len(item.Anomalies) > 0 {
 			grid.AddRow(output.Text(""), anomalies)
 		}
 	}
+
 	return grid.Write(w, style)
 }
 

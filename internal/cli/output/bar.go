@@ -14,21 +14,25 @@ func Bar(share Share, columns int) Cell {
 	if columns < 1 || (share.Quota <= 0 && share.Used <= 0) {
 		return Cell{{Text: strings.Repeat(".", max(columns, 0)), Color: Faint}}
 	}
+
 	over := share.Used > share.Quota
 	used := columns
 	if !over {
 		used = cellsFor(share.Used, share.Quota, columns)
 	}
+
 	borrowed := 0
 	if share.Borrowed > 0 {
 		borrowed = cellsFor(min(share.Borrowed, share.Used), share.Used, used)
 	}
+
 	cell := Cell{{Text: strings.Repeat("#", used-borrowed), Color: Green}, {Text: strings.Repeat("+", borrowed), Color: Yellow},
 		{Text: strings.Repeat(".", columns-used), Color: Faint}}
 	if over {
 		cell = Cell{{Text: strings.Repeat("#", max(columns-1-borrowed, 0)), Color: Red},
 			{Text: strings.Repeat("+", min(borrowed, columns-1)), Color: Red}, {Text: "!", Color: Red}}
 	}
+
 	return cell
 }
 

@@ -44,6 +44,7 @@ func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 		if columns > 1 {
 			check.That(t, strings.Contains(bar, ".") == (share.Used < share.Quota || (share.Used == 0 && share.Quota == 0)), "%+v: %q", share, bar)
 		}
+
 		check.That(t, strings.Contains(bar, "!") == (share.Used > share.Quota), "%+v: %q", share, bar)
 		if share.Used > 0 {
 			check.That(t, strings.ContainsAny(bar, "#+!"), "%+v: %q", share, bar)
@@ -58,6 +59,7 @@ func TestATableFitsATerminal(t *testing.T) {
 			grid.AddRow(Text(rapid.String().Draw(t, "name")), Colored(rapid.StringN(0, 200, -1).Draw(t, "card"), Red), Number(rapid.Int64().Draw(t, "n")))
 			grid.AddRow(Text(rapid.String().Draw(t, "heading")))
 		}
+
 		var table bytes.Buffer
 		check.NoError(t, grid.Write(&table, Style{}))
 		check.That(t, strings.Count(table.String(), "\n") > len(grid.Rows), "a line for each row:\n%s", table.String())
@@ -103,6 +105,7 @@ func TestTextsOfAnyScript(t *testing.T) {
 	for text, columns := range map[string]int{"abc": 3, "显卡": 4, "e\u0301": 1, "ﾊ": 1, "": 0} {
 		check.Equal(t, "width of "+text, columns, Width(text))
 	}
+
 	check.Equal(t, "clean", "a b ?[2J ? 显卡", Clean("a\n\tb \x1b[2J \u202e 显卡"))
 	check.Equal(t, "invalid", "a?b", Clean("a\xffb"))
 	check.Equal(t, "at a mark", []string{"NVIDIA-", "H200/", "mig-1g"}, Break("NVIDIA-H200/mig-1g", 7))
@@ -130,6 +133,7 @@ func TestATableIsAsWideAsTheTerminal(t *testing.T) {
 		for line := range strings.Lines(table.String()) {
 			check.That(t, Width(strings.TrimRight(line, "\n")) <= most, "%d columns: %q", columns, line)
 		}
+
 		if columns == 160 {
 			check.Contains(t, "table", table.String(), name+"  NVIDIA-H200/mig-3g.71gb-mixed  1\n")
 		}

@@ -134,16 +134,20 @@ var leastWidths = []int{12, 4}
 func (g *Grid) Write(w io.Writer, style Style) error {
 	widths := g.columnWidths(style)
 	var b strings.Builder
+
 	header := make([]Cell, len(g.Columns))
 	for i, column := range g.Columns {
 		header[i] = Cell{{Text: column.Header, Color: Bold}}
 	}
+
 	if !style.NoHeaders {
 		g.writeRow(&b, style, widths, header)
 	}
+
 	for _, row := range g.Rows {
 		g.writeRow(&b, style, widths, row)
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -160,18 +164,22 @@ func (g *Grid) columnWidths(style Style) []int {
 			}
 		}
 	}
+
 	if style.Wide {
 		return widths
 	}
+
 	excess := columnGap*(len(widths)-1) - style.tableColumns()
 	for _, columns := range widths {
 		excess += columns
 	}
+
 	for _, least := range leastWidths {
 		for excess > 0 && g.narrowWidest(widths, least) {
 			excess--
 		}
 	}
+
 	return widths
 }
 
@@ -203,10 +211,12 @@ func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cel
 				room = cell.width()
 			}
 		}
+
 		cells[i] = cell.breakInto(room)
 		height = max(height, len(cells[i]))
 		used += widths[i] + columnGap
 	}
+
 	for n := range height {
 		var line strings.Builder
 		for i, lines := range cells {
@@ -214,16 +224,19 @@ func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cel
 			if n < len(lines) {
 				cell = lines[n]
 			}
+
 			pad := strings.Repeat(" ", max(0, widths[i]-cell.width()))
 			if g.Columns[i].Right && !g.isHeading(row, i) {
 				line.WriteString(pad)
 				pad = ""
 			}
+
 			for _, span := range cell {
 				line.WriteString(style.Paint(span.Text, span.Color))
 			}
 			line.WriteString(pad + strings.Repeat(" ", columnGap))
 		}
+
 		b.WriteString(strings.TrimRight(line.String(), " "))
 		b.WriteByte('\n')
 	}

@@ -53,14 +53,17 @@ func Break(text string, columns int) []string {
 	if Width(indent) > columns/2 {
 		indent = ""
 	}
+
 	for Width(text) > columns {
 		end := findBreak(text, len(indent), columns)
 		lines = append(lines, strings.TrimRight(text[:end], " "))
 		text = indent + strings.TrimLeft(text[end:], " ")
 	}
+
 	if strings.TrimLeft(text, " ") != "" || len(lines) == 0 {
 		lines = append(lines, text)
 	}
+
 	return lines
 }
 
@@ -84,6 +87,7 @@ func findBreak(text string, indent, columns int) int {
 			mark = i + 1
 		}
 	}
+
 	return len(text)
 }
 
@@ -103,9 +107,11 @@ func Wrap(text string, columns int) []string {
 			line = word
 		}
 	}
+
 	if line != "" {
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -117,6 +123,7 @@ func breakWide(words []string, columns int) []string {
 			all = append(all, word)
 			continue
 		}
+
 		begin := 0
 		used := 0
 		for at, r := range word {
@@ -129,6 +136,7 @@ func breakWide(words []string, columns int) []string {
 		}
 		all = append(all, word[begin:])
 	}
+
 	return all
 }
 

@@ -68,12 +68,14 @@ func NewPlan(in Input) Plan {
 		p.owners[quota.QueueName()] = quota.Name
 		p.quotas[quota.QueueName()] = quota
 	}
+
 	for _, queue := range in.Queues {
 		p.queues[queue.Name] = queue
 		if parent := parentOf(queue); parent != "" {
 			p.children[parent] = append(p.children[parent], queue.Name)
 		}
 	}
+
 	var plan Plan
 	names := p.queueNames(&plan)
 	for _, name := range names {
@@ -87,10 +89,12 @@ func NewPlan(in Input) Plan {
 			p.wanted[name] = true
 		}
 	}
+
 	for _, name := range p.inOrder() {
 		plan.DropsParents = plan.DropsParents || (!p.IsTree && parentOf(p.queues[name]) != "")
 		plan.Imports = append(plan.Imports, p.importOf(name))
 	}
+
 	p.commentOwnedParents(plan.Imports)
 	plan.CoversAll = p.coversAll(plan)
 	plan.LeftOut = slices.DeleteFunc(plan.LeftOut, func(l LeftOut) bool { return p.wanted[l.Queue] })
@@ -117,11 +121,13 @@ func (p *planner) queueNames(plan *Plan) []string {
 			names = append(names, name)
 		}
 	}
+
 	for _, name := range p.Only {
 		if p.queues[name] == nil {
 			plan.LeftOut = append(plan.LeftOut, LeftOut{name, "no such Queue"})
 		}
 	}
+
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -129,6 +135,7 @@ func (p *planner) queueNames(plan *Plan) []string {
 // leaveOut returns why a queue needs no CardQuota, "" if it needs one.
 func (p *planner) leaveOut(name string) string {
 	queue := p.queues[name]
+
 	switch {
 	case name == workload.RootQueue:
 		return "the queue of Volcano itself"
@@ -240,6 +247,7 @@ func describeCards(counts map[card.Name]card.Count) string {
 			texts = append(texts, fmt.Sprintf("%d %s", count, name))
 		}
 	}
+
 	slices.SortFunc(texts, func(a, b string) int {
 		_, left, _ := strings.Cut(a, " ")
 		_, right, _ := strings.Cut(b, " ")

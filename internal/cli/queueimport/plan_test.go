@@ -54,10 +54,12 @@ func TestWhichQueuesAreImported(t *testing.T) {
 		builder.Queue("written").Quota(`{"A":1}`).Obj(), builder.Queue("used").Obj(), builder.Queue("waiting").Obj(), builder.Queue("idle").Obj(),
 		builder.Queue("owned").Quota(`{"A":1}`).Obj(), builder.Queue("root").Obj(), builder.Queue("default").Obj(),
 	}
+
 	queues = append(queues, below("above", builder.Queue("under")), builder.Queue("above").Obj())
 	usage := map[string]cardquota.Usage{
 		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0), "above": {Members: cardquota.Members{PodGroups: 1}},
 	}
+
 	owner := builder.CardQuota("owner").Queue("owned").Obj()
 	for name, tc := range map[string]struct {
 		usage map[string]cardquota.Usage
@@ -88,6 +90,7 @@ func TestFieldsOfAnImport(t *testing.T) {
 		Annotation(v1alpha1.AnnotationCardDeserved, `{"A":9}`).Annotation(v1alpha1.AnnotationCardGuarantee, `{"A":2}`).
 		Annotation(v1alpha1.AnnotationNamespaceSelector, `{"matchLabels":{"team":"vision"}}`).Annotation(v1alpha1.AnnotationStopPolicy, "Hold").
 		With(func(q *v1beta1.Queue) { q.Spec.Weight = 3 }).Obj()
+
 	got, _ := planFor(t, Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": holds("B", 1)}})
 	spec := got["q"].Quota.Spec
 	check.Equal(t, "tenant, type, stop policy", []string{"vision", "inference", "Hold"}, []string{spec.Tenant, spec.ServiceType, string(spec.StopPolicy)})
@@ -105,14 +108,17 @@ func TestATreeOfQueues(t *testing.T) {
 	}
 	usage := map[string]cardquota.Usage{"a": holds("A", 2), "b": holds("A", 1), "other": holds("A", 1)}
 	got, plan := planFor(t, Input{Queues: queues, Usage: usage, IsTree: true})
+
 	top := got["top"].Quota.Spec
 	check.That(t, top.ServiceType == "" && top.Parent == "" && *top.Cards[0].Quota == 5, "a parent has no type and what is granted below it, 2 and 3: %+v", top)
 	check.Contains(t, "comments", strings.Join(got["top"].Comments, "\n"), "cards: what the queues below it have, or what pods hold now if that is more")
 	check.That(t, got["a"].Quota.Spec.Parent == "top" && got["a"].Quota.Spec.Resources.CPU.String() == "100", "a child: %+v", got["a"].Quota.Spec)
+
 	names := make([]string, len(plan.Imports))
 	for i, imported := range plan.Imports {
 		names[i] = imported.Quota.Name
 	}
+
 	check.That(t, slices.Index(names, "top") < slices.Index(names, "a"), "a parent comes first: %v", names)
 	alone, _ := planFor(t, Input{Queues: queues, Usage: usage, IsTree: true, Only: []string{"top"}})
 	check.That(t, len(alone) == 1 && alone["top"].Quota.Spec.ServiceType == "", "a parent alone stays a parent: %+v", alone)
@@ -146,6 +152,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 		if in.IsTree {
 			policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		}
+
 		names := []string{"a", "b", "c", "d"}
 		isLeaf := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 		for i, name := range names { // a parent comes before its children, so there is no cycle
@@ -153,11 +160,13 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 			in.Queues = append(in.Queues, drawQueue(t, name, parent))
 			isLeaf[parent] = false
 		}
+
 		for _, name := range names {
 			if isLeaf[name] {
 				in.Usage[name] = holds("A", rapid.IntRange(0, 4).Draw(t, "held by "+name), "B", rapid.IntRange(0, 1).Draw(t, "B held by "+name))
 			}
 		}
+
 		imports := NewPlan(in).Imports
 		for _, queues := range [][]*v1beta1.Queue{nil, in.Queues} { // what Queues say already is only warned of
 			var applied []*v1alpha1.CardQuota
@@ -169,6 +178,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 				}
 				applied = append(applied, imported.Quota)
 			}
+
 			for _, imported := range imports {
 				name := imported.Quota.Name
 				isCommented := strings.Contains(strings.Join(imported.Comments, " "), "too little for the ")
@@ -184,6 +194,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 func TestAllQueuesAreCovered(t *testing.T) {
 	owned := builder.Queue("owned").Quota(`{"A":1}`).Obj()
 	owner := builder.CardQuota("owned").Obj()
+
 	long := builder.Queue(strings.Repeat("q", 64)).Obj()
 	usage := map[string]cardquota.Usage{"owned": holds("A", 1), long.Name: holds("A", 1)}
 	for name, tc := range map[string]struct {
@@ -232,12 +243,15 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 			q.Status.State = v1beta1.QueueStateClosed
 		}).Obj(),
 	}
+
 	_, plan := planFor(t, Input{Queues: queues, Usage: map[string]cardquota.Usage{}})
 	var text bytes.Buffer
 	check.NoError(t, plan.Write(&text))
+
 	quotas := parseManifests(t, text.String())
 	check.Equal(t, "CardQuotas", []string{"bad", "default", "gpu"}, slices.Sorted(maps.Keys(quotas)))
 	check.That(t, quotas["default"].Spec.QueueName == "default", "the queue default must be named")
+
 	comments := strings.Join(strings.Fields(strings.ReplaceAll(text.String(), "#", "")), " ")
 	check.Contains(t, "comments", comments, "cannot be read", "also limits nvidia.com/gpu", "priority 5 of the Queue",
 		"reclaimable: false of the Queue", "The Queue is Closed", "Left out, it would be 0")
@@ -274,9 +288,11 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 				in.Usage[name] = holds("A", rapid.IntRange(0, 4).Draw(t, "held"))
 			}
 		}
+
 		plan := NewPlan(in)
 		var text bytes.Buffer
 		check.NoError(t, plan.Write(&text))
+
 		quotas := parseManifests(t, text.String())
 		check.That(t, len(quotas) == len(plan.Imports), "%d documents, %d imports", len(quotas), len(plan.Imports))
 		check.That(t, len(plan.Imports)+len(plan.LeftOut) == len(names), "every Queue is imported or left out: %d and %v", len(plan.Imports), plan.LeftOut)

@@ -41,6 +41,7 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	if queue.Name == workload.DefaultQueue { // takes every workload that names no queue, so it must be named
 		imported.Quota.Spec.QueueName = queue.Name
 	}
+
 	below := p.quotasBelow(queue.Name)
 	p.setOwner(&imported, queue)
 	p.setCards(&imported, queue, below)
@@ -50,6 +51,7 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxPriority {
 		imported.Quota.Spec.Weight = &queue.Spec.Weight
 	}
+
 	describeReplacedFields(&imported, queue)
 	imported.Comments = append(imported.Comments, findShortages(imported.Quota, below)...)
 	return imported
@@ -67,9 +69,11 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 		spec.Tenant = queue.Name
 		i.addComment("tenant: write who owns the queue; here it is the name of the queue.")
 	}
+
 	if parent := parentOf(queue); parent != "" && p.IsTree {
 		spec.Parent = p.cardQuotaName(parent)
 	}
+
 	written := queue.Annotations[v1alpha1.AnnotationServiceType]
 	switch {
 	case p.IsTree && p.isParent(queue.Name):
@@ -92,9 +96,11 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	counts := card.Quota{}
 	err := error(nil)
+
 	if isWritten {
 		counts, err = card.ParseQuota(text)
 	}
+
 	var deserved, guarantee card.Quota
 	switch {
 	case isWritten && err == nil:
@@ -109,23 +115,27 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		for name, held := range p.heldBelow(queue.Name, map[string]bool{}) {
 			counts[name] = max(counts[name], held)
 		}
+
 		what := "what the pods of the queue hold now"
 		if len(below) > 0 {
 			what = "what the queues below it have, or what pods hold now if that is more"
 		}
 		i.addComment("cards: %s. Write what it may use at most.", what)
 	}
+
 	if err != nil {
 		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
 	}
 	if pending := describeCards(usage.Pending); pending != "" {
 		i.addComment("Pending pods request %s.", pending)
 	}
+
 	names := slices.Sorted(maps.Keys(counts))
 	if len(names) > maxCards {
 		i.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
 		names = names[:maxCards]
 	}
+
 	for _, name := range names {
 		imported := newCard(name, counts, deserved, guarantee)
 		if p.IsTree && imported.Deserved == nil {
@@ -134,6 +144,7 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		}
 		i.Quota.Spec.Cards = append(i.Quota.Spec.Cards, imported)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
 		if held := usage.Used[name]; held > counts[name] {
 			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", held, name, counts[name])
@@ -151,10 +162,12 @@ func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Ca
 		limit = min(int64(count), most)
 		out.Deserved = &limit
 	}
+
 	if count, ok := guarantee[name]; ok {
 		reserved := min(int64(count), limit)
 		out.Guarantee = &reserved
 	}
+
 	return out
 }
 
@@ -176,20 +189,24 @@ func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
 	if seen[name] {
 		return held
 	}
+
 	seen[name] = true
 	for cardName, count := range p.Usage[name].Used {
 		if count > 0 {
 			held[cardName] = count
 		}
 	}
+
 	if !p.IsTree {
 		return held
 	}
+
 	for _, child := range p.children[name] {
 		for cardName, count := range p.heldBelow(child, seen) {
 			held[cardName] = held[cardName].Add(count)
 		}
 	}
+
 	return held
 }
 
@@ -217,6 +234,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 		default:
 			*limit.value = found
 		}
+
 		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
 			*limit.value = *limit.below
 			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
@@ -225,6 +243,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 			*limit.value = limit.maximum
 		}
 	}
+
 	i.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
 	var other []string
 	for name := range queue.Spec.Capability {
@@ -232,6 +251,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 			other = append(other, string(name))
 		}
 	}
+
 	if len(other) > 0 {
 		slices.Sort(other)
 		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", strings.Join(other, ", "))
@@ -263,6 +283,7 @@ func setNamespaces(i *Import, queue *v1beta1.Queue) {
 		i.addComment("%s of the Queue cannot be read, so no namespace may use the queue: %v. Without namespaceSelector every namespace may.", v1alpha1.AnnotationNamespaceSelector, err)
 		return
 	}
+
 	selector := &metav1.LabelSelector{}
 	if err := yaml.Unmarshal([]byte(text), selector); err == nil {
 		i.Quota.Spec.NamespaceSelector = selector

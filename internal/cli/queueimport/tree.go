@@ -30,6 +30,7 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 	if !p.IsTree {
 		return nil
 	}
+
 	var below []*v1alpha1.CardQuota
 	for _, child := range p.children[queue] {
 		if p.owners[child] == "" && !p.wanted[child] && p.leaveOut(child) != "" {
@@ -39,6 +40,7 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 			below = append(below, quota)
 		}
 	}
+
 	return below
 }
 
@@ -67,6 +69,7 @@ func sumBelow(below []*v1alpha1.CardQuota) (quotas, guarantee card.Quota) {
 			}
 		}
 	}
+
 	return quotas, guarantee
 }
 
@@ -92,13 +95,16 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 		for name, count := range written.Quota {
 			quotas[name] = max(quotas[name], count)
 		}
+
 		for name, count := range written.Deserved {
 			deserved[name] = quota.AddSaturating(deserved[name], count)
 		}
+
 		for name, count := range written.Guarantee {
 			guarantee[name] = quota.AddSaturating(guarantee[name], count)
 		}
 	}
+
 	var found []string
 	for _, field := range []struct {
 		name        string
@@ -111,6 +117,7 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 			}
 		}
 	}
+
 	return found
 }
 

@@ -72,17 +72,20 @@ func (p Plan) Write(w io.Writer) error {
 	for _, text := range p.introduction() {
 		b.WriteString(asComment(text))
 	}
+
 	for _, imported := range p.Imports {
 		b.WriteString("---\n")
 		for _, comment := range imported.Comments {
 			b.WriteString(asComment(comment))
 		}
+
 		text, err := yaml.Marshal(newManifest(imported))
 		if err != nil {
 			return fmt.Errorf("write CardQuota %s: %w", imported.Quota.Name, err)
 		}
 		b.Write(text)
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -100,6 +103,7 @@ func (p Plan) Notes() []string {
 		}
 		queues[left.Why] = append(queues[left.Why], left.Queue)
 	}
+
 	notes := make([]string, len(reasons))
 	for i, reason := range reasons {
 		names := queues[reason]
@@ -108,6 +112,7 @@ func (p Plan) Notes() []string {
 		}
 		notes[i] = fmt.Sprintf("Left out: %s: %s.", output.JoinWords(names, "and"), reason)
 	}
+
 	return notes
 }
 

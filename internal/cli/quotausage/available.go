@@ -31,15 +31,18 @@ func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64)
 			isLeaf := known[usage.Name] != nil && !isParent[usage.Name]
 			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // nothing starts in it, and nothing below it
 		}
+
 		for n := range usage.Cards {
 			card := &usage.Cards[n]
 			card.Available = card.Free
 			if isClosed {
 				card.Available = 0
 			}
+
 			for _, above := range path {
 				card.Available = min(card.Available, freeIn(above, card.Name))
 			}
+
 			if idle != nil {
 				card.Available = min(card.Available, idle[card.Name])
 			}
@@ -66,6 +69,7 @@ func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
 	case quota.Status.Summary == "": // not counted yet
 		return math.MaxInt64
 	}
+
 	for _, card := range quota.Status.Cards {
 		if card.Name == name {
 			return card.Free
@@ -81,6 +85,7 @@ func takesNoPods(quota *v1alpha1.CardQuota) bool {
 	if ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
 		return true
 	}
+
 	placed := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
 	if placed != nil {
 		switch placed.Reason {

@@ -39,5 +39,6 @@ func TestALeafWithoutAServiceTypeTakesNoPods(t *testing.T) {
 	for _, usage := range list.Items {
 		got[usage.Name] = usage.Cards[0].Available
 	}
+
 	check.Equal(t, "FREE", map[string]int64{"top": 4, "chat": 4, "empty": 0}, got)
 }

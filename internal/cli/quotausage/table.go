@@ -29,11 +29,13 @@ func (l List) Write(w io.Writer, style output.Style) error {
 			grid.AddRow(output.Colored(group, output.Bold))
 			last = group
 		}
+
 		grid.AddRow(l.heading(usage, base, style))
 		for _, card := range usage.Cards {
 			grid.AddRow(l.cells(usage, card, base+1, style)...)
 		}
 	}
+
 	return grid.Write(w, style)
 }
 
@@ -65,12 +67,14 @@ func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
 			about += ", " + text
 		}
 	}
+
 	if l.Tree {
 		about = ", " + usage.Tenant + about
 	}
 	if about != "" {
 		cell = append(cell, output.Span{Text: " (" + output.Clean(about[len(", "):]) + ")", Color: output.Faint})
 	}
+
 	switch {
 	case usage.Ready:
 	case style.Wide:
@@ -78,6 +82,7 @@ func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
 	default:
 		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(usage.Reason), Color: output.Red})
 	}
+
 	return cell
 }
 
@@ -86,20 +91,24 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 	if !usage.Counted {
 		number = func(int64) output.Cell { return output.Text("?") }
 	}
+
 	used := number(card.Used)
 	if card.OverQuotaBy > 0 {
 		used[0].Color = output.Red
 	}
+
 	cells := []output.Cell{output.Indented(level, card.Name), output.Number(card.Quota), used}
 	if l.hasBorrowed() {
 		cells = append(cells, number(card.Borrowed))
 	}
+
 	cells = append(cells, number(card.Pending), number(card.Available))
 	bar := barColumns
 	if style.Wide {
 		cells = append(cells, number(card.Deserved), number(card.Physical))
 		bar = wideBarColumns
 	}
+
 	if !usage.Counted {
 		return append(cells, output.Colored("not counted", output.Faint))
 	}

@@ -89,27 +89,32 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 	for _, quota := range sorted {
 		f.known[quota.Name] = quota
 	}
+
 	for _, quota := range sorted {
 		if list.Tree {
 			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
 		}
 	}
+
 	for _, name := range names {
 		if f.known[name] == nil {
 			missing = append(missing, name)
 		}
 	}
+
 	isWanted := func(quota *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, quota.Name) }
 	for _, quota := range sorted {
 		if isWanted(quota) && (!list.Tree || !f.hasAncestor(quota, isWanted)) { // an ancestor brings it along
 			f.addTree(&list, quota, 0)
 		}
 	}
+
 	for _, quota := range sorted { // parents that form a cycle
 		if isWanted(quota) {
 			f.addTree(&list, quota, 0)
 		}
 	}
+
 	return list, missing
 }
 
@@ -121,11 +126,13 @@ func (l List) Objects() []metav1.PartialObjectMetadata {
 		if usage.Namespace != "" {
 			kind = "LocalCardQuota"
 		}
+
 		objects[i] = metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind},
 			ObjectMeta: metav1.ObjectMeta{Name: usage.Name, Namespace: usage.Namespace},
 		}
 	}
+
 	return objects
 }
 
@@ -182,6 +189,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
 		isClosed: takesNoPods(quota),
 	}
+
 	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil && quota.Namespace != "":
 		usage.Ready = true
@@ -194,12 +202,14 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 		usage.Reason = ready.Reason
 		usage.Message = ready.Message
 	}
+
 	if !usage.Counted {
 		for _, card := range spec.Cards {
 			usage.Cards = append(usage.Cards, Card{Name: card.Name, Quota: writtenQuota(card)})
 		}
 		return usage
 	}
+
 	for _, card := range status.Cards {
 		usage.Cards = append(usage.Cards, Card{
 			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used,
@@ -207,6 +217,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 			Pending:  card.Pending, Free: card.Free, Available: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
 		})
 	}
+
 	return usage
 }
 

@@ -35,6 +35,7 @@ func TestOrder(t *testing.T) {
 	tree := []*v1alpha1.CardQuota{quota("leaf", "x", "mid", true), quota("other", "a", "", true), quota("mid", "x", "top", true), quota("top", "x", "", true)}
 	early := []*v1alpha1.CardQuota{quota("leaf", "a", "mid", true), quota("mid", "x", "top", true), quota("top", "x", "", true)}
 	cycle := []*v1alpha1.CardQuota{quota("a", "x", "b", true), quota("b", "x", "a", true)}
+
 	orphan := []*v1alpha1.CardQuota{quota("a", "x", "gone", true)}
 	for name, tc := range map[string]struct {
 		quotas        []*v1alpha1.CardQuota
@@ -70,11 +71,13 @@ func TestEveryCardQuotaIsShownOnce(t *testing.T) {
 			parent := rapid.SampledFrom(append(names, "", "gone")).Draw(t, "parent of "+name)
 			quotas = append(quotas, quota(name, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant"), parent, true))
 		}
+
 		list, _ := NewList(quotas)
 		var shown []string
 		for _, usage := range list.Items {
 			shown = append(shown, usage.Name)
 		}
+
 		slices.Sort(shown)
 		check.Equal(t, "shown", names, shown)
 	})

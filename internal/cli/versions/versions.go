@@ -56,10 +56,12 @@ func Compare(client, program, other string) string {
 	if ours.Major() == theirs.Major() && ours.Minor() == theirs.Minor() {
 		return ""
 	}
+
 	advice := "install kubectl cardquota of that release"
 	if theirs.LessThan(ours) {
 		advice += ", or upgrade the cluster: docs/upgrade.md"
 	}
+
 	return fmt.Sprintf("kubectl cardquota %s does not fit %s %s: fields of one may be unknown to the other. Use the same minor release: %s", client, program, other, advice)
 }
 
@@ -83,10 +85,12 @@ func OfImage(image string) string {
 func (d Document) Write(w io.Writer, style output.Style) error {
 	grid := output.Grid{Columns: []output.Column{{Header: "PROGRAM"}, {Header: "VERSION", Shrinks: true}}}
 	grid.AddRow(output.Text("kubectl cardquota"), output.Text(d.Client))
+
 	programs := [][2]string{{"cardquota-manager", d.Operator}, {"cardquota-scheduler", d.Scheduler}}
 	if d.isClientOnly {
 		programs = nil
 	}
+
 	for _, row := range programs {
 		cell := output.Text(row[1])
 		if row[1] == "" {
@@ -94,8 +98,10 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(output.Text(row[0]), cell)
 	}
+
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, d.Problems)
 }

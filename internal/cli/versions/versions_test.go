@@ -23,6 +23,7 @@ func TestWhichReleasesFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			problem := Compare(tc.client, "cardquota-manager", tc.other)
+
 			check.That(t, (problem == "") == tc.fits, "problem %q", problem)
 		})
 	}

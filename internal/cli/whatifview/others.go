@@ -16,10 +16,12 @@ func (r Result) writeOthers(w io.Writer, style output.Style) error {
 	if len(r.Others) == 0 {
 		return nil
 	}
+
 	text := fmt.Sprintf("%s would run:", countPods(r.OthersPlaced, "that wait now", "that waits now"))
 	if len(r.Pods) > 0 {
 		text = fmt.Sprintf("\n%s would run too:", countPods(r.OthersPlaced, "of the cluster that wait now", "of the cluster that waits now"))
 	}
+
 	if _, err := fmt.Fprintln(w, text); err != nil {
 		return err
 	}
@@ -30,9 +32,11 @@ func (r Result) writeOthers(w io.Writer, style output.Style) error {
 		grid.AddRow(output.Text(output.DescribeWorkload(started.Workload)), output.Text(started.Queue), output.Number(int64(started.Pods)),
 			output.Text(describeCards(started.Cards)), output.Text(strings.Join(started.Nodes, ", ")))
 	}
+
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
+
 	return writeRest(w, style, len(r.Others))
 }
 
@@ -42,6 +46,7 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 	if r.hidesWaiting {
 		return nil
 	}
+
 	text := "Nothing waits now."
 	switch {
 	case len(r.Others) > 0 && len(r.Waiting) > 0:
@@ -51,6 +56,7 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 	case len(r.Waiting) > 0:
 		text = "Nothing that waits now would run:"
 	}
+
 	if _, err := fmt.Fprintln(w, text); err != nil || len(r.Waiting) == 0 {
 		return err
 	}
@@ -63,12 +69,14 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(output.Text(output.DescribeWorkload(entry.Workload)), output.Text(entry.Queue), output.Text(cards), output.Text(string(entry.Reason)))
 	}
+
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
 	if err := writeRest(w, style, len(r.Waiting)); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, messagesOf(r.Waiting))
 }
 
@@ -106,6 +114,7 @@ func messagesOf(waiting []Waiting) []string {
 		seen[at] = true
 		texts = append(texts, fmt.Sprintf("%s: %s", entry.Reason, entry.Message))
 	}
+
 	return texts
 }
 

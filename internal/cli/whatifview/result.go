@@ -124,25 +124,30 @@ func New(r simulation.Result) Result {
 	for _, name := range r.UncheckedClaims {
 		out.UncheckedClaims = append(out.UncheckedClaims, name.String())
 	}
+
 	for _, p := range r.Pods {
 		out.Pods = append(out.Pods, newPod(p))
 		out.Runs = out.Runs && p.Node != ""
 	}
+
 	for _, p := range r.DrainedWaiting {
 		out.DrainedWaiting = append(out.DrainedWaiting, newPod(p))
 	}
+
 	for _, v := range r.Victims {
 		out.LostCardSeconds = quota.AddSaturating(out.LostCardSeconds, v.CardSeconds)
 		out.Victims = append(out.Victims, Victim{
 			Workload: v.Workload, Queue: v.Queue, LostPods: v.Pods, Cards: newCards(v.Cards), CardSeconds: v.CardSeconds, For: v.For, Drained: v.IsDrained, Restarted: v.Restarted,
 		})
 	}
+
 	for _, started := range r.Others {
 		out.Others = append(out.Others, Started{Workload: started.Workload, Queue: started.Queue, Pods: started.Pods, Cards: newCards(started.Cards), Nodes: started.Nodes})
 	}
 	for _, entry := range r.Waiting {
 		out.Waiting = append(out.Waiting, Waiting{Workload: entry.Workload, Queue: entry.Queue, Card: entry.Card, Count: entry.Count, Reason: entry.Reason, Message: entry.Message})
 	}
+
 	return out
 }
 
@@ -183,6 +188,7 @@ func (r Result) writePods(w io.Writer, style output.Style) error {
 	if len(r.Pods) == 0 {
 		return nil
 	}
+
 	placed := 0
 	grid := output.Grid{Columns: []output.Column{{Header: "POD", Shrinks: true}, {Header: "NODE", Shrinks: true}, {Header: "CARDS", Shrinks: true}}}
 	for _, pod := range r.Pods {
@@ -193,16 +199,19 @@ func (r Result) writePods(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(output.Text(pod.Namespace+"/"+pod.Name), node, output.Text(describeCards(pod.Cards)))
 	}
+
 	answer := style.Paint("It would run.", output.Green)
 	if placed < len(r.Pods) {
 		answer = style.Paint(fmt.Sprintf("It would wait: %d of %d pods would run.", placed, len(r.Pods)), output.Yellow)
 	}
+
 	if _, err := fmt.Fprint(w, answer, "\n\n"); err != nil {
 		return err
 	}
 	if err := grid.Write(w, style); err != nil {
 		return err
 	}
+
 	return output.WriteNotes(w, reasonsOf(r.Pods))
 }
 
@@ -214,15 +223,18 @@ func reasonsOf(pods []Pod) []string {
 		if pod.Node != "" {
 			continue
 		}
+
 		text := fmt.Sprintf("%s: %s", pod.Reason, pod.Message)
 		count[text]++
 		if count[text] == 1 {
 			texts = append(texts, text)
 		}
 	}
+
 	for i, text := range texts {
 		texts[i] = fmt.Sprintf("%d waiting, %s", count[text], text)
 	}
+
 	return texts
 }
 
@@ -230,11 +242,13 @@ func (r Result) writeVictims(w io.Writer, style output.Style) error {
 	if len(r.Victims) == 0 {
 		return nil
 	}
+
 	grid := output.Grid{Columns: []output.Column{{Header: "DISPLACED", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "PODS", Right: true},
 		{Header: "CARDS", Shrinks: true}, {Header: "LOST CARD-HOURS", Right: true}}}
 	if style.Wide {
 		grid.Columns = append(grid.Columns, output.Column{Header: "RESTARTED", Right: true}, output.Column{Header: "FOR"})
 	}
+
 	for _, v := range r.Victims {
 		row := []output.Cell{output.Text(output.DescribeWorkload(v.Workload)), output.Text(v.Queue), output.Number(int64(v.LostPods)), output.Text(describeCards(v.Cards)),
 			output.Text(cardHours(v.CardSeconds))}
@@ -250,9 +264,11 @@ func (r Result) writeVictims(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(row...)
 	}
+
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
+
 	return grid.Write(w, style)
 }
 
@@ -262,25 +278,31 @@ func (r Result) notes() []string {
 	if len(r.Victims) > 0 {
 		notes = append(notes, fmt.Sprintf("In all, %s card-hours of work would be lost.", cardHours(r.LostCardSeconds)))
 	}
+
 	if r.DrainedPods > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d pods that the drain moves would find another node.", r.DrainedPlaced, r.DrainedPods))
 		for _, reason := range reasonsOf(r.DrainedWaiting) {
 			notes = append(notes, "Of the drained node: "+reason)
 		}
 	}
+
 	if r.DrainedEnded > 0 {
 		notes = append(notes, fmt.Sprintf("%d pods would end for good, because nothing creates them again.", r.DrainedEnded))
 	}
+
 	if len(r.Victims) == 0 && r.DrainedPods+r.DrainedEnded == 0 {
 		notes = append(notes, "Nothing would be displaced.")
 	}
+
 	if unchecked := len(r.UncheckedClaims); unchecked > 0 {
 		notes = append(notes, fmt.Sprintf("%s ResourceClaims, which the simulation does not check. If one is for cards, the scheduler refuses its pod (%s): %s.",
 			countPods(unchecked, "that would run have", "that would run has"), v1alpha1.BlockedUnmanagedClaim, listFirst(r.UncheckedClaims)))
 	}
+
 	if !r.Settled {
 		notes = append(notes, "The simulation ended before the scheduler came to rest, so more may change.")
 	}
+
 	return notes
 }
 

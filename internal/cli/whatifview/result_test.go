@@ -27,6 +27,7 @@ func TestUncheckedClaimsAreACaveat(t *testing.T) {
 			claimed.UncheckedClaims = append(claimed.UncheckedClaims, types.NamespacedName{Namespace: "lab", Name: name})
 		}
 	}
+
 	add("a")
 	check.Contains(t, "caveat", write(), "1 pod that would run has ResourceClaims, which the simulation does not check. If one is for cards, the scheduler refuses its pod (UnmanagedClaim): lab/a.")
 	add("b", "c", "d", "e", "f", "g")

@@ -26,6 +26,7 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 	if len(resources) == 0 {
 		return nil
 	}
+
 	schedulers := spec.Scheduler.Names
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
 	return failClosedPolicy(objectMeta(owner, BypassPolicyName, "keeps pods that request a card from bypassing the scheduler",

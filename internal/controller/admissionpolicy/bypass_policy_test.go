@@ -64,6 +64,7 @@ func TestContainersOfPodsWithCardsAreBounded(t *testing.T) {
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("variables", cel.DynType)},
 	})
 	check.NoError(t, err)
+
 	evaluate := func(expression string, containers int, asked ...string) any {
 		ast, issues := set.StoredExpressionsEnv().Compile(expression)
 		check.NoError(t, issues.Err())
@@ -73,6 +74,7 @@ func TestContainersOfPodsWithCardsAreBounded(t *testing.T) {
 		check.NoError(t, err)
 		return answer.Value()
 	}
+
 	rule := BypassPolicy(owner, effective(nil), cards).Spec.Validations[0]
 	for _, tc := range []struct {
 		containers int
@@ -81,6 +83,7 @@ func TestContainersOfPodsWithCardsAreBounded(t *testing.T) {
 	}{{512, []string{"nvidia.com/gpu"}, true}, {513, []string{"nvidia.com/gpu"}, false}, {20_000, nil, true}} {
 		check.Equal(t, fmt.Sprintf("a pod of %d containers that requests %v is admitted", tc.containers, tc.asked), any(tc.want), evaluate(rule.Expression, tc.containers, tc.asked...))
 	}
+
 	want := "pod train requests nvidia.com/gpu and has 513 containers, but a pod with cards has at most 512, init containers included: divide it into several pods"
 	check.Equal(t, "message", any(want), evaluate(rule.MessageExpression, 513, "nvidia.com/gpu"))
 }
@@ -89,13 +92,16 @@ func TestExemptAccounts(t *testing.T) {
 	if p := BypassPolicy(owner, effective(nil), cards); len(p.Spec.MatchConditions) != 1 {
 		t.Errorf("conditions %+v, want that of mirror pods alone", p.Spec.MatchConditions)
 	}
+
 	p := BypassPolicy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}}
 	}), cards)
+
 	var all []string
 	for _, c := range p.Spec.MatchConditions {
 		all = append(all, c.Expression)
 	}
+
 	for _, want := range []string{`["system:serviceaccount:n:a", "system:serviceaccount:n:b"]`, `["n/a", "n/b"]`} {
 		text := strings.Join(all, "\n")
 		check.That(t, strings.Contains(text, want), "conditions lack %s:\n%s", want, text)
@@ -122,9 +128,11 @@ func TestModes(t *testing.T) {
 		case want.action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{want.action})):
 			t.Errorf("%s: binding %+v, want %s", mode, binding, want.action)
 		}
+
 		v := GuardCondition(spec, cards)
 		check.That(t, string(v.Status)+"/"+v.Reason == want.verdict, "%s: verdict %+v, want %s", mode, v, want.verdict)
 	}
+
 	if v := GuardCondition(effective(nil), nil); v.Reason != v1alpha1.ReasonNoCardResources || v.Status != metav1.ConditionUnknown {
 		t.Errorf("without cards: %+v", v)
 	}

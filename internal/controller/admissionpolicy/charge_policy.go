@@ -85,6 +85,7 @@ func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 	if len(resources) == 0 {
 		return nil
 	}
+
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
 	return failClosedPolicy(objectMeta(owner, ChargePolicyName, "keeps used cards charged to the queue that got them", nil),
 		admissionv1.ValidatingAdmissionPolicySpec{
@@ -165,6 +166,7 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 // that it checks. longest is the maximum grace period in seconds.
 func chargeRules(longest string) []admissionv1.Validation {
 	const who = `request.userInfo.username`
+
 	limit := ` at most ` + longest + ` seconds (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`
 	return []admissionv1.Validation{
 		{

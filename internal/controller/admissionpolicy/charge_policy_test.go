@@ -29,10 +29,12 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 	if len(policies) != len(PolicyNames()) {
 		t.Fatalf("%d policies, want one for each of %v", len(policies), PolicyNames())
 	}
+
 	for i, p := range policies {
 		if p.Name != PolicyNames()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
 			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, PolicyNames()[i])
 		}
+
 		var known []string
 		check := func(where, expression string) {
 			for _, name := range uses(expression) {
@@ -41,21 +43,25 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 				}
 			}
 		}
+
 		for _, c := range p.Spec.MatchConditions {
 			check(c.Name, c.Expression)
 			if strings.Contains(c.Expression, "authorizer") {
 				t.Errorf("%s: %s asks the authorizer about every request", p.Name, c.Name)
 			}
 		}
+
 		for _, v := range p.Spec.Variables {
 			check(v.Name, v.Expression)
 			known = append(known, v.Name)
 		}
+
 		for _, v := range p.Spec.Validations {
 			check(v.Message, v.Expression)
 			check(v.Message, v.MessageExpression)
 		}
 	}
+
 	if Policies(owner, effective(nil), nil) != nil || ChargePolicy(owner, effective(nil), nil) != nil {
 		t.Error("policies about no card")
 	}
@@ -70,6 +76,7 @@ func TestMaxGracePeriod(t *testing.T) {
 			condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[i].Expression
 			check.That(t, strings.Contains(condition, "> "+want), "%d: condition %s, want a limit of %s", seconds, condition, want)
 		}
+
 		if condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+podGrace) {
 			t.Errorf("%d: condition %s lets nobody delete a pod as it says itself when that is longer", seconds, condition)
 		}

@@ -91,22 +91,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, errors.Join(errs...)
 	}
+
 	inventory, known := r.inventory.Inventory()
 	if !known {
 		return ctrl.Result{}, nil // OnChange triggers a reconcile once they are read
 	}
+
 	spec := policy.Effective(object.Spec)
 	if faults := policy.Validate(spec); len(faults) > 0 {
 		return ctrl.Result{}, nil // the previous objects stay
 	}
+
 	resources := inventory.Resources()
 	result := ctrl.Result{}
 	condition := GuardCondition(spec, resources)
+
 	// A refused policy must not prevent the other one.
 	var errs []error
 	for _, wanted := range rememberResources(Policies(object, spec, resources), inventory.LastingResources()) {
 		errs = append(errs, r.applyWithBinding(ctx, object, wanted, Binding(object, spec, wanted.Name)))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
@@ -114,6 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		condition = GuardRefusedCondition(err)
 		result.RequeueAfter = refusedRetry
 	}
+
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
 	return result, nil
 }
@@ -138,10 +144,12 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 	if err != nil {
 		return fmt.Errorf("write %s: %w", wanted.GetName(), err)
 	}
+
 	delete(fields, "status")
 	object := &unstructured.Unstructured{Object: fields}
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	kind := object.GetKind()
+
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
@@ -149,9 +157,11 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
 	}
+
 	is := appliedState{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
 	key := kind + " " + wanted.GetName()
 	was, before := r.lastApplied[key]
+
 	r.lastApplied[key] = is
 	switch {
 	case !before || was.wanted != is.wanted:
@@ -160,6 +170,7 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 		r.events.Event(owner, corev1.EventTypeWarning, v1alpha1.EventGuardRestored, fmt.Sprintf(
 			"%s %s had been changed or deleted by another client, and the operator restored it: change spec.admission of this policy instead", kind, object.GetName()))
 	}
+
 	return nil
 }
 
@@ -172,14 +183,17 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ServiceTypePolicy" || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
+
 	if kind, err := r.client.GroupVersionKindFor(object); err == nil {
 		delete(r.lastApplied, kind.Kind+" "+name)
 	}
+
 	uid := object.GetUID()
 	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s: %w", object.GetName(), err)
 	}
+
 	return nil
 }
 
@@ -242,8 +256,10 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
 		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
+
 	cards := make(chan event.TypedGenericEvent[string], 1)
 	nodes.OnChange(func() {
 		select {
@@ -251,6 +267,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 		default: // the receiver has not read the last signal yet
 		}
 	})
+
 	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
@@ -265,6 +282,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	if err != nil {
 		return nil, fmt.Errorf("set up controller: %w", err)
 	}
+
 	return r.guard, nil
 }
 
@@ -282,5 +300,6 @@ func newChargeCache(mgr ctrl.Manager) (cache.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up cache of %s: %w", ChargePolicyName, err)
 	}
+
 	return made.GetCache(), nil
 }

@@ -32,6 +32,7 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	check.NoError(t, clientgoscheme.AddToScheme(scheme))
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	owner := builder.ServiceTypePolicy().Obj()
+
 	written := 0
 	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(owner).WithStatusSubresource(owner).Build(), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -39,19 +40,23 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
+
 	r := &Reconciler{
 		guard:  newGuard(),
 		client: api, events: record.NewFakeRecorder(10), inventory: oneNode{}, lastApplied: map[string]appliedState{},
 		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
 	}
+
 	_, err := r.Reconcile(t.Context(), ctrl.Request{})
 	check.NoError(t, err)
 	check.Equal(t, "writes of the status", 0, written)
+
 	got := r.guard.Latest()
 	check.Must(t, got != nil, "nothing is told")
 	check.Equal(t, "told", "True/"+v1alpha1.ReasonBypassDenied, string(got.Status)+"/"+got.Reason)
 	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "told of %s, generation %d", got.UID, got.Generation)
 	check.Equal(t, "words that it changed", 1, len(r.guard.Changed()))
+
 	<-r.guard.Changed()
 	_, err = r.Reconcile(t.Context(), ctrl.Request{})
 	check.NoError(t, err)

@@ -72,6 +72,7 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 	default:
 		return nil
 	}
+
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
 		ObjectMeta: objectMeta(owner, name, "puts the ValidatingAdmissionPolicy of the same name into force", nil),
@@ -90,6 +91,7 @@ func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotation
 	blocks := false
 	all := map[string]string{v1alpha1.AnnotationDescription: "Created by ServiceTypePolicy " + owner.Name +
 		": " + what + ". Change spec.admission there; the operator reverts changes here."}
+
 	maps.Copy(all, annotations)
 	return metav1.ObjectMeta{
 		Name:        name,

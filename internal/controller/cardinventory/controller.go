@@ -95,6 +95,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := options.Metrics.Register(r.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+
 	changes := make(chan event.TypedGenericEvent[string], 1)
 	signal := func() {
 		select {
@@ -102,11 +103,13 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		default: // the last signal was not read yet
 		}
 	}
+
 	options.Nodes.OnNodeChange(signal)
 	options.Counts.OnCount(signal)
 	if options.Devices != nil {
 		options.Devices.OnChange(signal)
 	}
+
 	return shared.SetUpWithKind(mgr, "CardInventory", func() error { return r.addTo(mgr, changes, options.SkipNameValidation) })
 }
 
@@ -117,6 +120,7 @@ func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEv
 		q.Add(inventoryRequest())
 		return nil
 	})
+
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("cardinventory").
 		For(&v1alpha1.CardInventory{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
@@ -129,6 +133,7 @@ func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEv
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)
 	}
+
 	return nil
 }
 
@@ -145,6 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if req.Name != v1alpha1.InventoryName {
 		return ctrl.Result{}, nil
 	}
+
 	wait := r.throttle.Wait(req.Name)
 	inventory := &v1alpha1.CardInventory{}
 	err := r.client.Get(ctx, req.NamespacedName, inventory)
@@ -158,6 +164,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case wait > 0: // a large fleet costs too much to compute a status that cannot be written yet
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+
 	input, isComplete := r.readInput()
 	if !isComplete {
 		return ctrl.Result{}, nil // what is missing is a signal when it comes
@@ -189,6 +196,7 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 	if wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+
 	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
 	err := r.client.Create(ctx, inventory, client.FieldOwner(v1alpha1.FieldManager))
 	switch {
@@ -197,6 +205,7 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("create CardInventory: %w", err)
 	}
+
 	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
 	return ctrl.Result{}, nil // its creation is an event
 }
@@ -208,12 +217,14 @@ func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardI
 	case equality.Semantic.DeepEqual(inventory.Status, status):
 		return ctrl.Result{}, nil
 	}
+
 	before := inventory.DeepCopy()
 	inventory.Status = *status.DeepCopy() // the answer of the API server is decoded into it, and metrics read status
 	// This is the only writer of the status, so it needs no optimistic lock.
 	if err := r.client.Status().Patch(ctx, inventory, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
 	}
+
 	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
 	return ctrl.Result{}, nil
 }

@@ -86,14 +86,17 @@ func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 	s.reconcile(v1alpha1.InventoryName)
 	check.Equal(t, "summary of a new object", "", s.summary())
 	check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "the status is written in the interval of the creation")
+
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
 	check.Equal(t, "summary", "0/8 NVIDIA-H200", s.summary())
+
 	s.Update(builder.Node("b").GPUs("NVIDIA-H200", 8).Obj())
 	reads := s.reads
 	check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "a second write in one interval")
 	check.Equal(t, "summary in the same interval", "0/8 NVIDIA-H200", s.summary())
 	check.Equal(t, "reads of the nodes in the same interval", reads, s.reads)
+
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
 	check.Equal(t, "summary in the next interval", "0/16 NVIDIA-H200", s.summary())
@@ -145,12 +148,14 @@ func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
 	s := newScene(t, before)
 	claimed := &devices{}
 	s.r.devices = claimed
+
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	anomalies := func() []v1alpha1.InventoryAnomaly {
 		inventory := &v1alpha1.CardInventory{}
 		check.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory))
 		return inventory.Status.Anomalies
 	}
+
 	check.Equal(t, "result before the devices were read", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 	check.Equal(t, "anomalies of the last leader", before.Status.Anomalies, anomalies())
 	check.That(t, s.r.metrics.latest.Load() == nil, "metrics before the devices were read")

@@ -67,17 +67,21 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	if latest == nil {
 		return
 	}
+
 	for reason, count := range latest.anomalies {
 		ch <- prometheus.MustNewConstMetric(anomaliesDesc, prometheus.GaugeValue, float64(count), string(reason))
 	}
+
 	for i := range latest.status.Cards {
 		c := &latest.status.Cards[i]
 		if c.Total == 0 && c.Allocated == 0 && c.Quota == 0 {
 			continue
 		}
+
 		for _, gauge := range cardGauges {
 			ch <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, float64(gauge.value(c)), c.Name)
 		}
+
 		allowed := 0.0
 		if latest.count.AllowsOverAllocation(card.Name(c.Name)) {
 			allowed = 1

@@ -17,6 +17,7 @@ import (
 func TestMetricsOfTheFleet(t *testing.T) {
 	m := &metricsCollector{}
 	check.Equal(t, "series before the first count", 0, testutil.CollectAndCount(m))
+
 	allowing := builder.CardQuota("a").Card("A", 12).With(func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }).Obj()
 	count := cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals([]*v1alpha1.CardQuota{allowing, builder.CardQuota("b").Card("granted", 1).Obj()}, nil, nil)})
 	m.latest.Store(&latestCount{count: count, anomalies: map[v1alpha1.AnomalyReason]int{v1alpha1.AnomalyUnmappedResource: 2, v1alpha1.AnomalyCardsUnhealthy: 0}, status: v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
@@ -24,12 +25,14 @@ func TestMetricsOfTheFleet(t *testing.T) {
 		{Name: "granted", Quota: 1}, {Name: "held", Allocated: 1},
 		{Name: "only requested", ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Pending: 4}}},
 	}}})
+
 	want := map[string]string{
 		"cardquota_physical_cards": "8", "cardquota_healthy_cards": "7", "cardquota_cordoned_cards": "1",
 		"cardquota_allocated_cards": "3", "cardquota_granted_cards": "12", "cardquota_over_allocated_cards": "5",
 		"cardquota_over_allocation_allowed": "1",
 	}
 	check.Equal(t, "series", 3*len(want)+2, testutil.CollectAndCount(m))
+
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
 	families, err := registry.Gather()
@@ -43,6 +46,7 @@ func TestMetricsOfTheFleet(t *testing.T) {
 			}
 		}
 	}
+
 	check.NoError(t, testutil.CollectAndCompare(m, strings.NewReader(`
 # HELP cardquota_anomalies Anomalies of nodes, cards and bills, by their reason in the CardInventory.
 # TYPE cardquota_anomalies gauge
@@ -54,6 +58,7 @@ cardquota_over_allocation_allowed{card="A"} 1
 cardquota_over_allocation_allowed{card="granted"} 0
 cardquota_over_allocation_allowed{card="held"} 0
 `), "cardquota_over_allocation_allowed", "cardquota_anomalies"))
+
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
 }

@@ -22,6 +22,7 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) {
 		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: 20000}}
 	}).Obj()
+
 	s := objectStores{pods: newStore(), groups: newStore(), queues: newStore(), namespaces: newStore(), quotas: newStore(), policies: newStore(policy)}
 	add := func(store toolscache.Store, object metav1.Object) { _ = store.Add(object) }
 	for i := range pods {
@@ -33,6 +34,7 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 		}
 		add(s.pods, builder.Pod("lab", fmt.Sprint("p", i)).UID(types.UID(fmt.Sprint("u", i))).PodGroup(group).Scheduler(scheduler).Card("NVIDIA-H200").GPUs(1).Running(node).Obj())
 	}
+
 	return s, nodes
 }
 
@@ -58,6 +60,7 @@ func BenchmarkCountBypasses(b *testing.B) {
 		pods = 10_000
 		most = 50 * time.Millisecond
 	)
+
 	var collectors [2]*UsageCollector
 	var stores [2]objectStores
 	for i, scheduler := range []string{"volcano", "volcano-prod"} {
@@ -68,6 +71,7 @@ func BenchmarkCountBypasses(b *testing.B) {
 			collectors[i].countUsage(s)
 		}
 	}
+
 	var fastest [2]time.Duration
 	for b.Loop() {
 		for i := range collectors {
@@ -78,6 +82,7 @@ func BenchmarkCountBypasses(b *testing.B) {
 			}
 		}
 	}
+
 	more := fastest[1] - fastest[0]
 	b.ReportMetric(float64(more.Microseconds())/1000, "ms-more/op")
 	if more > most {

@@ -21,16 +21,19 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 	stripped := stripNode(node.DeepCopy())
 	check.That(t, stripped.Status.Images == nil, "the node is not stripped")
+
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
 		if got := card.IsNodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
 			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 		}
 	}
+
 	for _, isCordoned := range []bool{true, false} {
 		node.Spec.Unschedulable = isCordoned
 		check.Equal(t, "cordoned", isCordoned, stripNode(node.DeepCopy()).Spec.Unschedulable)
 	}
+
 	check.Equal(t, "the stripped node is recognised differently", card.Recognise(node, nil), card.Recognise(stripped, nil))
 	check.Equal(t, "capacity", node.Status.Capacity, stripped.Status.Capacity)
 }
@@ -52,6 +55,7 @@ func TestManagedFieldsOfAStatusAreDropped(t *testing.T) {
 		tc.object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "spec"}, {Manager: "status", Subresource: "status"}})
 		kept, err := transform(tc.object)
 		check.NoError(t, err)
+
 		var managers []string
 		for _, entry := range kept.(client.Object).GetManagedFields() {
 			managers = append(managers, entry.Manager)

@@ -86,6 +86,7 @@ func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card
 		payer
 		card card.Name
 	}
+
 	counts := map[payerCard]card.Count{}
 	for _, pod := range pods {
 		who := b.payerOf(pod)
@@ -99,6 +100,7 @@ func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card
 	for key, count := range counts {
 		inUse[b.seriesOf(key.payer, key.card)] = count
 	}
+
 	return inUse
 }
 
@@ -110,11 +112,13 @@ func (b *bills) listHoldings(pods []cardquota.HeldPod) []cardseconds.Holding {
 		if since.IsZero() {
 			continue
 		}
+
 		who := b.payerOf(pod)
 		for _, held := range pod.Charge.HeldCards() {
 			holdings = append(holdings, cardseconds.Holding{Series: b.seriesOf(who, held.Name), Count: held.Count, Since: since})
 		}
 	}
+
 	return holdings
 }
 

@@ -27,16 +27,20 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	pods := []*corev1.Pod{builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").Obj(), builder.Pod("lab", "none").GPUs(2).Running("bare").Obj()}
 	pods[0].UID = "p"
 	pods[1].UID = "none"
+
 	facts := cardquota.PodFacts{}
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: tracker.Inventory(), Facts: &facts})
 	check.Equal(t, "used", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
+
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
 	inQueue := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}
 	outside := cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
 	check.Equal(t, "billed", map[cardseconds.Series]card.Count{inQueue: 8, outside: 2}, payers.cardsInUse(facts.HeldPods()))
+
 	start := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pods[0].Status.StartTime = &start
 	check.Equal(t, "held since", []cardseconds.Holding{{Series: inQueue, Count: 8, Since: start.Time}}, payers.listHoldings(facts.HeldPods()))
+
 	status := cardinventory.NewStatus(cardinventory.Input{
 		Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
 	})
@@ -62,16 +66,20 @@ func TestHoldingsAreDatedByTheBinding(t *testing.T) {
 		}
 		return p
 	}
+
 	u := newUsageCollector(nil, 0, nodes)
 	check.Equal(t, "holdings before the first count", 0, len(u.Holdings()))
+
 	s := objectStores{
 		quotas: newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj()),
 		pods:   newStore(pod("dated", "web", true), pod("undated", "web", false)),
 		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 	}
+
 	u.countUsage(s)
 	inQueue := cardseconds.Holding{Series: cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}, Count: 2, Since: bound.Time}
 	check.Equal(t, "holdings", []cardseconds.Holding{inQueue}, u.Holdings())
+
 	s.pods = newStore(pod("outside", "ghost", true))
 	u.countUsage(s)
 	outside := cardseconds.Holding{Series: cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}, Count: 2, Since: bound.Time}
@@ -84,10 +92,12 @@ func TestATerminatingPodIsBilled(t *testing.T) {
 	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	pod := builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj()
 	u := newUsageCollector(nil, 0, nodes)
+
 	s := objectStores{
 		quotas: newStore(builder.CardQuota("web").Card("NVIDIA-H200", 8).Obj()), pods: newStore(pod),
 		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 	}
+
 	u.countUsage(s)
 	own, _, _ := u.QueueUsage("web")
 	check.Equal(t, "cards that count against the quota", 0, len(own.Used))
@@ -102,15 +112,18 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	pod := builder.Pod("lab", "p").GPUs(8).Running("lost").Obj()
 	end := metav1.NewTime(time.Now().Add(time.Second))
 	pod.DeletionTimestamp = &end
+
 	u := newUsageCollector(nil, 0, nodes)
 	s := objectStores{quotas: newStore(), pods: newStore(pod), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore()}
 	u.countUsage(s)
 	check.Equal(t, "billed before the end", 1, len(u.CardsInUse()))
+
 	select {
 	case <-u.dirty:
 	case <-time.After(10 * time.Second):
 		t.Fatal("no count is due at the end")
 	}
+
 	u.countUsage(s)
 	check.Equal(t, "billed after it", 0, len(u.CardsInUse()))
 }

@@ -107,33 +107,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
+
 	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
 	p.policy, p.inForce, err = r.readPolicy(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.inForce), Bands: policy.PriorityBands(p.inForce)}
 	name := quota.QueueName()
 	if name == workload.RootQueue {
 		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
 	}
+
 	candidates, err := r.cardQuotasForQueue(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	p.queue, err = getQueue(ctx, r.client, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if own, subtree, counted := r.usage.QueueUsage(name); counted {
 		p.usage = &own
 		p.subtree = &subtree
 	}
+
 	p.tree, err = p.treeAround(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	owner := cardquota.QueueOwner(candidates)
 	switch {
 	case quota.DeletionTimestamp != nil:
@@ -141,15 +148,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case owner != nil && owner.Name != quota.Name:
 		return p.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
+
 	// Add the finalizer before writing anything that must be undone.
 	if controllerutil.ContainsFinalizer(quota, finalizer) {
 		return p.syncQueue(ctx)
 	}
+
 	before := quota.DeepCopy()
 	controllerutil.AddFinalizer(quota, finalizer)
 	if result, err := p.patchMeta(ctx, before); err != nil || !result.IsZero() {
 		return result, err
 	}
+
 	return p.syncQueue(ctx)
 }
 
@@ -174,6 +184,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 		}
 	}
 	defer r.lockMoves()()
+
 	place, wait, err := r.placeQueue(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -181,6 +192,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if wait != nil && wait.KeepsQueue {
 		return r.reportWait(ctx, wait)
 	}
+
 	return r.syncPlacedQueue(ctx, place, wait)
 }
 
@@ -190,11 +202,13 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live), place)
 	}
+
 	before := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	inSync, err := r.inSync(ctx, desired)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	// If the Queue carried this spec, and neither its service type nor the tree changed, another
 	// manager caused the difference.
 	now := desired(r.queue)
@@ -206,11 +220,13 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 		// do not cause constant writes of the operator.
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
+
 	if !inSync && r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion) {
 		// An outdated status does not tell whether the Queue carried this spec. A change of another
 		// manager would be replaced, and never named.
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
+
 	written := cardquota.QueueWrite{WeightHeldBy: now.WeightHeldBy, ParentHeldBy: now.ParentHeldBy}
 	if !inSync {
 		written, err = r.writeQueue(ctx, desired, wasInSync)
@@ -218,6 +234,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 			return r.reportWriteError(ctx, err)
 		}
 	}
+
 	written.IsFlat = place == nil
 	written.Wait = wait
 	written.CutPriority = r.types.CutPriority(r.quota)
@@ -226,10 +243,12 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 	} else {
 		written.Parent = place.Parent
 	}
+
 	result, err := r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
 	if err == nil && wait != nil {
 		result = shared.RequeueWithin(result, r.retryDelay())
 	}
+
 	return result, err
 }
 
@@ -240,6 +259,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
+
 	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
 	switch {
 	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue):
@@ -248,6 +268,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	default:
 		result.RequeueAfter = refusedRetry
 	}
+
 	return result, err
 }
 
@@ -272,11 +293,13 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(), Unnamed: r.Reconciler.usage.Unnamed(),
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
 	}
+
 	input.Enforced = r.enforcedCondition()
 	selected, err := r.selectors.SelectedNamespaces(ctx, r.client, r.quota)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	input.SelectedNamespaces = len(selected)
 	status := cardquota.NewStatus(input)
 	r.updateMetrics(&status)
@@ -289,18 +312,21 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	case r.statusDelay > 0:
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
+
 	r.quota.Status = status
 	// No optimistic lock: this is the only writer of the status, and observedGeneration
 	// names the generation of the spec that it describes.
 	if err := r.client.Status().Patch(ctx, r.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	r.throttle.RecordWrite(r.quota.Name, r.quota.ResourceVersion)
 	if r.quota.DeletionTimestamp == nil {
 		for _, event := range cardquota.Events(before.Status, status) {
 			r.events.Event(r.quota, event.Type, event.Reason, event.Message)
 		}
 	}
+
 	return ctrl.Result{}, nil
 }
 
@@ -311,6 +337,7 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 		return
 	}
 	numbers := newQueueMetrics(r.quota)
+
 	isParent := status.Children > 0 || (r.tree != nil && r.quota.Spec.ServiceType == "")
 	if !isParent { // the children of a parent report its cards
 		numbers.cards = status.Cards

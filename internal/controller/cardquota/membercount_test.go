@@ -39,14 +39,17 @@ type pages struct {
 func (p *pages) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
+
 	p.requests++
 	if p.requests == 1 && p.meanwhile != nil {
 		p.meanwhile()
 	}
+
 	time.Sleep(time.Second)
 	if p.fails != nil {
 		return p.fails
 	}
+
 	begin, _ := strconv.Atoi(asked.Continue)
 	page := func(all int) int {
 		end := all
@@ -59,12 +62,14 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 		}
 		return end
 	}
+
 	switch list := list.(type) {
 	case *v1beta1.PodGroupList:
 		list.Items = p.groups[begin:page(len(p.groups))]
 	case *metav1.PartialObjectMetadataList:
 		list.Items = p.pods[begin:page(len(p.pods))]
 	}
+
 	return nil
 }
 
@@ -98,6 +103,7 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 			quotas = 200
 			pods   = 3000
 		)
+
 		api := &pages{}
 		for i := range pods {
 			group := builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue("other").Obj()
@@ -106,11 +112,13 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 			}
 			api.pods = append(api.pods, metav1.PartialObjectMetadata{ObjectMeta: builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(group.Name).Obj().ObjectMeta})
 		}
+
 		r := newCounter(t, api)
 		waiting := make(chan string, quotas)
 		for i := range quotas {
 			waiting <- fmt.Sprint("q", i)
 		}
+
 		answers := make(chan error, quotas)
 		for range 8 {
 			go func() {
@@ -127,9 +135,11 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 				}
 			}()
 		}
+
 		for range quotas {
 			check.NoError(t, <-answers)
 		}
+
 		close(waiting)
 		perCount := (pods/8+memberPageSize-1)/memberPageSize + pods/memberPageSize
 		check.That(t, api.largest <= memberPageSize, "%d objects were listed at once, at most %d may be", api.largest, memberPageSize)
@@ -140,6 +150,7 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 // TestWhatIsAMemberOnTheAPIServer: the cache may not have heard of what came a moment ago.
 func TestWhatIsAMemberOnTheAPIServer(t *testing.T) {
 	other := builder.PodGroup("lab", "of-other").Queue("other").Obj()
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		group *v1beta1.PodGroup
 		pod   *corev1.Pod
@@ -179,13 +190,16 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 			_, known, err := r.members(t.Context(), "b")
 			check.That(t, !known && err == nil, "a second count began beside the first one: %v", err)
 		}
+
 		_, _, err := r.members(t.Context(), "a")
 		check.That(t, errors.Is(err, api.fails), "got error %v", err)
+
 		api.fails = nil
 		for _, queue := range []string{"b", "a"} {
 			_, known, err := r.members(t.Context(), queue)
 			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
 		}
+
 		// An answer that nobody fetched in time proves nothing.
 		r.memberCounts.counted = map[string]memberAnswer{"c": {members: cardquota.Members{Pods: 7}}}
 		time.Sleep(memberCountTTL)
@@ -209,6 +223,7 @@ func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 			}
 			return answers, nil
 		}
+
 		// While the count for a is under way, b asks for the next one.
 		ask := func(queue string, meanwhile func()) bool {
 			_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
@@ -218,10 +233,12 @@ func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 			check.NoError(t, err)
 			return known
 		}
+
 		nothing := func() {}
 		check.That(t, ask("a", func() {
 			check.That(t, !ask("b", nothing) && !ask("c", nothing), "a count has an answer before it ended")
 		}), "a has no answer")
+
 		check.That(t, ask("b", nothing), "b has no answer")
 		check.That(t, ask("d", nothing), "d has no answer")
 		check.That(t, ask("c", nothing), "c has no answer")

@@ -112,11 +112,13 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, q := range queues {
 		count += len(q.cards) + 1
 	}
+
 	cards := make([]cardMetrics, 0, count)
 	for queue, q := range queues {
 		q.sendState(queue, ch)
 		cards = q.appendCards(cards, queue)
 	}
+
 	// The registry sorts in this order. It takes twice the time for series in any other one.
 	slices.SortFunc(cards, func(a, b cardMetrics) int {
 		if byCard := strings.Compare(a.Name, b.Name); byCard != 0 {
@@ -142,9 +144,11 @@ func (q *queueMetrics) sendState(queue string, ch chan<- prometheus.Metric) {
 	if !q.oldest.IsZero() {
 		send(oldestDesc, float64(q.oldest.Unix()), queue)
 	}
+
 	if !q.oldestWithinQuota.IsZero() {
 		send(oldestWithinQuotaDesc, float64(q.oldestWithinQuota.Unix()), queue)
 	}
+
 	for reason, count := range q.blocked {
 		send(blockedDesc, float64(count), queue, string(reason))
 	}
@@ -174,9 +178,11 @@ func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetric
 			all = append(all, cardMetrics{c, queue, q.isInTree})
 		}
 	}
+
 	if hasNumbers(unknown) {
 		all = append(all, cardMetrics{unknown, queue, q.isInTree})
 	}
+
 	return all
 }
 
@@ -202,11 +208,13 @@ func (m *cardMetrics) send(ch chan<- prometheus.Metric) {
 	if isUnknown(m.CardStatus) {
 		return
 	}
+
 	gauge(quotaDesc, m.Quota)
 	gauge(usedDesc, m.Used)
 	if m.OverQuotaBy > 0 {
 		gauge(overDesc, m.OverQuotaBy)
 	}
+
 	if m.isInTree {
 		gauge(deservedDesc, m.Deserved)
 	}

@@ -29,10 +29,12 @@ func TestMetrics(t *testing.T) {
 	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
 	check.Equal(t, "one card is over its quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
 	check.Equal(t, "flat queues deserve nothing", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
+
 	both[0].Deserved = 4
 	team.cards = both[:1]
 	team.isInTree = true
 	s.setQueue("q", team)
+
 	want := `
 cardquota_blocked_cards{queue="q",reason="NoFreeCard"} 2
 cardquota_deserved_cards{card="NVIDIA-H200",queue="q"} 4
@@ -45,11 +47,13 @@ cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 8
 cardquota_used_cards{card="NVIDIA-H200",queue="q"} 9
 `
 	check.Equal(t, "a card that is gone has no series", want, seriesOf(t, s))
+
 	heir := team
 	heir.quota = "heir"
 	s.setQueue("q", heir)
 	s.forgetQuota("team")
 	check.Equal(t, "the queue went to another CardQuota and has series", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
+
 	s.forgetQuota("heir")
 	check.Equal(t, "a CardQuota that is gone has no series", "\n", seriesOf(t, s))
 }
@@ -62,6 +66,7 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 	check.NoError(t, registry.Register(collector))
 	families, err := registry.Gather()
 	check.NoError(t, err)
+
 	series := "\n"
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -69,6 +74,7 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 			for _, pair := range m.GetLabel() {
 				pairs = append(pairs, fmt.Sprintf("%s=%q", pair.GetName(), pair.GetValue()))
 			}
+
 			value := fmt.Sprint(m.GetGauge().GetValue())
 			if histogram := m.GetHistogram(); histogram != nil {
 				value = fmt.Sprint(histogram.GetSampleCount(), " ", histogram.GetSampleSum())
@@ -76,6 +82,7 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 			series += fmt.Sprintf("%s{%s} %s\n", family.GetName(), strings.Join(pairs, ","), value)
 		}
 	}
+
 	return series
 }
 
@@ -95,6 +102,7 @@ func TestZerosHaveNoSeries(t *testing.T) {
 	}) {
 		s := newMetricsCollector()
 		tc.numbers.Name = "NVIDIA-H200"
+
 		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.numbers, {Name: "NVIDIA-H800", Physical: 8}}})
 		check.Equal(t, "series of cards", tc.want, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
 	}
@@ -128,6 +136,7 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	sent := make(chan prometheus.Metric, 10_000)
 	newFleet(20, listedCards).Collect(sent)
 	close(sent)
+
 	last := map[*prometheus.Desc]string{}
 	compared := 0
 	for metric := range sent {
@@ -135,11 +144,13 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 		if !isByCard {
 			continue
 		}
+
 		key := gauge.pairs[0].GetValue() + " " + gauge.pairs[1].GetValue()
 		check.That(t, last[gauge.desc] < key, "%s comes after %s", key, last[gauge.desc])
 		last[gauge.desc] = key
 		compared++
 	}
+
 	check.Equal(t, "series by card", 20*listedCards*4, compared)
 }
 
@@ -149,6 +160,7 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 	replace := func(count int64) {
 		s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "A", Quota: count, Used: count, Pending: count}, {Name: "B", Quota: count, Used: count, Pending: count}}})
 	}
+
 	replace(1)
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -156,11 +168,13 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 			replace(i + 1)
 		}
 	})
+
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(s))
 	for range 100 {
 		families, err := registry.Gather()
 		check.NoError(t, err)
+
 		values := map[float64]bool{}
 		for _, family := range families {
 			for _, metric := range family.GetMetric() {
@@ -171,6 +185,7 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 		}
 		check.Must(t, len(families) == 4 && len(values) == 1, "a scrape sees a part of a change: %v", families)
 	}
+
 	writer.Wait()
 }
 
@@ -181,12 +196,14 @@ func TestUnknownCardsAreOneSeries(t *testing.T) {
 		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},
 		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
 	}})
+
 	var pending []string
 	for _, line := range strings.Split(seriesOf(t, s), "\n") {
 		if strings.HasPrefix(line, "cardquota_pending_cards") {
 			pending = append(pending, line)
 		}
 	}
+
 	check.Equal(t, "series of pending cards", []string{
 		`cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0`, `cardquota_pending_cards{card="held",queue="q"} 0`,
 		`cardquota_pending_cards{card="there",queue="q"} 1`, `cardquota_pending_cards{card="unknown",queue="q"} 7`,
@@ -212,6 +229,7 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 		for i := range count {
 			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
 		}
+
 		s := newMetricsCollector()
 		s.setQueue("q", numbers)
 		got := testutil.CollectAndCount(s)
@@ -230,24 +248,30 @@ func TestCountMetrics(t *testing.T) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(waited))})
 		return p
 	}
+
 	s := objectStores{
 		quotas: newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.Tenant = "lab" }).Obj()), pods: newStore(pod("old", time.Hour)),
 		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 	}
+
 	u := newUsageCollector(nil, 0, nodes)
 	check.That(t, u.CardsInUse() == nil, "cards are in use before the first count")
 	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(u.metrics.lastCount))
+
 	before := time.Now()
 	u.countUsage(s)
 	check.Equal(t, "series of pods that were bound before the first count", 0, testutil.CollectAndCount(u.metrics.waited))
+
 	last := testutil.ToFloat64(u.metrics.lastCount)
 	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
 	check.NoError(t, s.pods.Add(pod("new", 20*time.Second)))
 	check.NoError(t, s.pods.Add(builder.Pod("lab", "outside").Queue("ghost").GPUs(2).Running("a").Obj())) // no queue has its cards in a bill, but its namespace
 	u.countUsage(s)
 	u.countUsage(s)
+
 	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
 	check.Equal(t, "time until pods were bound", want, seriesOf(t, u.metrics.waited))
+
 	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, {Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}: 2}
 	check.Equal(t, "cards in use", inUse, u.CardsInUse())
 	for _, collector := range Metrics() {

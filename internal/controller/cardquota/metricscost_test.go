@@ -37,6 +37,7 @@ func newFleet(quotas, cards int) *metricsCollector {
 		}
 		m.setQueue(numbers.quota, numbers)
 	}
+
 	return m
 }
 
@@ -101,6 +102,7 @@ func BenchmarkScrape(b *testing.B) {
 			for b.Loop() {
 				sent = scrapePage(page)
 			}
+
 			b.ReportMetric(float64((processorTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(size.quotas*(1+4*size.cards)), "series")
 			b.ReportMetric(float64(sent), "bytes-sent")

@@ -47,6 +47,7 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 			check.That(t, isPolicy, "%T %s is deleted", object, object.GetName())
 			return api.Delete(ctx, object, options...)
 		}})
+
 	check.NoError(t, indexTree(t.Context(), fakeIndexer{b}))
 	api := b.Build()
 	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil), inventory: &tracked{},
@@ -73,10 +74,12 @@ func newFamily() []client.Object {
 			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: ptr.To[int64](8), Deserved: ptr.To(deserved)}}
 		}).Obj()
 	}
+
 	objects := []client.Object{quota("tenant", "", "", 8), quota("web", "tenant", "training", 4), quota("lab", "tenant", "training", 4)}
 	for _, name := range []string{"tenant", "web", "lab"} {
 		objects = append(objects, builder.Queue(name).Obj())
 	}
+
 	return objects
 }
 
@@ -112,17 +115,20 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 		check.Equal(t, when+": a parent", `below root: {"H200":8} {"H200":8}, priority 0, True/Synced, hierarchy true`, r.describe(t, "tenant"))
 		check.Equal(t, when+": a leaf", `below tenant: {"H200":8} {"H200":4}, priority 500, True/Synced, hierarchy true`, r.describe(t, "web"))
 	}
+
 	expectTree("in force")
 	check.NoError(t, r.client.Delete(t.Context(), policy))
 	expectTree("deleted")
 	q := &v1alpha1.CardQuota{}
 	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: "web"}, q))
 	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, conditions.Get(q.Status.Conditions, v1alpha1.ConditionEnforced).Reason)
+
 	created := builder.ServiceTypePolicy().Obj()
 	check.NoError(t, r.client.Create(t.Context(), created))
 	expectTree("created again, not in force yet")
 	created.Status = policyInForce(v1alpha1.QueueHierarchyFlat, 700).Status
 	check.NoError(t, r.client.Update(t.Context(), created))
+
 	r.reconcileAll(t)
 	check.Equal(t, "flat: a parent", `below root: {} , priority 0, True/TreeFieldsUnused, hierarchy false`, r.describe(t, "tenant"))
 	for _, leaf := range []string{"web", "lab"} {
@@ -151,6 +157,7 @@ func TestCountsOutliveThePolicy(t *testing.T) {
 		quotas: newStore(builder.CardQuota("web").Card("H200", 8).Obj()), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 		pods: newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj()),
 	}
+
 	u := newUsageCollector(nil, 0, nodes)
 	isTree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	created := builder.ServiceTypePolicy().Obj()

@@ -83,6 +83,7 @@ var isLowered = predicate.Funcs{
 		if before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 			return true
 		}
+
 		had := cardquota.QuotaOf(before)
 		has := cardquota.QuotaOf(after)
 		for name, count := range had {
@@ -90,6 +91,7 @@ var isLowered = predicate.Funcs{
 				return true
 			}
 		}
+
 		return false
 	},
 }

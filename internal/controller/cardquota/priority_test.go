@@ -47,6 +47,7 @@ func changedTo(before, after int64) event.UpdateEvent {
 func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	queue := priorityqueue.New[reconcile.Request]("lowered")
 	defer queue.ShutDown()
+
 	wakeupHandler(tenThousand).Generic(t.Context(), event.TypedGenericEvent[wakeup]{Object: wakeup{queue: allQueues}}, queue)
 	first, _ := queue.Get() // a worker takes one before the change
 	lowered := changedTo(8, 0)
@@ -58,6 +59,7 @@ func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	check.That(t, first.Name != next.Name, "it was taken before")
 	check.Equal(t, "next", "q9999", next.Name)
 	check.Equal(t, "priority", loweredPriority, priority)
+
 	t.Logf("taken after %s", time.Since(began))
 	queue.Done(first)
 	queue.Done(next)
@@ -73,6 +75,7 @@ func TestWhichChangesOvertake(t *testing.T) {
 	status.ObjectNew.SetGeneration(1)
 	removed := changedTo(8, 8)
 	removed.ObjectNew.(*v1alpha1.CardQuota).Spec.Cards = nil
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		change event.UpdateEvent
 		want   bool
@@ -95,6 +98,7 @@ func TestANodeRewritesNoStatus(t *testing.T) {
 	for i := range 10_000 {
 		quotas[fmt.Sprint("q", i)] = card.Quota{"NVIDIA-H200": 8}
 	}
+
 	physical := func(count card.Count) map[card.Name]card.Count { return map[card.Name]card.Count{"NVIDIA-H200": count} }
 	woken := func(before, after card.Count) int {
 		return len(queuesWithCards(changedKeys(physical(before), physical(after), bothOrNone), nil, quotas))
@@ -112,6 +116,7 @@ func TestANodeRewritesNoStatus(t *testing.T) {
 		quota.Status = status
 		return isWritten
 	}
+
 	check.That(t, next(800, 0), "the first status is not written")
 	check.That(t, !next(808, 0), "a node more rewrites the status")
 	check.Equal(t, "physical", 800, quota.Status.Cards[0].Physical)
@@ -134,20 +139,24 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 			for i := range tc.quotas {
 				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}
+
 			u := newUsageCollector(nil, 0, nodes)
 			flap := func(cards int) int {
 				nodes.Update(builder.Node("n1").GPUs("NVIDIA-H200", cards).Obj())
 				return len(u.countUsage(s))
 			}
+
 			check.Equal(t, "woken by the first count", 1, flap(8))
 			check.Equal(t, "woken by the first change", tc.quotas, flap(0))
 			for range 5 {
 				check.Equal(t, "woken by a node that flaps", 0, flap(8)+flap(0))
 			}
+
 			time.Sleep(tc.age - time.Second)
 			check.Equal(t, "woken before the numbers are old", 0, flap(8))
 			time.Sleep(time.Second)
 			check.Equal(t, "woken by old numbers", tc.quotas, flap(4))
+
 			latest := slices.Max(slices.Collect(maps.Values(u.delays)))
 			check.Equal(t, "the last of them is reconciled after", time.Duration(tc.quotas-1)*time.Second/20, latest)
 		})
@@ -183,6 +192,7 @@ func TestOldNumbersAreCountedOnce(t *testing.T) {
 			default:
 			}
 		}
+
 		check.Equal(t, "counts for old numbers", 1, recounts)
 	})
 }

@@ -45,11 +45,13 @@ func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 	if r.queue != nil && r.queueWrites.CacheHasWrite(r.queue.Name, r.queue.ResourceVersion) {
 		return false, nil
 	}
+
 	var err error
 	r.queue, err = getQueue(ctx, r.live, r.quota.QueueName())
 	if err != nil {
 		return false, err
 	}
+
 	return desired(r.queue).InSync(r.queue), nil
 }
 
@@ -61,20 +63,25 @@ func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, w
 	if err != nil {
 		return cardquota.QueueWrite{}, err
 	}
+
 	if wasInSync { // the next status write reverts further changes
 		r.throttle.Delay(r.quota.Name)
 	}
+
 	if r.queue != nil && !cardquota.HasOwnedFields(r.queue) {
 		r.events.Eventf(r.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
 			"queue %s already existed and now carries this quota; it will not be deleted with this CardQuota", r.quota.QueueName())
 	}
+
 	if len(replaced) > 0 {
 		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
 			"%s on queue %s; replaced by what this CardQuota says", cardquota.DescribeConflicts(replaced), r.quota.QueueName())
 	}
+
 	if r.queue == nil && wasInSync {
 		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", r.quota.QueueName())
 	}
+
 	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy, ParentHeldBy: want.ParentHeldBy}, nil
 }
 
@@ -88,6 +95,7 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 			drift = append(drift, cardquota.FieldConflict{Field: field})
 		}
 	}
+
 	err := r.applyAndRecord(ctx, want.Config)
 	if !cardquota.IsFieldConflict(err) {
 		if err != nil {
@@ -96,11 +104,13 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 		log.V(1).Info("queue written", "queue", r.quota.QueueName())
 		return drift, nil
 	}
+
 	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
 	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
 	if err := r.applyAndRecord(ctx, want.Config, client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", r.quota.QueueName(), err)
 	}
+
 	return replaced, nil
 }
 
@@ -113,10 +123,12 @@ func (r *reconciliation) applyAndRecord(ctx context.Context, config *apply.Queue
 	if err != nil {
 		return fmt.Errorf("encode queue %s: %w", name, err)
 	}
+
 	applied := &unstructured.Unstructured{Object: fields} // the client decodes no answer into a typed configuration
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), append(options, client.FieldOwner(v1alpha1.FieldManager))...); err != nil {
 		return err
 	}
+
 	r.queueWrites.RecordWrite(name, applied.GetResourceVersion())
 	r.writtenQueues.Store(r.quota.Name, name)
 	return nil
@@ -130,13 +142,16 @@ func (r *Reconciler) forgetQueueWrites(ctx context.Context, quota string) error 
 	if !isKnown {
 		return nil
 	}
+
 	candidates, err := r.cardQuotasForQueue(ctx, name)
 	if err != nil {
 		return err
 	}
+
 	if len(candidates) == 0 {
 		r.queueWrites.Forget(name)
 	}
+
 	r.writtenQueues.Delete(quota)
 	return nil
 }
@@ -147,8 +162,10 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	if !controllerutil.ContainsFinalizer(r.quota, finalizer) {
 		return ctrl.Result{}, nil
 	}
+
 	// The next owner takes the Queue as it is: draining it would stop pods that have quota.
 	inherited := owner == nil || owner.Name != r.quota.Name || cardquota.NextOwner(r.quota, candidates) != nil
+
 	// Read the API server, not the cache: a Queue that was just created would be left
 	// behind.
 	var err error
@@ -159,12 +176,14 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	if r.queue == nil || inherited {
 		return r.removeFinalizer(ctx)
 	}
+
 	if wait, err := r.waitForChildren(ctx); err != nil || wait != nil {
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		return r.reportWait(ctx, wait)
 	}
+
 	drained, err := r.releaseQueue(ctx)
 	switch {
 	case err != nil:
@@ -176,6 +195,7 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 		}
 		return shared.RequeueWithin(result, drained.requeueAfter), nil
 	}
+
 	return r.removeFinalizer(ctx)
 }
 
@@ -193,6 +213,7 @@ func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus,
 	default:
 		drained, err = r.drainQueue(ctx)
 	}
+
 	return drained, err
 }
 
@@ -211,6 +232,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 		return cardquota.NewDrainedQueue(r.quota, live, r.allocatedText(live))
 	}
 	wasInSync := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
+
 	var requeueAfter time.Duration
 	if !desired(r.queue).InSync(r.queue) {
 		if wasInSync && r.statusDelay > 0 { // another manager's change, see syncQueue
@@ -219,12 +241,14 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 			return drainStatus{}, err
 		}
 	}
+
 	switch {
 	case r.usage == nil:
 		return drainStatus{requeueAfter: requeueAfter}, nil
 	case r.usage.Members.Any():
 		return drainStatus{members: r.usage.Members, requeueAfter: requeueAfter}, nil
 	}
+
 	// The last count is up to a second old, and a deletion is final.
 	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 		return r.countMembers(ctx, owners)
@@ -235,11 +259,13 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	if !counted || members.Any() {
 		return drainStatus{members: members, requeueAfter: memberRetry}, nil
 	}
+
 	uid := r.queue.UID
 	err = r.client.Delete(ctx, r.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
 		return drainStatus{}, fmt.Errorf("delete queue %s: %w", r.quota.QueueName(), err)
 	}
+
 	logf.FromContext(ctx).Info("queue deleted", "queue", r.quota.QueueName())
 	return drainStatus{done: true}, nil
 }
@@ -251,16 +277,19 @@ func (r *reconciliation) abandonQueue(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(r.queue) {
 		return nil
 	}
+
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewAbandonedQueue(r.quota, live) }
 	if !desired(r.queue).InSync(r.queue) {
 		if _, err := r.writeQueue(ctx, desired, false); err != nil {
 			return err
 		}
 	}
+
 	if err := r.removeManagedFields(ctx); err != nil {
 		return err
 	}
 	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", r.quota.QueueName())
+
 	return nil
 }
 
@@ -291,6 +320,7 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	if live == nil || !cardquota.HasOwnedFields(live) {
 		return nil
 	}
+
 	change := []map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": cardquota.ManagedFieldsWithoutOperator(live)},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
@@ -298,6 +328,7 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	if cardquota.HasManagedByLabel(live) {
 		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPointerEscaper.Replace(cardquota.LabelManagedBy)})
 	}
+
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode managed fields: %w", err)
@@ -305,6 +336,7 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	if err := r.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
 		return fmt.Errorf("give up queue %s: %w", r.quota.QueueName(), err)
 	}
+
 	return nil
 }
 

@@ -62,11 +62,13 @@ type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota
 func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members cardquota.Members, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	queue := quota.QueueName()
 	members, known = m.takeAnswer(queue)
 	if known {
 		return members, true, nil
 	}
+
 	m.requested[queue] = quota
 	if m.counting {
 		return cardquota.Members{}, false, nil
@@ -74,6 +76,7 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	if err := m.countRequested(count); err != nil {
 		return cardquota.Members{}, false, err
 	}
+
 	members, known = m.takeAnswer(queue)
 	return members, known, nil
 }
@@ -85,6 +88,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	m.requested = map[string]*v1alpha1.CardQuota{}
 	m.counting = true
 	defer func() { m.counting = false }() // also when the count panics
+
 	counted, err := func() (map[string]cardquota.Members, error) {
 		m.mu.Unlock()
 		defer m.mu.Lock()
@@ -93,10 +97,12 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	if err != nil {
 		return err
 	}
+
 	now := time.Now()
 	for queue, members := range counted {
 		m.counted[queue] = memberAnswer{members, now}
 	}
+
 	maps.DeleteFunc(m.counted, func(_ string, answer memberAnswer) bool { return now.Sub(answer.at) >= memberCountTTL })
 	return nil
 }
@@ -129,35 +135,42 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 	if err != nil {
 		return nil, err
 	}
+
 	c.input.Schedulers = ourSchedulers(inForce)
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
+
 	c.input.AllowsNamespace = namespaceCheck(owners, pointersTo(namespaces.Items))
 	if err := r.listLive(ctx, &v1beta1.PodGroupList{}, nil, c.visitPodGroup); err != nil {
 		return nil, fmt.Errorf("list PodGroups: %w", err)
 	}
+
 	schedulers := c.input.Schedulers
 	if len(schedulers) == 0 {
 		schedulers = []string{""} // every scheduler
 	}
+
 	for _, name := range schedulers {
 		selector := unfinishedPods()
 		if name != "" {
 			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.schedulerName", name))
 		}
+
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		if err := r.listLive(ctx, &pods, selector, func(object runtime.Object) error { return c.visitPod(ctx, name, object) }); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
+
 	counts := cardquota.CountUsage(c.input)
 	members := make(map[string]cardquota.Members, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}
+
 	return members, nil
 }
 
@@ -178,6 +191,7 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 	if !ok {
 		return nil
 	}
+
 	pod := strip.PodMetadata(&found.ObjectMeta)
 	pod.Spec.SchedulerName = scheduler
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
@@ -185,6 +199,7 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {
 			return nil
 		}
+
 		// Its PodGroup may name another queue than the pod.
 		group := &v1beta1.PodGroup{}
 		err := c.client.Get(ctx, key, group)
@@ -195,6 +210,7 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 			c.addPodGroup(group)
 		}
 	}
+
 	c.input.Pods = append(c.input.Pods, pod)
 	return nil
 }
@@ -208,6 +224,7 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, selec
 		}
 		return page, r.live.List(ctx, page, &client.ListOptions{FieldSelector: selector, Limit: options.Limit, Continue: options.Continue})
 	})
+
 	// The next retry restarts a list that expires; a full list without pages is never read.
 	pages.PageSize = memberPageSize
 	pages.PageBufferSize = 0
@@ -240,6 +257,7 @@ func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.
 	for _, namespace := range namespaces {
 		known[namespace.Name] = namespace
 	}
+
 	selectors := map[string]apilabels.Selector{}
 	answers := map[[2]string]bool{} // of queue and namespace
 	matches := func(queue, namespace string, owner *v1alpha1.CardQuota) bool {
@@ -255,6 +273,7 @@ func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.
 		object := known[namespace]
 		return object != nil && selector.Matches(apilabels.Set(object.Labels))
 	}
+
 	return func(queue, namespace string) bool {
 		owner := owners[queue]
 		if owner == nil || owner.Spec.NamespaceSelector == nil {

@@ -20,6 +20,7 @@ func TestNamespaceCheck(t *testing.T) {
 		"chat's":   of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}),
 		"nonsense": of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value"}}),
 	}
+
 	admits := namespaceCheck(owners, []*corev1.Namespace{
 		{ObjectMeta: metav1.ObjectMeta{Name: "chat", Labels: map[string]string{"team": "chat"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{"team": "lab"}}},

@@ -69,10 +69,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		metrics:      newMetricsCollector(),
 		memberCounts: newMemberCounts(),
 	}
+
 	options.Inventory.OnChange(r.usage.markDirty)
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels); err != nil {
 		return nil, fmt.Errorf("index namespaces by label: %w", err)
 	}
+
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
 			return []string{quota.QueueName()}
@@ -85,19 +87,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	if err := indexTree(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
+
 	for _, metric := range append(r.usage.metrics.collectors(), r.metrics) {
 		if err := options.Metrics.Register(metric); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
+
 	if err := mgr.Add(r.usage); err != nil {
 		return nil, fmt.Errorf("add usage collector: %w", err)
 	}
+
 	// A created or deleted CardQuota may change the owner of its queue.
 	comesOrGoes := predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
+
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
@@ -129,6 +135,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	if err != nil {
 		return nil, fmt.Errorf("set up controller: %w", err)
 	}
+
 	return r.usage, nil
 }
 
@@ -146,15 +153,18 @@ func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconc
 	if name != allQueues {
 		options = append(options, client.MatchingFields{queueIndex: name})
 	}
+
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, options...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "CardQuotas of a queue cannot be listed", "queue", name)
 		return nil
 	}
+
 	requests := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
 		requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}
 	}
+
 	return requests
 }
 

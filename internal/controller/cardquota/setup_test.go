@@ -28,6 +28,7 @@ func TestQueueChanged(t *testing.T) {
 		"the beginning of its end": {change: func(q *v1beta1.Queue) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
 	}) {
 		after := &v1beta1.Queue{}
+
 		tc.change(after)
 		check.Equal(t, "queueChanged", tc.want, queueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: &v1beta1.Queue{}, ObjectNew: after}))
 	}
@@ -43,6 +44,7 @@ func TestQuotaChanged(t *testing.T) {
 		"the beginning of its end": {change: func(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
 	}) {
 		after := &v1alpha1.CardQuota{}
+
 		tc.change(after)
 		check.Equal(t, "SpecChanged", tc.want, shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: &v1alpha1.CardQuota{}, ObjectNew: after}))
 	}
@@ -64,6 +66,7 @@ func TestPolicyChanged(t *testing.T) {
 		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
 		return p
 	}
+
 	other := usual()
 	other.Status.ServiceTypes[1].Priority = 5
 	counted := usual()
@@ -71,11 +74,13 @@ func TestPolicyChanged(t *testing.T) {
 	counted.Status.ConfigHash = "x"
 	refused := usual()
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "other"}}
+
 	enforced := func(status, reason, message string) *v1alpha1.ServiceTypePolicy {
 		p := usual()
 		p.Status.Conditions = []metav1.Condition{{Type: "Enforced", Status: metav1.ConditionStatus(status), Reason: reason, Message: message}}
 		return p
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicy
 		want          bool

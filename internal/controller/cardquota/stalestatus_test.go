@@ -50,6 +50,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
 	api, ok := r.client.(client.WithWatch)
 	check.That(t, ok, "the fake client is a %T", r.client)
+
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
@@ -58,6 +59,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 		r.usage.queues = map[string]cardquota.Usage{"llm": u}
 		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
 	}
+
 	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
 	reconcile := func() {
 		t.Helper()
@@ -68,6 +70,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 				return
 			}
 		}
+
 		check.That(t, cached != nil, "it is reconciled for ever")
 		cached = nil
 		for range 3 {
@@ -75,20 +78,24 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 			check.NoError(t, err)
 		}
 	}
+
 	written := func() *v1alpha1.CardQuota {
 		quota := &v1alpha1.CardQuota{}
 		check.NoError(t, api.Get(t.Context(), request.NamespacedName, quota))
 		return quota
 	}
+
 	for range 3 { // the finalizer is an event of its own
 		count(1, 1000)
 		reconcile()
 	}
+
 	late := written()
 	check.Equal(t, "CPU at first", "1", late.Status.CPU.Used.String())
 	count(2, 2000)
 	reconcile()
 	check.Equal(t, "CPU of the second count", "2", written().Status.CPU.Used.String())
+
 	cached = late
 	count(3, 1000)
 	reconcile()
@@ -102,11 +109,13 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
 	api, ok := r.client.(client.WithWatch)
 	check.That(t, ok, "the fake client is a %T", r.client)
+
 	reads := 0
 	r.live = interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 		reads++
 		return api.Get(ctx, key, object, options...)
 	}})
+
 	var cached *v1beta1.Queue // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 	queue := func() *v1beta1.Queue {
@@ -114,31 +123,38 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 		check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, queue))
 		return queue
 	}
+
 	count := func(used card.Count) {
 		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}}
 		r.usage.queues = map[string]cardquota.Usage{"llm": u}
 		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
 		r.reconcileAll(t)
 	}
+
 	count(1)
 	check.That(t, reads > 0, "the first write is of a Queue that was not read from the API server")
+
 	late := queue()
 	reads = 0
 	count(2)
 	check.Equal(t, "reads of a Queue with the last write", 0, reads)
 	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
+
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
 	quota.Spec.StopPolicy = v1alpha1.StopPolicyHold
 	quota.Generation++
 	check.NoError(t, api.Update(t.Context(), quota))
+
 	r.reconcileAll(t)
 	check.Equal(t, "reads of a Queue with the last write after a change of the spec", 0, reads)
 	check.Equal(t, "stop policy", "Hold", queue().Annotations[v1alpha1.AnnotationStopPolicy])
+
 	late.ResourceVersion = "1" // the fake client makes no new version when it applies
 	cached = late
 	r.reconcileAll(t)
 	check.That(t, reads > 0, "a Queue without the last write is not read again")
+
 	recorder, ok := r.events.(*record.FakeRecorder)
 	check.That(t, ok, "the recorder is a %T", r.events)
 	for len(recorder.Events) > 0 {
@@ -164,6 +180,7 @@ func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
 	_, err := r.Reconcile(t.Context(), request) // writes the finalizer and the Queue, then the status
 	check.NoError(t, err)
+
 	late := read()
 	late.Status = v1alpha1.CardQuotaStatus{}
 	late.ResourceVersion = "1"
@@ -175,6 +192,7 @@ func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
 	queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":9}`
 	check.NoError(t, api.Update(t.Context(), queue))
 	cached = late
+
 	_, err = r.Reconcile(t.Context(), request)
 	check.NoError(t, err)
 	cached = nil
@@ -189,15 +207,19 @@ func TestAFailedApplyIsNotKnown(t *testing.T) {
 	r.reconcileAll(t)
 	known := func() bool { return r.queueWrites.CacheHasWrite("llm", "999999") }
 	check.That(t, known(), "an applied Queue is not known")
+
 	api, ok := r.client.(client.WithWatch)
 	check.That(t, ok, "the fake client is a %T", r.client)
+
 	r.client = interceptor.NewClient(api, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return errors.New("timeout")
 	}})
+
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
 	quota.Spec.Cards[0].Quota = ptr.To[int64](9)
 	check.NoError(t, api.Update(t.Context(), quota))
+
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
 	check.Says(t, err, "timeout")
 	check.That(t, !known(), "the version before a failed apply is known")
@@ -213,11 +235,13 @@ func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
 		if hasSuccessor {
 			rest = newFakeReconciler(t, builder.Queue("llm").Obj(), builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj())
 		}
+
 		r.client = rest.client
 		r.live = rest.live // without CardQuota llm
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
 		check.NoError(t, err)
 		check.Equal(t, "known", hasSuccessor, r.queueWrites.CacheHasWrite("llm", "999999"))
+
 		_, isLeft := r.writtenQueues.Load("llm")
 		check.That(t, !isLeft, "the CardQuota is not forgotten")
 	}
@@ -232,10 +256,12 @@ func TestAnApplyTellsTheVersion(t *testing.T) {
 		check.NoError(t, err)
 	}))
 	defer server.Close()
+
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1beta1.SchemeGroupVersion.WithKind("Queue"), meta.RESTScopeRoot)
 	api, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper})
 	check.NoError(t, err)
+
 	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
 	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", nil).Config
 	check.NoError(t, r.applyAndRecord(t.Context(), config))

@@ -41,6 +41,7 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 	if tree := r.Reconciler.usage.FreshTree(); tree.Holds(r.quota) {
 		return tree, nil
 	}
+
 	members := map[string]*v1alpha1.CardQuota{r.quota.Name: r.quota}
 	addChildren := func(parent string) error {
 		children, err := r.childQuotas(ctx, parent)
@@ -54,12 +55,14 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 	if err := addChildren(r.quota.Name); err != nil {
 		return nil, err
 	}
+
 	seen := map[string]bool{}
 	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
 		seen[at.Name] = true
 		if err := addChildren(at.Spec.Parent); err != nil {
 			return nil, err
 		}
+
 		above := &v1alpha1.CardQuota{}
 		err := r.client.Get(ctx, client.ObjectKey{Name: at.Spec.Parent}, above)
 		if apierrors.IsNotFound(err) {
@@ -68,14 +71,18 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 		if err != nil {
 			return nil, fmt.Errorf("read parent %s: %w", at.Spec.Parent, err)
 		}
+
 		if _, known := members[above.Name]; !known {
 			members[above.Name] = above
 		}
+
 		at = above
 	}
+
 	if err := addBelow(members, addChildren); err != nil {
 		return nil, err
 	}
+
 	return r.treeOfOwners(ctx, members)
 }
 
@@ -86,6 +93,7 @@ func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent st
 	if !slices.ContainsFunc(next, func(name string) bool { return members[name].Spec.Resources != nil }) {
 		return nil
 	}
+
 	for seen := map[string]bool{}; len(next) > 0; {
 		for _, name := range next {
 			seen[name] = true
@@ -95,6 +103,7 @@ func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent st
 		}
 		next = slices.DeleteFunc(slices.Collect(maps.Keys(members)), func(name string) bool { return seen[name] })
 	}
+
 	return nil
 }
 
@@ -111,9 +120,11 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
 			continue
 		}
+
 		owners = append(owners, member)
 		queues = append(queues, member.QueueName())
 	}
+
 	others, err := unownedBelow(queues, func(queue string) ([]*v1beta1.Queue, error) {
 		children, err := r.childQueues(ctx, queue)
 		for i := len(children) - 1; i >= 0 && err == nil; i-- {
@@ -128,6 +139,7 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 	if err != nil {
 		return nil, err
 	}
+
 	return cardquota.NewTree(owners, others, unmanagedQueues(r.inForce)), nil
 }
 
@@ -139,16 +151,19 @@ func unownedBelow(queues []string, children func(queue string) ([]*v1beta1.Queue
 		if seen[next[0]] {
 			continue
 		}
+
 		seen[next[0]] = true
 		below, err := children(next[0])
 		if err != nil {
 			return nil, err
 		}
+
 		for _, queue := range below {
 			found = append(found, queue)
 			next = append(next, queue.Name)
 		}
 	}
+
 	return found, nil
 }
 
@@ -190,22 +205,27 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	parent, wait := r.tree.PlaceQueue(r.quota, neighbors)
 	if wait != nil && wait.KeepsQueue {
 		return nil, wait, nil
 	}
+
 	above := parent
 	if cardquota.IsParentHeld(r.queue, parent) {
 		above = r.queue.Spec.Parent
 	}
+
 	family, err := r.readFamily(ctx, above)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	place, forResources := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
 	if wait == nil {
 		wait = forResources
 	}
+
 	return &place, wait, nil
 }
 
@@ -230,26 +250,31 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 	if len(ancestors) == 0 {
 		return neighbors, nil
 	}
+
 	wanted := ancestors[0].QueueName()
 	if r.queue != nil && r.queue.Spec.Parent == wanted {
 		return neighbors, nil
 	}
+
 	var err error
 	neighbors.Parent, err = getQueue(ctx, r.live, wanted)
 	if err != nil || neighbors.Parent == nil {
 		return neighbors, err
 	}
+
 	for at := neighbors.Parent; at != nil && len(neighbors.AboveParent) < maxPath; {
 		above := at.Spec.Parent
 		if above == "" || above == workload.RootQueue || slices.Contains(neighbors.AboveParent, above) {
 			break
 		}
+
 		neighbors.AboveParent = append(neighbors.AboveParent, above)
 		at, err = getQueue(ctx, r.live, above)
 		if err != nil {
 			return neighbors, err
 		}
 	}
+
 	return neighbors, nil
 }
 
@@ -260,10 +285,12 @@ func (r *reconciliation) readFamily(ctx context.Context, parent string) (family 
 	if err != nil || parent == workload.RootQueue {
 		return family, err
 	}
+
 	family.Parent, err = getQueue(ctx, r.client, parent)
 	if err != nil {
 		return family, err
 	}
+
 	family.Siblings, err = r.childQueues(ctx, parent)
 	family.Siblings = slices.DeleteFunc(family.Siblings, func(q *v1beta1.Queue) bool { return q.Name == name })
 	return family, err

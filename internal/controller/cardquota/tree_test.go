@@ -37,6 +37,7 @@ func TestRetryDelayGrows(t *testing.T) {
 		if tc.status != "" {
 			quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.since))}}
 		}
+
 		r := reconciliation{quota: quota, now: now}
 		check.Equal(t, "delay", tc.want, r.retryDelay())
 	}
@@ -62,6 +63,7 @@ func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 	}) {
 		before := builder.Queue("a").Quota("{}").With(func(q *v1beta1.Queue) { q.Spec.Parent = tc.below }).Obj()
 		after := before.DeepCopy()
+
 		tc.change(after)
 		check.Equal(t, "neighbors", tc.want, treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: before, ObjectNew: after}))
 		check.Equal(t, "a new count", tc.want && tc.below != "root", changedInTree(before, after))
@@ -75,6 +77,7 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 		amount := resource.MustParse(text)
 		return &v1alpha1.ResourceAmounts{CPU: &amount}
 	}
+
 	all := map[string]*v1alpha1.CardQuota{}
 	add := func(name, parent, cpu string, deserved *v1alpha1.ResourceAmounts) {
 		all[name] = builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
@@ -83,12 +86,14 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 			q.Spec.Resources = &v1alpha1.Resources{CPU: &limit, Deserved: deserved}
 		}).Obj()
 	}
+
 	add("tenant", "", "10", nil)
 	add("web", "tenant", "10", nil)
 	add("lab", "tenant", "10", nil)
 	add("chat", "web", "5", amounts("5"))
 	add("far", "chat", "5", amounts("4"))
 	add("other", "", "7", amounts("7"))
+
 	whole := cardquota.NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 	for name, q := range all {
 		members := map[string]*v1alpha1.CardQuota{name: q}
@@ -100,10 +105,12 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 			}
 			return nil
 		}
+
 		for at := q; at != nil; at = all[at.Spec.Parent] {
 			members[at.Name] = at
 			check.NoError(t, addChildren(at.Name))
 		}
+
 		check.NoError(t, addBelow(members, addChildren))
 		part := cardquota.NewTree(slices.Collect(maps.Values(members)), nil, v1alpha1.UnmanagedEnforce)
 		check.Equal(t, name, whole.Placement(q, q.Spec.Parent), part.Placement(q, q.Spec.Parent))
@@ -121,9 +128,11 @@ func TestQueuesWithoutCardQuotasCountAtEveryLevel(t *testing.T) {
 		return children, nil
 	})
 	check.NoError(t, err)
+
 	names := map[string]bool{}
 	for _, queue := range found {
 		names[queue.Name] = true
 	}
+
 	check.Equal(t, "queues", map[string]bool{"by-hand": true, "other": true, "deeper": true, "deepest": true}, names)
 }

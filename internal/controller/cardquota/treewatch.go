@@ -27,6 +27,7 @@ func indexTree(ctx context.Context, indexer client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("index CardQuotas by parent: %w", err)
 	}
+
 	err = indexer.IndexField(ctx, &v1beta1.Queue{}, queueParentIndex, func(object client.Object) []string {
 		if queue, ok := object.(*v1beta1.Queue); ok && isBelowRoot(queue) {
 			return []string{queue.Spec.Parent}
@@ -36,6 +37,7 @@ func indexTree(ctx context.Context, indexer client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("index Queues by parent: %w", err)
 	}
+
 	return nil
 }
 
@@ -51,17 +53,21 @@ func (r *Reconciler) requestsForNeighbors(ctx context.Context, object client.Obj
 	if !ok {
 		return nil
 	}
+
 	var requests []reconcile.Request
 	if quota.Spec.Parent != "" {
 		requests = append(requests, requestFor(quota.Spec.Parent))
 	}
+
 	children, err := r.childQuotas(ctx, quota.Name)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "children of a CardQuota cannot be listed", "cardquota", quota.Name)
 	}
+
 	for _, child := range children {
 		requests = append(requests, requestFor(child.Name))
 	}
+
 	return requests
 }
 
@@ -73,13 +79,16 @@ func (r *Reconciler) requestsForQueueNeighbors(ctx context.Context, queue *v1bet
 	if isBelowRoot(queue) {
 		requests = r.requestsForQueue(ctx, queue.Spec.Parent)
 	}
+
 	children, err := r.childQueues(ctx, queue.Name)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "children of a Queue cannot be listed", "queue", queue.Name)
 	}
+
 	for _, child := range children {
 		requests = append(requests, r.requestsForQueue(ctx, child.Name)...)
 	}
+
 	for _, owner := range r.requestsForQueue(ctx, queue.Name) {
 		quotas, err := r.childQuotas(ctx, owner.Name)
 		if err != nil {
@@ -89,6 +98,7 @@ func (r *Reconciler) requestsForQueueNeighbors(ctx context.Context, queue *v1bet
 			requests = append(requests, requestFor(child.Name))
 		}
 	}
+
 	return requests
 }
 

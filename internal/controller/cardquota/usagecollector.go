@@ -288,6 +288,7 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 		}
 		*w.store = shared.GetStore()
 	}
+
 	return s, nil
 }
 
@@ -298,18 +299,21 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if !known {
 		return nil
 	}
+
 	specChanges := u.specChanges.Load()
 	inForce := u.policyInForce(s.policies)
 	pods := storedObjects[corev1.Pod](s.pods)
 	granted := storedObjects[v1alpha1.CardQuota](s.quotas)
 	owners := ownersByQueue(granted)
 	schedulers := ourSchedulers(inForce)
+
 	queueObjects := storedObjects[v1beta1.Queue](s.queues)
 	tree := treeOfAll(inForce, granted, queueObjects)
 	quotas := make(map[string]card.Quota, len(owners))
 	for queue, owner := range owners {
 		quotas[queue] = tree.QuotaFor(owner)
 	}
+
 	types := cardquota.ServiceTypesByQueue(owners, queueObjects)
 	now := time.Now()
 	var queues map[string]cardquota.Usage
@@ -329,21 +333,25 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		QueuesAbove:     tree.QueuesAbove,
 		Now:             now,
 	})
+
 	u.metrics.observeBindings(u.facts.NewBindings(schedulers), types)
 	u.metrics.setLastCount(now)
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
 	}
+
 	totals := u.compareWithInventory(tree, granted, queueObjects)
 	physical := inventory.Physical()
 	unnamed := inventory.UnnamedCards()
 	sameUnnamed := slices.EqualFunc(u.unnamed, unnamed, card.UnnamedCards.Equal)
 	subtrees := tree.SumUsage(queues)
+
 	inventoryCount := cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
 		Changed: u.models.Update(pods, u.lastCharges, inventory),
 	})
+
 	payers := bills{owners, types}
 	held := u.facts.HeldPods()
 	inUse := payers.cardsInUse(held)
@@ -356,6 +364,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	if bypassesChanged {
 		queueBypasses = enforcement.GroupByQueue(bypasses)
 	}
+
 	wakeups := []string{allQueues}
 	u.delays = nil
 	if u.queues != nil {
@@ -369,14 +378,17 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			moved = nil
 			totals = u.totals
 		}
+
 		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, sameUnnamed, granted))
 		if bypassesChanged {
 			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
 		}
+
 		if !turned {
 			u.delays = spreadOver(moved, wakeups)
 		}
+
 		wakeups = append(wakeups, moved...)
 		slices.Sort(wakeups)
 		wakeups = slices.Compact(wakeups)
@@ -384,6 +396,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	u.unnamed = unnamed
 	u.queues = queues
 	u.physical = physical
@@ -396,6 +409,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.inventoryCount = inventoryCount
 	u.zone = zoneInForce(inForce, u.zone)
 	u.inUse = inUse
+
 	u.listHoldings = func() []cardseconds.Holding { return payers.listHoldings(held) }
 	if bypassesChanged {
 		select {
@@ -403,6 +417,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		default: // the receiver has not read the last signal yet
 		}
 	}
+
 	return wakeups
 }
 
@@ -465,6 +480,7 @@ func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quota
 	if len(cards) == 0 {
 		return nil
 	}
+
 	found := make([]string, 0, len(quotas))
 	for queue, quota := range quotas {
 		used := queues[queue]
@@ -475,6 +491,7 @@ func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quota
 			found = append(found, queue)
 		}
 	}
+
 	return found
 }
 

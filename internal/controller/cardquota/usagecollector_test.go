@@ -62,6 +62,7 @@ func TestQueuesWithChangedCards(t *testing.T) {
 		cards.Update(h200().Obj())
 		cards.Update(builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
 		r := newUsageCollector(nil, 0, cards)
+
 		s := objectStores{
 			quotas: newStore(builder.CardQuota("grants").Card("NVIDIA-H200", 1).Obj(), builder.CardQuota("other").Card("NVIDIA-H800", 1).Obj(),
 				builder.CardQuota("holds").Card("NVIDIA-H20-3e", 1).Obj()),
@@ -69,6 +70,7 @@ func TestQueuesWithChangedCards(t *testing.T) {
 			groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 		}
 		check.Equal(t, "woken by the first count", []string{allQueues}, r.countUsage(s))
+
 		cards.Update(tc.change)
 		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.countUsage(s), cmpopts.EquateEmpty())
 	}
@@ -82,6 +84,7 @@ func TestBlockedNamesHolders(t *testing.T) {
 	running := func(name, queue string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).GPUs(4).Running("a").Obj()
 	}
+
 	waits := func(name, queue, message string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(1).Unschedulable(message).Obj()
 	}
@@ -95,15 +98,18 @@ func TestBlockedNamesHolders(t *testing.T) {
 		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(builder.Namespace("lab", "team", "chat")),
 		policies: newStore(builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()),
 	}
+
 	u := newUsageCollector(nil, 0, nodes)
 	u.countUsage(s)
 	usage, _, _ := u.QueueUsage("chat")
+
 	got := map[string][]string{}
 	for _, b := range usage.Blocked {
 		for _, h := range b.Holders {
 			got[string(b.Reason)] = append(got[string(b.Reason)], h.Workload.Name+" "+h.Queue+" "+h.ServiceType)
 		}
 	}
+
 	_, parent, _ := u.QueueUsage("web")
 	check.Equal(t, "seen in namespaces, by the parent's selector", 2, parent.Local["lab"].Total)
 	check.Equal(t, "holders", map[string][]string{"NoFreeCard": {"one chat inference", "two byhand training"}, "AncestorQuotaExhausted": {"one chat inference"}}, got)

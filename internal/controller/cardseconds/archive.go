@@ -55,6 +55,7 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *
 	if err != nil {
 		return err
 	}
+
 	a.slots[i] = slot{version: read.version}
 	a.entries.ResetSlot(i)
 	for text, packed := range read.entries {
@@ -62,11 +63,13 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *
 		if !isEntry {
 			continue
 		}
+
 		a.entries.Add(i, key, len(packed))
 		if !key.Period.IsDay() && kept != nil {
 			kept.addEntry(key, packed)
 		}
 	}
+
 	return nil
 }
 
@@ -87,11 +90,13 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 	if a.entries.Has(key) {
 		return nil
 	}
+
 	var failures []error
 	for _, i := range a.entries.SlotsFor(len(packed)) {
 		if len(failures) == maxTries {
 			break
 		}
+
 		if a.slots[i].isStale {
 			if err := a.readSlot(ctx, store, i, nil); err != nil {
 				failures = append(failures, err)
@@ -101,19 +106,23 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 				return nil
 			}
 		}
+
 		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: map[string][]byte{key.String(): packed}})
 		if err != nil {
 			a.slots[i].isStale = true
 			failures = append(failures, err)
 			continue
 		}
+
 		a.slots[i].version = version
 		a.entries.Add(i, key, len(packed))
 		return nil
 	}
+
 	if len(failures) == 0 {
 		return fmt.Errorf("%w for entry %s", errNoRoom, key)
 	}
+
 	return errors.Join(failures...)
 }
 
@@ -125,16 +134,19 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 		for _, key := range keys {
 			removed[key.String()] = nil
 		}
+
 		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: removed})
 		if err != nil {
 			failures = append(failures, err, a.readSlot(ctx, store, i, nil))
 			continue
 		}
+
 		a.slots[i].version = version
 		for _, key := range keys {
 			a.entries.Remove(i, key)
 		}
 	}
+
 	return errors.Join(failures...)
 }
 
@@ -149,18 +161,22 @@ func (m *months) addEntry(key cardseconds.EntryKey, packed []byte) {
 	if *m == nil {
 		*m = months{}
 	}
+
 	newest := key.Period
 	for period := range *m {
 		newest = max(newest, period)
 	}
+
 	oldest := newest.Add(1 - keptMonths)
 	if key.Period < oldest {
 		return
 	}
+
 	sums, err := cardseconds.ParseEntry(packed)
 	if err != nil { // the report says so
 		return
 	}
+
 	if (*m)[key.Period] == nil {
 		(*m)[key.Period] = map[cardseconds.EntryKey]map[cardseconds.Series]cardseconds.Milli{}
 	}

@@ -55,6 +55,7 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	check.NoError(t, err)
+
 	s.zone = berlin
 	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
 	s.use(1)
@@ -69,6 +70,7 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, berlin)
 	s.restart() // a day without a leader, in which nothing held the card
 	s.use(1)
+
 	s.count(2)
 	check.Equal(t, "in the next month", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300", "2026-12-01": "60", "2026-12": "60"}, s.sums())
 	for key, packed := range written {
@@ -82,11 +84,13 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 		This: cardseconds.QueueMonth{Month: "2026-12", Cards: map[string]cardseconds.Milli{"A": 60_000}},
 		Last: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 300_000}},
 	}
+
 	check.That(t, known, "the use of months is not known")
 	check.Equal(t, "use of months", want, use)
 	s.restart()
 	_, known = s.k.MonthlyUse("q")
 	check.That(t, !known, "the use of months is known before it is loaded")
+
 	s.use(1)
 	_ = s.k.storeSums(t.Context())
 	use, _ = s.k.MonthlyUse("q")
@@ -101,6 +105,7 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	s.count(2)
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
+
 	s.at = s.at.Add(time.Minute)
 	s.restart()
 	s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at.Add(-time.Hour)}}
@@ -133,12 +138,14 @@ func TestAnEntryWithALostAnswerIsWrittenOnce(t *testing.T) {
 	s.use(1)
 	s.count(1)
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable")
+
 	s.count(1)
 	s.store.losesAnswers = true
 	s.count(1)
 	s.store.losesAnswers = false
 	s.count(2)
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
+
 	_, isInNext := s.entries()["17 2026-11-29.0"]
 	check.That(t, isInNext, "entries %v", slices.Collect(maps.Keys(s.entries())))
 }
@@ -162,14 +169,17 @@ func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
 	s.count(2)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "said", cardseconds.Period(""), s.report().Coverage().DaysDropped)
+
 	s.count(3)
 	coverage := s.report().Coverage()
 	check.That(t, coverage.DaysDropped == "2026-10-01" && coverage.LackedRoom, "coverage %v", coverage)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
+
 	sums := s.report()
 	day, err := sums.Sums("2026-11-29")
 	check.NoError(t, err)
 	check.Equal(t, "of the day", "120", day[training].String())
+
 	month, err := sums.Sums("2026-11")
 	check.NoError(t, err)
 	check.Equal(t, "of the month", "300", month[training].String())
@@ -184,17 +194,20 @@ func TestAMonthWithoutRoomStays(t *testing.T) {
 		month := cardseconds.Period("2020-01").Add(i)
 		s.store.objects[cardseconds.Parts+i] = object{version: "1", entries: map[string][]byte{string(month) + ".0": full}}
 	}
+
 	s.at = time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC)
 	s.use(1)
 	s.count(6)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "months without room", 1, s.k.StorageProblems().MonthsWithoutRoom)
+
 	stored := s.report()
 	for month, want := range map[cardseconds.Period]string{"2026-10": "120", "2026-11": "240"} {
 		sums, err := stored.Sums(month)
 		check.NoError(t, err)
 		check.Equal(t, string(month), want, sums[training].String())
 	}
+
 	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), stored.Coverage().DaysDropped)
 }
 
@@ -238,6 +251,7 @@ func TestMonthlyUseIsThatOfAMinuteAgoAtMost(t *testing.T) {
 		check.That(t, known && s.at.Sub(use.CountedUntil) < time.Minute, "known %t, counted until %s at %s", known, use.CountedUntil, s.at)
 		check.Equal(t, "sum", used.Milliseconds(), int64(use.This.Cards["A"]+use.Last.Cards["A"]))
 	}
+
 	use, _ := s.k.MonthlyUse("q")
 	check.Equal(t, "months", []cardseconds.Period{"2026-12", "2026-11"}, []cardseconds.Period{use.This.Month, use.Last.Month})
 }

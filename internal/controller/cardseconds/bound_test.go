@@ -36,6 +36,7 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 		s.leaveRoom(rapid.IntRange(0, 3000).Draw(r, "bytes left"))
 		used := map[cardseconds.Period]int{}
 		day := time.Date(2026, 9, 15, 12, 0, 0, 0, time.UTC)
+
 		days := rapid.IntRange(1, 50).Draw(r, "days")
 		for i := range days {
 			day = day.AddDate(0, 0, 1)
@@ -43,9 +44,11 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(r, "restarts") == 0 {
 				s.restart()
 			}
+
 			if rapid.IntRange(0, 9).Draw(r, "refuses") == 0 {
 				s.store.refused[slotNumber(cardseconds.Slots-1)] = immutable("slot")
 			}
+
 			minutes := rapid.IntRange(1, 2).Draw(r, "minutes")
 			s.use(1)
 			s.count(minutes)
@@ -54,6 +57,7 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 			for range 2 { // a day is dropped when a running part has said so
 				_ = s.k.storeSums(t.Context())
 			}
+
 			used[cardseconds.DayOf(day)] += 60 * minutes
 			used[cardseconds.DayOf(day).Month()] += 60 * minutes
 			if i%16 == 15 || i == days-1 {
@@ -75,6 +79,7 @@ func (s *scene) expectSums(r check.T, used map[cardseconds.Period]int, dropped, 
 			*dropped++
 			continue
 		}
+
 		*kept++
 		check.Equal(r, string(period), fmt.Sprint(seconds), sums[training].String())
 	}

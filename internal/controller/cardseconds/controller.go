@@ -104,20 +104,24 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 
 		namespace: options.Namespace,
 	}
+
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("host name: %w", err)
 	}
+
 	k.identity = host + "_" + string(uuid.NewUUID())
 	options.Counts.OnCount(func() {
 		k.setCounts(options.Counts.CardsInUse(), options.Counts.Holdings, options.Counts.TimeZone())
 	})
+
 	if err := options.Metrics.Register(k); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := mgr.Add(k); err != nil {
 		return nil, fmt.Errorf("add keeper of card-seconds: %w", err)
 	}
+
 	return k, nil
 }
 
@@ -139,20 +143,25 @@ func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings fun
 func (k *Keeper) Start(ctx context.Context) error {
 	ticker := time.NewTicker(storeInterval)
 	defer ticker.Stop()
+
 	for {
 		if err := k.storeSums(ctx); err != nil && ctx.Err() == nil {
 			k.log.Error(err, "Some card-seconds are not stored, and their metric stands still until they are")
 		}
+
 		select {
 		case <-ticker.C:
 			continue
 		case <-ctx.Done():
 		}
+
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
+
 		if err := k.storeSums(last); err != nil {
 			k.log.Error(err, "The last card-seconds are lost")
 		}
+
 		return nil
 	}
 }
@@ -163,6 +172,7 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	if err := k.loadOnce(ctx); err != nil {
 		return err
 	}
+
 	parts := k.advance()
 	var failures []error
 	for i := range parts {
@@ -171,12 +181,14 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 			return errors.Join(failures...)
 		}
 	}
+
 	archiveErr := errors.Join(k.closePeriods(ctx), k.archive.dropDays(ctx, k, k.daysDropped))
 	if archiveErr == nil {
 		k.mu.Lock()
 		k.refusals.forgetSlots()
 		k.mu.Unlock()
 	}
+
 	return errors.Join(append(failures, archiveErr)...)
 }
 
@@ -184,6 +196,7 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	now := k.now()
 	k.meter.Advance(now)
 	k.gap.credit(&k.meter)
@@ -201,6 +214,7 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 			k.storedUntil[i] = now
 		}
 	}
+
 	return parts
 }
 
@@ -218,10 +232,12 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.room.months = withoutRoom
 	if today := cardseconds.DayOf(k.now().UTC()); k.archive.entries.OldestDay() != "" && k.archive.entries.OldestDay() <= cardseconds.ExpiredDay(today) {
 		k.meter.DropDays(cardseconds.ExpiredDay(today), false)
 	}
+
 	return errors.Join(failures...)
 }
 
@@ -246,6 +262,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	if err != nil {
 		return err
 	}
+
 	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
 	if !isDropped {
 		err = k.archive.write(ctx, k, key, packed)
@@ -253,6 +270,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	switch oldest := k.archive.entries.OldestDay(); {
 	case err == nil:
 		k.meter.Close(key)
@@ -264,6 +282,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	case errors.Is(err, errNoRoom) && key.Period.IsDay():
 		k.meter.DropDays(key.Period, true)
 	}
+
 	return err
 }
 
@@ -276,6 +295,7 @@ const monthlyUseAge = time.Minute
 func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if !k.isLoaded || !k.gap.isCredited || k.lacksStored {
 		return cardseconds.QueueMonths{}, false
 	}
@@ -285,9 +305,11 @@ func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 		age := k.meter.CountedUntil().Sub(k.monthlyUse.CountedUntil())
 		isOld = age < 0 || age >= monthlyUseAge
 	}
+
 	if isOld {
 		k.monthlyUse = k.meter.MonthlyUse(k.archive.months.sums)
 	}
+
 	return k.monthlyUse.Queues(queues...), true
 }
 
@@ -337,9 +359,11 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 			ch <- m
 		}
 	}
+
 	if isStored {
 		ch <- prometheus.MustNewConstMetric(storedDesc, prometheus.GaugeValue, float64(storedUntil.UnixMilli())/1000)
 	}
+
 	if isLeader {
 		days := 0.0
 		if room.daysDropped != "" {

@@ -50,16 +50,19 @@ func (s *fakeStore) write(_ context.Context, i int, version string, c change) (s
 	if version != o.version {
 		return "", apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, cardseconds.ConfigMapName(i), errors.New("another version"))
 	}
+
 	s.left--
 	if s.left == 0 {
 		s.fails = errors.New("killed")
 	}
+
 	s.writes++
 	o.version = fmt.Sprint(s.writes)
 	if c.text != nil {
 		o.text = *c.text
 		o.writer = *c.writer
 	}
+
 	for key, packed := range c.entries {
 		if o.entries == nil {
 			o.entries = map[string][]byte{}
@@ -69,9 +72,11 @@ func (s *fakeStore) write(_ context.Context, i int, version string, c change) (s
 			delete(o.entries, key)
 		}
 	}
+
 	if s.losesAnswers {
 		return "", errors.New("no answer")
 	}
+
 	return o.version, nil
 }
 
@@ -147,10 +152,12 @@ func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s.expectServed("after a minute", 60)
 	s.at = s.at.Add(time.Minute)
 	s.store.fails = errors.New("no API server")
+
 	s.expectServed("while they cannot be stored", 60)
 	s.store.fails = nil
 	s.expectServed("when they can", 120)
 	s.store.fails = errors.New("no API server")
+
 	s.restart()
 	s.use(1)
 	s.at = s.at.Add(time.Minute)
@@ -167,12 +174,14 @@ func TestSumsAreServedAtZeroFirst(t *testing.T) {
 	s.expectServed("before the first count", -1)
 	s.use(0)
 	check.Equal(t, "series of a queue that uses nothing", 0, len(s.k.counter.served(s.at)))
+
 	s.use(2)
 	for range 4 {
 		s.expectServed("in the first two minutes", 0)
 		s.at = s.at.Add(29 * time.Second)
 		s.use(2)
 	}
+
 	s.at = s.at.Add(4 * time.Second)
 	s.expectServed("then", 240)
 	s.restart()
@@ -188,11 +197,13 @@ func TestAtRestLittleIsWritten(t *testing.T) {
 	s.use(0)
 	s.expectServed("at rest", 60)
 	writes := s.store.writes
+
 	for range 120 {
 		s.at = s.at.Add(30 * time.Second)
 		s.use(0)
 		s.expectServed("at rest", 60)
 	}
+
 	check.Equal(t, "writes in an hour at rest", 6, s.store.writes-writes)
 }
 
@@ -225,6 +236,7 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s.twoParts()
 	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
 	begun := s.at
+
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
 	for range 60 {
 		s.at = s.at.Add(time.Minute)
@@ -232,9 +244,11 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 		err := s.k.storeSums(t.Context())
 		check.That(t, err != nil && strings.Contains(err.Error(), "immutable"), "error %v", err)
 	}
+
 	check.Equal(t, "served of a", 10.0, s.served(seriesA))
 	check.Equal(t, "served of b", 10+59*60.0, s.served(seriesB))
 	check.Equal(t, "stored until", float64(begun.Unix()), s.gauge("cardquota_card_seconds_stored_timestamp_seconds"))
+
 	delete(s.store.refused, 0)
 	check.NoError(t, s.k.storeSums(t.Context()))
 	check.Equal(t, "served of a when it can be written", 10+59*60.0, s.served(seriesA))
@@ -251,15 +265,18 @@ func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
 	holdings := func() []cardseconds.Holding {
 		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: begun.Add(-time.Hour)}, {Series: seriesB, Count: 1, Since: begun.Add(-time.Hour)}}
 	}
+
 	s.at = s.at.Add(5 * time.Hour)
 	s.restart()
 	s.store.left = cardseconds.Parts + 1 // the claims, and part 0
 	s.k.setCounts(both, holdings, nil)
 	check.That(t, s.k.storeSums(t.Context()) != nil, "it did not end")
+
 	s.store.fails = nil
 	s.at = s.at.Add(20 * time.Second)
 	s.restart()
 	s.k.setCounts(both, holdings, nil)
+
 	check.NoError(t, s.k.storeSums(t.Context()))
 	for _, series := range []cardseconds.Series{seriesA, seriesB} {
 		check.Equal(t, "served of "+series.Queue, 10+5*3600+20.0, s.served(series))

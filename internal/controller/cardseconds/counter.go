@@ -72,6 +72,7 @@ func (c *counter) served(now time.Time) map[cardseconds.Series]cardseconds.Milli
 	for series := range c.begun {
 		served[series] = 0
 	}
+
 	for i := range c.stored {
 		for series, total := range c.stored[i] {
 			if begun, isServed := c.begun[series]; isServed && now.Sub(begun) >= zeroTime {
@@ -79,5 +80,6 @@ func (c *counter) served(now time.Time) map[cardseconds.Series]cardseconds.Milli
 			}
 		}
 	}
+
 	return served
 }

@@ -34,9 +34,11 @@ func (r *refusals) record(i int, err error, now time.Time) {
 	case apierrors.IsConflict(err):
 		return
 	}
+
 	if *r == nil {
 		*r = refusals{}
 	}
+
 	since := now
 	if earlier, isKnown := (*r)[i]; isKnown {
 		since = earlier.since
@@ -81,6 +83,7 @@ func (k *Keeper) write(ctx context.Context, i int, version string, c change) (st
 func (k *Keeper) StorageProblems() cardinventory.Bills {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	problems := cardinventory.Bills{Refused: map[string]metav1.StatusReason{}}
 	now := k.now()
 	for i, refused := range k.refusals {
@@ -89,6 +92,7 @@ func (k *Keeper) StorageProblems() cardinventory.Bills {
 			problems.Refused[k.namespace+"/"+cardseconds.ConfigMapName(i)] = refused.reason
 		}
 	}
+
 	if !k.isLoaded {
 		return problems
 	}

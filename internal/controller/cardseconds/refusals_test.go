@@ -36,6 +36,7 @@ func TestAPartThatCannotBeWrittenIsNamed(t *testing.T) {
 	for part := range cardseconds.Parts {
 		s.store.refused[part] = immutable(cardseconds.ConfigMapName(part))
 	}
+
 	s.count(2)
 	s.expectRefused("for a minute", nothing)
 	s.count(1)
@@ -61,6 +62,7 @@ func TestAConfigMapThatCannotBeReadIsNamed(t *testing.T) {
 		s.restart()
 		s.k.namespace = "volcano-system"
 		s.store.unreadable = map[int]error{i: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
+
 		s.count(2)
 		s.expectRefused("for a minute", nothing)
 		s.count(1)
@@ -84,9 +86,11 @@ func TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits(t *testing.T) {
 	for slot := range cardseconds.Slots {
 		s.store.refused[slotNumber(slot)] = immutable("x")
 	}
+
 	s.count(5)
 	refused := s.k.StorageProblems().Refused
 	check.That(t, len(refused) >= 2 && refused["/cardquota-card-seconds-17"] == metav1.StatusReasonInvalid, "refused %v", refused)
+
 	clear(s.store.refused)
 	s.count(1)
 	s.expectRefused("after the entries were written", nothing)

@@ -79,21 +79,26 @@ func (s *configMaps) write(ctx context.Context, i int, version string, c change)
 		}
 		version = created
 	}
+
 	fields := map[string]any{"metadata": map[string]string{"resourceVersion": version}}
 	if c.text != nil {
 		fields["data"] = map[string]string{cardseconds.TextKey: *c.text, cardseconds.WriterKey: *c.writer}
 	}
+
 	if len(c.entries) > 0 {
 		fields["binaryData"] = c.entries
 	}
+
 	patch, err := json.Marshal(fields)
 	if err != nil {
 		return "", err
 	}
+
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
 	if err := s.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
 		return "", fmt.Errorf("write ConfigMap %s: %w", name, err)
 	}
+
 	return object.ResourceVersion, nil
 }
 

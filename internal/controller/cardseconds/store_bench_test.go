@@ -51,6 +51,7 @@ func BenchmarkStore(b *testing.B) {
 				store := &countingStore{fakeStore: &fakeStore{}}
 				at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 				k := &Keeper{store: store, log: logr.Discard(), now: func() time.Time { return at }, identity: "replica"}
+
 				counts := map[cardseconds.Series]card.Count{}
 				for i := range queues {
 					for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100", "NVIDIA-GeForce-RTX-4090"} {
@@ -61,29 +62,35 @@ func BenchmarkStore(b *testing.B) {
 						counts[series] = card.Count(1 + rand.IntN(64))
 					}
 				}
+
 				run := func(counts map[cardseconds.Series]card.Count) {
 					at = at.Add(30 * time.Second)
 					k.setCounts(counts, noHoldings, nil)
 					check.NoError(b, k.storeSums(b.Context()))
 				}
+
 				run(counts)
 				if !isUsed {
 					counts = map[cardseconds.Series]card.Count{}
 					run(counts)
 				}
+
 				writes := store.writes
 				bytes := store.bytes
 				for range 20 { // ten minutes
 					run(counts)
 				}
+
 				writes = 6 * (store.writes - writes)
 				bytes = 6 * (store.bytes - bytes)
 				parts, size := store.sizes()
 				at = at.Add(24 * time.Hour)
+
 				run(counts)
 				for b.Loop() {
 					run(counts)
 				}
+
 				b.ReportMetric(float64(parts), "parts")
 				b.ReportMetric(float64(size)/1e3, "kB")
 				b.ReportMetric(float64(writes), "writes/h")

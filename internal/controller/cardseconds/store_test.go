@@ -23,16 +23,19 @@ func TestConfigMapsStoreObjects(t *testing.T) {
 	three := "three\n"
 	a := "a"
 	b := "b"
+
 	empty, err := store.read(t.Context(), last)
 	check.NoError(t, err)
 	check.That(t, empty.version == "" && empty.isEmpty(), "a ConfigMap that does not exist is %v", empty)
 
 	first, err := store.read(t.Context(), 7)
 	check.NoError(t, err)
+
 	second, err := store.write(t.Context(), 7, first.version, change{text: &two, writer: &b})
 	check.NoError(t, err)
 	_, err = store.write(t.Context(), 7, first.version, change{text: &three, writer: &a})
 	check.That(t, apierrors.IsConflict(err), "a write of an old version returns %v", err)
+
 	got, err := store.read(t.Context(), 7)
 	check.NoError(t, err)
 	check.Equal(t, "running part", fmt.Sprint(object{text: two, writer: b, version: second}), fmt.Sprint(got))
@@ -43,6 +46,7 @@ func TestConfigMapsStoreObjects(t *testing.T) {
 	check.NoError(t, err)
 	_, err = store.write(t.Context(), 7, version, change{entries: map[string][]byte{"2026-10-01.0": nil}})
 	check.NoError(t, err)
+
 	got, err = store.read(t.Context(), 7)
 	check.NoError(t, err)
 	check.Equal(t, "entries", map[string][]byte{"2026-10.0": []byte("x")}, got.entries)

@@ -34,6 +34,7 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	if err := k.archive.load(ctx, k); err != nil {
 		return err
 	}
+
 	lacksStored := k.archive.isPartial
 	for i := range k.parts {
 		isRead, err := k.claimPart(ctx, i)
@@ -51,6 +52,7 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	if err != nil { // an edit by hand; what can be read counts
 		k.log.Error(err, "Some stored card-seconds cannot be read and are lost")
 	}
+
 	return nil
 }
 
@@ -60,17 +62,20 @@ func (k *Keeper) loadMeter() error {
 	for _, key := range k.archive.keys() {
 		k.meter.SetClosed(key.Part, key.Period)
 	}
+
 	k.counter.reset()
 	for i := range k.parts {
 		has := func(period cardseconds.Period) bool {
 			return k.archive.entries.Has(cardseconds.EntryKey{Period: period, Part: i})
 		}
+
 		failures = append(failures, k.meter.Load(i, k.parts[i].text, has))
 		read, _ := cardseconds.ParseRunning(k.parts[i].text) // the errors are those of Load
 		k.counter.load(i, read.Rows, k.now())
 		k.storedUntil[i] = read.Header.CountedUntil
 		k.daysDropped = max(k.daysDropped, read.Header.DaysDropped)
 	}
+
 	return errors.Join(failures...)
 }
 
@@ -82,6 +87,7 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 		if err != nil && !apierrors.IsForbidden(err) {
 			return false, err
 		}
+
 		isRead = err == nil
 		k.parts[i] = runningPart{object: read}
 		p := &k.parts[i]
@@ -95,6 +101,7 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 		case apierrors.IsConflict(writeErr):
 			continue
 		}
+
 		p.isUncertain = true
 		k.log.Error(writeErr, "Some card-seconds cannot be stored", "part", i)
 		return isRead, nil
@@ -111,6 +118,7 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		k.confirmPart(i, part, false)
 		return nil
 	}
+
 	if p.isUncertain {
 		stored, err := k.read(ctx, i)
 		if err != nil {
@@ -121,6 +129,7 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 			k.giveUp()
 			return fmt.Errorf("%s stores them now", stored.writer)
 		}
+
 		p.version = stored.version
 		p.isUncertain = false
 	}
@@ -130,10 +139,12 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		p.isUncertain = true
 		return err
 	}
+
 	p.version = version
 	p.rows = part.Rows
 	p.isClaimed = true
 	k.confirmPart(i, part, true)
+
 	return nil
 }
 

@@ -24,12 +24,14 @@ func TestTwoLeaders(t *testing.T) {
 	s.at = s.at.Add(30 * time.Second)
 	s.expectServed("of the first leader", 60)
 	first := s.k
+
 	s.at = s.at.Add(20 * time.Second)
 	s.restart()
 	s.expectServed("of the second leader", 60)
 	s.use(2)
 	s.at = s.at.Add(10 * time.Second)
 	check.That(t, first.storeSums(t.Context()) != nil, "the first leader stored its sums")
+
 	s.at = s.at.Add(10 * time.Second)
 	s.expectServed("of the second leader, which counted for 20 s", 100)
 }
@@ -44,11 +46,13 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 		s.at = s.at.Add(30 * time.Second)
 		s.expectServed("of the first leader", 60)
 		s.at = s.at.Add(5 * time.Minute)
+
 		s.restart()
 		s.store.fails = failing
 		s.useSince(2, begun)
 		s.at = s.at.Add(30 * time.Second)
 		_ = s.k.storeSums(t.Context())
+
 		s.store.fails = nil
 		s.at = s.at.Add(30 * time.Second)
 		s.expectServed(name, 2*(30+300+60))
@@ -67,12 +71,14 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	check.NoError(t, s.k.storeSums(t.Context()))
 	s.at = s.at.Add(time.Minute)
 	begun := s.at
+
 	s.at = s.at.Add(time.Minute)
 	s.restart()
 	s.useSince(1, begun)
 	check.NoError(t, s.k.storeSums(t.Context()))
 	check.Equal(t, "stored with the credit of a minute", 60.0, s.stored())
 	check.Equal(t, "served at first", 0.0, s.served(training))
+
 	s.at = s.at.Add(2 * time.Minute)
 	check.NoError(t, s.k.storeSums(t.Context()))
 	check.Equal(t, "served after two minutes", 180.0, s.served(training))
@@ -91,11 +97,13 @@ func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
 	s := newScene(t)
 	var logged []string
 	s.k.log = funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
+
 	counts := map[cardseconds.Series]card.Count{training: 1}
 	long := strings.Repeat("x", 500<<10)
 	for i := range cardseconds.Parts + 1 {
 		counts[cardseconds.Series{Tenant: long, Queue: fmt.Sprint("z", i), Card: "A"}] = 1
 	}
+
 	s.k.setCounts(counts, noHoldings, nil)
 	s.at = s.at.Add(30 * time.Second)
 	check.NoError(t, s.k.storeSums(t.Context()))
@@ -111,12 +119,14 @@ func (s *scene) report() *cardseconds.Stored {
 		if i < cardseconds.Parts {
 			check.NoError(s.T, stored.AddRunning(i, o.text))
 		}
+
 		for text, packed := range o.entries {
 			key, isEntry := cardseconds.ParseEntryKey(text)
 			check.That(s.T, isEntry, "%s is no entry", text)
 			stored.AddEntry(key, packed)
 		}
 	}
+
 	return stored
 }
 
@@ -179,6 +189,7 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 		if naive.isCredited {
 			s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at}}
 		}
+
 		s.use(1)
 		check.NoError(t, s.k.storeSums(t.Context()))
 		var frozen []*Keeper
@@ -210,6 +221,7 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 				frozen = nil
 			}
 		}
+
 		check.That(r, math.Abs(s.stored()-float64(naive.stored)) < 1, "%v card-seconds are stored, want %d", s.stored(), naive.stored)
 	})
 }
@@ -246,6 +258,7 @@ func TestLeaderOnceMore(t *testing.T) {
 	s.at = s.at.Add(30 * time.Second)
 	s.expectServed("of the first replica", 30)
 	first := s.k
+
 	s.restart()
 	s.expectServed("of the second replica", 30)
 	s.k = first
@@ -253,6 +266,7 @@ func TestLeaderOnceMore(t *testing.T) {
 		s.at = s.at.Add(30 * time.Second)
 		s.expectServed("while the second replica has them", 30)
 	}
+
 	s.at = s.at.Add(30 * time.Second)
 	s.expectServed("of the first replica again", 60)
 }

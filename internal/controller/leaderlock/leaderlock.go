@@ -33,6 +33,7 @@ func New(config *rest.Config, namespace string) (*resourcelock.LeaseLock, error)
 	if err != nil {
 		return nil, fmt.Errorf("make the lock of the Lease: %w", err)
 	}
+
 	lease, ok := lock.(*resourcelock.LeaseLock)
 	if !ok {
 		return nil, fmt.Errorf("the lock of the Lease is %T", lock)

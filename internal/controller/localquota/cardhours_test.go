@@ -81,11 +81,13 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 
 	again := f.reconcile(1)
 	check.That(t, again >= time.Hour && again < 90*time.Minute, "looks again after %s", again)
+
 	bills.hold("chat", 2, 59*time.Minute)
 	_, before := f.view()
 	f.reconcile(1)
 	_, after := f.view()
 	check.Equal(t, "version without another change", before, after)
+
 	f.block(1)
 	f.reconcile(1)
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
@@ -107,6 +109,7 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	next := &leader{meter: &cardseconds.Meter{}, at: bills.at}
 	f.reconciler.bills = next
 	check.Equal(t, "looks again", unknownRetry, f.reconcile(1))
+
 	f.block(1)
 	f.reconcile(1)
 	f.expectCardHours("of the last leader", "2026-11: 2 A, 2026-10: none")

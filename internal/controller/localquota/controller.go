@@ -87,6 +87,7 @@ func addController(ctx context.Context, mgr ctrl.Manager, options Options) error
 	if err != nil {
 		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
 	}
+
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("localcardquota").
 		For(&v1alpha1.CardQuota{}).
@@ -97,6 +98,7 @@ func addController(ctx context.Context, mgr ctrl.Manager, options Options) error
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)
 	}
+
 	return nil
 }
 
@@ -150,14 +152,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("read CardQuota: %w", err)
 	}
+
 	var views v1alpha1.LocalCardQuotaList
 	if err := r.client.List(ctx, &views, client.MatchingFields{nameIndex: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list LocalCardQuotas: %w", err)
 	}
+
 	selected, err := r.selectors.SelectedNamespaces(ctx, r.client, quota)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	selected = selected[:min(len(selected), localquota.MaxNamespaces)]
 	var failures []error
 	existing := map[string]*v1alpha1.LocalCardQuota{}
@@ -167,14 +172,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			existing[view.Namespace] = view
 			continue
 		}
+
 		if err := r.client.Delete(ctx, view, client.Preconditions{UID: &view.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failures = append(failures, fmt.Errorf("delete LocalCardQuota in %s: %w", view.Namespace, err))
 		}
 	}
+
 	result, err := r.updateViews(ctx, quota, selected, existing)
 	if err := errors.Join(append(failures, err)...); err != nil {
 		return ctrl.Result{}, err // a result would be ignored
 	}
+
 	return result, nil
 }
 
@@ -202,21 +210,26 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 			}
 			continue // its creation is an event
 		}
+
 		if !counted {
 			result = shared.RequeueWithin(result, time.Second)
 			continue
 		}
+
 		status := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
 		again, err := r.updateStatus(ctx, view, status, nextCardHours(view))
 		if err != nil {
 			failures = append(failures, fmt.Errorf("write status of LocalCardQuota in %s: %w", namespace, err))
 		}
+
 		result = shared.RequeueWithin(result, again)
 	}
+
 	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= cardquota.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
 	}
+
 	return result, errors.Join(failures...)
 }
 
@@ -240,6 +253,7 @@ func (r *Reconciler) cardHoursOf(quota *v1alpha1.CardQuota) func(view *v1alpha1.
 			return cardhours.Refresh{Status: view.Status.CardHours}
 		}
 	}
+
 	use, isKnown := r.bills.MonthlyUse(r.usage.QueuesBelow(quota.QueueName())...)
 	return func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
 		if !isKnown {
@@ -272,6 +286,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQ
 	if err := r.client.Status().Patch(ctx, view, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
+
 	r.throttle.RecordWrite(key, view.ResourceVersion)
 	return r.interval, nil
 }

@@ -111,6 +111,7 @@ func TestViewsEndWithTheirCardQuota(t *testing.T) {
 	byTenant.OwnerReferences = nil
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), byTenant, localquota.New(before, "b"))
 	f.reconcile(3)
+
 	var list v1alpha1.LocalCardQuotaList
 	check.NoError(t, f.List(t.Context(), &list))
 	check.Equal(t, "views", 2, len(list.Items))
@@ -209,6 +210,7 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
 	refused := "create"
+
 	refusal := errors.New("exceeded quota")
 	refuse := func(verb string, view client.Object) error {
 		if view.GetNamespace() == "a" && verb == refused {
@@ -216,6 +218,7 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 		}
 		return nil
 	}
+
 	inner := f.Client.(client.WithWatch)
 	f.reconciler.client = interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -237,6 +240,7 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, patch, options...)
 		},
 	})
+
 	reconcile := func(when string, refuses bool, views ...string) {
 		t.Helper()
 		_, _ = f.reconciler.Reconcile(t.Context(), requestFor("chat")) // a view gets its status after it exists
@@ -244,11 +248,13 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 		check.Equal(t, when+": refused", refuses, errors.Is(err, refusal))
 		check.Equal(t, when, views, f.views())
 	}
+
 	reconcile("no view can be created", true, "b/chat chat 0+0", "c/chat chat 0+0")
 	refused = "patch"
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
 	reconcile("no status can be written", true, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1")
 	refused = ""
+
 	reconcile("nothing is refused", false, "a/chat chat 0+1", "b/chat chat 0+1", "c/chat chat 0+1")
 	refused = "delete"
 	check.NoError(t, f.Delete(t.Context(), chatQuota(nil)))

@@ -24,18 +24,22 @@ func newRecord(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	kept := &record{ObjectMeta: metav1.ObjectMeta{Name: read.GetName(), UID: read.GetUID(), ResourceVersion: read.GetResourceVersion()}}
 	kept.slice.Driver, _, _ = unstructured.NestedString(read.Object, "spec", "driver")
 	if !card.IsAcceleratorDriver(kept.slice.Driver) {
 		return kept, nil
 	}
+
 	kept.slice.Pool, _, _ = unstructured.NestedString(read.Object, "spec", "pool", "name")
 	kept.slice.Generation, _, _ = unstructured.NestedInt64(read.Object, "spec", "pool", "generation")
 	node, _, _ := unstructured.NestedString(read.Object, "spec", "nodeName")
 	nodes := map[string]bool{node: true, "": true}
+
 	if node != "" {
 		kept.slice.Nodes = []string{node}
 	}
+
 	devices, _, _ := unstructured.NestedSlice(read.Object, "spec", "devices")
 	overlaps := false
 	for _, device := range devices {
@@ -43,16 +47,20 @@ func newRecord(object any) (any, error) {
 		if basic, isBasic := fields["basic"].(map[string]any); isBasic { // until v1beta1
 			fields = basic
 		}
+
 		_, isPart := fields["consumesCounters"]
 		overlaps = overlaps || isPart
+
 		own, _ := fields["nodeName"].(string)
 		if !nodes[own] && len(kept.slice.Nodes) < maxNodes {
 			nodes[own] = true
 			kept.slice.Nodes = append(kept.slice.Nodes, own)
 		}
 	}
+
 	if !overlaps {
 		kept.slice.Devices = int64(len(devices))
 	}
+
 	return kept, nil
 }

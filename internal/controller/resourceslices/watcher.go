@@ -51,14 +51,17 @@ func Setup(mgr ctrl.Manager) (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make discovery client: %w", err)
 	}
+
 	client, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make dynamic client: %w", err)
 	}
+
 	watcher := newWatcher(server, client, lookUpInterval)
 	if err := mgr.Add(watcher); err != nil {
 		return nil, fmt.Errorf("add watcher of ResourceSlices: %w", err)
 	}
+
 	return watcher, nil
 }
 
@@ -91,6 +94,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 		} else {
 			w.markRead()
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,6 +114,7 @@ func (w *Watcher) servedVersion(ctx context.Context) string {
 			ctrl.LoggerFrom(ctx).Error(err, "The operator could not look up ResourceSlices, and tries again", "version", version)
 			return ""
 		}
+
 		for _, served := range list.APIResources {
 			if served.Name == resourceIn(version).Resource {
 				return version
@@ -141,17 +146,20 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
 		return
 	}
+
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.store, UpdateFunc: func(_, object any) { w.store(object) }, DeleteFunc: w.remove}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
 		return
 	}
+
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			w.markRead()
 		}
 	}()
+
 	informer.RunWithContext(ctx)
 	w.change(func() { clear(w.slices) })
 }

@@ -71,6 +71,7 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 		check.NoError(t, err)
 		check.Equal(t, name, tc.want, got.(*record).slice)
 	}
+
 	got, err := newRecord(sliceOf("v1", "s", "dra.net", map[string]any{"nodeName": "n"}))
 	check.NoError(t, err)
 	check.Equal(t, "a driver without cards", cardinventory.DeviceSlice{Driver: "dra.net"}, got.(*record).slice)
@@ -114,6 +115,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			for _, known := range versions {
 				kinds[resourceIn(known)] = "ResourceSliceList"
 			}
+
 			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 			watching := make(chan struct{}, 10)
 			client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -121,11 +123,13 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 				watching <- struct{}{}
 				return true, started, err
 			})
+
 			api := &server{}
 			api.fails.Store(true)
 			w := newWatcher(api, client, time.Millisecond)
 			changes := make(chan struct{}, 100)
 			w.OnChange(func() { changes <- struct{}{} })
+
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- w.Start(ctx) }()
@@ -137,12 +141,14 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 				_, err := client.Resource(resourceIn(version)).Create(ctx, sliceOf(version, name, "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{})
 				check.NoError(t, err)
 			}
+
 			create("before")
 			api.serve(version)
 			waitFor(t, w, changes, 1)
 			<-watching // events before it are lost in a fake
 			create("after")
 			waitFor(t, w, changes, 2)
+
 			check.NoError(t, client.Resource(resourceIn(version)).Delete(ctx, "before", metav1.DeleteOptions{}))
 			waitFor(t, w, changes, 1)
 			cancel()
@@ -172,6 +178,7 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 		<-answers
 		return false, nil, nil
 	})
+
 	api := &server{}
 	api.serve("v1")
 	w := newWatcher(api, client, time.Millisecond)
@@ -182,6 +189,7 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 	<-isAsked
 	_, isRead := w.DeviceSlices()
 	check.That(t, !isRead, "slices are read before the API server lists them")
+
 	close(answers)
 	waitUntilRead(t, w, changes)
 	check.Equal(t, "slices once they are read", 1, len(knownTo(w)))
@@ -198,6 +206,7 @@ func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
 			client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
 			})
+
 			api := &server{}
 			prepare(api)
 			w := newWatcher(api, client, time.Millisecond)

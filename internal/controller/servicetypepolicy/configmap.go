@@ -35,17 +35,20 @@ func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigM
 	if err != nil {
 		return configResult{}, err
 	}
+
 	r.history.existed = r.history.existed || live != nil
 	wanted := policy.RenderConfiguration(r.spec, ref, base, live, r.policy.Status.ConfigHash)
 	if wanted.Text == "" {
 		return configResult{Condition: wanted.Condition}, nil
 	}
+
 	if !r.isUpToDate(live, wanted) {
 		if err := r.writeConfigMap(ctx, live, wanted); err != nil {
 			return configResult{}, err
 		}
 		r.history.existed = true
 	}
+
 	return configResult{Condition: wanted.Condition, hash: schedulerconfig.Hash(wanted.Text)}, nil
 }
 
@@ -64,9 +67,11 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 		by, displaced = policy.DriftedBy(live)
 		by += " wrote it"
 	}
+
 	if displaced && r.now.Sub(r.history.correctedAt) < minCorrectionInterval {
 		return errCacheStale
 	}
+
 	apply := corev1ac.ConfigMap(policy.ConfigMapName, r.schedulerNamespace).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 		WithAnnotations(map[string]string{v1alpha1.AnnotationRenderedFrom: wanted.From}).
@@ -76,12 +81,14 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 	if err := r.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", r.schedulerNamespace, policy.ConfigMapName, err)
 	}
+
 	logf.FromContext(ctx).Info("scheduler configuration written", "from", wanted.From, "displaced", displaced, "by", by)
 	if displaced {
 		r.history.correctedAt = r.now
 		r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, fmt.Sprintf(
 			"ConfigMap %s/%s: %s, and the operator restored it: change the base or this policy instead", r.schedulerNamespace, policy.ConfigMapName, by))
 	}
+
 	return nil
 }
 
@@ -95,12 +102,14 @@ func (r *reconciliation) keepInForce(ctx context.Context) error {
 	if err != nil || text == r.history.kept {
 		return err
 	}
+
 	apply := corev1ac.ConfigMap(policy.KeptConfigMapName, r.schedulerNamespace).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 		WithData(map[string]string{policy.KeptConfigMapKey: text})
 	if err := r.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", r.schedulerNamespace, policy.KeptConfigMapName, err)
 	}
+
 	r.history.kept = text
 	return nil
 }
@@ -126,6 +135,7 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 	if err := r.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list PriorityClasses: %w", err)
 	}
+
 	plan := policy.PlanPriorityClasses(r.policy, wanted, list.Items)
 	var faults []error
 	for _, class := range plan.Delete {
@@ -134,6 +144,7 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 			faults = append(faults, fmt.Errorf("delete PriorityClass %s: %w", class.Name, err))
 		}
 	}
+
 	for _, class := range plan.Create {
 		switch err := r.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
 		case err == nil:
@@ -142,11 +153,13 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
 		}
 	}
+
 	for name, message := range plan.Conflicts {
 		if r.history.reportedClasses[name] != message {
 			r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
 		}
 	}
+
 	r.history.reportedClasses = plan.Conflicts
 	return errors.Join(faults...)
 }
@@ -177,12 +190,14 @@ func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 	if name == w.name {
 		return
 	}
+
 	w.stop()
 	w.name = name
 	w.stop = func() {}
 	if name.Name == "" {
 		return
 	}
+
 	ctx, stop := context.WithCancel(w.parent)
 	w.stop = stop
 	wake := func(any) {
@@ -191,13 +206,16 @@ func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 		case <-ctx.Done():
 		}
 	}
+
 	informer := toolscache.NewSharedInformer(toolscache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "configmaps", name.Namespace,
 		fields.OneTermEqualSelector("metadata.name", name.Name)), &corev1.ConfigMap{}, 0)
+
 	// Both calls fail only on a started informer. Condition ConfigSynced says why a
 	// ConfigMap cannot be read, so the log is short.
 	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 		w.log.V(1).Info("ConfigMap cannot be watched", "reason", err.Error())
 	}))
+
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(_, after any) { wake(after) },
 	})

@@ -125,15 +125,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
+
 	p := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
 	result, err := p.applyAndReport(ctx)
 	if errors.Is(err, errCacheStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
+
 	return result, err
 }
 
@@ -144,6 +147,7 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 	if writeErr != nil && !isRefused(writeErr) { // then no status can be written either
 		return ctrl.Result{}, writeErr
 	}
+
 	var classErr error
 	out := configResult{Condition: conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
@@ -159,9 +163,11 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		classErr = r.syncPriorityClasses(ctx, r.spec.PriorityClasses)
 		out, writeErr = r.syncConfigMap(ctx, live)
 	}
+
 	if errors.Is(writeErr, errCacheStale) {
 		return ctrl.Result{}, errors.Join(writeErr, classErr)
 	}
+
 	var requeueAfter time.Duration
 	if writeErr != nil {
 		final := isRefused(writeErr)
@@ -171,15 +177,19 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 			writeErr = nil
 		}
 	}
+
 	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == r.policy.Status.ConfigHash {
 		out.hash = r.policy.Status.ConfigHash // the last written text is still in place
 	}
+
 	result, err := r.updateStatus(ctx, out)
 	if err == nil {
 		err = r.keepInForce(ctx)
 	}
+
 	if err := errors.Join(err, writeErr, classErr); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	return shared.RequeueWithin(result, requeueAfter), nil
 }

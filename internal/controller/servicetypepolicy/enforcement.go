@@ -82,19 +82,23 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	if err := e.readHeartbeat(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
+
 	r := &e.remembered
 	if !r.started {
 		r.hash = p.Status.ConfigHash
 	}
+
 	if r.hash != hash {
 		r.hash = hash
 		r.since = now
 	}
+
 	r.started = true
 	observed.WantedSince = r.since
 	if err := e.findOtherSchedulers(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
+
 	var counted bool
 	observed.Bypasses, counted = e.bypasses.Bypasses()
 	if !counted {
@@ -103,18 +107,22 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		}
 		return policy.UnknownEnforcement(), nil
 	}
+
 	until := now.Add(leaderPollInterval)
 	if observed.SchedulerAlive() {
 		until = observed.NextCheck()
 	} else if observed.Leader = e.readLeader(ctx); !observed.NextCheck().IsZero() && observed.NextCheck().Before(until) {
 		until = observed.NextCheck()
 	}
+
 	condition := enforcement.Evaluate(observed)
 	e.updateMetric(condition)
+
 	out := policy.Enforcement{Condition: condition, Until: until}
 	if report := observed.Heartbeat; report != nil {
 		out.Scheduler = &v1alpha1.SchedulerStatus{Identity: report.Identity, Version: report.Version, ConfigHash: report.ConfigHash}
 	}
+
 	return out, nil
 }
 
@@ -125,6 +133,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the heartbeat: %w", err)
 	}
+
 	r := &e.remembered
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
@@ -139,6 +148,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 		}
 		observed.Unreadable = fault.Error()
 	}
+
 	r.report = time.Time{}
 	r.arrived = time.Time{}
 	return nil
@@ -153,17 +163,20 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 		r.identity = observed.Heartbeat.Identity
 		r.heartbeatOwner = ""
 	}
+
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.schedulerNamespace, e.volcanoNamespace}))) {
 		var pods corev1.PodList
 		if err := e.cached.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp}); err != nil {
 			return fmt.Errorf("list pods of schedulers: %w", err)
 		}
+
 		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if !workload.MayBeRunning(pod) {
 				continue
 			}
+
 			found := enforcement.NewSchedulerPod(pod)
 			if observed.Heartbeat != nil && found.Sent(*observed.Heartbeat) {
 				r.heartbeatOwner = found.Owner
@@ -171,6 +184,7 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 			observed.OtherSchedulers = append(observed.OtherSchedulers, found)
 		}
 	}
+
 	observed.HeartbeatOwner = r.heartbeatOwner
 	return nil
 }
@@ -182,10 +196,12 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	if e.live.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: leaderLease}, lease) != nil {
 		return nil
 	}
+
 	spec := lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
 		return nil
 	}
+
 	leader := &enforcement.Leader{
 		Identity: *spec.HolderIdentity,
 		Expires:  spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second),
@@ -193,6 +209,7 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	if spec.AcquireTime != nil {
 		leader.Acquired = spec.AcquireTime.Time
 	}
+
 	return leader
 }
 

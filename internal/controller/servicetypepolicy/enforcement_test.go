@@ -126,6 +126,7 @@ func TestEvidence(t *testing.T) {
 	}) {
 		c := newCourt(t)
 		tc.change(c)
+
 		c.says("judged", tc.want, tc.words)
 	}
 }
@@ -136,15 +137,18 @@ func TestEvidence(t *testing.T) {
 func TestArrival(t *testing.T) {
 	c := newCourt(t)
 	check.Equal(t, "is looked at again after", enforcement.StaleAfter-time.Second, c.verdict().Until.Sub(noon))
+
 	c.now = noon.Add(10 * time.Second)
 	c.beat(enforcement.Report{At: noon.Add(25 * time.Second)}) // its clock is ahead
 	c.says("a report came", "True/Enforced")
 	c.now = c.now.Add(enforcement.StaleAfter - 1)
 	c.says("none followed so far", "True/Enforced")
 	c.now = c.now.Add(1)
+
 	c.says("none followed", "False/NoHeartbeat")
 	check.Equal(t, "series", map[string]float64{"NoHeartbeat": 0}, series(c))
 	check.That(t, c.verdict().Until.Sub(c.now) <= leaderPollInterval, "who leads is not looked at again within %s", leaderPollInterval)
+
 	c.beat(enforcement.Report{At: c.now})
 	c.says("one came at last", "True/Enforced")
 	check.Equal(t, "series", map[string]float64{"Enforced": 1}, series(c))
@@ -175,6 +179,7 @@ func TestLeader(t *testing.T) {
 		change(&l.Spec)
 		return l
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		lease  *coordinationv1.Lease
 		report enforcement.Report
@@ -198,6 +203,7 @@ func TestOtherSchedulers(t *testing.T) {
 	pod := func(namespace, name, app, node string, phase corev1.PodPhase) {
 		c.put(builder.Pod(namespace, name).Label("app", app).Node(node).Phase(phase).Obj())
 	}
+
 	pod(system, "no-node", workload.StockSchedulerApp, "", corev1.PodPending)
 	pod(system, "ended", workload.StockSchedulerApp, "n", corev1.PodFailed)
 	pod(system, "controllers", "volcano-controller", "n", corev1.PodRunning)
@@ -205,6 +211,7 @@ func TestOtherSchedulers(t *testing.T) {
 	c.says("none of them is another scheduler", "True/Enforced")
 	pod(system, "z", workload.StockSchedulerApp, "n", corev1.PodRunning)
 	pod(system, "a", workload.StockSchedulerApp, "n", corev1.PodPending)
+
 	c.says("two are", "False/SecondScheduler", system+"/a, "+system+"/z")
 	c.volcanoNamespace = "lab"
 	c.says("in the namespace of Volcano as well", "False/SecondScheduler", "lab/a-tenants, "+system+"/a, "+system+"/z")
@@ -217,15 +224,18 @@ func TestReplicasOfASwappedDeployment(t *testing.T) {
 	pod := func(name, template string) client.Object {
 		return builder.Pod(system, name).Label("app", workload.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", template).Node("n").Obj()
 	}
+
 	remove := func(name string) {
 		t.Helper()
 		check.NoError(t, c.client.Delete(t.Context(), pod(name, "")))
 	}
+
 	c.put(pod("ours", "swapped"))
 	c.says("its own pod", "True/Enforced")
 	c.put(pod("waits", "swapped"))
 	c.says("an equal", "True/Enforced")
 	remove("ours")
+
 	c.says("its report still proves something, and an equal follows", "True/Enforced")
 	c.put(pod("stock", "before"))
 	c.says("a pod of another template", "False/SecondScheduler")

@@ -91,6 +91,7 @@ func (w *world) restart() {
 		w.writes++
 		return write()
 	}
+
 	operator := interceptor.NewClient(w.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return wrote(o, func() error { return c.Create(ctx, o, opts...) })
@@ -108,6 +109,7 @@ func (w *world) restart() {
 			return wrote(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
+
 	w.r = &Reconciler{
 		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
 		throttle: shared.NewStatusThrottle(0), watchBase: func(types.NamespacedName) {}, schedulerNamespace: home, volcanoNamespace: place.Namespace,

@@ -34,14 +34,17 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 		}
 		return string(c.Status) + "/" + c.Reason
 	}
+
 	find := func(status metav1.ConditionStatus, reason string) {
 		guard.last = &policy.Guard{Condition: metav1.Condition{Status: status, Reason: reason}, UID: w.policy().UID, Generation: w.policy().Generation}
 	}
 	w.settle()
 	check.Equal(t, "before anything was found", "none", guarded())
+
 	find(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied)
 	w.settle()
 	check.Equal(t, "once it was found", "True/"+v1alpha1.ReasonBypassDenied, guarded())
+
 	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settle()
 	check.Equal(t, "after the configuration was put right", "True/"+v1alpha1.ReasonBypassDenied, guarded())
@@ -53,15 +56,18 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 		}
 		return nil
 	}
+
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods })
 	_, err := w.look()
 	check.That(t, errors.Is(err, slow), "the status cannot be written, and the pass says %v", err)
+
 	find(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused)
 	w.refuse = nil
 	w.told()
 	w.settle()
 	check.Equal(t, "after the API server took a write again", "False/"+v1alpha1.ReasonGuardRefused, guarded())
 	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
+
 	w.restart()
 	w.r.guard = &found{}
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })

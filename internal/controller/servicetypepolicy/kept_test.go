@@ -29,6 +29,7 @@ func TestWhatIsInForceIsKept(t *testing.T) {
 		s.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		s.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B", NodeSelector: map[string]string{"npu": "910b"}}}
 	})
+
 	w.settle()
 	check.That(t, policy.IsTree(w.kept()), "the tree is not kept")
 	check.Equal(t, "mapped cards", 1, len(policy.CardMappings(w.kept())))
@@ -36,6 +37,7 @@ func TestWhatIsInForceIsKept(t *testing.T) {
 	writes := w.writes
 	w.settle()
 	check.Equal(t, "writes without a change", writes, w.writes)
+
 	w.must(w.client.Delete(w.Context(), w.policy()))
 	w.settle()
 	check.That(t, policy.IsTree(w.kept()), "the tree is gone with the policy")
@@ -47,6 +49,7 @@ func TestWhatIsInForceIsKept(t *testing.T) {
 	check.That(t, policy.IsTree(w.kept()), "the tree ends with a policy that does not say so")
 	check.That(t, policy.IsTree(w.policy()), "the status does not name the tree that is in force")
 	check.Contains(t, "configuration", w.text(), "queueHierarchy: Tree")
+
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyFlat })
 	w.settle()
 	check.That(t, !policy.IsTree(w.kept()), "the tree outlives an explicit Flat")

@@ -31,6 +31,7 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	w.settle()
 	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
 	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
+
 	cm := w.rendered()
 	check.NoError(t, schedulerconfig.Validate(cm.Data[key], schedulerconfig.Shipped()))
 	check.That(t, len(cm.OwnerReferences) == 1 && cm.OwnerReferences[0].UID == "this" && cm.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", cm.OwnerReferences)
@@ -102,10 +103,12 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	w.expect("True/Synced: the scheduler's configuration is ConfigMap")
 	good := w.text()
 	check.That(t, good != builtIn, "the base counts for nothing")
+
 	proves := func() { // the scheduler works by the good text, and says so
 		w.r.evidence = &evidence{cached: w.client, live: w.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{},
 			metric: newEnforcedMetric()}
 	}
+
 	proves()
 	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
 	enforced := func(want string) {
@@ -113,6 +116,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
 		check.Contains(t, "Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
 	}
+
 	for _, step := range []struct {
 		do   func()
 		says string
@@ -132,12 +136,14 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		check.Equal(t, step.says+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
 		enforced("True/Enforced: ")
 	}
+
 	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
 	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settle()
 	w.expect("False/BaseMissing: ")
 	enforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
+
 	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
 	w.settle()
 	w.expect("True/Synced: ")
@@ -148,6 +154,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	good := w.text()
+
 	w.told()
 	for i, edit := range []func(){
 		func() { w.write(w.rendered(), "kubectl-edit", plain) },
@@ -162,6 +169,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 		check.Must(t, len(events) == 1, "events: %q", events)
 		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "another client deleted it"}[i])
 	}
+
 	cm := w.rendered()
 	cm.OwnerReferences = nil
 	cm.Annotations = nil
@@ -190,12 +198,14 @@ func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 		w.write(w.rendered(), "argocd", plain)
 		before := w.text()
 		_, err := w.look()
+
 		w.must(err)
 		if w.text() != before {
 			puts++
 		}
 		w.now = w.now.Add(100 * time.Millisecond)
 	}
+
 	check.That(t, puts >= 9 && puts <= 11, "put right %d times in ten seconds, want 10", puts)
 	w.now = w.now.Add(time.Second)
 	w.settle()
@@ -210,9 +220,11 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 		}
 		return nil
 	}
+
 	result, err := w.look()
 	w.must(err)
 	check.Equal(t, "looks again after", refusedRetry, result.RequeueAfter)
+
 	w.expect("False/ConfigRefused: ")
 	w.refuse = nil
 	w.settle()
@@ -230,10 +242,12 @@ func TestAnErrorIsReportedAndRetried(t *testing.T) {
 		}
 		return nil
 	}
+
 	w.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 150 })
 	_, err := w.look()
 	check.Says(t, err, "no answer of a webhook")
 	check.Contains(t, "status", w.says(), "Unknown/ConfigRefused", "no answer of a webhook")
+
 	w.refuse = nil
 	w.settle()
 	check.Contains(t, "status", w.says(), "True/Synced")
@@ -258,6 +272,7 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 				w.change(change)
 				w.writes = 0
 			}
+
 			if kill >= 0 {
 				w.allowed = kill
 				for range 10 {
@@ -265,12 +280,15 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 						break
 					}
 				}
+
 				w.allowed = -1
 				w.restart()
 			}
+
 			w.settle()
 			return fmt.Sprint(w.classNames(), w.rendered().Data, w.rendered().Annotations, w.policy().Status.ServiceTypes, w.policy().Status.ConfigHash, w.says()), w.writes
 		}
+
 		want, writes := run(-1)
 		check.Must(t, writes >= 2, "%d writes: there is nothing to break off", writes)
 		for kill := range writes {

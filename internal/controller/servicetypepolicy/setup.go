@@ -74,9 +74,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
+
 	base := configMapWatch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), changes: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
 	rendered.watchConfigMap(types.NamespacedName{Namespace: options.SchedulerNamespace, Name: policy.ConfigMapName})
+
 	r := &Reconciler{
 		client:    mgr.GetClient(),
 		live:      mgr.GetAPIReader(),
@@ -94,11 +96,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		volcanoNamespace:   options.VolcanoNamespace,
 		synced:             newSyncedMetric(),
 	}
+
 	for _, metric := range []prometheus.Collector{r.synced, r.evidence.metric} {
 		if err := options.Metrics.Register(metric); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
+
 	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
@@ -110,12 +114,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), onSignal)).
 		WatchesRawSource(source.TypedChannel(base.changes, onSignal)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
+
 	if options.Guard != nil {
 		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), onSignal))
 	}
+
 	if err := build.Complete(r); err != nil {
 		return fmt.Errorf("set up controller: %w", err)
 	}
+
 	return nil
 }
 

@@ -22,27 +22,33 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil {
 		input.Effective = &r.spec
 	}
+
 	var err error
 	input.Quotas, err = r.quotasByServiceType(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	input.Enforced, err = r.evaluateEnforcement(ctx, out)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if r.guard != nil {
 		input.Guard = r.guard.Latest()
 	}
+
 	synced := 0.0
 	if out.Status == metav1.ConditionTrue {
 		synced = 1
 	}
+
 	r.synced.WithLabelValues(r.policy.Name).Set(synced)
 	var result ctrl.Result
 	if until := input.Enforced.Until; !until.IsZero() {
 		result.RequeueAfter = max(until.Sub(r.now), time.Millisecond)
 	}
+
 	before := r.policy.DeepCopy()
 	status := policy.StatusFor(input)
 	if equality.Semantic.DeepEqual(before.Status, status) {
@@ -51,16 +57,19 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	if r.statusDelay > 0 {
 		return shared.RequeueWithin(result, r.statusDelay), nil
 	}
+
 	r.policy.Status = status
 	// This is the only writer of the status, so it needs no optimistic lock.
 	// observedGeneration names the generation of the spec that the status describes.
 	if err := r.client.Status().Patch(ctx, r.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
 	}
+
 	r.throttle.RecordWrite(r.policy.Name, r.policy.ResourceVersion)
 	for _, event := range policy.Events(before.Status, r.policy.Status) {
 		r.events.Event(r.policy, event.Type, event.Reason, event.Message)
 	}
+
 	return result, nil
 }
 

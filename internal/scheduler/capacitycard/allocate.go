@@ -34,6 +34,7 @@ func (p *plugin) queueOrder(l, r any) int {
 			return 1
 		}
 	}
+
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
 		return c
 	}
@@ -43,6 +44,7 @@ func (p *plugin) queueOrder(l, r any) int {
 	if p.cache.tree.isTree {
 		return p.ledger.CompareShares(left.Name, right.Name)
 	}
+
 	return cmp.Compare(p.weightedShare(left), p.weightedShare(right))
 }
 
@@ -62,17 +64,21 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	if attempt := p.attempt.Load(); attempt != nil && attempt.pod == task.UID {
 		return p.allocatableInAttempt(r, attempt)
 	}
+
 	p.jobsAhead.markTried(r.job)
 	if !p.isTurnOf(r) {
 		return false
 	}
+
 	refusal := p.runChecks(quotaChecks, r)
 	if refusal == nil {
 		return true
 	}
+
 	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p, r) != nil {
 		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
 	}
+
 	p.recordPodUnschedulable(task, refusal)
 	return false
 }
@@ -87,12 +93,15 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
 	}
+
 	own := p.releasedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
+
 	if len(names) == 0 {
 		names = []card.Name{""}
 	}
+
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		insufficient := p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own)
 		// An inventory that others are guaranteed is no quota, and may be too small for ever.
@@ -110,10 +119,12 @@ func (p *plugin) onAllocate(event *framework.Event) {
 	if status == api.Allocated {
 		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
 	}
+
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return
 	}
+
 	state := p.cache.observePod(task.Pod)
 	queue := string(job.Queue)
 	state.assumedNodeInvalid = false
@@ -123,9 +134,11 @@ func (p *plugin) onAllocate(event *framework.Event) {
 		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
 		defer p.preemption.undoEviction(task)
 	}
+
 	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
 		event.Err = p.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
+
 	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 	p.ledger.EndHold(string(task.UID))
 }
@@ -160,10 +173,12 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 	state := p.cache.observePod(event.Task.Pod)
 	p.refusedRequests = nil // quota is released
 	p.prices.forgetJob(task.Job)
+
 	state.assumedNodeInvalid = task.Status == api.Pending
 	if state.assumedNodeInvalid {
 		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
 	}
+
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
 		if charge, isOwner := p.roomCharges[task.UID]; isOwner {
@@ -171,6 +186,7 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 		}
 		return
 	}
+
 	p.preemption.recordEviction(task)
 	if state.chargedAs == chargedAsUsed {
 		p.recordCharge(task.Pod, state, chargedAsTerminating)

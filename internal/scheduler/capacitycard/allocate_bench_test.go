@@ -32,14 +32,17 @@ func BenchmarkAllocate(b *testing.B) {
 			for i := range nodes {
 				fleet.Add(fmt.Sprintf("node n%d A", i))
 			}
+
 			for i := range 25 {
 				fleet.Add(fmt.Sprintf("j%d q 8: -*8", i))
 			}
+
 			scene := &scene{t: b, m: NewCache()}
 			framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
 				scene.p = buildPlugin(scene.m, a)
 				return scene.p
 			})
+
 			var ours, theirs []time.Duration
 			var ratios []float64
 			for range min(max(b.N, 5), 7) {
@@ -48,12 +51,14 @@ func BenchmarkAllocate(b *testing.B) {
 				last := len(ours) - 1
 				ratios = append(ratios, float64(ours[last])/float64(theirs[last]))
 			}
+
 			b.ReportMetric(0, "ns/op") // a round of both sides says nothing
 			for name, times := range map[string][]time.Duration{PluginName: ours, capacity.PluginName: theirs} {
 				b.ReportMetric(quantile(times, .5)/1e6/200, name+"-ms")
 				b.ReportMetric(quantile(times, .1)/1e6/200, name+"-ms-p10")
 				b.ReportMetric(quantile(times, .9)/1e6/200, name+"-ms-p90")
 			}
+
 			ratio := quantile(ratios, .5)
 			b.ReportMetric(ratio, "time-ratio")
 			b.ReportMetric(quantile(ratios, .1), "time-ratio-p10")
@@ -73,6 +78,7 @@ func timeAllocate(b *testing.B, fleet *session.Cluster, plugin string) time.Dura
 	c.Cache = nil
 	c.Open([][]string{{"priority", "gang", plugin}, {"predicates", "nodeorder", "binpack"}}, nil)
 	defer c.Close()
+
 	runtime.GC()
 	began := processorTime(b)
 	c.Run(allocate.New())
@@ -80,6 +86,7 @@ func timeAllocate(b *testing.B, fleet *session.Cluster, plugin string) time.Dura
 	if placed := len(c.In(api.Binding)); placed != 200 {
 		b.Fatalf("%s placed %d of 200 pods", plugin, placed)
 	}
+
 	return took
 }
 

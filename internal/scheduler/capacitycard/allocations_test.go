@@ -24,12 +24,14 @@ func TestASessionAllocatesLittle(t *testing.T) {
 			s := newFleet(t, tc.nodes, tc.pods, tc.queues, 20)
 			session := func() { s.reopen().p.OnSessionClose(s.Ssn) }
 			session() // the first one finds nothing remembered
+
 			ours := testing.AllocsPerRun(5, session)
 			theirs := testing.AllocsPerRun(5, func() {
 				p := capacity.New(nil)
 				p.OnSessionOpen(s.Ssn)
 				p.OnSessionClose(s.Ssn)
 			})
+
 			check.That(t, ours <= tc.most && ours <= mostAllocs*theirs,
 				"%v allocations, at most %v and %v of the %v of capacity are allowed", ours, tc.most, mostAllocs, theirs)
 		})

@@ -43,6 +43,7 @@ func (p *plugin) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]b
 			}
 		}
 	}
+
 	return released
 }
 
@@ -60,6 +61,7 @@ func (p *plugin) addReleasedQuota(released amounts, task *api.TaskInfo, queue ap
 	if charge == nil {
 		return
 	}
+
 	give := amounts{quotaCPU: float64(charge.MilliCPU), quotaMemory: float64(charge.Memory)}
 	for _, amount := range charge.Cards {
 		if amount.Name == name {
@@ -120,15 +122,18 @@ func irreducibleSubset(missing amounts, released []amounts) []int {
 			remaining.add(give, -1)
 		}
 	}
+
 	if !remaining.isZero() {
 		return nil
 	}
+
 	for i := len(picked) - 1; i >= 0; i-- {
 		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.isZero() {
 			remaining = without
 			picked = append(picked[:i], picked[i+1:]...)
 		}
 	}
+
 	return picked
 }
 

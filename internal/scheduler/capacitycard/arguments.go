@@ -158,6 +158,7 @@ func parseArguments(raw map[string]any) (arguments, error) {
 		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
 	args := defaults
+
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		parse, ok := argumentParsers[key]
@@ -166,14 +167,17 @@ func parseArguments(raw map[string]any) (arguments, error) {
 				strings.Join(slices.Sorted(maps.Keys(argumentParsers)), ", ")))
 			continue
 		}
+
 		if err := parse(&args, raw[key]); err != nil {
 			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, quoteValue(raw[key]), err))
 		}
 	}
+
 	if len(wrong) > 0 {
 		text := strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; ")
 		return defaults, errors.New(conditions.Truncate(text, maxErrorLength))
 	}
+
 	return args, nil
 }
 
@@ -245,10 +249,12 @@ func parseRule(value any) (servicetype.Rule, error) {
 	if value == nil {
 		return rule, nil // a type that neither reclaims nor is reclaimed
 	}
+
 	entries, err := parseMapping(value)
 	if err != nil {
 		return rule, fmt.Errorf("write reclaimable and reclaimFrom below it: %w", err)
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		var ok bool
 		switch key {
@@ -271,6 +277,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 			return rule, fmt.Errorf("unknown key %.80q: write reclaimable, reclaimFrom or minimumRuntime", key)
 		}
 	}
+
 	return rule, nil
 }
 
@@ -286,6 +293,7 @@ func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	if err != nil {
 		return servicetype.PriorityClasses{}, err
 	}
+
 	classes := servicetype.NewPriorityClasses(values)
 	return classes, classes.Validate()
 }
@@ -308,6 +316,7 @@ func parseEntries[V any](value any, usage string, read func(key string, value an
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", usage, err)
 	}
+
 	all := make(map[string]V, len(entries))
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		all[key], err = read(key, entries[key])
@@ -315,6 +324,7 @@ func parseEntries[V any](value any, usage string, read func(key string, value an
 			return nil, err
 		}
 	}
+
 	return all, nil
 }
 
@@ -333,6 +343,7 @@ func parseMapping(value any) (map[string]any, error) {
 			}
 			named[name] = entry
 		}
+
 		return named, nil
 	}
 	return nil, errors.New("it is not a mapping")
@@ -346,6 +357,7 @@ func parseStrings(value any) ([]string, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	names := make([]string, len(list))
 	for i, entry := range list {
 		names[i], ok = entry.(string)
@@ -353,5 +365,6 @@ func parseStrings(value any) ([]string, bool) {
 			return nil, false
 		}
 	}
+
 	return names, true
 }

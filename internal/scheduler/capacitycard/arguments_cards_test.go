@@ -20,6 +20,7 @@ func TestCardsOfTheArguments(t *testing.T) {
 		for reader, read := range readers {
 			raw, err := read(text)
 			check.NoError(t, err)
+
 			got, err := parseArguments(raw)
 			check.NoError(t, err)
 			check.That(t, got.cards.Equal(want), "%s: %v, want %v", reader, got.cards, want)
@@ -45,6 +46,7 @@ func TestMistakesInCardsAreRefused(t *testing.T) {
 		for _, read := range readers {
 			raw, err := read(text)
 			check.NoError(t, err)
+
 			mustRefuse(t, raw, wants...)
 		}
 	}

@@ -91,6 +91,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 		long     = "tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt"
 		longKind = "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters
 	)
+
 	list := func(values ...string) []string { return values }
 	for _, tc := range []struct {
 		text          string
@@ -166,6 +167,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			})
 		}
 	}
+
 	for _, key := range []string{"priority", "Reclaimable", "reclaimsFrom", `"a\u0085b"`} {
 		raw, err := gateReads("serviceTypes: {training: {" + key + ": 1}}")
 		check.NoError(t, err)
@@ -192,6 +194,7 @@ func TestArgumentErrorsAreTruncated(t *testing.T) {
 	for range 10_000 {
 		deep = []any{deep}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
 		want string
@@ -264,6 +267,7 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		change(&want)
 		return want
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want arguments
@@ -344,6 +348,7 @@ func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 		for reader, read := range readers {
 			raw, err := read(strings.ReplaceAll(minimum, "%", text))
 			check.NoError(t, err)
+
 			args, err := parseArguments(raw)
 			got := args.serviceTypes["training"].MinimumRuntime
 			check.That(t, err == nil && got == want, "%s from %s is %s, error %v, want %s", text, reader, got, err, want)
@@ -365,6 +370,7 @@ func TestNumbersOfEveryWidth(t *testing.T) {
 func TestTheReadersGiveBothShapes(t *testing.T) {
 	const text = "serviceTypes: {a: {}}"
 	ofVolcano, volcanoErr := volcanoReads(text)
+
 	ofGate, gateErr := gateReads(text)
 	if volcanoErr != nil || gateErr != nil {
 		t.Fatal(volcanoErr, gateErr)
@@ -393,6 +399,7 @@ func FuzzArguments(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 1<<16 {
 			return
@@ -401,6 +408,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			return // no YAML, or none whose keys are words
 		}
+
 		got, err := parseArguments(raw)
 		if again, _ := parseArguments(raw); diffArguments(got, again) != "" {
 			t.Fatalf("two results: %s", diffArguments(got, again))
@@ -409,6 +417,7 @@ func FuzzArguments(f *testing.F) {
 			check.Must(t, check.FitsEvent(err.Error()) && diffArguments(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
 			return
 		}
+
 		rendered, err := yaml.Marshal(raw)
 		check.Must(t, err == nil, "%v cannot be written: %v", raw, err)
 		for reader, read := range readers {

@@ -49,11 +49,13 @@ func (p *plugin) reloadAwaitedCards() {
 	if !p.hasWaitingReservations() {
 		return
 	}
+
 	before := p.awaited
 	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
 	p.orderJobsBelowMinimum(waiting)
 	p.awaited = nil // the checks of nodes read it
+
 	p.keepAwaitedCards(waiting, free)
 	if before != nil && p.awaited != nil {
 		p.awaited.running = before.running // without those that the first run started
@@ -82,10 +84,12 @@ func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(p.args.maxReservation)) {
 			continue
 		}
+
 		for _, task := range keeping {
 			p.keepForPod(kept, w, task, free)
 		}
 	}
+
 	if len(kept.byNode) > 0 {
 		kept.running = p.findRunningJobs(waiting)
 		p.awaited = kept
@@ -119,6 +123,7 @@ func (p *plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInf
 			break
 		}
 	}
+
 	if best == nil {
 		return
 	}
@@ -136,18 +141,21 @@ func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCar
 	count := p.RequestFor(task).Count
 	kind := free.kindOf(task)
 	until := p.cache.now().Add(p.args.maxReservation)
+
 	most := card.Count(0)
 	for _, node := range nodes {
 		left := node.future.Sub(node.kept)
 		if min(left, count) <= most {
 			continue
 		}
+
 		leaving, fits := free.fitsOnceOthersLeave(kind, node, until)
 		if fits && left.Add(leaving) >= count {
 			best = node
 			most = min(left, count)
 		}
 	}
+
 	return best
 }
 
@@ -158,6 +166,7 @@ func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 		if !w.isBelowMinimum {
 			continue
 		}
+
 		for id, job := range p.ssn.Jobs {
 			if hasAllocatedPods(job) {
 				running[id] = true
@@ -165,6 +174,7 @@ func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 		}
 		return running
 	}
+
 	return nil
 }
 
@@ -175,6 +185,7 @@ func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if kept == 0 {
 		return nodeFits
 	}
+
 	free := futureIdleOf(node, r.request.Resource)
 	switch {
 	case free >= float64(kept.Add(r.request.Count))*milli:
@@ -229,6 +240,7 @@ func (p *plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bo
 	if queue == nil {
 		return false
 	}
+
 	if p.cache.tree.isTree {
 		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
 		switch isDeserved := p.deservesCard(r, name); {
@@ -239,6 +251,7 @@ func (p *plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bo
 		}
 		return p.comesAfter(a, r.job, queue)
 	}
+
 	isReclaimable := queue.Queue.Spec.Priority < a.priority && p.args.serviceTypes.CanReclaim(a.serviceType, p.ServiceType(r.task))
 	return isReclaimable || p.comesAfter(a, r.job, queue)
 }

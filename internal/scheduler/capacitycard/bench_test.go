@@ -22,17 +22,20 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	for m := range models {
 		quota = append(quota, fmt.Sprintf(`"MODEL-%d":1000`, m))
 	}
+
 	for i := range nodes {
 		s.addObjects(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
 		node := s.Nodes[i].Status.Allocatable
 		node["pods"] = amount("1000")
 		node["cpu"] = amount("1000")
 	}
+
 	for i := range queues {
 		s.addObjects(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
 		s.Queues[i].Spec.Capability["memory"] = amount("1000Ti")
 		s.Queues[i].Spec.Capability[gpu] = amount("100000")
 	}
+
 	for i := range pods / 8 {
 		at := fmt.Sprintf("node-%d", i%nodes)
 		if i%10 == 0 {
@@ -40,6 +43,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 		}
 		s.addObjects(fmt.Sprintf("job-%d queue-%d 8: %s*8 card=MODEL-%d least=8", i, i%queues, at, i%models))
 	}
+
 	s.Begin()
 	s.Ssn = framework.OpenSession(s.Cache, nil, nil)
 	informers := s.Ssn.InformerFactory().Core().V1()
@@ -48,6 +52,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 			t.Fatal(err)
 		}
 	}
+
 	for _, job := range s.Ssn.Jobs {
 		for _, task := range job.Tasks {
 			if err := informers.Pods().Informer().GetIndexer().Add(task.Pod); err != nil {
@@ -55,6 +60,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 			}
 		}
 	}
+
 	return s
 }
 
@@ -64,6 +70,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 func BenchmarkGates(b *testing.B) {
 	s := newFleet(b, 100, 1000, 10, 4)
 	p := s.reopen().p
+
 	// As Volcano does before it looks for a node.
 	check.NoError(b, p.prePredicate(s.Task("job-0-0")))
 	task := s.Task("job-0-0")
@@ -73,6 +80,7 @@ func BenchmarkGates(b *testing.B) {
 	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
 		b.Fatal("the gates do not answer as they should")
 	}
+
 	for _, gate := range []struct {
 		name string
 		ask  func()
@@ -87,6 +95,7 @@ func BenchmarkGates(b *testing.B) {
 				batches = 21
 				calls   = 100_000
 			)
+
 			var took []time.Duration
 			for range batches {
 				began := time.Now()
@@ -95,6 +104,7 @@ func BenchmarkGates(b *testing.B) {
 				}
 				took = append(took, time.Since(began)/calls)
 			}
+
 			median := quantile(took, .5)
 			allocs := testing.AllocsPerRun(1000, gate.ask)
 			b.ReportMetric(median, "ns/op")

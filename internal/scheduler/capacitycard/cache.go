@@ -196,16 +196,19 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 		fresh.lastSession = old.lastSession
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
+
 		if old.unassigned && !fresh.unassigned {
 			c.otherBindings.observeBinding(pod, fresh.isOurs, old.lastSession)
 		}
 		delete(c.podsByObject, old.object)
 	}
+
 	if !fresh.unassigned { // else Volcano may have set the node, and the pod's creator the annotation
 		fresh.annotatedQueue = workload.ChargedQueue(pod)
 	}
 	c.pods[pod.UID] = fresh
 	c.podsByObject[pod] = fresh
+
 	return fresh
 }
 
@@ -218,10 +221,12 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 		state.serviceType = workload.ServiceTypeFor(nil, pod.Annotations, nil, "")
 		state.ownerType = c.tree.owners.TypeFor(pod)
 	}
+
 	if c.cardUnlimitedCPUMemory && state.request.Count > 0 {
 		state.request.MilliCPU = 0
 		state.request.Memory = 0
 	}
+
 	return state
 }
 
@@ -237,10 +242,12 @@ func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 			},
 			Status: v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
 		}
+
 		rules := workload.QueueRulesFor(read, unmanaged, known.rules)
 		known = cachedQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}
+
 	return known.rules
 }
 

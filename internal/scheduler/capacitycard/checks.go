@@ -144,8 +144,10 @@ func (p *plugin) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules
 	if rules == nil || rules.Namespaces == nil {
 		return nil
 	}
+
 	p.namespaceLock.Lock()
 	defer p.namespaceLock.Unlock()
+
 	refusal, known := p.namespaceRefusals[queueNamespace{queue, namespace}]
 	if !known {
 		var object *corev1.Namespace // nil if it is not known yet
@@ -155,6 +157,7 @@ func (p *plugin) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules
 		refusal = workload.CheckNamespace(string(queue), rules.Namespaces, namespace, object)
 		p.namespaceRefusals[queueNamespace{queue, namespace}] = refusal
 	}
+
 	return refusal
 }
 
@@ -244,6 +247,7 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
 		return quotaExceededForReclaim
 	}
+
 	return quotaExceeded
 }
 

@@ -77,6 +77,7 @@ func TestEachCheckRefuses(t *testing.T) {
 			r.rules = &rules
 		}
 	}
+
 	many := func(_ *scene, r *checkInput) { r.request.Count = 10_000 }
 	cases := map[string]struct {
 		spoil func(*scene, *checkInput)
@@ -99,16 +100,19 @@ func TestEachCheckRefuses(t *testing.T) {
 		"preemptedQuotaStaysFree": {func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
 			"Queue <inf> has insufficient <A> quota: requested <1>, total would be <9>, but capability is <8>; preempt freed quota for other pods, which come first"},
 	}
+
 	tested := map[string]bool{}
 	for _, checks := range [][]checkFunc{quotaChecks, reclaimChecks, placeChecks} {
 		for _, c := range checks {
 			name := nameOf(c)
 			tc, known := cases[name]
 			check.Must(t, known, "check %s has no case", name)
+
 			if tested[name] {
 				continue
 			}
 			tested[name] = true
+
 			t.Run(name, func(t *testing.T) {
 				s := newReclaimScene(t, "t tra 1: a*4; i inf 1: -").openSession()
 				r := s.checkInputFor("i-0", "a")
@@ -119,6 +123,7 @@ func TestEachCheckRefuses(t *testing.T) {
 			})
 		}
 	}
+
 	check.Equal(t, "checks", len(cases), len(tested))
 }
 
@@ -154,6 +159,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 		"cardFits the quota":            {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
 		"awaitedCardsStayFree":          {"g inf 1: - cards=8; i tra 1: -", nil, func(s *scene, _ *checkInput) { s.p.loadAwaitedCards() }, cardsAwaitedByOthers},
 	}
+
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {
 		free := newReclaimScene(t, "t tra 1: a; i inf 1: -").openSession()
@@ -163,6 +169,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 				continue
 			}
 			tested[name] = true
+
 			t.Run(name, func(t *testing.T) {
 				var changes []func(*corev1.Pod)
 				if tc.change != nil {
@@ -177,6 +184,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 			})
 		}
 	}
+
 	check.That(t, len(tested) == len(cases) && len(cases) > len(nodeChecks), "%d of %d cases of %d checks were tried", len(tested), len(cases), len(nodeChecks))
 }
 

@@ -37,6 +37,7 @@ type deservedFirst struct {
 func (p *plugin) Allocate(execute func()) {
 	p.loadAwaitedCards()
 	defer func() { p.jobsAhead = nil }()
+
 	if !p.cache.tree.isTree {
 		execute()
 		return
@@ -48,6 +49,7 @@ func (p *plugin) Allocate(execute func()) {
 
 	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
+
 	p.allocateInOrder(p.ssn.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
@@ -91,6 +93,7 @@ func (p *plugin) podsForAllocate() iter.Seq[checkInput] {
 			if awaitsEnqueue(job) {
 				continue
 			}
+
 			for _, task := range job.TaskStatusIndex[api.Pending] {
 				r, known := p.checkInputFor(task)
 				if known && !task.SchGated && !yield(r) {
@@ -121,6 +124,7 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 
 	p.listDeservedCards(r)
 	mustBorrow := len(d.deserved) == 0
+
 	d.deserved = slices.DeleteFunc(d.deserved, func(name card.Name) bool { return d.comesLater(r.job, name) })
 	if r.request.Count > 0 && len(d.deserved) < max(1, len(r.request.Names)) {
 		d.borrowers[r.job.UID] = true
@@ -130,11 +134,13 @@ func (p *plugin) isTurnOf(r checkInput) bool {
 	if len(d.deserved) > 0 || (needsNoCard && !d.comesLater(r.job, "") && p.needNotBorrow(r)) {
 		return true
 	}
+
 	if mustBorrow {
 		d.putOff(r)
 	}
 	d.borrowers[r.job.UID] = true
 	d.later[r.job.UID] = true
+
 	return false
 }
 
@@ -183,6 +189,7 @@ func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
 		return nodeFits
 	}
+
 	name, named := p.inventory.CardOnNode(node.Name, r.request.Resource)
 	switch {
 	case !named:

@@ -14,12 +14,14 @@ import (
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":2}; queue y {"A":8} training deserved={"A":4}
 		borrows x 1: -*3; topology y 4: -*4 card=A; more x 1: a*2`)
+
 	s.changePodGroups(func(g *v1beta1.PodGroup) {
 		if g.Name == "topology" {
 			g.Spec.SubGroupPolicy = []v1beta1.SubGroupPolicySpec{{Name: "w"}}
 		}
 	})
 	s.openSession()
+
 	tried := map[string]int{}
 	s.reclaimPolicy().Allocate(func() {
 		for _, job := range s.Ssn.Jobs {

@@ -34,10 +34,12 @@ func (s *scene) withDevices() *scene {
 			ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourcev1.ResourceSliceSpec{Driver: driver},
 		}))
 	}
+
 	check.NoError(s.t, informers.DeviceClasses().Informer().GetIndexer().Add(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "all"}}))
 	for _, class := range []string{"gpu", "net", "all"} {
 		s.addClaim(class, class)
 	}
+
 	return s
 }
 
@@ -70,10 +72,12 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 				if isUnmanaged && (count == "cards=1" || tc.unmanaged == "Deny") {
 					continue // refused for another reason
 				}
+
 				arguments := framework.Arguments{}
 				if tc.unmanaged != "" {
 					arguments["unmanagedQueues"] = tc.unmanaged
 				}
+
 				s := newScene(t, "node a A; "+queue+"; j q 1: - "+count, claims(tc.claim)).withArguments(arguments).withDevices().enqueueAndAllocate()
 				check.Equal(t, queue+" "+count+": placed", tc.want, s.podsByNode("j"))
 				check.That(t, containsText(s.refusals("j"), tc.why), "%s %s: reasons %q, want %q", queue, count, s.refusals("j"), tc.why)

@@ -20,10 +20,12 @@ type evictionAllowance struct {
 func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	p.allowances.Lock()
 	defer p.allowances.Unlock()
+
 	if p.allowances.jobs == nil || p.allowances.evictions != p.evictions {
 		p.allowances.jobs = map[api.JobID]*evictionAllowance{}
 		p.allowances.evictions = p.evictions
 	}
+
 	known := p.allowances.jobs[job.UID]
 	if known == nil {
 		known = &evictionAllowance{wholeJob: p.canEvictWholeJob(job)}
@@ -32,6 +34,7 @@ func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 		}
 		p.allowances.jobs[job.UID] = known
 	}
+
 	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
 }
 

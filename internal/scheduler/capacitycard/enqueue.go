@@ -33,6 +33,7 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 		request.IsFixed = p.cache.tree.isTree && p.isFixedJob(job)
 		return request, known.refusal
 	}
+
 	var all quota.JobRequestBuilder
 	isFixed := p.cache.tree.isTree
 	for _, task := range p.missingTasks(job) {
@@ -43,9 +44,11 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 		if refusal := p.checkClaims(task.Pod); refusal != nil {
 			return quota.JobRequest{}, refusal
 		}
+
 		all.Add(request.Request)
 		isFixed = isFixed && request.IsFixed // others are checked one by one
 	}
+
 	all.IsFixed = isFixed
 	return all.JobRequest, nil
 }
@@ -57,6 +60,7 @@ func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
+
 	have, ready := CountByRole(job, false)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
@@ -64,6 +68,7 @@ func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 			pending = append(pending, task)
 		}
 	}
+
 	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
 		x := p.RequestFor(a)
 		y := p.RequestFor(b)
@@ -94,6 +99,7 @@ func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.Task
 			if !has(status) {
 				continue
 			}
+
 			for _, task := range tasks {
 				if !yield(task) {
 					return
@@ -117,9 +123,11 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 			rest = append(rest, task)
 		}
 	}
+
 	if more := int(job.MinAvailable-have) - len(picked); more > 0 {
 		picked = append(picked, rest[:min(more, len(rest))]...)
 	}
+
 	return picked
 }
 
@@ -133,6 +141,7 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
 		generation: p.cache.requestGeneration, lastSession: p.cache.session,
 	}
+
 	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
 		read.vcJob = p.findVCJob(job, owner)
 		if read.vcJob == nil {
@@ -140,21 +149,25 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 			return &read // it may be known in the next session
 		}
 	}
+
 	if known, ok := p.cache.podGroupRequests[job.PgUID]; ok && known.isFor(&read) {
 		known.lastSession = p.cache.session
 		return known
 	}
+
 	read.jobRequest, read.refusal = p.announcedBy(&read, hasAnnotation)
 	if hasAnnotation {
 		least, _ := p.announcedBy(&read, false)
 		read.minimumCards = sumCards(least.Cards)
 	}
+
 	if p.cache.cardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
 		read.jobRequest.MilliCPU = 0
 		read.jobRequest.Memory = 0
 	}
+
 	p.cache.podGroupRequests[job.PgUID] = &read
 	return &read
 }
@@ -206,11 +219,13 @@ func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *wor
 	if len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
+
 	announced := p.podGroupRequestFor(job)
 	total := sumCards(announced.jobRequest.Cards)
 	if !announced.hasAnnotation || announced.minimumCards == 0 || total <= announced.minimumCards {
 		return refusal
 	}
+
 	hinted := *refusal
 	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, announced.minimumCards)
 	hinted.Message += hint
@@ -236,9 +251,11 @@ func jobValid(obj any) *api.ValidateResult {
 			terminating++
 		}
 	}
+
 	if terminating == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-terminating >= job.MinAvailable {
 		return nil
 	}
+
 	return &api.ValidateResult{
 		Reason:  v1beta1.NotEnoughPodsReason,
 		Message: fmt.Sprintf("%d pods of the last run are still being deleted", terminating),
@@ -287,16 +304,19 @@ func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *
 	if refusal, isRefused := p.refusedRequests[asked]; isRefused {
 		return refusal
 	}
+
 	insufficient := p.checkEnqueueBesidePreemptable(job, request)
 	if insufficient == nil {
 		return nil
 	}
+
 	p.nameOneOfAny(insufficient)
 	refusal := p.queueRules[job.Queue].RefusalFor(insufficient)
 	if p.refusedRequests == nil {
 		p.refusedRequests = map[refusedRequest]*workload.Refusal{}
 	}
 	p.refusedRequests[asked] = refusal
+
 	return refusal
 }
 

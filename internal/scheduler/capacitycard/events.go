@@ -69,12 +69,14 @@ func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
+
 	isReported := func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
 	}
 	if len(job.Tasks) > 0 || slices.ContainsFunc(job.PodGroup.Status.Conditions, isReported) {
 		return
 	}
+
 	err := p.ssn.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
 		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason, Message: text,
 		LastTransitionTime: metav1.Now(), TransitionID: string(p.ssn.UID),
@@ -102,10 +104,12 @@ func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
+
 	refusal := p.checkQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}
+
 	if _, isNew := p.cache.messages.currentMessage(pod.UID, refusal); isNew {
 		p.recordRefusal(pod, refusal)
 		go p.cache.messages.setPodUnschedulable(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
@@ -123,6 +127,7 @@ func (p *plugin) reparentOrphanQueues() {
 			orphans = append(orphans, info)
 		}
 	}
+
 	for _, info := range orphans {
 		name := info.Queue.Name
 		parent := info.Queue.Spec.Parent
@@ -130,6 +135,7 @@ func (p *plugin) reparentOrphanQueues() {
 		message := fmt.Sprintf(
 			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 			name, parent, workload.RootQueue)
+
 		if name == workload.RootQueue {
 			newParent = ""
 			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
@@ -137,6 +143,7 @@ func (p *plugin) reparentOrphanQueues() {
 		if !p.IsTree() || name == workload.RootQueue {
 			p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
 		}
+
 		info.Queue = info.Queue.DeepCopy()
 		info.Queue.Spec.Parent = newParent
 	}
@@ -148,6 +155,7 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	if id == workload.RootQueue {
 		return queues[id].Queue.Spec.Parent != ""
 	}
+
 	at := id
 	for range queues {
 		parent := api.QueueID(queues[at].Queue.Spec.Parent)
@@ -161,6 +169,7 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 		}
 		at = parent
 	}
+
 	return false // it leads into a cycle of other queues
 }
 
@@ -248,12 +257,14 @@ func (m *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRe
 func (m *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+
 	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: refusal.Message,
 	})
 	if !changed || client == nil {
 		return
 	}
+
 	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		klog.V(2).InfoS("Cannot set a pod's condition yet", "pod", klog.KObj(pod), "err", err)
 		m.forget(pod.UID)

@@ -33,6 +33,7 @@ func (s *scene) checkReleasing(leaving string, charged int) error {
 			return fmt.Errorf("%s leaves, but not on its node: %v", task.Name, on)
 		}
 	}
+
 	if got := session.Names(tasks); got != session.Spell(leaving) {
 		return fmt.Errorf("%q leave, want %q", got, leaving)
 	}
@@ -42,6 +43,7 @@ func (s *scene) checkReleasing(leaving string, charged int) error {
 	if got := s.usedCards("tra", "A"); got != charged {
 		return fmt.Errorf("%d cards are charged, want %d", got, charged)
 	}
+
 	return nil
 }
 
@@ -72,6 +74,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 	}) {
 		e := &ebb{scene: newReclaimScene(t, "t tra 4: a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		check.NoError(t, steps["restart"](e, "", ""))
+
 		for _, line := range strings.Split(tc.script, ",") {
 			words := append(strings.Fields(line), "", "")
 			if err := steps[words[0]](e, strings.ReplaceAll(words[1], "+", " "), words[2]); err != nil {
@@ -184,6 +187,7 @@ func TestSecondScheduler(t *testing.T) {
 	}) {
 		v := newBindingScript()
 		v.runSteps(tc.script)
+
 		want := map[bool]string{true: "ns/p"}[tc.foreign]
 		check.Equal(t, "bound by somebody else", want, strings.Join(v.otherBindings.boundByOthersNames(), " "))
 	}
@@ -231,6 +235,7 @@ func (s *bindingScript) runSteps(script string) {
 				s.last.Spec.SchedulerName = s.scheduler
 				s.last.Spec.NodeName = strings.TrimPrefix(words[0], "waits")
 			}
+
 			s.runSession(words[1:], s.last)
 		}
 	}
@@ -245,6 +250,7 @@ func (s *bindingScript) runSession(does []string, pod *corev1.Pod) {
 	if pod != nil {
 		s.observePod(pod)
 	}
+
 	s.forgetUnseenPods()
 	for _, word := range does {
 		switch node := word[1:]; word[0] {
@@ -287,6 +293,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 			return fmt.Sprintf("%d used, %d terminating", s.usedCards("q", "A"), terminating)
 		}
 		check.Equal(t, hierarchy+" before", "4 used, 0 terminating", uses())
+
 		restore := s.reclaimPolicy().AssumeEvicted()
 		check.Equal(t, hierarchy+" while a search assumes the eviction", assumed, uses())
 		restore()

@@ -30,6 +30,7 @@ func TestFailedEvictionIsRetried(t *testing.T) {
 				evictedSince(now.Add(-10 * time.Second))(pod)
 			}
 		}
+
 		s.evict(tc.action())
 		check.Equal(t, "on their way out while they say so", 0, len(s.In(api.Releasing)))
 		now = now.Add(time.Minute)

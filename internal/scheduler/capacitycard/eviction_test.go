@@ -35,12 +35,14 @@ func checkPreemption(t *testing.T, world func() *scene, goes, promised string, m
 			s := world()
 			s.t = t
 			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
+
 			var gone []*api.TaskInfo
 			for _, task := range s.In(api.Releasing) {
 				if !strings.HasPrefix(task.Name, "ended-") {
 					gone = append(gone, task)
 				}
 			}
+
 			check.Equal(t, "go", goes, countByState(gone))
 			check.Equal(t, "promised", promised, countByState(s.In(api.Pipelined)))
 		})
@@ -57,14 +59,17 @@ func countByState(tasks []*api.TaskInfo) string {
 		if placed {
 			job += "@" + node
 		}
+
 		count[job]++
 		if count[job] == 1 {
 			order = append(order, job)
 		}
 	}
+
 	for i, job := range order {
 		order[i] = fmt.Sprintf("%s:%d", job, count[job])
 	}
+
 	return strings.Join(order, " ")
 }
 
@@ -73,6 +78,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		old   = "old q 1: a*4 class=low;"
 		wants = "new q 1: - class=high"
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, jobs, goes, promised string
 		change                      func(*corev1.Pod)
@@ -103,6 +109,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		if tc.notAware {
 			manners = manners[:1]
 		}
+
 		checkPreemption(t, func() *scene {
 			s := newScene(t, "node a A; node b B; queue q "+tc.quota)
 			if tc.change == nil {
@@ -133,6 +140,7 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 			if strings.HasSuffix(tc.asks, "cards=0") {
 				s.addObjects(`queue q {"A":2} cpu=2`)
 			}
+
 			return s.addObjects(fmt.Sprintf("ended q 1: a*%d class=low", tc.ending), deleted)
 		}, tc.goes, tc.promised, false, true)
 	}
@@ -170,6 +178,7 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	}) {
 		newReclaimScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs   string
 		change func(*corev1.Pod)
@@ -189,6 +198,7 @@ func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 	classes := func(p *corev1.Pod) {
 		p.Spec.PriorityClassName = map[byte]string{'l': "pc-low", 'h': "pc-high", 'o': "own"}[p.Name[0]]
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct{ order, jobs, goes string }{
 		"priority":              {"Priority", "low tra 4: a*4 ran=9h; high tra 1: a*4", "low:2"},
 		"loss":                  {"Loss", "low tra 4: a*4 ran=9h; high tra 1: a*4", "high:2"},
@@ -219,6 +229,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	}}
 	nothing := func(p *corev1.Pod) { p.Status.StartTime = nil }
 	earlier := changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
+
 	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
 		args           framework.Arguments
@@ -245,6 +256,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 			for i := range ending { // on a node each, where too few cards become free
 				s.addObjects(fmt.Sprintf("node old%d A; ghost%d none 1: old%d*7", i, i, i)).addObjects(fmt.Sprintf("ended%d inf 1: old%d", i, i), deleted)
 			}
+
 			s.evict(reclaim.New())
 			var taken []*api.TaskInfo
 			for _, task := range s.In(api.Releasing) {
@@ -252,6 +264,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 					taken = append(taken, task)
 				}
 			}
+
 			got := countByState(taken)
 			check.Must(t, got == want, "taken are %q, want %q", got, want)
 			check.That(t, want != "" || (s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0"))),
@@ -283,6 +296,7 @@ func TestReclaimEvictsConflictingPods(t *testing.T) {
 			}
 			tc.change(p)
 		})
+
 		s.evict(reclaim.New())
 		check.Equal(t, "pods that go", tc.goes, len(s.In(api.Releasing)))
 	}

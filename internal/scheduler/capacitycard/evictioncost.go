@@ -32,13 +32,16 @@ func (p *plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *ev
 		} else if priority == cost.job {
 			cost.pod = max(cost.pod, victim.Priority)
 		}
+
 		if broken[victim.Job] {
 			continue
 		}
+
 		broken[victim.Job] = breaks[victim.UID]
 		cost.breaksGang = cost.breaksGang || breaks[victim.UID]
 		cost.loss = quota.AddSaturating(cost.loss, p.lossOfEviction(victim, breaks))
 	}
+
 	return cost
 }
 
@@ -57,11 +60,13 @@ func (p *plugin) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.Task
 	last := &p.preemption.elsewhere
 	last.Lock()
 	defer last.Unlock()
+
 	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
 		last.pod = preemptor.UID
 		last.evictions = p.preemption.evictions
 		last.least = p.cheapestEvictions(preemptor)
 	}
+
 	return last.least != nil && last.least.compare(cost) < 0
 }
 
@@ -86,6 +91,7 @@ func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
 		return nil
 	}
+
 	var offered []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
@@ -101,5 +107,6 @@ func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
 		return nil
 	}
+
 	return p.costOf(victims, breaks)
 }

@@ -81,6 +81,7 @@ func (p *plugin) newFreeCards() *freeCards {
 			f.byName[offered.Name] = append(f.byName[offered.Name], at)
 		}
 	}
+
 	return f
 }
 
@@ -91,12 +92,14 @@ func (p *plugin) promisedCards(node *freeNode) (kept card.Count) {
 			kept = kept.Add(request.Count)
 		}
 	}
+
 	for i := range p.reclaimedRoom[node.Name] {
 		add(p.reclaimedRoom[node.Name][i].task)
 	}
 	for _, preemptor := range p.preemptedCards.byNode[node.Name] {
 		add(preemptor.task)
 	}
+
 	return kept
 }
 
@@ -122,6 +125,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 			return kind
 		}
 	}
+
 	kind := &podKind{task: task, nodes: map[*freeNode]*nodeUse{}}
 	f.kinds[task.Job] = append(f.kinds[task.Job], kind)
 
@@ -130,6 +134,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	if !wasTried { // allocate has not tried it
 		delete(f.p.triedTasks, task.UID)
 	}
+
 	return kind
 }
 
@@ -179,6 +184,7 @@ func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
 			}
 		}
 	}
+
 	return count
 }
 
@@ -189,10 +195,12 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 	if use == nil || !use.fitsEmpty {
 		return 0, false
 	}
+
 	if !use.hasLeaving {
 		use.hasLeaving = true
 		left := f.p.FutureIdleOn(node.NodeInfo)
 		before := left.Get(node.resource)
+
 		for _, other := range f.p.leavingTasks(kind.task, node, until) {
 			left.Add(other.Resreq)
 		}
@@ -200,6 +208,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 		use.left = left
 		use.fits = kind.task.InitResreq.LessEqual(left, api.Zero)
 	}
+
 	return use.leaving, use.fits
 }
 
@@ -227,6 +236,7 @@ func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[ap
 	if rule == NotReclaimable || !p.IsTree() {
 		return rule != NotReclaimable
 	}
+
 	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
 	isKept := func(queue api.QueueID) bool {
 		return taken[queue]+count > p.AboveGuarantee(queue, name) || (rule == ReclaimableByTree && taken[queue] >= p.AboveDeserved(queue, name))
@@ -234,8 +244,10 @@ func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[ap
 	if slices.ContainsFunc(path, isKept) {
 		return false
 	}
+
 	for _, queue := range path {
 		taken[queue] += count
 	}
+
 	return true
 }

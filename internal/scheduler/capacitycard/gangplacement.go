@@ -78,6 +78,7 @@ func (g *gangPlacement) placeOnCard(task *api.TaskInfo, name card.Name) bool {
 			return true
 		}
 	}
+
 	g.next[key] = len(free) + len(full)
 	return false
 }
@@ -96,6 +97,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 	if left == nil || g.conflictsWithOwnPods(task, node) {
 		return false
 	}
+
 	at := g.nodes[node.Name]
 	if at == nil {
 		at = &nodeInPlacement{left: left.Clone()}
@@ -108,6 +110,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 	if !hasCards || !task.InitResreq.LessEqual(at.left, api.Zero) || slices.ContainsFunc(at.pods, conflicts) {
 		return false
 	}
+
 	at.left.SubWithoutAssert(task.Resreq)
 	at.pods = append(at.pods, task)
 	return true
@@ -132,6 +135,7 @@ func (f *freeCards) leftOnceOthersLeave(w *waitingJob, kind *podKind, node *free
 	if use == nil || !use.fitsEmpty {
 		return nil
 	}
+
 	if !w.isBelowMinimum {
 		if _, fits := f.fitsOnceOthersLeave(kind, node, until); !fits {
 			return nil
@@ -145,5 +149,6 @@ func (f *freeCards) leftOnceOthersLeave(w *waitingJob, kind *podKind, node *free
 			left.Add(other.Resreq)
 		}
 	}
+
 	return left
 }

@@ -38,15 +38,18 @@ func (w *waitScene) runMinute() {
 	w.Cache = nil
 	w.enqueueAndAllocate()
 	w.bound = session.Names(w.In(api.Binding))
+
 	placed := map[string]string{}
 	for _, task := range w.In(api.Binding) {
 		placed[task.Name] = task.NodeName
 	}
+
 	for _, g := range w.Groups {
 		if job := w.Job(g.Name); job != nil {
 			g.Status.Phase = v1beta1.PodGroupPhase(job.PodGroup.Status.Phase)
 		}
 	}
+
 	w.Close()
 	for name, node := range placed {
 		pod := w.Pod(name)
@@ -86,12 +89,14 @@ func TestFreeCardsProlongAReservation(t *testing.T) {
 	for i := range 8 {
 		text += fmt.Sprintf("; s%d q 1: - least=1 phase=Pending", i)
 	}
+
 	w := newWaitScene(newScene(t, text))
 	for range 8 {
 		w.runMinute()
 		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
 		w.endPods("r-", 1)
 	}
+
 	w.runMinute()
 	check.That(t, strings.HasPrefix(w.bound, "gang-0@a gang-1@a"), "bound when eight cards are free: %q", w.bound)
 }
@@ -153,6 +158,7 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 		for w.bound == "" && w.minute < 100 {
 			w.flicker()
 		}
+
 		check.Equal(t, "bound first", "small-0@a", w.bound)
 		check.That(t, w.minute >= tc.least && w.minute <= tc.most, "the reservation ends in minute %d, want %d to %d", w.minute, tc.least, tc.most)
 	}
@@ -163,6 +169,7 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":16} cpu=100; queue o {"A":8} cpu=100; r o 1: a*7; f o 1: a; first q 8: -*8 least=8; next q 8: -*8 least=8`).
 		withArguments(framework.Arguments{"maxReservation": "20m"}))
+
 	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
 	w.Groups[3].CreationTimestamp = metav1.NewTime(w.clock)
 	for _, tc := range []struct {
@@ -172,6 +179,7 @@ func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 		for w.minute < tc.minute {
 			w.flicker()
 		}
+
 		for i, want := range map[int]bool{2: tc.first, 3: tc.next} {
 			entry := w.m.reservations[w.Groups[i].UID]
 			isReserved := entry != nil && !entry.isExhausted && w.clock.Sub(entry.waitingSince) < reservationTimeout
@@ -187,8 +195,10 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	for range 20 {
 		w.flicker()
 	}
+
 	gang := w.m.reservations[w.Groups[2].UID]
 	check.That(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
+
 	w.Cache = nil
 	w.addObjects("young q 1: -")
 	w.Groups[len(w.Groups)-1].CreationTimestamp = metav1.NewTime(w.clock)
@@ -212,6 +222,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	for range 20 {
 		w.flicker()
 	}
+
 	gang := w.m.reservations[w.Groups[2].UID]
 	check.Must(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
 
@@ -221,6 +232,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 			pod.DeletionTimestamp = &deleted
 		}
 	}
+
 	w.runMinute()
 	w.runMinute()
 	gang = w.m.reservations[w.Groups[2].UID]
@@ -262,6 +274,7 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 					g.CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
 				}
 			}
+
 			s.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 			for w.bound == "" && w.minute < 12 {
 				if w.minute+1 == freeAfter {
@@ -269,6 +282,7 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 				}
 				w.runMinute()
 			}
+
 			check.Equal(t, fmt.Sprintf("bound first, with a card that is free after %d minutes", freeAfter), tc.bound, w.bound)
 		}
 	}
@@ -331,6 +345,7 @@ func TestNoCardIsKeptFromJobsThatRun(t *testing.T) {
 // from which it may take cards do not get them: of a reclaimable type, in a queue of lower priority.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 	const gang = `node a A 4; queue inf {"A":8} 80000 inference cpu=100; queue tra {"A":8} 20000 training cpu=100; r tra 1: a*2; g inf 4: -*4 least=4; `
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
 		"training":                                   {"t tra 1: -", ""},
 		"a type that gives no cards":                 {`queue note {"A":8} 20000 keeps cpu=100; t note 1: -`, "t-0@a"},
@@ -374,6 +389,7 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: corev1.ProtocolTCP}}
 			}
 		}
+
 		w.runMinute()
 		check.Equal(t, "bound of training", tc.bound, boundOf("t-", w.bound))
 	}

@@ -32,6 +32,7 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 		s := newReclaimScene(t, tc.text).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
 		check.Equal(t, "preemptive", tc.preemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
+
 		got, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
 		check.That(t, len(got) == tc.goes, "%d pods would be evicted, want %d", len(got), tc.goes)
 		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}) && !s.p.preemptive(nil, reclaimer),
@@ -55,6 +56,7 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 				ended(pod)
 			}
 		}
+
 		s.enqueueAndAllocate()
 		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.podsByNode("j"))
 	}
@@ -97,6 +99,7 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 		before := maps.Clone(task.Pod.Annotations)
 		s.p.SetupBindContextExtension(nil, binding)
 		check.That(t, maps.Equal(task.Pod.Annotations, before), "the informer's pod bears %v now", task.Pod.Annotations)
+
 		bound := binding.TaskInfo
 		check.Equal(t, "bound with queue", tc.want, bound.Pod.Annotations["cardquota.dev/charged-queue"])
 		check.That(t, bound.UID == task.UID && bound.NodeName == task.NodeName && bound.Pod.UID == task.Pod.UID && bound.Job == task.Job,
@@ -133,10 +136,12 @@ func TestClosedSessionReports(t *testing.T) {
 		s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 		s.enqueueAndAllocate()
 		check.Must(t, len(reports) == 0, "a session reports before it is closed")
+
 		tc.prepare(s.p)
 		s.m.now = func() time.Time { return noon }
 		s.Close()
 		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
+
 		s.m.SetSessionObserver(nil)
 		s.enqueueAndAllocate().Close()
 		check.That(t, len(reports) == 1, "a session reports to nobody")
@@ -152,15 +157,18 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 	began := s.m.now()
 	clock := began
+
 	s.m.now = func() time.Time { return clock }
 	for i := range 60 {
 		clock = began.Add(time.Duration(i+1) * time.Second)
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(fmt.Sprintf("j-%d", i%8))))
 	}
+
 	check.That(t, len(reports) == 12 && reports[0].ConfigHash == "abc", "60 s of one session gave the reports %v, want 12", reports)
 	for i := range reports {
 		check.Equal(t, "at", began.Add(time.Duration(i+1)*5*time.Second), reports[i].At)
 	}
+
 	s.Close()
 	check.Equal(t, "reports with that of the close", 13, len(reports))
 }
@@ -194,6 +202,7 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 			child, parent, _ := strings.Cut(word, ":")
 			s.addObjects("queue " + child + ` {"A":1} parent=` + parent + "; j-" + child + " " + child + " 1: -")
 		}
+
 		s.addObjects("r root 1: a cards=0").enqueueAndAllocate() // a pod in root makes Volcano look for it
 		var got []string
 		for _, original := range s.Queues {
@@ -205,6 +214,7 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 			check.That(t, child.Spec.Parent == want, "queue %s: parent %q, adopted by %q", child.Name, original.Spec.Parent, child.Spec.Parent)
 			got = append(got, child.Name)
 		}
+
 		slices.Sort(got)
 		check.That(t, strings.Join(got, " ") == tc.adopted, "adopted %v, want %v", got, tc.adopted)
 		for _, word := range strings.Fields(tc.queues) {
@@ -212,6 +222,7 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 			got := s.podsByNode("j-" + child)
 			check.That(t, got == "a:1" || child == "root", "queue %s: placed %q, want its quota of 1", child, got)
 		}
+
 		s.Close()
 	}
 }

@@ -49,6 +49,7 @@ func (p *plugin) orderJobsBelowMinimum(waiting []*waitingJob) {
 	if !slices.ContainsFunc(waiting, func(w *waitingJob) bool { return w.isBelowMinimum }) {
 		return
 	}
+
 	ahead := &jobsAhead{map[api.JobID]bool{}, map[api.QueueID]int{}}
 	highest := p.highestWaitingPriorities()
 	for _, w := range waiting {

@@ -68,6 +68,7 @@ func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 		if job == nil || !p.ssn.JobPipelined(job) {
 			continue
 		}
+
 		var tasks []*api.TaskInfo
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if p.preemptors[task.Pod.UID] {
@@ -89,6 +90,7 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 	if len(p.cache.preemptedCards) == 0 {
 		return
 	}
+
 	p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
 	waiting := map[types.UID]bool{}
 	for _, freed := range p.jobsWithFreedCards(p.cache.preemptedCards) {
@@ -96,6 +98,7 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 		if job.ValidTaskNum() < job.MinAvailable {
 			continue // the job cannot start
 		}
+
 		for _, task := range freed.tasks {
 			made := p.cache.preemptedCards[task.Pod.UID]
 			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
@@ -126,14 +129,17 @@ func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.
 	if p.ssn.Nodes[node] == nil || !allowed || !couldFit || p.checkQueue(job) != nil {
 		return false
 	}
+
 	w := &waitingPreemptor{task: task, job: job, charge: waitingCharge(request, job.Queue, name)}
 	p.preemptedCards.byNode[node] = append(p.preemptedCards.byNode[node], w)
 	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
+
 	key := queueCard{job.Queue, name}
 	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), name, int64(all)) { // with borrowed cards other queues come first
 		held[key] = all
 		p.holdQuota(task, job.Queue, node)
 	}
+
 	return true
 }
 
@@ -149,6 +155,7 @@ func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFre
 	compare := func(a, b *api.TaskInfo) int {
 		return cmp.Or(freed[a.Pod.UID].since.Compare(freed[b.Pod.UID].since), cmp.Compare(a.UID, b.UID))
 	}
+
 	var jobs []jobWithFreedCards
 	for _, job := range p.ssn.Jobs {
 		var tasks []*api.TaskInfo
@@ -157,6 +164,7 @@ func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFre
 				tasks = append(tasks, task)
 			}
 		}
+
 		if len(tasks) > 0 {
 			slices.SortFunc(tasks, compare)
 			jobs = append(jobs, jobWithFreedCards{job, tasks})
@@ -210,12 +218,14 @@ func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 			idle.AddScalar(name, -quantity)
 		}
 	}
+
 	if r, known := p.checkInputFor(task); known {
 		if awaited := p.awaitedOnNode(r, node); awaited > 0 {
 			free := max(0, idle.Get(r.request.Resource))
 			idle.AddScalar(r.request.Resource, -min(free, float64(awaited)*milli))
 		}
 	}
+
 	return idle
 }
 
@@ -250,12 +260,14 @@ func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Releas
 		if !w.keepsQuotaFrom(r.task, r.job) {
 			continue
 		}
+
 		if !isCopy {
 			released = released.Clone()
 			isCopy = true
 		}
 		released.Remove(w.charge)
 	}
+
 	return released
 }
 
@@ -286,6 +298,7 @@ func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
 	if first == nil { // the pod names no card, and no quota limits its queue
 		return nil
 	}
+
 	refusal := *r.rules.RefusalFor(first)
 	refusal.Message += "; preempt freed quota for other pods, which come first"
 	return &refusal
@@ -338,11 +351,13 @@ func (p *plugin) isKeptNodeFor(r checkInput) bool {
 	if p.awaited == nil {
 		return false
 	}
+
 	for name := range p.awaited.byNode {
 		if isKept(name) {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -89,11 +89,13 @@ func (p *plugin) lastVictimSeen(plan *evictionPlan) time.Time {
 		if task == nil {
 			continue
 		}
+
 		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {
 			plan.lastSeen = p.cache.now()
 		}
 	}
+
 	plan.victims = left
 	return plan.lastSeen
 }

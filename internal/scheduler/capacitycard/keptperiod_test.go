@@ -19,6 +19,7 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	// A victim is deleted in a minute, with a grace period, and is gone in a minute.
 	type victim struct{ deleted, grace, gone int }
 	const never = 100
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		victim victim
 		kept   int
@@ -63,17 +64,21 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	if isPlannedAnew {
 		priority = 90000
 	}
+
 	s := newReclaimScene(t, fmt.Sprintf("queue tra {\"A\":8} %d training cpu=1000;", priority)+`queue inf {"A":8} 80000 inference cpu=1000
 		node a A 1; node b A 1; old tra 1: b; i inf 1: -; v tra 1: -`)
+
 	k := &keptScene{scene: s, now: s.Now, began: s.Now}
 	s.m.now = func() time.Time { return k.now }
 	s.openSession()
 	waiting := []*api.TaskInfo{s.Task("i-0")}
 	plans := [][]*api.TaskInfo{{s.Task("old-0")}}
 	waiting[0].NodeName = "a"
+
 	if isPlannedAnew {
 		plans = append(plans, nil)
 	}
+
 	for _, victims := range plans {
 		if action == "preempt" {
 			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
@@ -82,9 +87,11 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 			s.reclaimPolicy().KeepReclaimedRoom(waiting, victims)
 		}
 	}
+
 	s.Close()
 	// The pod itself waits as long as its gate is there.
 	s.Pod("i-0").Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
+
 	return k
 }
 
@@ -96,6 +103,7 @@ func (k *keptScene) change(minute, deleted, grace, gone int) {
 		case minute >= gone:
 			k.Pods = append(k.Pods[:i:i], k.Pods[i+1:]...)
 			k.addObjects("blocks inf 1: b")
+
 			return
 		case minute >= deleted:
 			ends := metav1.NewTime(k.began.Add(time.Duration(deleted+grace) * time.Minute))

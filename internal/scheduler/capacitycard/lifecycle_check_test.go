@@ -90,6 +90,7 @@ func (l *lifecycle) used() map[use]int {
 		if task.Status == api.Pending {
 			delete(l.paid, task.Pod.UID) // it is placed anew
 		}
+
 		holds := l.holdsCards(task)
 		ends := l.isTerminating(task)
 		if holds || ends {
@@ -97,6 +98,7 @@ func (l *lifecycle) used() map[use]int {
 			sums[use{l.chargedQueue(task), l.modelOf(task), ends}] += cards
 		}
 	}
+
 	return sums
 }
 
@@ -131,9 +133,11 @@ func (l *lifecycle) check(t *rapid.T) {
 			pods[l.chargedQueue(task)]++
 		}
 	}
+
 	for queue := range l.queues {
 		limits := l.plugin.ledger.PathLimits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
+
 		for _, model := range []string{"A", "B"} {
 			got := int(l.plugin.ledger.Used(queue, card.Name(model)))
 			want := used[use{queue, model, false}]
@@ -144,6 +148,7 @@ func (l *lifecycle) check(t *rapid.T) {
 				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
 			}
 		}
+
 		milliCPU, memory := l.plugin.ledger.UsedCPUMemory(queue)
 		check.Must(t, milliCPU == int64(pods[queue])*1000 && memory == int64(pods[queue])<<30,
 			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
@@ -158,6 +163,7 @@ func (l *lifecycle) grewWithinQuota(t *rapid.T, before map[use]int) {
 		if u.ends || used <= before[u] {
 			continue
 		}
+
 		if ending := after[use{u.queue, u.model, true}]; ending > l.quotas[u.queue][u.model] {
 			t.Fatalf("queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, l.quotas[u.queue][u.model])
 		}

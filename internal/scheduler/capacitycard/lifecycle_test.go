@@ -103,6 +103,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 		return conf.PluginOption{Name: name, EnabledJobOrder: &yes, EnabledJobReady: &yes, EnabledJobPipelined: &yes, EnabledQueueOrder: &yes,
 			EnabledPredicate: &yes, EnabledBestNode: &yes, EnabledAllocatable: &yes, EnabledSubJobReady: &yes, EnabledSubJobPipelined: &yes}
 	}
+
 	l := &lifecycle{
 		cache:  cache,
 		models: map[string]string{"n1": "A", "n2": "B", "n3": "A"},
@@ -115,20 +116,24 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
 		l.requota(t, queue)
 	}
+
 	for job, queue := range map[string]string{"one": "q", "two": "q", "three": "r"} {
 		least := map[string]int{"one": 1, "two": 2, "three": 1}[job]
 		l.groups[job] = session.New(fmt.Sprintf("%s %s %d: least=1", job, queue, least)).Groups[0]
 	}
+
 	for _, job := range slices.Sorted(maps.Keys(l.groups)) {
 		for _, place := range []string{"0", "1"} {
 			l.create(t, job, place, rapid.SampledFrom([]string{"", "", "n1", "n2", "n3"}).Draw(t, "runs on"))
 		}
 	}
+
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
 		l.plugin = buildPlugin(l.m, a)
 		return l.plugin
 	})
+
 	l.restart()
 	l.openSession(t)
 	return l
@@ -141,6 +146,7 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "-", "-"}).Draw(t, "card.name")
 	pod := session.New(fmt.Sprintf("%s q 1: %s cards=%d card=%s", job, cmp.Or(node, "-"), cards, names)).Pods[0]
 	l.born++
+
 	pod.Name = job + "-" + place
 	pod.UID = types.UID(fmt.Sprint(job, "-", place, "#", l.born))
 	pod.Annotations["cardquota.dev/charged-queue"] = rapid.SampledFrom([]string{"", "", "q", "r", "gone"}).Draw(t, "written")
@@ -148,6 +154,7 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	if node != "" { // a scheduler before wrote it
 		l.written[pod.UID] = pod.Annotations["cardquota.dev/charged-queue"]
 	}
+
 	if l.ssn != nil {
 		l.cache.AddPod(pod.DeepCopy())
 	}
@@ -164,18 +171,22 @@ func (l *lifecycle) restart() {
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
 	l.cache.Jobs = map[api.JobID]*api.JobInfo{}
+
 	l.cache.Nodes = map[string]*api.NodeInfo{}
 	l.cache.Queues = map[api.QueueID]*api.QueueInfo{}
 	l.cache.NodeList = nil
 	for _, node := range slices.Sorted(maps.Keys(l.models)) {
 		l.tellNode(node)
 	}
+
 	for _, queue := range l.queues {
 		l.cache.AddQueueV1beta1(queue)
 	}
+
 	for _, group := range l.groups {
 		l.cache.AddPodGroupV1beta1(group)
 	}
+
 	for _, pod := range l.pods {
 		l.cache.AddPod(pod.DeepCopy())
 	}
@@ -196,6 +207,7 @@ func (l *lifecycle) requota(t *rapid.T, name string) {
 	l.born++
 	queue.ResourceVersion = fmt.Sprint(l.born) // Volcano looks whether it changed
 	l.queues[name] = queue
+
 	l.quotas[name] = quota.allows
 	switch {
 	case l.ssn == nil:
@@ -212,10 +224,12 @@ func (l *lifecycle) movePodGroup(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup")
 	queue := rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
 	old := l.groups[name]
+
 	group := l.groups[name].DeepCopy()
 	group.Spec.Queue = queue
 	group.ResourceVersion += "x"
 	l.groups[name] = group
+
 	l.cache.UpdatePodGroupV1beta1(old, group)
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
 		inUse := slices.ContainsFunc(slices.Collect(maps.Values(l.groups)), func(g *v1beta1.PodGroup) bool { return g.Spec.Queue == queue })
@@ -237,16 +251,19 @@ func (l *lifecycle) openSession(t *rapid.T) {
 	for name := range l.evicting {
 		l.leaving[l.pods[name].UID] = true
 	}
+
 	used := l.used()
 	pending := map[use]int{}
 	shown := l.m.scrape(t)
 	models := slices.Collect(maps.Values(l.models))
 	both := slices.Contains(models, "A") && slices.Contains(models, "B") // else a pod that names no card asks for one of them
+
 	for _, task := range l.tasks(api.Pending) {
 		if cards, names := asked(task.Pod); cards > 0 {
 			pending[use{l.queueOf(task), strings.ReplaceAll(cmp.Or(names, "A|B"), "B|A", "A|B"), false}] += cards
 		}
 	}
+
 	for queue := range l.queues {
 		for _, card := range []string{"A", "B", "A|B"} {
 			key := fmt.Sprintf(`{card=%q,queue=%q}`, card, queue)
@@ -259,6 +276,7 @@ func (l *lifecycle) openSession(t *rapid.T) {
 				"queue %s is shown to ask for %v of %s, a recount says %d", queue, request, card, held+waits)
 		}
 	}
+
 	for _, model := range []string{"A", "B"} {
 		nobodys := shown[fmt.Sprintf(`cardquota_card_unowned{card=%q}`, model)]
 		check.Must(t, nobodys == 0, "%v of %s are shown as nobody's, and every pod has a queue", nobodys, model)
@@ -282,6 +300,7 @@ func (l *lifecycle) nextSession(t *rapid.T) {
 	case 4, 5:
 		l.movePodGroup(t)
 	}
+
 	l.openSession(t)
 }
 
@@ -289,6 +308,7 @@ func (l *lifecycle) nextSession(t *rapid.T) {
 // end, at any time.
 func (l *lifecycle) podsChange(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one-0", "one-1", "two-0", "two-1", "three-0", "three-1"}).Draw(t, "pod")
+
 	pod := l.pods[name]
 	switch {
 	case pod == nil:
@@ -311,6 +331,7 @@ func (l *lifecycle) answerBindings(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
 		pod := l.pods[name]
 		node := l.binding[name]
+
 		answer := rapid.IntRange(0, 3).Draw(t, "answer about "+name)
 		switch {
 		case answer == 0: // none yet

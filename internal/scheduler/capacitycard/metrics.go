@@ -100,6 +100,7 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 		at: p.cache.now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
+
 	for _, b := range usages {
 		v.pods += b.Pods
 		queue := queueMetrics{usage: b}
@@ -109,10 +110,12 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 			}
 			continue
 		}
+
 		queue.inqueue = slices.Clone(p.inqueue[queue.queueID()].Cards)
 		queue.pending = pending[queue.queueID()]
 		v.queues = append(v.queues, queue)
 	}
+
 	return v
 }
 
@@ -124,6 +127,7 @@ func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 		request string // "" for any card of the resource
 		of      corev1.ResourceName
 	}
+
 	sums := map[requestKey]quota.CardRequest{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
@@ -131,6 +135,7 @@ func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 			if task.SchGated || state == nil || state.request.Count == 0 || len(state.request.Names) == 0 {
 				continue
 			}
+
 			key := requestKey{job.Queue, state.request.Named.String(), state.request.Resource}
 			sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
 			for _, key.queue = range p.ancestorsOf(job.Queue) {
@@ -138,10 +143,12 @@ func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 			}
 		}
 	}
+
 	all := map[api.QueueID][]quota.CardRequest{}
 	for key, request := range sums {
 		all[key.queue] = append(all[key.queue], request)
 	}
+
 	return all
 }
 
@@ -195,17 +202,21 @@ func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	if v == nil {
 		return
 	}
+
 	to := sender(ch)
 	physical := v.inventory.Physical()
 	for i := range v.queues {
 		v.queues[i].sendMetrics(to, physical)
 	}
+
 	for name, count := range physical {
 		to.sendGauge(physicalDesc, float64(count), string(name))
 	}
+
 	for name, count := range v.unowned {
 		to.sendGauge(unownedDesc, float64(count), string(name))
 	}
+
 	to.sendGauge(anomalousDesc, float64(v.inventory.AnomalousNodes()))
 	to.sendGauge(podsDesc, float64(v.pods))
 	to.sendGauge(readyDesc, map[bool]float64{true: 1}[v.ready])
@@ -234,14 +245,17 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 		}
 		return waiting[label]
 	}
+
 	for name := range limits.Cards {
 		used[name] = 0
 		at(string(name))
 	}
+
 	for _, amount := range q.usage.Used {
 		used[amount.Name] = amount.Count
 		at(string(amount.Name))
 	}
+
 	for i, requests := range [][]quota.CardRequest{q.inqueue, q.pending} {
 		for _, request := range requests {
 			if len(request.Names) > 0 { // an unreadable request names no card
@@ -249,10 +263,12 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 			}
 		}
 	}
+
 	for name, count := range used {
 		if !limits.AnyCard {
 			ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
 		}
+
 		ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
 		if limits.Deserved != nil && !limits.AnyCard {
 			ch.sendGauge(deservedDesc, float64(limits.Deserved[name]), queue, string(name))
@@ -260,16 +276,20 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 			ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-limits.Deserved[name])), queue, string(name))
 		}
 	}
+
 	for label, sums := range waiting {
 		ch.sendGauge(inqueueDesc, float64(sums[0]), queue, label)
 		ch.sendGauge(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
 	}
+
 	if limits.MilliCPU != quota.Unlimited {
 		ch.sendGauge(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
 	}
+
 	if limits.Memory != quota.Unlimited {
 		ch.sendGauge(memoryQuotaDesc, float64(limits.Memory), queue)
 	}
+
 	ch.sendGauge(cpuAllocatedDesc, float64(q.usage.MilliCPU)/1000, queue)
 	ch.sendGauge(memoryAllocatedDesc, float64(q.usage.Memory), queue)
 }

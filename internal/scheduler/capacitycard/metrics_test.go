@@ -25,6 +25,7 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 	registry.MustRegister(c.metrics)
 	families, err := registry.Gather()
 	check.NoError(t, err)
+
 	series := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -32,6 +33,7 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 			for _, pair := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", pair.GetName(), pair.GetValue()))
 			}
+
 			slices.Sort(labels)
 			key := family.GetName() + "{" + strings.Join(labels, ",") + "}"
 			switch {
@@ -42,6 +44,7 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 			}
 		}
 	}
+
 	return series
 }
 
@@ -60,6 +63,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 			s.m.reservations.recordEnqueued(job, application)
 		}
 	}
+
 	s.reopen().p.jobEnqueued(s.Job("waits")) // what the session decides shows in the next one
 	got := s.m.scrape(t)
 	for series, values := range map[string]map[string]float64{ // of queue busy, and by another queue
@@ -78,6 +82,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 				shown++
 			}
 		}
+
 		check.That(t, shown == len(values), "%d series of %s, want %d", shown, series, len(values))
 		for of, want := range values {
 			queue, name, other := strings.Cut(of, " ")
@@ -85,14 +90,17 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 				queue = "busy"
 				name = of
 			}
+
 			key := fmt.Sprintf(`%s{card=%q,queue=%q}`, series, name, queue)
 			if name == "" {
 				key = fmt.Sprintf(`%s{queue=%q}`, series, queue)
 			}
+
 			value, shown := got[key]
 			check.That(t, shown && value == want, "%s is %v (%v), want %v", key, value, shown, want)
 		}
 	}
+
 	for series, want := range map[string]float64{
 		`cardquota_scheduler_physical_cards{card="A"}`: 8, `cardquota_nodes_anomalous{}`: 1, `cardquota_pods_charged{}`: 2, `cardquota_ready{}`: 1,
 	} {
@@ -133,15 +141,18 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 		}
 		return found
 	}
+
 	before := ofBusy()
 	check.Must(t, len(before) >= 10 && slices.ContainsFunc(before, func(s string) bool { return strings.HasPrefix(s, "cardquota_refusals_total") }),
 		"series before: %v", before)
+
 	delete(s.Ssn.Queues, "busy")
 	clear(s.Ssn.Jobs) // what Volcano's snapshot does without the queue
 	s.addToPodLister(s.Pods[:2]...)
 	if after := s.reopen().m.scrape(t); len(ofBusy()) > 0 || after[`cardquota_card_unowned{card="A"}`] != 2 {
 		t.Errorf("a deleted queue is still there: %v; %v cards are unowned, want the 2 that its pods still hold", ofBusy(), after[`cardquota_card_unowned{card="A"}`])
 	}
+
 	idle := s.Ssn.Queues["idle"].Queue.DeepCopy()
 	idle.Annotations["volcano.sh/card.quota"] = `{"A":1}`
 	s.Ssn.Queues["idle"] = api.NewQueueInfo(idle)
@@ -154,6 +165,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	count := func() float64 {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
+
 	first := count()
 	task := s.Task("waits-0")
 	check.Must(t, first >= 3, "%v refusals counted, want at least one per waiting gang's pod that was tried", first)
@@ -187,6 +199,7 @@ func TestScrapeReadsOneSession(t *testing.T) {
 	s := oneJob(t).addObjects(`queue r {"A":4}`).enqueueAndAllocate()
 	s.reopen().p.OnSessionClose(s.Ssn)
 	over := make(chan struct{})
+
 	var scrapers sync.WaitGroup
 	for range 2 {
 		scrapers.Go(func() {
@@ -203,6 +216,7 @@ func TestScrapeReadsOneSession(t *testing.T) {
 			}
 		})
 	}
+
 	job := s.Job("j")
 	for i := range 300 {
 		job.Queue = []api.QueueID{"q", "r"}[i%2]
@@ -213,6 +227,7 @@ func TestScrapeReadsOneSession(t *testing.T) {
 		}
 		p.OnSessionClose(s.Ssn)
 	}
+
 	close(over)
 	scrapers.Wait()
 }
@@ -230,6 +245,7 @@ func TestMetricsOfATree(t *testing.T) {
 		value, shown := got[series]
 		check.That(t, shown && value == want, "%s is %v, want %v", series, value, want)
 	}
+
 	for series := range newScene(t, text).openSession().m.scrape(t) {
 		check.That(t, !strings.Contains(series, "deserved") && !strings.Contains(series, "guarantee") && !strings.Contains(series, "borrowed"), "flat queues show %s", series)
 	}

@@ -49,13 +49,16 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 			t.Run(name+"/"+phase+pods, func(t *testing.T) {
 				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
 				job := s.Job("j")
+
 				want := ""
 				if pods != "" && tc.why == "" {
 					want = "a:2"
 				}
+
 				check.Equal(t, "placed", want, s.podsByNode("j"))
 				said := job.JobFitErrors + s.refusals("j")
 				check.That(t, strings.Contains(said, tc.why), "said %q, want %q", said, tc.why)
+
 				admitted := job.PodGroup.Status.Phase == scheduling.PodGroupInqueue
 				check.That(t, phase == "Inqueue" || admitted == (tc.why == ""), "admitted %v", admitted)
 				check.That(t, pods != "" || tc.why == "" || hasCondition(job.PodGroup, job.JobFitErrors), "the PodGroup's conditions do not tell why")
@@ -74,15 +77,18 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 			ssn := s.Ssn
 			job := s.Job("i")
 			task := s.Task("i-0")
+
 			queue := ssn.Queues["inf"]
 			node := ssn.Nodes["a"]
 			job.Priority = 10
 			victims := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}
 			own := []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
 			rules := s.reclaimPolicy()
+
 			state := k8sframework.NewCycleState()
 			ctx := context.Background()
 			_ = p.simulationHook((*quota.Released).Add)(ctx, state, task, own[0], node)
+
 			for _, hook := range []struct {
 				name    string
 				permits func() bool
@@ -134,6 +140,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 		return s.p.namespaceRefusals[queueNamespace{"q", "ns"}]
 	}
 	check.Must(t, verdictOf(func() {}) != nil, "a namespace of another team is not refused")
+
 	chosen := s.Queues[0]
 	other := verdictOf(func() {
 		s.Queues[0] = chosen.DeepCopy()
@@ -142,6 +149,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 		})
 	})
 	check.That(t, other == nil, "another selector chooses the namespace: %v", other)
+
 	s.Queues[0] = chosen
 	labelled := verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "chat") })
 	check.That(t, labelled == nil, "the namespace is labelled: %v", labelled)
@@ -157,6 +165,7 @@ func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
 			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").enqueueAndAllocate()
+
 			check.That(t, (s.p.namespaceLister != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaceLister != nil)
 			for gate, ask := range map[string]func(){
 				"the next session": func() { clear(s.p.namespaceRefusals); _ = s.p.checkNamespace("q", s.p.queueRules["q"], "ns") },
@@ -179,6 +188,7 @@ func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) 
 // selector changed.
 func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s := newNamespaceScene(t, "")
+
 	// Pods of every kind that a tenant may write, but for their PodGroup: by this
 	// scheduler or another, in a namespace that queue q takes or leaves out, with a
 	// record of a binding, the name of a queue, or both, for a card, for CPU, and for
@@ -202,6 +212,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 			}
 		}
 	}
+
 	taken := "ns"
 	var last map[types.UID]quota.Charge
 	agree := func(when string) {
@@ -216,11 +227,13 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 		}
 		last = charges
 	}
+
 	s.addToPodLister(all...)
 	agree("at first")
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue = queue
+
 	taken = "evil"
 	s.p.buildSnapshot()
 	agree("when the queue chooses another namespace")
@@ -253,15 +266,18 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 			}
 			requests("evil.example/x", "1000")(p)
 		}
+
 		text := "forged q 1: a cards=0 " + tc.pod
 		s := newNamespaceScene(t, map[bool]string{true: text}[tc.inGroup], forge)
 		pod := s.PodsOf(text, forge)[0]
 		s.addToPodLister(pod)
+
 		charge := s.p.ledger.Charged(string(pod.UID))
 		check.Must(t, charge != nil, "the pod is not in the books at all")
 		if used := s.usedCards("q", "A"); used != tc.used+1 {
 			t.Errorf("the queue uses %d cards, want %d beside its own", used, tc.used)
 		}
+
 		cpu := charge.MilliCPU
 		check.That(t, (charge.Queue != "q" || cpu == tc.cpu) && (charge.Queue == "q" || tc.cpu <= 0),
 			"queue %q is charged %dm, want %dm of q", charge.Queue, cpu, tc.cpu)

@@ -37,10 +37,12 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	if s.request.Count == 0 || s.request.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
+
 	alternatives := s.request.Named.Names()
 	if len(alternatives) == 1 { // only nodes with this card are scored
 		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
+
 	name, allowed := p.cardFor(s.request, node.Name)
 	if !allowed {
 		return 0, nil
@@ -48,10 +50,12 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	if p.isUselessForPreempt(s, node, name) {
 		return uselessScore, nil
 	}
+
 	score := s.weight * s.placementOn(node, name).score()
 	if len(alternatives) > 1 {
 		score += packingScore * p.args.nodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
 	}
+
 	return score, nil
 }
 
@@ -65,6 +69,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	if request.Count == 0 || request.Denied != nil {
 		return nil // Volcano takes the highest score
 	}
+
 	best, score := p.bestScoredNode(request, scored)
 	others := p.unsampledGangNodes(task, scored)
 	switch {
@@ -76,9 +81,11 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	default:
 		others = append(others, best)
 	}
+
 	if own, _ := p.bestScoredNode(request, util.PrioritizeNodes(task, others, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)); own != nil {
 		return own
 	}
+
 	return best
 }
 
@@ -97,6 +104,7 @@ func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]
 					continue
 				}
 			}
+
 			if best == nil || alternative < bestAlternative ||
 				(alternative == bestAlternative && (score > bestScore || (score == bestScore && node.Name < best.Name))) {
 				best = node
@@ -105,6 +113,7 @@ func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]
 			}
 		}
 	}
+
 	return best, bestScore
 }
 
@@ -172,12 +181,14 @@ func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 	if workload.ConflictOnNode(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
 	}
+
 	seen := map[string]bool{}
 	for _, nodes := range lookedAt {
 		for _, node := range nodes {
 			seen[node.Name] = true
 		}
 	}
+
 	var roomy, fitting []*api.NodeInfo
 	for other := range tasksIn(job, api.AllocatedStatus) {
 		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
@@ -187,15 +198,18 @@ func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 			}
 		}
 	}
+
 	resource := p.RequestFor(task).Resource
 	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
 	})
+
 	for _, node := range roomy[:min(len(roomy), maxGangNodes)] {
 		if p.ssn.PredicateForAllocateAction(task, node) == nil {
 			fitting = append(fitting, node)
 		}
 	}
+
 	return fitting
 }
 
@@ -225,14 +239,17 @@ func (p *plugin) prepareScoring(s *nodeSearch) {
 	for _, resource := range s.task.InitResreq.ResourceNames() {
 		s.requests[resource] = s.task.InitResreq.Get(resource)
 	}
+
 	s.weight = packingScore * p.args.nodeOrderWeight
 	if p.hasNodePreferences(s.task) {
 		s.weight *= preferenceFactor
 	}
+
 	job, ok := p.ssn.Jobs[s.task.Job]
 	if !ok || job.MinAvailable <= 1 || s.request.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
 		return
 	}
+
 	s.gangNodes = p.gangNodeNames(job, s.request.Resource)
 	missing := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
 	if missing > 1 {
@@ -261,16 +278,19 @@ func (p *plugin) gangRestsByCard(job *api.JobInfo, request *workload.Request, mi
 		if task.SchGated || other.Resource != request.Resource || other.Count == 0 || other.Denied != nil {
 			continue
 		}
+
 		named := alike[other.Named.String()]
 		if named == nil {
 			named = &gangRest{cards: other.Named, requests: map[corev1.ResourceName]float64{}}
 			alike[other.Named.String()] = named
 		}
+
 		named.pods++
 		for _, resource := range task.Resreq.ResourceNames() {
 			named.requests[resource] += task.Resreq.Get(resource)
 		}
 	}
+
 	rests := map[card.Name]*gangRest{}
 	for _, name := range request.Names {
 		rests[name] = &gangRest{requests: map[corev1.ResourceName]float64{}}
@@ -281,6 +301,7 @@ func (p *plugin) gangRestsByCard(job *api.JobInfo, request *workload.Request, mi
 		}
 		rests[name].limitPods(missing)
 	}
+
 	return rests
 }
 
@@ -327,16 +348,19 @@ func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
 		idle = node.FutureIdle() // the pod could wait there for others to end
 	}
+
 	count := s.task.Resreq.Get(s.request.Resource)
 	on := placement{
 		cards: count, restCards: count, total: node.Allocatable.Get(s.request.Resource), idle: idle.Get(s.request.Resource),
 		avoided: hasUntoleratedSoftTaint(s.task, node), holdsGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
+
 	on.fitsRest = on.pods > 0
 	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
 		on.fitsRest = on.fitsRest && rest.fitsIdle(idle)
 		on.restCards = rest.requests[s.request.Resource]
 	}
+
 	return on
 }
 

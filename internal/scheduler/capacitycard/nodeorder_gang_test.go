@@ -34,6 +34,7 @@ func (s *scene) placeWith(queuePlugin string, more []string, args map[string]fra
 	c.Ssn = nil
 	c.Open([][]string{{"priority", "gang", queuePlugin}, slices.Concat(scoring, more)}, args)
 	defer c.Close()
+
 	c.Run(allocate.New())
 	nodes := map[string]string{}
 	for _, job := range c.Ssn.Jobs {
@@ -43,6 +44,7 @@ func (s *scene) placeWith(queuePlugin string, more []string, args map[string]fra
 			}
 		}
 	}
+
 	return nodes
 }
 
@@ -93,9 +95,11 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 			}}}}
 		}
 	}
+
 	fleet := func(text string, changes ...func(*corev1.Pod)) *scene {
 		return newScene(t, `queue q {"A":99} cpu=1000; `+text, changes...)
 	}
+
 	for name, tc := range map[string]struct {
 		scene *scene
 		more  []string
@@ -171,6 +175,7 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 			}
 			s.addObjects(fmt.Sprintf("c%d q 1: n%d cards=0", i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
 		}
+
 		gang := 2 + random.IntN(6)
 		s.addObjects(fmt.Sprintf("j q %d: -*%d cards=%d", gang, gang, 1+random.IntN(4))).requestCPU("j", fmt.Sprint(1+random.IntN(6)))
 		varyRequests(s, random)
@@ -181,13 +186,16 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		for i := range gang {
 			own[placed[fmt.Sprint("j-", i)]] = true
 		}
+
 		if len(room) == 0 {
 			continue
 		}
+
 		fits++
 		node := slices.Collect(maps.Keys(own))[0]
 		check.Must(t, len(own) == 1 && slices.Contains(room, node), "the gang is on %v, all of it fits on each of %v\n%s", own, room, describe(s))
 	}
+
 	check.That(t, fits > 20, "only %d gangs fit a node", fits)
 }
 
@@ -195,6 +203,7 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 // node, and what they need.
 func TestGangRest(t *testing.T) {
 	as := func(*corev1.Pod) {}
+
 	for name, tc := range map[string]struct {
 		text   string
 		change func(*corev1.Pod)
@@ -243,12 +252,14 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 			s.addObjects(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
 			roomy = roomy || (model == "A" && used <= 6)
 		}
+
 		s.addObjects("node z B; j q 1: - cards=2 card=A|B")
 		on := s.placeWith(PluginName, nil, heavy)["j-0"]
 		first := on != "" && s.node(on).Labels["nvidia.com/gpu.product"] == "A"
 		check.Must(t, on != "" && first == roomy, "the pod is on %q, a node with the first card has room: %v\n%s", on, roomy, describe(s))
 		seen[first]++
 	}
+
 	check.That(t, seen[true] > 0 && seen[false] > 0, "only one outcome was drawn: %v", seen)
 }
 
@@ -293,6 +304,7 @@ func TestGangNodeNeedsTheHigherScore(t *testing.T) {
 			Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gang": p.Labels["gang"]}}},
 		}}}}
 	}
+
 	nodes := manyNodes(t, apart).placeWith(PluginName, nil, map[string]framework.Arguments{"nodeorder": {"podaffinity.weight": 50}})
 	for job := range 4 {
 		on := map[string]bool{}
@@ -317,6 +329,7 @@ func TestDefaultWeightPacks(t *testing.T) {
 				s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, 1+random.IntN(7)))
 			}
 		}
+
 		for i := range 14 {
 			name := fmt.Sprint("j", i)
 			pods := "1: -"
@@ -327,6 +340,7 @@ func TestDefaultWeightPacks(t *testing.T) {
 			}
 			s.addObjects(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requestCPU(name, fmt.Sprint(1+random.IntN(4)))
 		}
+
 		for _, weight := range []float64{0.001, 1, 1000} {
 			used := map[string]bool{}
 			for pod, node := range s.placeWith(PluginName, nil, map[string]framework.Arguments{PluginName: {"nodeOrderWeight": weight}}) {
@@ -337,6 +351,7 @@ func TestDefaultWeightPacks(t *testing.T) {
 			unused[weight] += len(s.Nodes) - len(used)
 		}
 	}
+
 	t.Logf("of 200 nodes are unused, by weight: %v", unused)
 	check.That(t, float64(unused[1]) >= 0.95*float64(unused[1000]) && unused[1] > 3*unused[0.001]/2,
 		"of 200 nodes are unused, by weight: %v, want about as many at 1 as at 1000, and many more than at 0.001", unused)
@@ -370,10 +385,12 @@ func nodesThatFit(s *scene) []string {
 			}
 			fits = fits && left.Sign() >= 0
 		}
+
 		if fits {
 			names = append(names, node.Name)
 		}
 	}
+
 	return names
 }
 

@@ -14,6 +14,7 @@ import (
 func TestPackingPrefersFullerNodes(t *testing.T) {
 	one := [2]float64{1, 1}
 	gang := [2]float64{2, 8}
+
 	for name, tc := range map[string]struct {
 		pod           [2]float64 // cards of the pod, and of the rest of its gang
 		better, worse placement
@@ -48,10 +49,12 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 				pods: rapid.IntRange(0, 80).Draw(t, label+" pods"),
 			}
 		}
+
 		cards := float64(rapid.IntRange(1, 8).Draw(t, "cards"))
 		pod := [2]float64{cards, cards * float64(rapid.IntRange(1, 8).Draw(t, "pods"))}
 		a := node("a")
 		b := node("b")
+
 		scoreA := scoreWith(a, pod)
 		scoreB := scoreWith(b, pod)
 		for _, score := range []float64{scoreA, scoreB} {
@@ -59,6 +62,7 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 				t.Fatalf("score %v is not from 0 to 1", score)
 			}
 		}
+
 		if stepOf(a) > stepOf(b) && scoreA-scoreB < scoreStep-1e-9 {
 			t.Fatalf("%v and %v are not a step apart: %s, %s", scoreA, scoreB, fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b))
 		}

@@ -42,6 +42,7 @@ func TestBestNode(t *testing.T) {
 					scored[score] = append(scored[score], s.Ssn.Nodes[name])
 				}
 			}
+
 			for range 20 { // the order of a map must not matter
 				got := ""
 				if best := s.p.bestNode(s.Task("j-0"), scored); best != nil {
@@ -72,6 +73,7 @@ func TestPackingWeight(t *testing.T) {
 	spreading := func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
 	}
+
 	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	as := func(*corev1.Pod) {}
 	scene := func(change func(*corev1.Pod)) *scene {
@@ -79,6 +81,7 @@ func TestPackingWeight(t *testing.T) {
 		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
 		return s
 	}
+
 	base := scene(as).openSession().scoreOf("j-0", "a1")
 	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
 	check.Equal(t, "with weight 10", 10*base, scene(as).withArguments(map[string]any{"nodeOrderWeight": 10}).openSession().scoreOf("j-0", "a1"))
@@ -86,6 +89,7 @@ func TestPackingWeight(t *testing.T) {
 	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).openSession().scoreOf("j-0", "a1"))
 	check.Equal(t, "to be avoided", 0, scene(as).openSession().scoreOf("j-0", "a2"))
 	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).openSession().scoreOf("j-0", "a2"))
+
 	topology := scene(as)
 	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
 	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.openSession().scoreOf("j-0", "a1"))

@@ -15,6 +15,7 @@ func (p *plugin) hideOldNominations() (restore func()) {
 			if node := task.Pod.Status.NominatedNodeName; node == "" || p.hasEvictedPods(node) {
 				continue
 			}
+
 			hidden[task] = task.Pod
 			pod := *task.Pod // the original belongs to the informer
 			pod.Status.NominatedNodeName = ""

@@ -53,6 +53,7 @@ func (p *plugin) saveNominations() {
 				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), preempts: preempts}
 			}
 		}
+
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := nominations[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
@@ -76,6 +77,7 @@ func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 	if !known {
 		return nil
 	}
+
 	for _, nodes := range scored {
 		for _, node := range nodes {
 			if node.Name == made.node {
@@ -83,6 +85,7 @@ func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -167,11 +170,13 @@ func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
 	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedRoom) {
 		maps.Copy(from, made.from)
 	}
+
 	for _, victim := range victims {
 		if job := p.ssn.Jobs[victim.Job]; job != nil {
 			from[job.Queue] = true
 		}
 	}
+
 	for _, task := range tasks {
 		p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
 	}
@@ -183,6 +188,7 @@ func (p *plugin) loadReclaimedRoom() {
 	p.roomCharges = nil
 	kept := map[queueCard]card.Count{}
 	defer p.loadPreemptedCards(kept)
+
 	if len(p.cache.reclaimedRoom) == 0 {
 		return
 	}
@@ -242,6 +248,7 @@ func (p *plugin) tasksKeepingRoom(job *api.JobInfo, pending []*api.TaskInfo, kep
 		return nil, nil
 	}
 	maps.Copy(kept, added)
+
 	return tasks, others
 }
 
@@ -294,9 +301,11 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.reclaimedRoom[node.Name]) == 0 {
 		return nodeFits
 	}
+
 	needed := r.task.InitResreq.Clone()
 	found := false
 	serviceType := p.ServiceType(r.task)
+
 	queue := p.ssn.Queues[r.job.Queue]
 	room := p.reclaimedRoom[node.Name]
 	for i := range room {
@@ -307,9 +316,11 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 			found = true
 		}
 	}
+
 	if found && !needed.LessEqual(p.FutureIdleOn(node), api.Zero) {
 		return roomReclaimedByOthers
 	}
+
 	return nodeFits
 }
 

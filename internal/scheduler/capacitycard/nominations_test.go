@@ -42,6 +42,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 		s := newScene(t, tc.text)
 		now := s.Now
 		s.m.now = func() time.Time { return now }
+
 		var evicted []string
 		for _, line := range strings.Split(tc.script, ",") {
 			step, what, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -51,6 +52,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 				s.evict(preempt.New())
 				goes := s.In(api.Releasing)
 				check.That(t, fmt.Sprint(len(goes)) == what, "%q: %d pods are on their way out in %q", line, len(goes), tc.script)
+
 				for _, task := range goes {
 					if !strings.Contains(strings.Join(evicted, " "), task.Name) {
 						evicted = append(evicted, task.Name)
@@ -64,6 +66,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 				s.Update(pod(), map[string]func(*corev1.Pod){"delete": deleted, "says": evictedSince(now), "refuse": func(*corev1.Pod) {}}[step])
 			}
 		}
+
 		check.Equal(t, "placed", tc.placed, s.podsByNode("high"))
 		check.Equal(t, "evicted in all", tc.evicted, len(evicted))
 	}
@@ -85,20 +88,24 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 			s.m.now = func() time.Time { return now }
 			s.evict(preempt.New())
 			first := s.In(api.Releasing)[0]
+
 			s.Update(first.Name, evictedSince(now))
 			s.Update(first.Name, deleted)
 			s.Update("high-0", func(p *corev1.Pod) { p.Status.NominatedNodeName = first.NodeName })
 			if restarts {
 				s.m.nominations = map[types.UID]nomination{}
 			}
+
 			s.evict(preempt.New())
 			check.Equal(t, "evicted at first", 1, len(s.In(api.Releasing)))
+
 			now = now.Add(tc.after)
 			if tc.cordons {
 				node := session.Node(first.NodeName, "A", 8)
 				node.Spec.Unschedulable = true
 				check.NoError(t, s.Cache.AddOrUpdateNode(node))
 			}
+
 			s.evict(preempt.New())
 			check.Equal(t, "evicted in all", tc.evicted, len(s.In(api.Releasing)))
 		}
@@ -140,6 +147,7 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 			if topologyAware && strings.Contains(tc.promised, "high-1") {
 				continue // Volcano's simulation skips nodes where nobody needs to go any more
 			}
+
 			s := newScene(t, `queue q {"A":24}; `+tc.text, func(p *corev1.Pod) {
 				if p.Name == "hung-0" {
 					deleted(p)
@@ -148,6 +156,7 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 			if strings.HasPrefix(tc.goes, "low") { // the job of what hangs is gone
 				s.Groups = slices.DeleteFunc(s.Groups, func(g *v1beta1.PodGroup) bool { return g.Name == "hung" })
 			}
+
 			now := s.Now.Add(tc.after)
 			s.m.now = func() time.Time { return now }
 			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
@@ -197,6 +206,7 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 			}
 		}
 	}
+
 	protected := annotate("volcano.sh/preemptable", "false")
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, high    string
@@ -220,12 +230,14 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 			if topologyAware && !strings.HasPrefix(tc.high, "1:") {
 				continue // Volcano's simulation skips nodes where nobody needs to go any more
 			}
+
 			s := newConflictScene(t, tc.quota, tc.high, tc.change)
 			preempting := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
 			s.evict(preempt.New(), preempting)
 			goes := len(s.In(api.Releasing))
 			promised := len(s.In(api.Pipelined))
 			check.That(t, goes == tc.goes && promised == tc.promised, "topology-aware %v: %d go and %d are promised nodes, want %d and %d", topologyAware, goes, promised, tc.goes, tc.promised)
+
 			for range 3 {
 				s.evict(preempt.New(), preempting)
 			}

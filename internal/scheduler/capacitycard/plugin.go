@@ -135,6 +135,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.cache.lastReport = p.cache.now()
+
 	p.buildSnapshot()
 	p.stopBorrowing()
 	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.missingFromSession, p.cache.now())
@@ -150,6 +151,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddAllocatableFn(PluginName, p.allocatable)
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
+
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
 	ssn.AddPreemptableFn(PluginName, p.preemptable)
 	ssn.AddJobStarvingFns(PluginName, p.jobStarving)
@@ -162,17 +164,20 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
 	ssn.AddJobOrderFn(PluginName, p.jobOrder)
 	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
+
 	ssn.AddBestNodeFn(PluginName, p.bestNode)
 	ssn.AddEventHandler(&framework.EventHandler{
 		AllocateFunc:   p.onAllocate,
 		DeallocateFunc: p.onDeallocate,
 	})
+
 	if p.notReadyReason != "" {
 		// Nothing may be decided. Without jobs Volcano does not write a refusal to each of
 		// thousands of pending pods, which would delay the first real decision.
 		clear(ssn.Jobs)
 		clear(ssn.Queues)
 	}
+
 	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.queueRules[api.QueueID(queue)]; return exists })
 }
 
@@ -182,6 +187,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.statePodShortages()
 	p.cache.openPlugin = nil
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
+
 	p.cache.messages.removeStale()
 	p.recordProgress()
 	p.cache.reservations.removeStale()
@@ -190,6 +196,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.cache.closeOtherBindings()
 	p.reportSession()
 	p.ssn = nil
+
 	p.inventory = nil
 	p.ledger = nil
 	p.queueRules = nil
@@ -199,6 +206,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.namespaceRefusals = nil
 	p.reclaimedRoom = nil
 	p.stuckPods = nil
+
 	p.triedTasks = nil
 	p.ownFitErrors = nil
 	p.preemptedCards = preemptedCards{}
@@ -221,6 +229,7 @@ func (p *plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *
 	if charge == nil {
 		return
 	}
+
 	task := binding.TaskInfo.Clone()
 	pod := *task.Pod
 	pod.Annotations = maps.Clone(pod.Annotations)

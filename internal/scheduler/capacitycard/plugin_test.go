@@ -240,6 +240,7 @@ func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 	}) {
 		s := newScene(t, "node a A; node b B; queue q "+tc.quota+"; j q "+tc.job).enqueueAndAllocate()
 		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
+
 		got := s.refusals("j")
 		check.That(t, containsText(got, tc.why), "reasons %q, want %q", got, tc.why)
 	}
@@ -282,6 +283,7 @@ func TestEnqueue(t *testing.T) {
 	}) {
 		s := newScene(t, "node a A; node b B; queue q "+tc.quota+";"+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
 		job := s.Job("j")
+
 		got := job.PodGroup.Status.Phase == "Inqueue"
 		check.That(t, got == (tc.why == "") && containsText(job.JobFitErrors, tc.why), "admitted %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
 		check.That(t, tc.why == "" || hasCondition(job.PodGroup, job.JobFitErrors),

@@ -27,11 +27,13 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	case refusal != nil:
 		return p.fitError(r, node, fitErrorKey{reason: podRefused, text: refusal.Message})
 	}
+
 	for _, check := range nodeChecks {
 		if why := check(p, r, node); why != nodeFits {
 			return p.fitError(r, node, p.fitErrorKeyFor(why, r, node))
 		}
 	}
+
 	return nil
 }
 
@@ -168,11 +170,13 @@ func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 			key.count = 0 // the message does not contain it
 			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
 		}
+
 		if insufficient := p.insufficientInTree(r, key.name); insufficient != nil {
 			key.inTree = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}
 			key.gracePeriod = insufficient.GracePeriod
 		}
 	}
+
 	return key
 }
 
@@ -240,6 +244,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 		text := workload.RefusalFor(&insufficient).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}
+
 	return status
 }
 
@@ -267,6 +272,7 @@ func (p *plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) err
 		if len(u.statuses) >= maxFitErrors {
 			clear(u.statuses)
 		}
+
 		u.statuses[key] = known
 		u.Unlock()
 	}
@@ -329,16 +335,19 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 	if p.preemption != nil || len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
+
 	p.triedTasks[task.UID] = true
 	p.preemption.completeGangs()
 	s := p.newSearch(task)
 	s.mayReclaim = p.reclaimerCandidate == task.UID
+
 	p.reclaimerCandidate = ""
 	p.search.Store(s)
 	p.attempt.Store(nil)
 	if p.preemption != nil {
 		return p.checkPreemptor(task)
 	}
+
 	return nil
 }
 

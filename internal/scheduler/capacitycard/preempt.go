@@ -35,6 +35,7 @@ type preemptionAttempt struct {
 func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
+
 	job, known := p.ssn.Jobs[preemptor.Job]
 	attempt.refused = p.awaitsNominatedNode(preemptor)
 	if attempt.refused || len(preemptees) == 0 || !known || p.checkQueue(job) != nil {
@@ -44,6 +45,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	attempt.node = preemptees[0].NodeName
 	request := p.RequestFor(preemptor)
 	name, allowed := p.cardFor(request, attempt.node)
+
 	node, known := p.ssn.Nodes[attempt.node]
 	if !allowed || !known || p.ledger.IsTerminatingOverQuota(string(job.Queue), name) {
 		return nil, util.Permit
@@ -64,6 +66,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if attempt.refused {
 		return nil, util.Permit
 	}
+
 	return victims, util.Permit
 }
 
@@ -91,12 +94,14 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 		needed[rest[i].UID] = true
 		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
 	}
+
 	all = slices.Clone(conflicting)
 	for _, task := range rest {
 		if needed[task.UID] || broken[task.Job] { // without its elastic pods, another one would break no gang
 			all = append(all, task)
 		}
 	}
+
 	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
 }
 
@@ -124,6 +129,7 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	job := p.ssn.Jobs[task.Job]
 	name, _ := p.cardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
+
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
 	if p.cache.tree.isTree {
 		missing = p.addMissingInTree(missing, job.Queue, request, name, kept)
@@ -132,11 +138,13 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 		}
 		return missing
 	}
+
 	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(job.Queue), request.Request, name, kept) {
 		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
 			missing[what] = float64(insufficient.Total - insufficient.Limit)
 		}
 	}
+
 	return missing
 }
 
@@ -218,9 +226,11 @@ func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, ca
 			conflicts[task.UID] = true
 		}
 	}
+
 	if len(conflicts) == 0 {
 		return nil, candidates, true
 	}
+
 	for _, candidate := range candidates {
 		if conflicts[candidate.UID] {
 			conflicting = append(conflicting, candidate)
@@ -228,6 +238,7 @@ func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, ca
 			rest = append(rest, candidate)
 		}
 	}
+
 	return conflicting, rest, len(conflicting) == len(conflicts)
 }
 
@@ -250,11 +261,13 @@ func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except str
 		}
 		return p.hasNoConflicts(task, node)
 	}
+
 	for _, other := range job.TaskStatusIndex[api.Pipelined] {
 		if fits(other.NodeName) {
 			return true
 		}
 	}
+
 	return slices.ContainsFunc(p.preemption.vacatedNodes(), func(name string) bool {
 		return fits(name) && p.ssn.PredicateForPreemptAction(task, p.ssn.Nodes[name]) == nil
 	})
@@ -386,9 +399,11 @@ func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	isFull := func(name card.Name) bool {
 		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name) > 0
 	}
+
 	if p.ledger.FitsAnyCard(queue, request) != nil {
 		return false
 	}
+
 	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
 		name, allowed := p.cardFor(r.request, node.Name)
 		hasRoom := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)

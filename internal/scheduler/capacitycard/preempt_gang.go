@@ -89,6 +89,7 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 			jobs = append(jobs, tasks)
 		}
 	}
+
 	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
 	return jobs
 }
@@ -112,6 +113,7 @@ func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 			if !known {
 				continue
 			}
+
 			victims[by] = append(victims[by], task)
 			if rest := p.restOfGangs[id]; rest != nil && !withRest[[2]api.JobID{id, by}] {
 				withRest[[2]api.JobID{id, by}] = true
@@ -119,6 +121,7 @@ func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 			}
 		}
 	}
+
 	return victims
 }
 
@@ -154,6 +157,7 @@ func (p *preemption) undoEviction(task *api.TaskInfo) {
 	if p == nil || p.evictingRest {
 		return
 	}
+
 	p.evictions++
 	delete(p.evicted[task.Job], task.UID)
 	delete(p.evictedFor, task.UID)
@@ -161,6 +165,7 @@ func (p *preemption) undoEviction(task *api.TaskInfo) {
 	if rest == nil {
 		return
 	}
+
 	delete(p.restOfGangs, task.Job)
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
@@ -187,6 +192,7 @@ func (p *preemption) completeGangs() {
 	if p == nil {
 		return
 	}
+
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
 
@@ -203,6 +209,7 @@ func (p *preemption) completeGangs() {
 				klog.ErrorS(err, "Cannot evict the rest of a gang", "pod", klog.KObj(task.Pod))
 				continue
 			}
+
 			rest.tasks = append(rest.tasks, task)
 			if status == api.Bound {
 				rest.bound = append(rest.bound, task)
@@ -289,12 +296,14 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 	if g == nil {
 		g = &preemption{p: p} // Volcano's own action runs, which does not complete gangs
 	}
+
 	breaks = map[api.TaskID]bool{}
 	for _, candidate := range candidates {
 		job := p.ssn.Jobs[candidate.Job]
 		if allowances[job.UID] == nil {
 			allowances[job.UID] = g.allowanceFor(job)
 		}
+
 		if allowances[job.UID].takeElastic(candidate) {
 			kept = append(kept, candidate)
 		} else if allowances[job.UID].wholeJob && job.UID != preemptor.Job && (p.preemption != nil || len(tasksOnNodes(job)) == 1) {
@@ -302,5 +311,6 @@ func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 			breaks[candidate.UID] = true
 		}
 	}
+
 	return kept, breaks
 }

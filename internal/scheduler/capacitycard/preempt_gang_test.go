@@ -69,12 +69,14 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 				tc.change(p)
 			}
 		})
+
 		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New())
 		gone := countByState(slices.Concat(s.preempted...))
 		if tc.equal {
 			gone = strings.Replace(gone, "y:", "x:", 1)
 		}
+
 		check.Equal(t, "go", tc.goes, gone)
 		check.Equal(t, "evicted in the session", countByState(slices.Concat(s.preempted...)), countByState(s.In(api.Releasing)))
 		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))

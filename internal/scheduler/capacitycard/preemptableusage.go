@@ -37,16 +37,19 @@ func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
 		return insufficient
 	}
+
 	usage := p.preemptableUsageFor(queuePriority{job.Queue, job.Priority})
 	if len(usage.all) == 0 {
 		return insufficient
 	}
+
 	beside := func(queue string) *quota.Reservations {
 		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.fixed)
 	}
 	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
 		return nil
 	}
+
 	return insufficient
 }
 
@@ -60,11 +63,13 @@ func (p *plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if len(job.Tasks) == 0 {
 		return !p.announcesNeverToPreempt(job)
 	}
+
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if NeverPreempts(task) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -78,6 +83,7 @@ func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 	if owner == "" {
 		return p.isNeverClass(class)
 	}
+
 	vcJob := p.findVCJob(job, owner)
 	return vcJob != nil && slices.ContainsFunc(vcJob.Spec.Tasks, func(task batch.TaskSpec) bool {
 		spec := &task.Template.Spec
@@ -119,6 +125,7 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	if known := p.preemptableUsages[key]; known != nil {
 		return known
 	}
+
 	usage := &preemptableUsage{}
 	g := &preemption{p: p, hooks: PreemptHooks{PolicyFor: p.cache.evictionPolicies}}
 	for _, job := range p.jobsWithPods(key.queue) {
@@ -129,6 +136,7 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 			}
 		}
 	}
+
 	for _, task := range p.evictingTasks {
 		charge := p.chargeInQueue(key.queue, task)
 		state := p.cache.pods[task.Pod.UID]
@@ -137,10 +145,12 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 			usage.addFixed(charge)
 		}
 	}
+
 	if p.preemptableUsages == nil {
 		p.preemptableUsages = map[queuePriority]*preemptableUsage{}
 	}
 	p.preemptableUsages[key] = usage
+
 	return usage
 }
 

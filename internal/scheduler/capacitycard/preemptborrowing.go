@@ -23,6 +23,7 @@ func (p *plugin) findWaitingQueues() waitingQueues {
 			}
 		}
 	}
+
 	return waiting
 }
 
@@ -61,5 +62,6 @@ func (p *plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
 	if r.released != nil {
 		used -= int64(r.released.Cards[name])
 	}
+
 	return max(0, used-most)
 }

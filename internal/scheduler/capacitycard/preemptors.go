@@ -37,18 +37,21 @@ func (p *plugin) executeByQueue(execute func()) {
 	all := p.ssn.Jobs
 	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
 	defer func() { p.ssn.Jobs = all }()
+
 	for id, job := range all {
 		if byQueue[job.Queue] == nil {
 			byQueue[job.Queue] = map[api.JobID]*api.JobInfo{}
 		}
 		byQueue[job.Queue][id] = job
 	}
+
 	queues := util.NewPriorityQueue(p.ssn.QueueOrderFn)
 	for id, jobs := range byQueue {
 		if queue := p.ssn.Queues[id]; queue != nil && p.preemption.hasPreemptor(jobs) {
 			queues.Push(queue)
 		}
 	}
+
 	if queues.Empty() {
 		return
 	}
@@ -56,6 +59,7 @@ func (p *plugin) executeByQueue(execute func()) {
 	if p.preemption.hooks.Begin != nil {
 		p.preemption.hooks.Begin()
 	}
+
 	waiting := p.findWaitingQueues()
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
@@ -200,6 +204,7 @@ func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
 	if g.hooks.MaySearch != nil && !g.hooks.MaySearch(task, g.evictions) {
 		return errNotSearched
 	}
+
 	return nil
 }
 

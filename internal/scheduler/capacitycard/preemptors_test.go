@@ -43,11 +43,13 @@ func TestWhoPreempts(t *testing.T) {
 			if topologyAware && strings.Contains(tc.goes, ":4") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
+
 			s := newScene(t, `node a A; queue q {"A":8} cpu=1000;`+tc.jobs, func(p *corev1.Pod) {
 				if tc.change != nil {
 					tc.change(p)
 				}
 			})
+
 			s.habits = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
@@ -85,6 +87,7 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 				fmt.Fprintf(&text, "g%d q 2: n%d*2 class=low;", i, i)
 			}
 		}
+
 		fmt.Fprintf(&text, "spare q 1: n%d*2 class=low; high q 1: - class=high", nodes/2)
 		s := newScene(t, text.String()).evict(preempt.New())
 		check.Equal(t, fmt.Sprintf("pods that go at %d nodes", nodes), "spare:1", countByState(slices.Concat(s.preempted...)))
@@ -99,10 +102,12 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 			p.Spec.PriorityClassName = "system-node-critical"
 		}
 	}
+
 	never := changePod("high-0", func(p *corev1.Pod) {
 		policy := corev1.PreemptNever
 		p.Spec.PreemptionPolicy = &policy
 	})
+
 	const high = "; high q 1: - least=1 phase=Pending class=high"
 	for t, tc := range check.Cases(t, map[string]struct {
 		text     string
@@ -129,6 +134,7 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 				tc.change(p)
 			}
 		})
+
 		s.habits = map[string]workload.EvictionPolicy{"known": {}}
 		s.m.evictionPolicies = s.evictionPolicyOf
 		s.openSession()
@@ -137,12 +143,14 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 		} else {
 			s.Run(enqueue.New(), idleAction{preempt.New()})
 		}
+
 		var enqueued []string
 		for _, name := range []string{"high", "h1", "h2", "h3"} {
 			if job := s.Job(name); job != nil && !job.IsPending() {
 				enqueued = append(enqueued, name)
 			}
 		}
+
 		if tc.enqueued == "2" {
 			check.Equal(t, "jobs that are enqueued", 2, len(enqueued))
 			continue
@@ -185,6 +193,7 @@ func TestPreemptedCardsAreKept(t *testing.T) {
 		high := s.Task("high-0")
 		s.m.preemptedCards[high.Pod.UID] = nomination{node: "a", since: now}
 		now = now.Add(tc.after)
+
 		// The pod itself waits, as long as its gate is there.
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
 		s.enqueueAndAllocate()
@@ -198,14 +207,17 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s := newScene(t, `node a A 4; queue q {"A":4} cpu=1000; low q 1: a*4 class=low; high q 1: - class=high`)
 	s.evict(preempt.New())
 	check.Equal(t, "go", 1, len(s.In(api.Releasing)))
+
 	for _, task := range slices.Concat(s.preempted...) {
 		s.reclaimPolicy().MarkEvicting(task)
 	}
+
 	s.addObjects("late q 1: - class=high")
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
 	defer s.reclaimPolicy().AssumeEvicted()()
+
 	rules := s.reclaimPolicy()
 	rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 	check.Equal(t, "go in the second session", 2, len(s.In(api.Releasing)))
@@ -228,6 +240,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
 			check.Equal(t, "cards that are kept", 1, len(s.p.awaited.byNode))
+
 			gone := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "go", tc.goes, countByState(slices.Concat(gone...)))
 			check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))

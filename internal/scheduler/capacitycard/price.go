@@ -44,6 +44,7 @@ func (p *plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 	for _, task := range placed {
 		pods = append(pods, p.podToPrice(task, p.CardCount(task), loss.Placed))
 	}
+
 	for _, task := range job.Tasks {
 		state := loss.Ended
 		switch task.Status {
@@ -53,10 +54,12 @@ func (p *plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 		default:
 			continue
 		}
+
 		if workload.BatchJobOwner(task.Pod) != nil {
 			pods = append(pods, p.podToPrice(task, min(p.RequestFor(task).Count, card.MaxCount), state))
 		}
 	}
+
 	return pods
 }
 
@@ -122,6 +125,7 @@ type jobPrice struct {
 func (p *plugin) priceFor(job *api.JobInfo) *jobPrice {
 	p.prices.Lock()
 	defer p.prices.Unlock()
+
 	if known := p.prices.jobs[job.UID]; known != nil {
 		return known
 	}
@@ -132,10 +136,12 @@ func (p *plugin) priceFor(job *api.JobInfo) *jobPrice {
 	for i, task := range placed {
 		made.pods[task.UID] = price.Pods[i]
 	}
+
 	if p.prices.jobs == nil {
 		p.prices.jobs = map[api.JobID]*jobPrice{}
 	}
 	p.prices.jobs[job.UID] = made
+
 	return made
 }
 

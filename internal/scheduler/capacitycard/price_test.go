@@ -50,6 +50,7 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 		swapped = "node a A 4; node b A 4; t q 1: b*4 class=low ran=10h; g q 4: a*4 class=low ran=4h;"
 		one     = "high q 1: - class=high"
 	)
+
 	savedNow := changePod("t-0", annotate("volcano.sh/checkpoint-time", time.Now().UTC().Format(time.RFC3339)))
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, goes string
@@ -76,12 +77,14 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 			if topologyAware && strings.Contains(tc.text, "high q 1: -*") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
+
 			s := newScene(t, `queue q {"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
 				ofBatchJob("t")(p)
 				if tc.change != nil {
 					tc.change(p)
 				}
 			}).useBackoffLimits(tc.limits)
+
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
 			check.Equal(t, "evicted in the session", tc.goes, countByState(s.In(api.Releasing)))
@@ -105,6 +108,7 @@ func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
 	}) {
 		for _, order := range []string{"Priority", "Loss"} {
 			s := newReclaimScene(t, tc.jobs+"; i inf 1: - cards="+tc.cards, ofBatchJob("t")).useBackoffLimits(tc.limits)
+
 			s.withArguments(map[string]any{"victimOrder": order}).evict(reclaim.New())
 			check.Equal(t, "go with victimOrder "+order, tc.goes, countByState(s.In(api.Releasing)))
 		}
@@ -132,16 +136,19 @@ func (j *pricedJob) cost() [3]int {
 	lost := j.ran
 	elastic := len(j.pods) - j.minimum
 	priority := 0
+
 	if j.saved >= 0 {
 		lost = min(lost, j.saved)
 	}
 	if j.isLow {
 		priority = 1
 	}
+
 	fails := j.isBatch && len(j.pods) > j.max
 	if fails {
 		elastic = min(elastic, j.max)
 	}
+
 	switch {
 	case elastic > 0:
 		return [3]int{priority, 0, lost}
@@ -160,6 +167,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 		jobs := []*pricedJob{}
 		limits := map[string]int32{}
 		saved := map[string]string{}
+
 		free := rapid.Permutation([]string{"a", "a", "a", "b", "b", "b", "c", "c", "c"}).Draw(rt, "cards")
 		for i := 0; len(free) > 0; i++ {
 			j := &pricedJob{name: fmt.Sprintf("j%d", i), isLow: rapid.Bool().Draw(rt, "low"), isBatch: rapid.Bool().Draw(rt, "batch"), saved: -1}
@@ -170,6 +178,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 			j.ran = rapid.IntRange(1, 9).Draw(rt, "ran")
 			j.max = rapid.IntRange(0, 4).Draw(rt, "limit")
 			limits[j.name] = int32(j.max)
+
 			if rapid.Bool().Draw(rt, "has saved") {
 				j.saved = rapid.IntRange(0, 9).Draw(rt, "saved")
 				saved[j.name] = time.Now().Add(-time.Duration(j.saved) * time.Hour).UTC().Format(time.RFC3339)
@@ -177,6 +186,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 			jobs = append(jobs, j)
 			text += j.text()
 		}
+
 		s := newScene(t, "node a,b,c A 3;"+text+"high q 1: - class=high", func(p *corev1.Pod) {
 			name, _, _ := strings.Cut(p.Name, "-")
 			if at := saved[name]; at != "" {
@@ -195,10 +205,12 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 		evicted := jobs[slices.IndexFunc(jobs, func(j *pricedJob) bool { return j.name == name })]
 		node := s.In(api.Pipelined)[0].NodeName
 		want := 1
+
 		cost := evicted.cost()
 		if cost[1] == 1 {
 			want = len(evicted.pods)
 		}
+
 		check.Equal(rt, "pods that go", want, len(gone))
 		for _, other := range jobs {
 			better := other.cost()

@@ -31,6 +31,7 @@ func TestDeniedQueueGetsNoCards(t *testing.T) {
 	}) {
 		s := newScene(t, "node a A; "+tc.text).withArguments(deny).enqueueAndAllocate()
 		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
+
 		check.That(t, containsText(s.refusals("j"), tc.why), "reasons %q, want %q", s.refusals("j"), tc.why)
 	}
 }

@@ -22,6 +22,7 @@ func TestWeightsDivideCardsAmongFlatQueues(t *testing.T) {
 		"a full queue waits in any case": {`queue x {"A":16}; queue y {"A":2} weight=9; j x 1: -*9; k y 1: -*9`, "a:7", "a:2"},
 	}) {
 		s := newScene(t, "node a A 9;"+tc.text, requests("cpu", "0"), requests("memory", "0")).enqueueAndAllocate()
+
 		check.Equal(t, "placed of the light and the heavy queue", tc.light+" "+tc.heavy, s.podsByNode("j")+" "+s.podsByNode("k"))
 	}
 }

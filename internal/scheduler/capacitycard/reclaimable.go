@@ -68,6 +68,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	if !useful {
 		return nil, util.Permit
 	}
+
 	return victims, util.Permit
 }
 
@@ -132,9 +133,11 @@ func (p *plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 	if info, ok := p.ssn.Queues[id]; ok {
 		queue = info.Queue.Annotations
 	}
+
 	if job.PodGroup != nil {
 		group = job.PodGroup.Annotations
 	}
+
 	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
 }
 
@@ -216,6 +219,7 @@ func (p *plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.Ta
 			breaks[candidate.UID] = true
 		}
 	}
+
 	return impacts, breaks
 }
 
@@ -252,14 +256,17 @@ func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 	if limits.AnyCard {
 		return card.MaxCount
 	}
+
 	if len(names) == 0 {
 		names = slices.Collect(maps.Keys(limits.Cards))
 	}
+
 	for _, name := range names {
 		if !p.ledger.IsTerminatingOverQuota(string(queue), name) {
 			free = free.Add(p.freeQuotaOf(queue, name, limits))
 		}
 	}
+
 	return free
 }
 
@@ -350,6 +357,7 @@ func (p *plugin) AssumeEvicted() (restore func()) {
 			assumed = append(assumed, task)
 		}
 	}
+
 	return func() {
 		for _, task := range assumed {
 			p.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
@@ -368,6 +376,7 @@ func (p *plugin) markReleasing(found []*api.TaskInfo) {
 		if since[uid].IsZero() {
 			since[uid] = p.cache.now()
 		}
+
 		job := p.ssn.Jobs[task.Job]
 		node := p.ssn.Nodes[task.NodeName]
 		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {

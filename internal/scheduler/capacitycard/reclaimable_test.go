@@ -27,14 +27,17 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	check.That(t, ok, "the open session has no rules")
 	_, ok = s.m.ReclaimPolicyFor("another")
 	check.That(t, !ok, "another session has rules")
+
 	s.p.notReadyReason = "not everything was seen yet"
 	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, !ok, "there are rules before everything was seen")
+
 	s.p.notReadyReason = ""
 	old := s.Ssn
 	s.Close()
 	_, ok = s.m.ReclaimPolicyFor(old.UID)
 	check.That(t, !ok, "a closed session has rules")
+
 	s.withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
 	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.That(t, !ok, "there are rules although the arguments are refused")
@@ -70,13 +73,16 @@ func TestReclaimPolicyOfPods(t *testing.T) {
 	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
 	}
+
 	waits := s.Task("i-0")
 	runs := s.Task("t-0")
 	without := s.Task("other-0")
+
 	for node, want := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
 		got, ok := rules.CardOn(waits, node)
 		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
 	}
+
 	if got, ok := rules.CardOn(without, "b"); got != "" || !ok {
 		t.Errorf("a pod without cards uses %q on b (%v), want none", got, ok)
 	}
@@ -86,6 +92,7 @@ func TestReclaimPolicyOfPods(t *testing.T) {
 	if with, without := rules.RequestFor(waits).Resource, rules.RequestFor(without).Resource; with != gpu || without != "" {
 		t.Errorf("the pods ask for %q and %q", with, without)
 	}
+
 	ask := rules.RequestFor(waits)
 	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
 }
@@ -111,6 +118,7 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 		onGroup = 2
 		byOwner = 4
 	)
+
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.
 		s := newReclaimScene(t, "queue other FULL 90000 training; i inf 1: -").addObjects("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
@@ -121,11 +129,13 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 				session.OwnedBy("apps/v1", "ReplicaSet", "r", "r")(p)
 			}
 		}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
+
 		for _, group := range s.Groups[1:] {
 			if claims&onGroup != 0 {
 				group.Annotations["volcano.sh/service.type"] = "inference"
 			}
 		}
+
 		rules := s.enqueueAndAllocate().reclaimPolicy()
 		claiming := s.Task("o-0")
 		inference := s.Task("i-0")
@@ -156,6 +166,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 			names = names[1:]
 		}
 	}
+
 	s := newReclaimScene(t, tidal).
 		addObjects("gang tra 1: a*2 class=high", classOf("low", "middle")).
 		addObjects("claims tra 1: a class=high", classOf("own")).
@@ -163,6 +174,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		addObjects("plain tra 1: a", classOf("high")).
 		addObjects("own tra 1: a class=own", classOf("own")).
 		withArguments(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
+
 	rules := s.reclaimPolicy()
 	check.Equal(t, "the order of victims", v1alpha1.VictimsByLoss, rules.VictimOrder())
 	for job, want := range map[string][2]int32{ // of its first pod and of the job
@@ -171,6 +183,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		task := s.Task(job + "-0")
 		check.Equal(t, "of job "+job, want, [2]int32{rules.PodPriority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
 	}
+
 	usual := newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy()
 	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())
 }
@@ -180,6 +193,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 func TestRunningSince(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(hours int) metav1.Time { return metav1.NewTime(noon.Add(-time.Duration(hours) * time.Hour)) }
+
 	// pod started and was placed so many hours ago, or never.
 	pod := func(status api.TaskStatus, started, placed int, is corev1.ConditionStatus) *api.TaskInfo {
 		p := &corev1.Pod{}
@@ -187,14 +201,17 @@ func TestRunningSince(t *testing.T) {
 			at := ago(started)
 			p.Status.StartTime = &at
 		}
+
 		if is != "" {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: is}}
 			if placed > 0 {
 				p.Status.Conditions[0].LastTransitionTime = ago(placed)
 			}
 		}
+
 		return &api.TaskInfo{Pod: p, TransactionContext: api.TransactionContext{Status: status}}
 	}
+
 	never := time.Unix(math.MaxInt32, 0)
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods []*api.TaskInfo
@@ -218,6 +235,7 @@ func TestRunningSince(t *testing.T) {
 			}
 			job.TaskStatusIndex[task.Status][task.UID] = task
 		}
+
 		got := RunningSince(job)
 		check.That(t, got.Equal(tc.want), "runs since %s, want %s", got, tc.want)
 	}

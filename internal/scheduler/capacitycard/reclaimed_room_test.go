@@ -49,6 +49,7 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		if strings.Contains(tc.text, "node a A 8") {
 			s.keepRoom("a", "i-1")
 		}
+
 		now = now.Add(tc.after)
 		s.enqueueAndAllocate()
 		for job, placed := range tc.placed {
@@ -105,6 +106,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 				keeps = append(keeps, cmp.Or(nodes, "-"))
 				s.Close()
 			}
+
 			check.Equal(t, "nodes that keep cards", tc.keeps, strings.Join(keeps, " "))
 		}
 	}
@@ -114,6 +116,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
 		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
+
 	s.keepRoom("a", "i-0")
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others
@@ -123,6 +126,7 @@ func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 			break
 		}
 	}
+
 	check.That(t, len(goes) == len("low-0") && s.Task("high-0").NodeName == "c", "%q go, and the pod is promised %q", goes, s.Task("high-0").NodeName)
 }
 
@@ -150,6 +154,7 @@ func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 		s.m.now = func() time.Time { return now }
 		s.keepRoom("b", "k-0").Close()
 		now = now.Add(time.Second)
+
 		s.keepRoom("a", "i-0").Close()
 		s.addObjects(`queue inf {"A":4} 80000 inference cpu=1000`)
 		s.Queues[len(s.Queues)-1].ResourceVersion = "lowered"

@@ -118,11 +118,13 @@ func (r *reservation) observeFreeCards(count int64, now time.Time, maxReservatio
 	if !hasGrown {
 		return
 	}
+
 	waited := min(now.Sub(r.waitingSince), reservationTimeout)
 	if r.prolonged+waited >= maxReservation {
 		r.isExhausted = true
 		return
 	}
+
 	r.prolonged += waited
 	r.waitingSince = now
 }
@@ -138,6 +140,7 @@ func (r reservations) removeStale() {
 			entry.isExhausted = false
 			entry.exhaustedRequest = ""
 		}
+
 		entry.enqueued = entry.enqueued && entry.requested
 		entry.isWaiting = false
 		entry.requested = false
@@ -154,11 +157,13 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	if _, exists := p.inqueue[job.Queue]; !exists || job.PodGroup == nil {
 		return
 	}
+
 	switch job.PodGroup.Status.Phase {
 	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
 	default:
 		return
 	}
+
 	if !barred {
 		p.reserveMinimum(job)
 	}
@@ -174,6 +179,7 @@ func (p *plugin) reserveMinimum(job *api.JobInfo) {
 	if !isRunning && !p.mayReserve(job) {
 		return
 	}
+
 	request, refusal := p.missingMinimum(job)
 	if refusal != nil || request.IsEmpty() || (isRunning && !p.mayReserve(job)) {
 		return
@@ -182,10 +188,12 @@ func (p *plugin) reserveMinimum(job *api.JobInfo) {
 		p.exhausted = addJob(p.exhausted, job.UID)
 		return
 	}
+
 	excess := p.cache.reservations.unreservedExcess(job, request)
 	if !p.fitsAlone(job, request) {
 		return
 	}
+
 	p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
 	if !excess.IsEmpty() {
 		p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
@@ -249,13 +257,16 @@ func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticU
 		if charge == nil {
 			continue
 		}
+
 		for _, amount := range charge.Cards {
 			e.Used[amount.Name] = e.Used[amount.Name].Add(amount.Count)
 			cards = append(cards, int64(amount.Count))
 		}
+
 		milliCPU = append(milliCPU, charge.MilliCPU)
 		memory = append(memory, charge.Memory)
 	}
+
 	e.Elastic = card.Count(sumOfSmallest(cards, aboveMinimum))
 	e.MilliCPU = sumOfSmallest(milliCPU, aboveMinimum)
 	e.Memory = sumOfSmallest(memory, aboveMinimum)
@@ -287,6 +298,7 @@ func (p *plugin) reserveUnreserved() {
 	slices.SortFunc(jobs, func(a, b unreservedJob) int {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
 	})
+
 	for _, u := range jobs {
 		if p.checkQueue(u.job) != nil || p.checkEnqueueQuota(u.job, u.excess) != nil {
 			continue

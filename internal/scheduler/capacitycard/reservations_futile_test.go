@@ -19,6 +19,7 @@ import (
 func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck.Violation {
 	clock := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.m.now = func() time.Time { return clock }
+
 	j := sessioncheck.New(sessioncheck.Options{})
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
 	for minute := range minutes {
@@ -26,11 +27,13 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 		for _, object := range s.Objects() {
 			j.Apply(object, false, clock)
 		}
+
 		s.Cache = nil // nobody binds what a session places
 		s.enqueueAndAllocate()
 		for _, g := range s.Groups {
 			g.Status.Phase = v1beta1.PodGroupPhase(s.Job(g.Name).PodGroup.Status.Phase)
 		}
+
 		s.Close()
 		clock = clock.Add(time.Minute)
 		j.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
@@ -39,6 +42,7 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 			break
 		}
 	}
+
 	return j.TakeViolations()
 }
 
@@ -82,6 +86,7 @@ func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 		s := gangAndSmall(t, tc.quota, tc.gang)
 		found := s.runSessions(20, func(minute int) { tc.change(s, minute) })
 		check.That(t, len(found) == 0, "found %v", found)
+
 		check.Equal(t, "the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
 	}
 }

@@ -59,6 +59,7 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		within := s.reservedCards()
 		next := s.reopen().reservedCards()
 		s.m = NewCache()
+
 		afresh := s.reopen().reservedCards()
 		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
 			"%d reserved in the session, %d in the next one, %d by another process; want %d", within, next, afresh, tc.want)
@@ -103,6 +104,7 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
 		addObjects("cpu q 1: a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
+
 	launcher := s.PodsOf("j q 3: - cards=0")[0]
 	launcher.Name = "launcher"
 	launcher.UID = "launcher"
@@ -110,6 +112,7 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s.Pods = s.Pods[2:]
 	s.enqueueAndAllocate()
 	check.Equal(t, "reserved when the job is admitted", 4, s.reservedCards())
+
 	s.Groups[0].Status.Phase = v1beta1.PodGroupInqueue
 	s.Pods = append(pods, launcher)
 	s.Cache = nil
@@ -131,6 +134,7 @@ func TestReservationSurvivesALoweredQuota(t *testing.T) {
 			s.m.reservations.removeStale()
 		}
 	}
+
 	delete(s.Ssn.Jobs, "ns/j")
 	s.reopen().m.reservations.removeStale()
 	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.reservations))
@@ -152,6 +156,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 		}
 		s.addObjects(announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
 	}
+
 	s.enqueueAndAllocate()
 	group := s.Job("crowd-7")
 	first := s.p.podGroupRequestFor(group)
@@ -161,16 +166,19 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup was read again", session)
 		s.reopen()
 	}
+
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
 	if got := s.reopen().p.podGroupRequestFor(group).jobRequest.Cards; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
+
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
 	for range 3 {
 		s.reopen().p.podGroupRequestFor(last)
 		s.p.cache.removeStalePodGroupRequests()
 	}
+
 	known := len(s.p.cache.podGroupRequests)
 	check.That(t, known == 1, "%d PodGroups are remembered after they are gone", known)
 }

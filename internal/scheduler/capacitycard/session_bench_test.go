@@ -73,6 +73,7 @@ func BenchmarkSession(b *testing.B) {
 				ours.allocs = nil
 				ours.bytes = nil
 				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
+
 				for i := range max(b.N, 11) {
 					if i%10 == 0 {
 						runtime.GC()
@@ -115,6 +116,7 @@ func compare(b *testing.B, ours, theirs *side, limits bool) {
 		b.ReportMetric(quantile(s.allocs, .5), name+"-allocs")
 		b.ReportMetric(quantile(s.bytes, .5)/1024, name+"-KiB")
 	}
+
 	inTime := quantile(ours.times, .5) / quantile(theirs.times, .5)
 	inAllocs := quantile(ours.allocs, .5) / quantile(theirs.allocs, .5)
 	b.ReportMetric(inTime, "time-ratio")
@@ -137,6 +139,7 @@ func BenchmarkGrowth(b *testing.B) {
 			s.m = NewCache()
 			ours := &side{open: func() framework.Plugin { return buildPlugin(s.m, nil) }}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
 			runtime.GC()
 			for range max(b.N, 11) + 1 {
 				// Between two sessions others use the processor's caches; a
@@ -146,6 +149,7 @@ func BenchmarkGrowth(b *testing.B) {
 				}
 				ours.round(s.Ssn)
 			}
+
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(quantile(ours.times[1:], .5)/1e6, "ms")
 			b.ReportMetric(quantile(ours.times[1:], .5)/float64(size.pods), "ns/pod")

@@ -27,6 +27,7 @@ func (p *plugin) statePodShortages() {
 	if p.notReadyReason != "" || p.argumentsErr != nil {
 		return
 	}
+
 	var fleet *blocked.Fleet
 	for _, job := range p.ssn.Jobs {
 		if len(job.NodesFitErrors) == 0 {
@@ -51,6 +52,7 @@ func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 			skipped = append(skipped, task)
 		}
 	}
+
 	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
 	taken := p.takenByGang(job)
 	sameAs := map[string]string{} // what is stated about the skipped pods of a role
@@ -63,6 +65,7 @@ func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 			sameAs[task.TaskRole] = blocked.SameAsText(text, task.Name)
 		}
 	}
+
 	for _, task := range skipped {
 		if text, isKnown := sameAs[task.TaskRole]; isKnown {
 			job.NodesFitErrors[task.UID].SetError(text)
@@ -77,15 +80,18 @@ func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked
 	if request.Count == 0 {
 		return ""
 	}
+
 	var names []card.Name
 	for _, name := range request.Names {
 		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsFixed) {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) == 0 {
 		return ""
 	}
+
 	return blocked.ShortageText(fleet.Shortage(names, request.Count, taken[labelOf(request)]), labelOf(request))
 }
 
@@ -106,6 +112,7 @@ func (p *plugin) takenByGang(job *api.JobInfo) takenCards {
 		if last == nil || last.Status != api.Allocated {
 			continue
 		}
+
 		request := p.RequestFor(task)
 		label := labelOf(request)
 		if taken[label] == nil {
@@ -113,6 +120,7 @@ func (p *plugin) takenByGang(job *api.JobInfo) takenCards {
 		}
 		taken[label][last.NodeName] = taken[label][last.NodeName].Add(request.Count)
 	}
+
 	return taken
 }
 
@@ -130,5 +138,6 @@ func (p *plugin) newFleet() *blocked.Fleet {
 			held[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
 		}
 	}
+
 	return blocked.NewFleet(p.inventory, nodes, held)
 }

@@ -34,19 +34,23 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		task := s.Task(tc.pod)
 		fit := s.Job("j").NodesFitErrors[task.UID]
 		check.Must(t, fit != nil, "nothing is stated")
+
 		message := fit.Error()
 		check.Contains(t, "message", message, tc.want)
+
 		request := s.p.RequestFor(task)
 		statement := blocked.ReadStatement("Unschedulable", message, request.Resource)
 		if tc.reason == "" {
 			check.That(t, statement.IsSilent(), "%+v", statement)
 			continue
 		}
+
 		// Package cardquota counts what is left of the quota of each card.
 		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool { return !s.p.ledger.FitsCard("q", name, request.Count, request.IsFixed) })
 		if len(names) == 0 {
 			names = request.Names
 		}
+
 		asked := blocked.Request{Names: names, Named: request.Named.Names(), Count: request.Count, Taken: blocked.NewTaken(s.p.takenByGang(s.Job("j"))[labelOf(request)])}
 		got := blocked.ReasonFor(&statement, &asked, s.p.newFleet)
 		check.Equal(t, "reason", tc.reason, got)
@@ -73,6 +77,7 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
 	}
+
 	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q {"A":16000}; r q 1: n0 cards=2; j q 1: n1 -*2001 cards=8 tasks=worker*2002/1`).enqueueAndAllocate()
 	job := s.Job("j")
 	fleet := s.p.newFleet()

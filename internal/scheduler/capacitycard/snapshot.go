@@ -28,15 +28,18 @@ func (p *plugin) buildSnapshot() {
 	before := c.inventory
 	unlimited := c.cardUnlimitedCPUMemory
 	nodes := p.listNodes()
+
 	if p.argumentsErr == nil { // otherwise the last valid mappings stay
 		c.nodes.SetMappings(p.args.cards)
 	}
+
 	c.nodes.Replace(nodes)
 	c.inventory = c.nodes.Inventory()
 	c.cardUnlimitedCPUMemory = p.args.cardUnlimitedCPUMemory
 	if c.cardUnlimitedCPUMemory != unlimited || (c.inventory != before && !c.inventory.SameNames(before)) {
 		c.requestGeneration++
 	}
+
 	p.inventory = c.inventory
 	c.resolver = workload.Resolver{Inventory: p.inventory, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.allowsNamespace}
 	p.ledger = c.ledger
@@ -45,6 +48,7 @@ func (p *plugin) buildSnapshot() {
 	p.loadInventory(nodes)
 	p.belowMinimum = nil
 	p.exhausted = nil
+
 	var outOfSync []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		var allocated int
@@ -54,6 +58,7 @@ func (p *plugin) buildSnapshot() {
 		}
 		p.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
 	}
+
 	p.markReleasing(outOfSync)
 	p.chargePodsWithoutJob()
 	p.reserveUnreserved()
@@ -66,15 +71,18 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 	c := p.cache
 	allocated := 0
 	known := p.hasQueue(string(job.Queue))
+
 	var fixed fixedRule
 	if c.tree.isTree {
 		fixed = p.fixedRuleFor(job)
 	}
+
 	for status, tasks := range job.TaskStatusIndex {
 		placed := api.AllocatedStatus(status)
 		if placed {
 			allocated += len(tasks)
 		}
+
 		for _, task := range tasks {
 			state := c.observePod(task.Pod)
 			state.request.IsFixed = c.tree.isTree && p.isFixed(&fixed, state)
@@ -91,6 +99,7 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 			}
 		}
 	}
+
 	return allocated, outOfSync
 }
 
@@ -150,14 +159,17 @@ func (p *plugin) loadQueueRules() {
 		if factory := p.ssn.InformerFactory(); rules.Namespaces != nil && p.namespaceLister == nil && factory != nil {
 			p.namespaceLister = factory.Core().V1().Namespaces().Lister()
 		}
+
 		if rules.Refusal != nil && rules.Refusal.Reason == workload.ReasonInvalidNamespaceSelector {
 			p.recordOnQueue(queue.Queue, rules.Refusal)
 		}
+
 		if !p.IsTree() || id == workload.RootQueue {
 			p.ledger.SetLimits(queue.Name, rules.Limits)
 		}
 		p.inqueue[id] = &quota.Reservations{}
 	}
+
 	p.inqueue[allQueues] = &quota.Reservations{}
 	p.ledger.EndHolds() // loadReclaimedRoom holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
@@ -174,13 +186,16 @@ func (p *plugin) listNodes() map[string]*corev1.Node {
 			objects[name] = node.Node
 		}
 	}
+
 	if p.ssn.InformerFactory() == nil {
 		return objects
 	}
+
 	listed, _ := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything()) // the lister cannot fail
 	for _, node := range listed {
 		objects[node.Name] = node
 	}
+
 	return objects
 }
 
@@ -196,16 +211,19 @@ func (p *plugin) chargePodsWithoutJob() {
 			p.reportPodWithoutPodGroup(pod)
 			continue
 		}
+
 		state := p.cache.observePod(pod)
 		state.request.IsFixed = p.cache.tree.isTree
 		if state.assumedNodeInvalid {
 			p.cache.releasePod(state)
 			continue
 		}
+
 		var last string
 		if state.charge != nil {
 			last = state.charge.Queue
 		}
+
 		as := chargedAsUsed
 		if isTerminating {
 			as = chargedAsTerminating
@@ -248,16 +266,19 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 		if state.chargedNode != node {
 			last = nil // it was for another node
 		}
+
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
 		if p.cache.tree.isTree {
 			charge.IsFixed = state.request.IsFixed
 			charge.IsOffInventory = p.isOffInventory(node)
 			state.treeGeneration = p.cache.tree.generation
 		}
+
 		state.charge = &charge
 		state.chargedNode = node
 		state.chargedInventory = p.inventory
 	}
+
 	return unchanged
 }
 
@@ -269,6 +290,7 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
 		return false
 	}
+
 	if len(charged) == 1 {
 		name, isHeld := p.inventory.CardHeldOnNode(state.chargedNode, request.Resource)
 		_, isOffered := p.inventory.CardOnNode(state.chargedNode, request.Resource)
@@ -277,6 +299,7 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 			return false
 		}
 	}
+
 	state.chargedInventory = p.inventory
 	return true
 }
@@ -338,9 +361,11 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 	if c.synced {
 		return ""
 	}
+
 	if c.waitingSince.IsZero() {
 		c.waitingSince = now
 	}
+
 	absent := missing()
 	waited := now.Sub(c.waitingSince)
 	switch {
@@ -353,7 +378,9 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
 		return ""
 	}
+
 	klog.InfoS("Scheduling waits until Volcano's cache has synced", "missing", absent)
+
 	// The message is the same in every session and names no pods of other tenants.
 	return "the scheduler has just started and has not seen every node and pod yet"
 }
@@ -366,12 +393,14 @@ func (p *plugin) missingFromSession() string {
 			return fmt.Sprintf("node %s is not in the session", name)
 		}
 	}
+
 	placed := map[string]bool{}
 	for _, node := range p.ssn.Nodes {
 		for _, task := range node.Tasks {
 			placed[string(task.UID)] = true
 		}
 	}
+
 	for _, pod := range p.listPods() {
 		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || (p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node)) {
 			continue // its node is gone or belongs to another scheduler, so no session will have it
@@ -380,6 +409,7 @@ func (p *plugin) missingFromSession() string {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}
 	}
+
 	return ""
 }
 
@@ -390,6 +420,7 @@ func isInVolcanoCache(node *corev1.Node) bool {
 	if os.Getenv("MULTI_SCHEDULER_ENABLE") == "true" {
 		return false
 	}
+
 	selected := true
 	for _, selector := range options.ServerOpts.NodeSelector {
 		name, value, ok := strings.Cut(selector, ":")
@@ -403,5 +434,6 @@ func isInVolcanoCache(node *corev1.Node) bool {
 		}
 		selected = false
 	}
+
 	return selected
 }

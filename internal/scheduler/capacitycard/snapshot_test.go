@@ -74,6 +74,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			}
 			s.p.buildSnapshot()
 		}
+
 		q := s.usedCards("q", "A")
 		second := s.usedCards("second", "A")
 		check.That(t, q == tc.q && second == tc.second, "the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
@@ -96,6 +97,7 @@ func (s *scene) applyEvent(event string) {
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
 			annotate("cardquota.dev/charged-queue", queue)(task.Pod)
+
 			if event == "forged" {
 				task.Pod.Spec.NodeName = ""
 			}
@@ -119,6 +121,7 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 		s.p.buildSnapshot()
 		a := s.usedCards("q", "A")
 		b := s.usedCards("q", "B")
+
 		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
 	}
@@ -140,6 +143,7 @@ func TestSharesWithoutALabelKeepTheCharges(t *testing.T) {
 
 func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
+
 	task := s.Task("j-0").Clone() // Volcano replays clones
 	for _, step := range []struct {
 		name string
@@ -160,6 +164,7 @@ func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 	var c cacheSync
 	check.That(t, c.notReadyReason(missing, start) != "" && c.notReadyReason(missing, start.Add(cacheSyncTimeout-time.Second)) != "", "decided although a node is missing")
 	check.That(t, c.notReadyReason(missing, start.Add(cacheSyncTimeout)) == "", "still waiting after all patience")
+
 	c = cacheSync{}
 	absent = ""
 	check.That(t, c.notReadyReason(missing, start) == "", "waits although nothing is missing")
@@ -181,17 +186,21 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	check.Must(t, got == "", "missing %q in a complete session", got)
 	s.addToPodLister(s.PodsOf("unseen q 1: a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
+
 	s.m.cacheSync = cacheSync{}
 	jobs := maps.Clone(s.Ssn.Jobs)
 	queues := maps.Clone(s.Ssn.Queues)
+
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) == 0 && len(s.Ssn.Queues) == 0,
 		"%d jobs in %d queues would be tried although a pod is missing", len(s.Ssn.Jobs), len(s.Ssn.Queues))
+
 	s.m.cacheSync.waitingSince = time.Now().Add(-cacheSyncTimeout)
 	s.Ssn.Jobs = jobs
 	s.Ssn.Queues = queues
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) != 0 && len(s.Ssn.Queues) != 0, "%d jobs in %d queues once deciding began", len(s.Ssn.Jobs), len(s.Ssn.Queues))
+
 	delete(s.Ssn.Nodes, "b")
 	s.listNode(session.Node("b", "B", 8))
 	check.Equal(t, "missing", "node b is not in the session", s.p.missingFromSession())
@@ -215,10 +224,12 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		t.Setenv("MULTI_SCHEDULER_ENABLE", tc.several)
 		kept := options.ServerOpts.NodeSelector
 		t.Cleanup(func() { options.ServerOpts.NodeSelector = kept })
+
 		options.ServerOpts.NodeSelector = tc.selectors
 		delete(s.Ssn.Nodes, "b")
 		node := session.Node("b", "B", 8)
 		node.Labels["pool"] = "b"
+
 		s.listNode(node)
 		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
 		if tc.want == "" {
@@ -234,9 +245,11 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	refusal := func(total, capability int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
+
 	if len(s.Job("j").NodesFitErrors) != 1 || s.p.RequestFor(task).Count != 2 || api.AllocatedStatus(task.Status) {
 		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.RequestFor(task), task.Status)
 	}
+
 	for _, tc := range []struct {
 		what    string
 		refusal *workload.Refusal
@@ -261,9 +274,11 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	clock := time.Now()
 	p := reservations{}
 	check.That(t, p.isActive("g", clock, time.Hour) && p.isActive("g", clock.Add(reservationTimeout-time.Second), time.Hour), "the reservation ended early")
+
 	p.restartWait("g", clock.Add(time.Minute))
 	check.That(t, p.isActive("g", clock.Add(reservationTimeout), time.Hour), "a job that was refused for quota lost its reservation")
 	check.That(t, !p.isActive("g", clock.Add(reservationTimeout+time.Minute), time.Hour), "the reservation never ends")
+
 	p.removeStale()
 	p.removeStale() // a session without it
 	check.That(t, p.isActive("g", clock.Add(time.Hour), time.Hour), "a PodGroup that waits again has no reservation")
@@ -273,6 +288,7 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	s.p.buildSnapshot()
 	before := s.reservedCards()
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
+
 	s.p.buildSnapshot()
 	if before < 4 || s.reservedCards() != before-4 {
 		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reservedCards())
@@ -301,13 +317,16 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	foreign.Name = "foreign"
 	foreign.UID = "foreign"
 	foreign.Spec.SchedulerName = "default-scheduler"
+
 	// What cannot be written is said again, so the pod has to be there.
 	_, err := s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{})
 	check.Must(t, err == nil, "%v", err)
+
 	s.addToPodLister(lost, foreign)
 	voice := s.m.messages
 	voice.mutex.Lock()
 	defer voice.mutex.Unlock()
+
 	said := voice.lastMessages[lost.UID]
 	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod was told %+v", said)
 	said = voice.lastMessages[foreign.UID]
@@ -354,16 +373,19 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	task.NodeName = "a"
 	task.Status = api.Allocated
 	s.p.onAllocate(&framework.Event{Task: task})
+
 	task.Status = api.Pending
 	s.p.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // cards come to mean something else
 	s.p.buildSnapshot()
+
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.addToPodLister(task.Pod)
 		check.Must(t, s.usedCards("q", "A") == 2, "queue uses %d cards, want the 2 of its running pods", s.usedCards("q", "A"))
 	}
+
 	bound := task.Pod.DeepCopy() // what the API server says counts
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod))
 	s.addToPodLister(bound)

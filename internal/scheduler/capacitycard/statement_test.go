@@ -48,6 +48,7 @@ func (l *lifecycle) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string)
 		task *api.TaskInfo
 		node string
 	}
+
 	var all, good []place
 	for _, task := range l.tasks(api.Pending) {
 		for _, node := range []string{"n1", "n2", "n3"} {
@@ -57,12 +58,15 @@ func (l *lifecycle) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string)
 			}
 		}
 	}
+
 	if len(all) == 0 {
 		return nil, ""
 	}
+
 	if len(good) > 0 && rapid.IntRange(0, 2).Draw(t, "anywhere") > 0 {
 		all = good
 	}
+
 	chosen := all[rapid.IntRange(0, len(all)-1).Draw(t, "place")]
 	return chosen.task, chosen.node
 }
@@ -76,14 +80,17 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 	if task == nil {
 		return
 	}
+
 	err := do(stmt, task, l.ssn.Nodes[node])
 	may := l.mayUse(task, node, before)
 	check.Must(t, (err == nil) == may, "%s on %s: error %v, want placed %v", task.UID, node, err, may)
+
 	if err == nil {
 		stmt.steps = append(stmt.steps, step{task.UID, task.Job, node})
 		l.grewWithinQuota(t, before)
 		return
 	}
+
 	check.NoError(t, undo(stmt, task))
 	charge := l.plugin.ledger.Charged(string(task.UID))
 	check.Must(t, charge == nil, "%s was not placed on %s and is charged %+v", task.UID, node, charge)
@@ -149,6 +156,7 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 		if !slices.Contains([]api.TaskStatus{api.Pending, api.Bound, api.Running}, task.Status) {
 			return // Volcano replays only what nobody else has taken
 		}
+
 		cards, _ := asked(task.Pod)
 		if s.node == "" {
 			used[use{l.chargedQueue(task), l.modelOf(task), false}] -= cards
@@ -158,10 +166,12 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 			used[use{l.queueOf(task), l.models[s.node], false}] += cards
 		}
 	}
+
 	l.replayed = true
 	anew := &draft{Statement: framework.NewStatement(l.ssn), steps: saved.steps}
 	err := anew.RecoverOperations(saved.Statement)
 	check.Must(t, (err == nil) == may, "%+v is replayed with error %v, want replayed %v", saved.steps, err, may)
+
 	if may {
 		l.undecided = append(l.undecided, anew)
 	} // else Volcano forgets the statement, and what it did stays for the session
@@ -237,9 +247,11 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 			"the next session":     l.nextSession,
 			"":                     l.check,
 		}
+
 		for range 15 { // a long life, so that much comes together
 			t.Repeat(actions)
 		}
+
 		framework.CloseSession(l.ssn)
 	})
 }
@@ -255,6 +267,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		l := newLifecycle(t, volcano)
 		clock := time.Now()
 		l.m.now = func() time.Time { return clock }
+
 		sessions := 1 // of this process
 		mine := map[types.UID][]string{}
 		want := map[types.UID]string{}
@@ -267,6 +280,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 				// Bound and Running show their node; after two sessions and an hour all has settled.
 				waited[task.Pod.UID] = sessions >= 3 && !slices.Contains([]api.TaskStatus{api.Bound, api.Running}, task.Status)
 			}
+
 			framework.CloseSession(l.ssn)
 			l.answerBindings(t)
 			for _, name := range slices.Sorted(maps.Keys(l.pods)) {
@@ -274,17 +288,20 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 				if pod.Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
 					continue
 				}
+
 				node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
 				delete(l.binding, name)
 				l.update(name, func(p *corev1.Pod) {
 					p.Spec.NodeName = node
 					delete(p.Annotations, "cardquota.dev/charged-queue")
 				})
+
 				if waited[pod.UID] && !slices.Contains(mine[pod.UID], node) {
 					want[pod.UID] = "ns/" + name
 					found++
 				}
 			}
+
 			if rapid.IntRange(0, 9).Draw(t, "the process restarts") == 0 {
 				l.restart()
 				l.m.now = func() time.Time { return clock }
@@ -292,18 +309,22 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 				clear(mine)
 				clear(want)
 			}
+
 			clock = clock.Add(time.Hour)
 			sessions++
+
 			l.openSession(t)
 			alive := map[types.UID]bool{}
 			for _, pod := range l.pods {
 				alive[pod.UID] = true
 			}
+
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
 			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames())
 			check.Must(t, diff == "" || len(expected)+len(l.m.otherBindings.boundByOthersNames()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
 		}
+
 		actions := map[string]func(*rapid.T){
 			"allocate":         func(t *rapid.T) { l.place(t, allocates, unallocates) },
 			"pipeline":         func(t *rapid.T) { l.place(t, pipelines, unpipelines) },
@@ -315,6 +336,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		for range 10 {
 			t.Repeat(actions)
 		}
+
 		framework.CloseSession(l.ssn)
 	})
 	check.That(t, found != 0, "nobody else ever bound a pod")

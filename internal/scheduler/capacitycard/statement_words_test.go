@@ -35,6 +35,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	noQuota := func(reason v1alpha1.BlockedReason) blocked.Statement {
 		return blocked.Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
 	}
+
 	exhausted := noQuota(v1alpha1.BlockedQuotaExhausted)
 	exhausted.NodeRefusals[0].Requested = 1
 	exhausted.NodeRefusals[0].Total = 9
@@ -58,6 +59,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 
 		keptForPreemptorsWithoutVictims: otherwise,
 	}
+
 	lacking := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
 	for reason := jobNotFound; reason <= quotaKeptForPreemptors; reason++ {
 		key := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8}
@@ -69,6 +71,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		case cardNotAllowed:
 			key.text = "A|B"
 		}
+
 		message := unplaced(key.newStatus(8, nil), key.newStatus(8, nil), lacking)
 		check.Equal(t, message, want[reason], blocked.ReadStatement("Unschedulable", message, gpu), cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
 	}
@@ -82,6 +85,7 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 		task.LastTransaction = &api.TransactionContext{NodeName: node, Status: status}
 		return api.NewJobInfo("lab/g", task), task
 	}
+
 	statementOf := func(job *api.JobInfo, task *api.TaskInfo) blocked.Statement {
 		reason, message, _ := job.TaskSchedulingReason(task.UID)
 		return blocked.ReadStatement(reason, message, gpu)
@@ -93,10 +97,12 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 	check.Equal(t, "not tried", blocked.Statement{}, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
 	job.NodesFitErrors[task.UID] = api.NewFitErrors()
 	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
+
 	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
 	check.Equal(t, "by nodes", otherwise, statementOf(job, task))
 	otherwise.RepeatsOther = true
 	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+
 	job.JobFitErrors = "Queue <q> does not exist"
 	check.Equal(t, "by us, of its gang", &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"},
 		blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu).Refusal)

@@ -36,6 +36,7 @@ func newRestartScene(t *testing.T, ending int, changes ...func(*corev1.Pod)) *sc
 // Who does it again and again within the grace period would hold ever more cards.
 func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 	phase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		ending, placed int
 		change         func(*corev1.Pod)
@@ -66,17 +67,22 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	task := s.Task("j-4")
 	queue := s.Ssn.Queues["q"]
 	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
+
 	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
+
 	got := s.refusals("j")
 	check.That(t, strings.Contains(got, "Q"+why), "the pod is told %q", got)
+
 	var unfit *api.FitError
 	if err := s.p.predicate(task, s.Ssn.Nodes["free"]); !errors.As(err, &unfit) || !strings.Contains(err.Error(), "q"+why) {
 		t.Errorf("predicate says %v", err)
 	} else if unfit.Status[0].Code != api.UnschedulableAndUnresolvable {
 		t.Error("preemption is asked for help, which only makes more pods end")
 	}
+
 	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+why)
+
 	// It is reported once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
@@ -91,8 +97,10 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 	s.addToPodLister(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")
+
 	s.addToPodLister(orphans[4])
 	check.That(t, !fits(1), "a card fits although five end and the quota is four")
+
 	store := s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer()
 	for ready, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: true, corev1.ConditionUnknown: true, corev1.ConditionTrue: false} {
 		node := session.Node("a", "A", 8)
@@ -112,18 +120,21 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 		s.Pods = append(s.Pods, made...)
 		s.Cache = nil
 		s.enqueueAndAllocate()
+
 		held := 0
 		for _, p := range s.Pods {
 			if task := s.Task(p.Name); p.Spec.NodeName == "" && api.AllocatedStatus(task.Status) {
 				p.Spec.NodeName = task.NodeName
 				p.Status.Phase = corev1.PodRunning
 			}
+
 			if p.Spec.NodeName != "" {
 				held++
 				deleted(p)
 				p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)}
 			}
 		}
+
 		// Four after the second round; then those of the first two are ending.
 		want := min(2*(round+1), 4)
 		check.Must(t, held <= 4 && (round >= 2 || held == want), "%d cards are held in round %d with a quota of 2", held, round)

@@ -71,13 +71,16 @@ func (p *plugin) loadTree() {
 		p.dropTree(t)
 		return
 	}
+
 	p.observeBorrowing(t)
 	isSame := t.isTree
 	count := 0
 	t.isTree = true
+
 	if t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
 	}
+
 	for id, info := range p.ssn.Queues {
 		if id == workload.RootQueue {
 			continue
@@ -85,6 +88,7 @@ func (p *plugin) loadTree() {
 		count++
 		isSame = p.loadTreeQueue(t, id, info, isSame)
 	}
+
 	if !isSame || count != len(t.queues) {
 		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { return !p.hasQueue(string(id)) })
 		p.resolveTree(t)
@@ -135,6 +139,7 @@ func (p *plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo
 			t.queues[id] = q
 		}
 	}
+
 	p.queueRules[id] = q.rules
 	return isSame
 }
@@ -145,6 +150,7 @@ func (p *plugin) resolveTree(t *treeState) {
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree
 	}
+
 	resolved := quota.ResolveTree(written)
 	positions := make(map[string]quota.Position, len(t.queues))
 	for id, q := range t.queues {
@@ -153,16 +159,19 @@ func (p *plugin) resolveTree(t *treeState) {
 		position.Parent = q.resolved.Parent
 		positions[string(id)] = position
 	}
+
 	t.version++
 	p.ledger.SetTree(positions)
 	t.nodes = nil // the ledger has no inventory now
 	t.notices = nil
+
 	t.paths = make(map[api.QueueID][]api.QueueID, len(t.queues))
 	t.selectors = map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {
 		q.rules = q.written.InTree(string(id), &q.resolved)
 		p.queueRules[id] = q.rules
 		p.ledger.SetLimits(string(id), q.resolved.Limits)
+
 		t.paths[id] = []api.QueueID{id}
 		for at := q.resolved.Parent; at != ""; at = resolved[at].Parent {
 			t.paths[id] = append(t.paths[id], api.QueueID(at))

@@ -38,6 +38,7 @@ func BenchmarkTree(b *testing.B) {
 		nodes = 1000
 		pods  = 10_000
 	)
+
 	leaves := treeLevels[len(treeLevels)-1]
 	for _, state := range []struct {
 		name   string
@@ -52,6 +53,7 @@ func BenchmarkTree(b *testing.B) {
 			tree := newFleet(b, nodes, pods, leaves, 20)
 			addParents(flat.Ssn, false)
 			addParents(tree.Ssn, true)
+
 			scenes := [2]*scene{flat, tree}
 			sides := [2]*side{
 				{open: func() framework.Plugin { return buildPlugin(flat.m, nil) }},
@@ -60,10 +62,12 @@ func BenchmarkTree(b *testing.B) {
 				}},
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
 			for i := range max(b.N, 101) + 1 {
 				if i%5 == 0 {
 					runtime.GC()
 				}
+
 				for k, s := range scenes {
 					if i > 0 {
 						state.before(s)
@@ -71,10 +75,12 @@ func BenchmarkTree(b *testing.B) {
 					sides[k].round(s.Ssn)
 				}
 			}
+
 			for _, s := range sides {
 				s.times = s.times[1:]
 				s.allocs = s.allocs[1:]
 			}
+
 			b.ReportMetric(0, "ns/op")
 			for k, name := range []string{"flat", "tree"} {
 				b.ReportMetric(quantile(sides[k].times, .5)/1e6, name+"-ms")
@@ -82,6 +88,7 @@ func BenchmarkTree(b *testing.B) {
 				b.ReportMetric(quantile(sides[k].times, .9)/1e6, name+"-ms-p90")
 				b.ReportMetric(quantile(sides[k].allocs, .5), name+"-allocs")
 			}
+
 			ratio := quantile(sides[1].times, .5) / quantile(sides[0].times, .5)
 			b.ReportMetric(ratio, "tree-ratio")
 			if ratio > mostTreeTime {
@@ -107,6 +114,7 @@ func BenchmarkTreeAllocate(b *testing.B) {
 	scenes := [2]*scene{allocateScene(b, false), allocateScene(b, true)}
 	var times, allocs [2][]float64
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
 	for range max(b.N, 11) + 1 {
 		for k, s := range scenes {
 			s.openSession()
@@ -117,6 +125,7 @@ func BenchmarkTreeAllocate(b *testing.B) {
 			s.Close()
 		}
 	}
+
 	b.ReportMetric(0, "ns/op")
 	for k, name := range []string{"flat", "tree"} {
 		measured := times[k][1:]
@@ -125,6 +134,7 @@ func BenchmarkTreeAllocate(b *testing.B) {
 		b.ReportMetric(quantile(measured, .9)/1e6, name+"-ms-p90")
 		b.ReportMetric(quantile(allocs[k][1:], .5), name+"-allocs")
 	}
+
 	ratio := quantile(times[1][1:], .5) / quantile(times[0][1:], .5)
 	b.ReportMetric(ratio, "tree-ratio")
 	if ratio > mostTreeTime {
@@ -154,25 +164,30 @@ func allocateScene(t testing.TB, isTree bool) *scene {
 		}
 		return "{" + strings.Join(amounts, ",") + "}"
 	}
+
 	one := cards(1)
 	all := cards(100)
 	var text strings.Builder
 	for k := range allocateCards {
 		fmt.Fprintf(&text, "node n%d A%d 1000;", k, k)
 	}
+
 	for p := range allocateTenants {
 		fmt.Fprintf(&text, "queue p%d %s;", p, all)
 	}
+
 	for q := range allocateQueues {
 		fmt.Fprintf(&text, "queue q%d %s training deserved=%s", q, one, one)
 		if isTree {
 			fmt.Fprintf(&text, " parent=p%d", q%allocateTenants)
 		}
+
 		fmt.Fprintf(&text, "; r%d q%d 1: n%d card=A%d;", q, q, q%allocateCards, q%allocateCards)
 		for j := range allocateJobs {
 			fmt.Fprintf(&text, "w%d-%d q%d 1: - card=A%d phase=Inqueue least=1;", q, j, q, q%allocateCards)
 		}
 	}
+
 	text.WriteString(`queue own {"A0":10} training; f own 1: - card=A0`)
 	s := newScene(t, text.String())
 	for _, node := range s.Nodes {
@@ -180,10 +195,12 @@ func allocateScene(t testing.TB, isTree bool) *scene {
 		node.Status.Allocatable["cpu"] = amount("5000")
 		node.Status.Allocatable["memory"] = amount("10Ti")
 	}
+
 	args := framework.Arguments{"cardUnlimitedCpuMemory": true}
 	if isTree {
 		args["queueHierarchy"] = string(v1alpha1.QueueHierarchyTree)
 	}
+
 	return s.withArguments(args)
 }
 
@@ -197,6 +214,7 @@ func addParents(ssn *framework.Session, isTree bool) {
 		}
 		return fmt.Sprintf("level-%d-%d", level, i)
 	}
+
 	leaf := ssn.Queues["queue-0"].Queue
 	for level, count := range treeLevels {
 		for i := range count {
@@ -208,6 +226,7 @@ func addParents(ssn *framework.Session, isTree bool) {
 				ssn.Queues[id] = api.NewQueueInfo(parent)
 				ssn.Queues[id].UID = id
 			}
+
 			queue := ssn.Queues[id].Queue
 			queue.Annotations[v1alpha1.AnnotationServiceType] = "training"
 			queue.Annotations[v1alpha1.AnnotationCardDeserved] = cardsOfEachModel(treeShares[level])
@@ -215,9 +234,11 @@ func addParents(ssn *framework.Session, isTree bool) {
 			if level < len(treeLevels)-1 {
 				queue.Annotations[v1alpha1.AnnotationCardQuota] = cardsOfEachModel(treeShares[level])
 			}
+
 			if !isTree {
 				continue
 			}
+
 			queue.Spec.Parent = "root"
 			if level > 0 {
 				queue.Spec.Parent = name(level-1, i*treeLevels[level-1]/count)

@@ -31,17 +31,21 @@ func drawGrove(t *rapid.T) *grove {
 		parents: map[string]string{}, quota: map[string]int{}, deserved: map[string]int{}, guarantee: map[string]int{},
 		protected: map[string]bool{}, nodeCards: rapid.IntRange(1, 10).Draw(t, "cards"),
 	}
+
 	fmt.Fprintf(&g.text, "node a A %d;", g.nodeCards)
 	g.drawChildren(t, "", 1, 10, 8, 6)
+
 	jobs := 0
 	for _, queue := range slices.Sorted(maps.Keys(g.quota)) {
 		if g.isParent(queue) {
 			continue
 		}
+
 		for range rapid.IntRange(0, 2).Draw(t, "jobs of "+queue) {
 			jobs++
 			name := fmt.Sprintf("j%d", jobs)
 			protected := ""
+
 			g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0
 			if g.protected[name] {
 				protected = "protected"
@@ -49,6 +53,7 @@ func drawGrove(t *rapid.T) *grove {
 			fmt.Fprintf(&g.text, "%s %s 1: -*%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
 		}
 	}
+
 	return g
 }
 
@@ -60,6 +65,7 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		g.guarantee[name] = rapid.IntRange(0, min(guarantee, g.deserved[name])).Draw(t, "guarantee of "+name)
 		g.quota[name] = rapid.IntRange(g.deserved[name], quota).Draw(t, "quota of "+name)
 		deserved -= g.deserved[name]
+
 		guarantee -= g.guarantee[name]
 		fmt.Fprintf(&g.text, `queue %s {"A":%d} training cpu= parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
@@ -132,22 +138,26 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, fixed, g.deserved[queue])
 		}
 	}
+
 	if used := g.used(placed, "", s, false); used > g.nodeCards {
 		return fmt.Sprintf("%d of %d cards are used", used, g.nodeCards)
 	}
 	if grown == "" {
 		return ""
 	}
+
 	before := map[string]int{}
 	for job, count := range placed {
 		before[job] = count
 	}
+
 	before[grown]--
 	for at := string(s.Job(grown).Queue); ; at = g.parents[at] {
 		limit := g.nodeCards
 		if at != "" {
 			limit = g.quota[at]
 		}
+
 		now := g.used(placed, at, s, false) + g.unusedBelow(placed, at, s)
 		then := g.used(before, at, s, false) + g.unusedBelow(before, at, s)
 		if now > limit && now > then {
@@ -182,6 +192,7 @@ func TestRandomTrees(t *testing.T) {
 				}
 			}
 		}
+
 		broken := g.exceeded(placed, s, "")
 		check.Must(rt, broken == "", "%s\n%s: placed %v", g.text.String(), broken, placed)
 		for _, job := range s.Ssn.Jobs {
@@ -193,6 +204,7 @@ func TestRandomTrees(t *testing.T) {
 			placed[job.Name]--
 			check.Must(rt, why != "", "%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
 		}
+
 		s.Close()
 	})
 }

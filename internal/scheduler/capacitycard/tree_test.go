@@ -79,6 +79,7 @@ func TestGatesOfATree(t *testing.T) {
 		})
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
+
 		said := s.Job("j").JobFitErrors + s.refusals("j")
 		check.That(t, containsText(said, tc.why), "said %q, want %q", said, tc.why)
 		s.openSession()
@@ -112,6 +113,7 @@ func TestPredicateNamesTheAncestor(t *testing.T) {
 
 func TestEnqueueInATree(t *testing.T) {
 	const two = `j q 2: phase=Pending least=2 request={"A":2}`
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, why string }{
 		"what fits":                              {tenant + two, ""},
 		"what a sibling enqueued is reserved":    {tenant + `i r 3: least=3 request={"A":3}; queue q {"A":4} training parent=t deserved={"A":1}; ` + two, "Queue <t>, an ancestor of <q>, has insufficient <A> quota: requested <2>, total would be <5>, but capability is <4>"},
@@ -143,6 +145,7 @@ func TestEnqueueInATree(t *testing.T) {
 func TestQueueOrderInATree(t *testing.T) {
 	const queues = `node a A 16; node b B; queue t {"A":8}; queue u {"A":8};
 		queue q {"A":8} training parent=t deserved={"A":4}; queue r {"A":8} training parent=t deserved={"A":4}; queue v {"A":8} training parent=u deserved={"A":8};`
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, left, right string }{
 		"the higher priority":                       {queues + `queue q {"A":8} 2 training parent=t deserved={"A":4}; i q 1: a*4`, "q", "r"},
 		"the smaller part of what it deserves":      {queues + "i q 1: a*2; k r 1: a", "r", "q"},
@@ -167,9 +170,11 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	s := newTreeScene(t, tenant+"j q 1: a*4").openSession()
 	used := func(queue string) int { return s.usedCards(queue, "A") }
 	check.That(t, used("q") == 4 && used("t") == 4 && used("r") == 0, "q uses %d, t %d and r %d cards", used("q"), used("t"), used("r"))
+
 	version := s.p.TreeVersion()
 	s.openSession()
 	check.Equal(t, "version of an unchanged tree", version, s.p.TreeVersion())
+
 	change := func(name string, change func(*v1beta1.Queue)) {
 		s.Close()
 		for _, queue := range s.Queues {
@@ -182,17 +187,21 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 		}
 		s.openSession()
 	}
+
 	change("q", func(q *v1beta1.Queue) { q.Labels = map[string]string{"some": "label"} })
 	check.Equal(t, "version after a change that does not matter", version, s.p.TreeVersion())
 	change("q", func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateClosed })
 	check.That(t, s.p.TreeVersion() > version && s.p.queueRules["q"].Refusal.Reason == "QueueNotOpen", "a closed queue: %+v", s.p.queueRules["q"].Refusal)
+
 	version = s.p.TreeVersion()
 	change("q", func(q *v1beta1.Queue) { q.Spec.Parent = "root" })
 	check.That(t, used("t") == 0 && used("q") == 4 && s.p.TreeVersion() > version, "t uses %d cards after q left it", used("t"))
+
 	mayUse := s.p.MayUseByLevel("q", "A").Quota
 	check.Equal(t, "cards that the inventory leaves beside the guarantee of t", 2, int(mayUse[len(mayUse)-1]))
 	change("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.Equal(t, "quota of r below t", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
+
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
 	check.That(t, len(s.p.pathOf("r")) == 1 && s.p.queueRules["t"].Refusal == nil && used("q") == 4, "the queues are not flat again")
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()
@@ -204,6 +213,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 func TestCooldownOfAnAncestor(t *testing.T) {
 	const lost = `node a A 8; queue t {"A":8} deserved={"A":4}; queue q {"A":4} training parent=t deserved={"A":2};
 		queue r {"A":8} training parent=t deserved={"A":2}; i r 1: a*4; `
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
 		"within its deserved": {lost + "j q 1: -*2", "a:2", ""},
 		"not beyond it":       {lost + "j q 1: -*3", "a:2", "cannot borrow <A> for a while"},
@@ -234,6 +244,7 @@ func TestStoppedQueuesEnqueueNoBorrowers(t *testing.T) {
 		s.p.RecordReclaimed(api.QueueID(tc.stops), "A")
 		s.enqueueAndAllocate()
 		job := s.Job("j")
+
 		got := job.PodGroup.Status.Phase == "Inqueue"
 		check.That(t, got == (tc.why == "") && containsText(job.JobFitErrors, tc.why), "enqueued %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
 	}
@@ -262,15 +273,18 @@ func TestNodesThatTakeNoPods(t *testing.T) {
 	for _, node := range s.Nodes {
 		node.Spec.Unschedulable = node.Name == "c"
 	}
+
 	s.enqueueAndAllocate()
 	check.Equal(t, "placed", "a:2", s.podsByNode("j"))
 	check.Contains(t, "reasons", s.refusals("j"), "total with unused guarantees would be <5>, but the inventory is <4>")
+
 	s.Close()
 	for _, node := range s.Nodes {
 		changed := node.DeepCopy()
 		changed.Spec.Unschedulable = node.Name == "a"
 		check.NoError(t, s.Cache.AddOrUpdateNode(changed))
 	}
+
 	s.openSession()
 	check.That(t, !s.p.cache.ledger.Charged(string(s.Task("i-0").UID)).IsOffInventory && s.p.cache.ledger.Charged(string(s.Task("j-0").UID)).IsOffInventory,
 		"charges do not follow their nodes")
@@ -286,6 +300,7 @@ func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 		"withheld":        func(n *corev1.Node) { n.Labels["nvidia.com/gpu.count"] = "8" },
 		"no longer named": func(n *corev1.Node) { delete(n.Labels, "nvidia.com/gpu.product") },
 	}
+
 	for name, change := range labels {
 		s := newTreeScene(t, text+borrower).openSession()
 		charge := func() quota.Charge { return *s.p.cache.ledger.Charged(string(s.Task("i-0").UID)) }

@@ -22,6 +22,7 @@ func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
 		return
 	}
+
 	cards := map[card.Name]card.Count{}
 	off := map[string]bool{}
 	var milliCPU, memory int64
@@ -34,12 +35,15 @@ func (p *plugin) loadInventory(nodes map[string]*corev1.Node) {
 		for _, held := range known.Cards {
 			cards[held.Name] = cards[held.Name].Add(held.Count)
 		}
+
 		milliCPU = quota.AddSaturating(milliCPU, node.Status.Allocatable.Cpu().MilliValue())
 		memory = quota.AddSaturating(memory, node.Status.Allocatable.Memory().Value())
 	}
+
 	if t.inventory != p.inventory || !maps.Equal(off, t.offInventory) {
 		t.generation++
 	}
+
 	t.nodes = nodes
 	t.inventory = p.inventory
 	t.offInventory = off
@@ -76,6 +80,7 @@ func (p *plugin) hasSameTreeCharge(state *podState) bool {
 	if state.treeGeneration != t.generation && state.charge.IsOffInventory != p.isOffInventory(state.chargedNode) {
 		return false
 	}
+
 	state.treeGeneration = t.generation
 	return true
 }
@@ -100,10 +105,12 @@ func (p *plugin) fixedRuleFor(job *api.JobInfo) fixedRule {
 	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {
 		return fixedRule{all: true}
 	}
+
 	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
 	if serviceType != "" {
 		return fixedRule{all: !p.knowsServiceType(serviceType)}
 	}
+
 	return fixedRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 

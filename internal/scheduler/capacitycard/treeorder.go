@@ -96,6 +96,7 @@ func newServingOrder(p *plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 		if queue == nil || awaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
 			continue
 		}
+
 		turn := turns[job.Queue]
 		if turn == nil {
 			turn = &servingNode{p: p, queue: queue, jobs: util.NewPriorityQueue(p.ssn.JobOrderFn)}
@@ -104,6 +105,7 @@ func newServingOrder(p *plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 		}
 		turn.jobs.Push(job)
 	}
+
 	o.root.init()
 	return o
 }
@@ -116,6 +118,7 @@ func (o *servingOrder) addBelow(path []api.QueueID, ancestors map[api.QueueID]*s
 			parent = &servingNode{p: o.p}
 			ancestors[id] = parent
 		}
+
 		parent.Push(node)
 		if exists {
 			return

@@ -37,6 +37,7 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	if reclaimerJob == nil || victimJob == nil {
 		return NotReclaimable
 	}
+
 	charged := p.VictimQueue(reclaimee)
 	if reclaimerJob.Queue == charged || !p.isEvictable(reclaimee) {
 		return NotReclaimable
@@ -56,6 +57,7 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	case p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimerJob.Queue, charged)) > 0:
 		return ReclaimableByTree
 	}
+
 	return NotReclaimable
 }
 
@@ -163,14 +165,17 @@ func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
 	if !p.IsTree() {
 		return
 	}
+
 	stops := p.cache.borrowStops[queue]
 	if stops == nil {
 		stops = map[card.Name]borrowStop{}
 		p.cache.borrowStops[queue] = stops
 	}
+
 	for _, name := range names {
 		stops[name] = stops[name].restartedAt(p.cache.now())
 	}
+
 	p.stopBorrowing()
 }
 
@@ -186,6 +191,7 @@ func (p *plugin) stopBorrowing() {
 				delete(stops, name)
 			}
 		}
+
 		if p.hasQueue(string(queue)) {
 			p.ledger.StopBorrowing(string(queue), stopped)
 		}
@@ -202,6 +208,7 @@ func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
 	for _, rules := range p.queueRules {
 		hasDraining = hasDraining || rules.Drains
 	}
+
 	if !hasDraining {
 		return nil
 	}
@@ -212,6 +219,7 @@ func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
 			jobs = append(jobs, job)
 		}
 	}
+
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
 	return jobs
 }

@@ -49,12 +49,14 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 		s.m.now = func() time.Time { return now }
 		s.reclaimPolicy().RecordReclaimed("r", "A")
 		now = now.Add(tc.after)
+
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
 		if said := s.refusals("j") + s.Job("j").JobFitErrors; tc.placed == "a:2" || tc.placed == "" {
 			check.Contains(t, "reasons", said, "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them")
 		}
 	}
+
 	flat := newScene(t, `node a A; queue q {"A":8}; j q 1: -*4`).openSession()
 	flat.reclaimPolicy().RecordReclaimed("q", "A")
 	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
@@ -65,6 +67,7 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 func TestCooldownGrows(t *testing.T) {
 	began := time.Unix(0, 0)
 	minutes := func(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
+
 	for t, tc := range check.Cases(t, map[string]struct{ reclaims, ends []int }{
 		"again at once":                  {[]int{0, 5, 15, 35, 75, 135}, []int{5, 15, 35, 75, 135, 195}},
 		"within as long as it stopped":   {[]int{0, 9}, []int{5, 19}},
@@ -111,6 +114,7 @@ func TestReclaimedRoomHoldsQuota(t *testing.T) {
 				p.Spec.NodeSelector = map[string]string{"no": "node"} // waits, whatever is free
 			}
 		})
+
 		s.keepRoom("a", "i-0", "i-1").enqueueAndAllocate()
 		check.Equal(t, "placed", tc.placed, s.podsByNode("k"))
 		check.That(t, containsText(s.refusals("k"), tc.why) || tc.why == "", "said %q, want %q", s.refusals("k"), tc.why)
@@ -183,6 +187,7 @@ func TestPreemptInATree(t *testing.T) {
 				break
 			}
 		}
+
 		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
 		check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
 	}
@@ -196,6 +201,7 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 		guarantee := r.IntN(3)
 		text := fmt.Sprintf(`node a A 5; queue t {"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u {"A":8} deserved={"A":8} guarantee={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
 			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
+
 		s := newTreeScene(t, text).openSession()
 		p := s.p
 		task := s.Task("new-0")
@@ -205,6 +211,7 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 			released.Add(chargeOf(quota.Cards, "A", fixed, true))
 			return p.ledger.FitsAfterRelease("q", p.RequestFor(task).Request, "A", released) == nil
 		}
+
 		missing := p.missingAmounts(task, p.ssn.Nodes["a"])
 		all := int64(missing[quotaCards])
 		fixed := int64(missing[fixedQuota(quotaCards)])

@@ -40,6 +40,7 @@ func (i *vcJobInformer) OpenSession(ssn *framework.Session) bool {
 	if client == nil {
 		return false
 	}
+
 	i.once.Do(func() {
 		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(stripVCJob))
 		informer := factory.Batch().V1alpha1().Jobs().Informer()

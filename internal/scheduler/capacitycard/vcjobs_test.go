@@ -47,10 +47,12 @@ func newVCJob(name string, uid types.UID, cards ...string) *batch.Job {
 		if named != "" {
 			task.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: named}
 		}
+
 		limits := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)}
 		task.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: limits}}}
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
+
 	job.Spec.MinAvailable = int32(len(job.Spec.Tasks))
 	return workload.StripVCJob(job)
 }
@@ -65,6 +67,7 @@ func TestEnqueueOfVCJob(t *testing.T) {
 	refused := func(cards string, requested, limit int) string {
 		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, request string
 		known          *knownVCJobs
@@ -89,6 +92,7 @@ func TestEnqueueOfVCJob(t *testing.T) {
 		if tc.request != "" {
 			group.Annotations[v1alpha1.AnnotationCardRequest] = tc.request
 		}
+
 		s.enqueueAndAllocate()
 		job := s.Job("j")
 		isAdmitted := job.PodGroup.Status.Phase == "Inqueue"
@@ -131,17 +135,20 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.policy
 		s.m.UseVCJobs(&knownVCJobs{jobs: map[string]*batch.Job{"j": workload.StripVCJob(vcJob)}})
 		s.m.evictionPolicies = s.evictionPolicyOf
+
 		s.openSession()
 		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()
 		polite := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never, GlobalDefault: tc.isDefault}
 		eager := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: &lower, GlobalDefault: tc.isDefault}
 		check.NoError(t, classes.Add(polite))
 		check.NoError(t, classes.Add(eager))
+
 		job := s.Job("j")
 		job.PodGroup.Spec.PriorityClassName = tc.group
 		if tc.isVCJob {
 			job.PodGroup.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
 		}
+
 		s.Run(enqueue.New(), idleAction{preempt.New()})
 		check.Equal(t, "enqueued", tc.enqueued, !job.IsPending())
 	}
@@ -153,11 +160,13 @@ func TestVCJobIsReadAgain(t *testing.T) {
 	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("j", "u", "A:4")}}
 	s.m.UseVCJobs(known)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+
 	phases := func() v1beta1.PodGroupPhase {
 		s.enqueueAndAllocate()
 		return v1beta1.PodGroupPhase(s.Job("j").PodGroup.Status.Phase)
 	}
 	check.Equal(t, "before it is read", v1beta1.PodGroupPending, phases())
+
 	known.isUnread = false
 	check.Equal(t, "with four cards", v1beta1.PodGroupPending, phases())
 	known.jobs["j"] = newVCJob("j", "u", "A:3")
@@ -179,10 +188,12 @@ func TestRefusedRequestStaysRefused(t *testing.T) {
 		_, refusal := s.p.checkEnqueue(s.Job(name))
 		return refusal
 	}
+
 	first := request("j")
 	check.Must(t, first != nil, "a request beyond the quota is admitted")
 	check.That(t, request("k") == first, "an equal request is checked again")
 	check.That(t, request("l") == nil, "a smaller request is refused")
+
 	s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
 	check.That(t, request("l") != nil, "a request is admitted beside a reservation")
 	task := s.Task("t-0")

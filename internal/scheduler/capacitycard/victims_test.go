@@ -27,10 +27,12 @@ func drawNeed(t *rapid.T) need {
 		}
 		return a
 	}
+
 	n := need{lacks: draw("lacks")}
 	for range rapid.IntRange(0, 5).Draw(t, "candidates") {
 		n.gives = append(n.gives, draw("gives"))
 	}
+
 	return n
 }
 
@@ -58,10 +60,12 @@ func (n need) fewest() int {
 				picked = append(picked, i)
 			}
 		}
+
 		if n.covers(picked) {
 			fewest = min(fewest, len(picked))
 		}
 	}
+
 	return fewest
 }
 
@@ -81,6 +85,7 @@ func TestVictimsAreMinimal(t *testing.T) {
 		case len(picked) > 0 && len(picked) < fewest:
 			t.Fatalf("picked %v, fewer than the %d that are needed", picked, fewest)
 		}
+
 		for i := range picked {
 			without := slices.Delete(slices.Clone(picked), i, i+1)
 			check.Must(t, !n.covers(without), "picked %v, although %v is enough", picked, without)

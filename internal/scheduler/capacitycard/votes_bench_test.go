@@ -21,22 +21,26 @@ func votesScene(b *testing.B, jobs int) *scene {
 		kinds   = 20
 		choices = 64
 	)
+
 	name := func(k int) card.Name { return card.Name(fmt.Sprintf("M%02d", k%kinds)) }
 	var text strings.Builder
 	text.WriteString("node a A; queue q {")
 	for k := range kinds {
 		fmt.Fprintf(&text, `"%s":20,`, name(k))
 	}
+
 	quotas := strings.TrimSuffix(text.String(), ",") + "} cpu=64"
 	text.Reset()
 	for i := range jobs {
 		fmt.Fprintf(&text, "; j%d q 1: phase=Pending least=0 request={\"M03|M05\":40}", i)
 	}
+
 	s := newScene(b, quotas+text.String()).openSession()
 	for c := range choices {
 		pair := []card.Name{name(c), name(c + 1 + c/kinds)}
 		s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: pair, Count: 3}}})
 	}
+
 	return s
 }
 
@@ -47,12 +51,14 @@ func BenchmarkVotes(b *testing.B) {
 		jobs   = 10_000
 		checks = 200
 	)
+
 	s := votesScene(b, jobs)
 	job := s.Job("j0")
 	request, refusal := s.p.missingMinimum(job)
 	if refusal != nil {
 		b.Fatal(refusal)
 	}
+
 	runtime.GC()
 	began := time.Now()
 	for range checks {
@@ -60,11 +66,13 @@ func BenchmarkVotes(b *testing.B) {
 			b.Fatal("the request is admitted")
 		}
 	}
+
 	check := time.Since(began) / checks
 
 	for _, waiting := range s.Ssn.Jobs { // later sessions find what they have parsed
 		s.p.podGroupRequestFor(waiting)
 	}
+
 	runtime.GC()
 	began = time.Now()
 	for _, waiting := range s.Ssn.Jobs {
@@ -72,6 +80,7 @@ func BenchmarkVotes(b *testing.B) {
 			b.Fatal("a job is admitted")
 		}
 	}
+
 	took := time.Since(began)
 	ratio := took.Seconds() / jobs / check.Seconds()
 	b.ReportMetric(0, "ns/op")

@@ -32,6 +32,7 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 	if awaitsEnqueue(job) || job.ContainsHardTopology() || job.ContainsSubJobPolicy() || p.checkQueue(job) != nil {
 		return nil
 	}
+
 	missing := p.missingTasks(job)
 	if len(missing) == 0 {
 		return nil
@@ -45,6 +46,7 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 		}
 		requests[i] = r.request.Request
 	}
+
 	fit := p.ledger.FitsTogether(string(job.Queue), requests, p.ReclaimsAll())
 	if fit == quota.ExceedsQuota {
 		return nil
@@ -52,6 +54,7 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 	if result := p.ssn.JobValid(job); result != nil && !result.Pass {
 		return nil
 	}
+
 	slices.Reverse(missing)
 	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: hasAllocatedPods(job)}
 }
@@ -116,12 +119,14 @@ func (p *plugin) compareWaitingJobs(a, b *waitingJob) int {
 	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
 		return c
 	}
+
 	switch {
 	case p.ssn.JobOrderFn(a.job, b.job):
 		return -1
 	case p.ssn.JobOrderFn(b.job, a.job):
 		return 1
 	}
+
 	return 0
 }
 

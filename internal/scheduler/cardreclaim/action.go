@@ -94,9 +94,11 @@ func (a *Action) Execute(ssn *framework.Session) {
 	if !ok {
 		return
 	}
+
 	a.jobPolicies.OpenSession(ssn)
 	undoPartialPipelines(ssn)
 	defer policy.AssumeEvicted()()
+
 	s := newReclaimSession(ssn, policy, a)
 	s.completePartialEvictions(Name)
 	began := a.clock()
@@ -104,6 +106,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	if began.Before(a.restsUntil) {
 		return
 	}
+
 	s.serveWaitingJobs()
 	a.last.isComplete = !s.unfinished
 	took := s.repeatedPart(a.clock().Sub(began))
@@ -146,11 +149,13 @@ func (s *reclaimSession) serveWaitingJobs() {
 			waiting = append(waiting, job)
 		}
 	}
+
 	if len(waiting) == 0 {
 		a.searches.failed = nil
 		a.fairOrder.endSession(true)
 		return
 	}
+
 	a.searches.startSession(s, waiting)
 	if a.fairOrder.isScarce {
 		s.serveFairly(waiting)
@@ -167,6 +172,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false
 	}
+
 	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
 	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.policy.CanReclaim(task) }) {
 		return false
@@ -175,6 +181,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 		klog.V(4).InfoS("Job is not valid, no cards are reclaimed for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
 		return false
 	}
+
 	return true
 }
 

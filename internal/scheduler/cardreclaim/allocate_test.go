@@ -37,6 +37,7 @@ func TestDeservedBeforeBorrowed(t *testing.T) {
 		w.openSession().Run(NewAllocate(w.action))
 		placed := session.Names(slices.Concat(w.In(api.Binding), w.In(api.Allocated)))
 		check.Equal(t, "placed, on n unless it says so", session.Spell(tc.placed), strings.ReplaceAll(placed, "@n", ""))
+
 		w.Close()
 	}
 }
@@ -70,11 +71,13 @@ func TestTenantsShareWhateverTheirQueues(t *testing.T) {
 				if tc.deserved != "0" {
 					part = fmt.Sprint(16 / queues)
 				}
+
 				tree += fmt.Sprintf("; t%d<t 16/%s training", i, part)
 				for k := range 8 {
 					runs += fmt.Sprintf("; j%d-%d t%d 1: -; k%d-%d u0 1: -", i, k, i, i, k)
 				}
 			}
+
 			w := newTree(tree, runs)
 			w.openSession().Run(NewAllocate(w.action))
 			placed := session.Names(w.In(api.Binding))

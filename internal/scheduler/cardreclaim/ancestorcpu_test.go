@@ -16,6 +16,7 @@ func TestEvictionFreesCPUOfAnAncestorToo(t *testing.T) {
 				q.Spec.Capability["cpu"] = amount("8")
 			}
 		}
+
 		w.args["cardUnlimitedCpuMemory"] = unlimited
 		w.alone = true
 		w.runAction(t)

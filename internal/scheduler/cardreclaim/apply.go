@@ -64,29 +64,36 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 		e.rollBack(s.ssn)
 		return nil, false
 	}
+
 	for i, nodes := range plan.Places {
 		if unfit := s.pipelineTasks(q.podSets[i], nodes, e); unfit != nil {
 			e.rollBack(s.ssn)
 			return unfit, false
 		}
 	}
+
 	if all && !s.ssn.JobPipelined(job) {
 		e.rollBack(s.ssn)
 		return nil, false
 	}
+
 	e.placed.Commit()
 	for _, p := range e.evictions {
 		s.evictTasks(p.tasks, s.action.isRecreated(p.victimJob.job.Namespace, workload.VCJobOwner(p.victimJob.tasks[0].Pod)), Name)
 	}
+
 	if len(e.evictions) > 0 {
 		s.policy.KeepReclaimedRoom(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
 	}
+
 	for queue, names := range borrowers {
 		s.policy.RecordReclaimed(queue, names...)
 	}
+
 	s.forgetVictimJobs(e.evictions)
 	by := s.reclaimerKeyFor(q.podSets[max(0, s.firstReclaimer(q.podSets))].tasks[0]).serviceType
 	s.recordEvictions(job, by, e.evictions, plan)
+
 	return nil, true
 }
 
@@ -119,11 +126,13 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *u
 			accepted[node]++
 			next++
 		}
+
 		if len(left) == len(nodes) || (len(left) > 0 && s.jobExhausted()) {
 			return &unfitNode{c, left[0], accepted[left[0]], s.waitsForTerminating(c, s.nodes[left[0]])}
 		}
 		nodes = left
 	}
+
 	return nil
 }
 
@@ -153,6 +162,7 @@ func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *sim
 				p.indexes = append(p.indexes, i)
 			}
 		}
+
 		s.addWork(workPerMove * len(p.indexes))
 		for _, index := range p.indexes {
 			task := p.victimJob.tasks[index]
@@ -160,6 +170,7 @@ func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *sim
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
 			}
+
 			if err := e.evicted.Evict(task, Name); err != nil {
 				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
 			}
@@ -182,6 +193,7 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 	if !task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
 		return fmt.Errorf("node has too little for %s", task.InitResreq)
 	}
+
 	// Volcano tries the nominated node of a pod first, and writes another one only after evictions. A gang
 	// that gets other nodes would not start as long as one of its pods takes its old node from another one.
 	nominated := task.Pod.Status.NominatedNodeName
@@ -192,9 +204,11 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 		}
 		return fmt.Errorf("place: %w", err)
 	}
+
 	if s.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
 		s.antiAffinityNodes.Insert(node.Name)
 	}
+
 	return nil
 }
 
@@ -206,11 +220,13 @@ func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 		clear(s.unsolvable)
 		clear(s.unsolvableSets)
 	}
+
 	for _, p := range evictions {
 		for _, task := range p.tasks {
 			s.action.searches.markChanged(s.indexOfNode(task.NodeName))
 		}
 	}
+
 	gone := map[api.JobID]bool{}
 	for _, p := range evictions {
 		if !p.whole {
@@ -219,6 +235,7 @@ func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 		}
 		gone[p.victimJob.job.UID] = true
 	}
+
 	for key, victimJobs := range s.victimJobs {
 		s.victimJobs[key] = slices.DeleteFunc(victimJobs, func(g *victimJob) bool { return gone[g.job.UID] })
 	}
@@ -233,6 +250,7 @@ func (s *reclaimSession) completePartialEvictions(action string) {
 		if len(rest) == 0 {
 			continue
 		}
+
 		klog.InfoS("Job was evicted only in part, the rest of it is evicted too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
 		gone := framework.NewStatement(s.ssn)
 		for _, task := range rest {
@@ -240,6 +258,7 @@ func (s *reclaimSession) completePartialEvictions(action string) {
 				klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		}
+
 		s.evictTasks(rest, s.action.isRecreated(job.Namespace, workload.VCJobOwner(rest[0].Pod)), action)
 	}
 }

@@ -26,6 +26,7 @@ func keepFailures(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion},
 		Spec: batchv1.JobSpec{

@@ -78,9 +78,11 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 			}}}
 		})
 	}
+
 	savedNow := onJob("t", func(p *corev1.Pod) {
 		p.Annotations["volcano.sh/checkpoint-time"] = time.Now().UTC().Format(time.RFC3339)
 	})
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		job    *batchv1.Job
@@ -104,6 +106,7 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 		if tc.job != nil {
 			jobs["t"] = tc.job
 		}
+
 		w := withJobs(tc.text, jobs, func(p *corev1.Pod) {
 			if tc.change != nil && p.Annotations["scheduling.k8s.io/group-name"] == "t" {
 				tc.change(p)
@@ -176,6 +179,7 @@ func TestOnlyFailuresAreKept(t *testing.T) {
 	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
 	check.That(t, reflect.DeepEqual(workload.FailureLimitFor(kept), workload.FailureLimitFor(whole)), "kept is %+v", kept)
 	check.That(t, kept.Name == "j" && kept.UID == "u" && kept.Labels == nil && kept.Spec.Template.Spec.NodeName == "", "kept is %+v", kept)
+
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
 	if got, err := keepFailures(gone); err != nil || got != any(gone) {
 		t.Errorf("the end of a Job becomes %v, error %v", got, err)
@@ -190,6 +194,7 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
 	_, err := w.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{})
 	check.NoError(t, err)
+
 	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	isKnown := func(name string, uid types.UID) bool {
 		_, known := watch.FailureLimitFor("ns", name, uid)
@@ -200,6 +205,7 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	w.action = New(cards, nil)
 	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
+
 	watch.OpenSession(w.openSession().Ssn)
 	eventually(t, "the Job is known", func() bool { return isKnown("t", "uid-of-t") })
 	check.That(t, !isKnown("t", "another") && !isKnown("u", "uid-of-t"), "another Job is known")
@@ -223,6 +229,7 @@ func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
 		w, preempt := newPreemptWorld(t, "node k A 8; queue q PLENTY cpu=1000; full q 8: n*8 m*8 class=high; t q 1: k*4 class=low ran=10h; g q 4: k*4 class=low ran="+tc.other+"; high q 1: - class=high", changes...)
 		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
 		w.runPreemptAction(preempt)
+
 		want := session.Spell(tc.deleted)
 		eventually(t, "deleted "+want, func() bool { return len(w.deletedPods(t)) == len(strings.Fields(want)) })
 		goes := strings.Join(w.deletedPods(t), " ")

@@ -54,23 +54,28 @@ func BenchmarkHopeless(b *testing.B) {
 			for i := range 5000 {
 				fmt.Fprintf(&text, "s%05d high 1: n%05d cards=0\n", i, i)
 			}
+
 			w.add(text.String(), requests("cpu", "30"))
 			w.add(fmt.Sprintf("h high 1: -*100 cards=%d", cards), applyAll(withOwnToleration("h"), requests("cpu", "40")))
 			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // keeps the garbage of one case out of the next
+
 			first, _ := w.runTimed()
 			var actions, rests []time.Duration
 			var action, rest time.Duration
+
 			const sessions = 11
 			for n := range sessions {
 				if n%4 == 0 {
 					runtime.GC()
 				}
+
 				a, r := w.runTimed()
 				action += a
 				rest += r
 				actions = append(actions, a)
 				rests = append(rests, r)
 			}
+
 			slices.Sort(actions)
 			slices.Sort(rests)
 			usual := actions[sessions/2]
@@ -79,6 +84,7 @@ func BenchmarkHopeless(b *testing.B) {
 			b.ReportMetric(first.Seconds()*1000, "first-ms")
 			b.ReportMetric(usual.Seconds()*1000, "action-ms")
 			b.ReportMetric(other.Seconds()*1000, "rest-ms")
+
 			share := usual.Seconds() / (usual + other).Seconds()
 			all := action.Seconds() / (action + rest).Seconds()
 			b.ReportMetric(all, "share")
@@ -107,17 +113,21 @@ func BenchmarkKinds(b *testing.B) {
 			w.Run(allocate.New())
 			before := time.Now()
 			w.Run(w.action)
+
 			took := time.Since(before)
 			if came := len(w.In(api.Pipelined)); came != 64 {
 				b.Errorf("%d of 64 pods are pipelined", came)
 			}
+
 			if one == 0 {
 				one = took
 			}
+
 			times := took.Seconds() / one.Seconds()
 			if times > mostTimes {
 				b.Errorf("%.1f times as long as pods of one kind and jobs of one priority take, at most %d times is allowed", times, mostTimes)
 			}
+
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took.Seconds()*1000, "action-ms")
 			b.ReportMetric(times, "times-one-kind")

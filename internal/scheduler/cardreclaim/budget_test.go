@@ -80,6 +80,7 @@ func TestASessionIsBounded(t *testing.T) {
 		w.alone = true
 		w.action.budget = budget{maxPerJob: most, maxPerSession: most}
 		w.runAction(t)
+
 		got := w.workOfNamespaces()
 		check.That(t, got >= most && got <= 2*most, "%d went into the session, want %d and a look more", got, most)
 		check.Equal(t, "pods of the next queue have a node already: the session sufficed", 0, w.tasksOf("i", api.Pipelined))
@@ -94,6 +95,7 @@ func TestJobBeginsWithFullBudget(t *testing.T) {
 	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
 	first := fullCluster(4, text).openSession()
 	t.Cleanup(first.Close)
+
 	policy, _ := cards.ReclaimPolicyFor(first.Ssn.UID)
 	rs := newReclaimSession(first.Ssn, policy, first.action)
 	rs.startJob(len(rs.nodes))
@@ -106,6 +108,7 @@ func TestJobBeginsWithFullBudget(t *testing.T) {
 	w.runAction(t)
 	check.Equal(t, "pods of the first job are pipelined", 3, w.tasksOf("a", api.Pipelined))
 	check.Equal(t, "turns of the second job", 0, w.action.fairOrder.lastServed[w.Job("b").UID])
+
 	w.runAction(t)
 	check.Equal(t, "pods of the second job are pipelined in its turn", 1, w.tasksOf("b", api.Pipelined))
 }
@@ -122,6 +125,7 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // a node accepts one of each
 	}).openSession()
 	t.Cleanup(w.Close)
+
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	work := func(name string) int {
@@ -130,10 +134,12 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 		rs.placeJob(w.Job(name))
 		return rs.work - before
 	}
+
 	first := work("i")
 	second := work("j")
 	asking := 8 * workPerTask
 	check.That(t, second < first && second == asking, "%d went into the first job and %d into the second, want %d", first, second, asking)
+
 	w.expectEvictedAndPlaced(t, "", "")
 	check.That(t, len(rs.unsolvableSets) == 1, "remembered are %d sets, want 1", len(rs.unsolvableSets))
 }
@@ -142,12 +148,14 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 func TestCutSearchIsNotRemembered(t *testing.T) {
 	w := fullCluster(1, "i inf 2: -*2", withOwnHostPorts()).openSession()
 	t.Cleanup(w.Close)
+
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	rs.startJob(len(rs.nodes))
 	job := w.Job("i")
 	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
 	check.Must(t, ok && len(podSets) == 2, "%d pod sets, want 2", len(podSets))
+
 	full := rs.jobEnd
 	rs.jobEnd = rs.work
 	for _, all := range []bool{true, false} {
@@ -156,6 +164,7 @@ func TestCutSearchIsNotRemembered(t *testing.T) {
 		left := rs.dropUnsolvable(slices.Clone(podSets), all)
 		check.That(t, len(left) == 0, "all %v: %d pod sets are tried without any budget left", all, len(left))
 	}
+
 	rs.jobEnd = full
 	rs.placeJob(job)
 	check.That(t, len(w.In(api.Pipelined)) == 2, "pipelined %v, want both", w.In(api.Pipelined))

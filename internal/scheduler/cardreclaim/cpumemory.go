@@ -39,6 +39,7 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 	if !s.policy.ReclaimsAll() && q.tree == nil {
 		return nil
 	}
+
 	var uses []solver.QuotaAmount
 	for _, u := range []struct {
 		name   card.Name
@@ -56,6 +57,7 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 		}
 		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: u.amount})
 	}
+
 	return uses
 }
 

@@ -55,6 +55,7 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 				w.expectEvictedAndPlaced(t, goes, tc.pipelined)
 				continue
 			}
+
 			got, _ := w.Outcome()
 			check.Equal(t, "evicted with "+resources, goes, got)
 		}
@@ -69,13 +70,16 @@ func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 	for _, q := range w.Queues {
 		q.Spec.Deserved = corev1.ResourceList{"cpu": amount("4"), "memory": amount("100Gi")}
 	}
+
 	w.args["reclaimResources"] = "All"
 	w.runAction(t)
 	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
+
 	for range 2 {
 		w.settle()
 		w.runAction(t)
 	}
+
 	check.Equal(t, "pods that run", "r-0", session.Names(w.In(api.Running)))
 	w.settle()
 	w.Cache.DeletePod(w.Pod("r-0"))
@@ -111,6 +115,7 @@ func TestReclaimOfCPUInTree(t *testing.T) {
 				}
 			}
 		}
+
 		w.args["reclaimResources"] = "All"
 		w.alone = true
 		w.runAction(t)

@@ -52,6 +52,7 @@ func (a *Allocate) Execute(ssn *framework.Session) {
 		a.Action.Execute(ssn)
 		return
 	}
+
 	policy.Allocate(func() { a.Action.Execute(ssn) })
 	policiesKnown := a.reclaim.jobPolicies.OpenSession(ssn)
 	a.reclaim.deleteOverdue(ssn, policy)
@@ -83,6 +84,7 @@ func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 		if len(tasks) == 0 || (!policiesKnown && workload.VCJobOwner(tasks[0].Pod) != "") {
 			continue
 		}
+
 		total += len(tasks)
 		queue := s.policy.DrainedQueue(job)
 		d := byQueue[queue]
@@ -90,10 +92,12 @@ func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 			d = &drained{by: s.policy.DrainedBy(queue)}
 			byQueue[queue] = d
 		}
+
 		d.jobs++
 		d.pods += len(tasks)
 		s.drainJob(job, tasks, d.by)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
 		d := byQueue[name]
 		s.policy.RecordEvent(queueReference(s.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
@@ -115,6 +119,7 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 			tasks = append(tasks, task)
 		}
 	}
+
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return tasks
 }
@@ -127,10 +132,12 @@ func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by ap
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 		}
 	}
+
 	vcjob := workload.VCJobOwner(tasks[0].Pod)
 	recreated := s.action.isRecreated(job.Namespace, vcjob)
 	klog.InfoS("Job is drained", "job", klog.KRef(job.Namespace, job.Name), "pods", len(tasks), "recreated", recreated, "queue", job.Queue, "stopPolicyOf", by)
 	s.evictTasks(tasks, recreated, DrainName)
+
 	then := "what is started in their place waits until stopPolicy is None"
 	switch {
 	case vcjob != "" && !recreated:
@@ -138,6 +145,7 @@ func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by ap
 	case vcjob != "":
 		then = "the job starts again when stopPolicy is None and cards are free; no retry is counted"
 	}
+
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
 		"%d pod(s) are drained, because stopPolicy of queue %s is HoldAndDrain: %s", len(tasks), by, then))
 }

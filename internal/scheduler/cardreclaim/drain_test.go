@@ -24,6 +24,7 @@ func TestDrainEvictsWholeJobs(t *testing.T) {
 		own   = "x 8/8; xa<x 8/4 training stop=HoldAndDrain; xb<x 8/4 training"
 		above = "x 8/8 stop=HoldAndDrain; xa<x 8/8 training; y 8/4; xb<y 8/4 training"
 	)
+
 	critical := onPod("t-3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
 	for t, tc := range check.Cases(t, map[string]struct {
 		tree, jobs        string
@@ -69,11 +70,13 @@ func TestDrainIsBounded(t *testing.T) {
 	for i := range 5 {
 		text += fmt.Sprintf("; node n%d A 100; t%d q 100: n%d*100 ran=1h vcjob", i, i, i)
 	}
+
 	w := newWorld(text)
 	for _, node := range w.Nodes {
 		node.Status.Allocatable["pods"] = amount("200")
 		node.Status.Allocatable["cpu"] = amount("200")
 	}
+
 	for i, want := range []int{300, 500, 500} {
 		w.runAction(t)
 		check.Equal(t, fmt.Sprintf("evicted pods after session %d", i), want, len(w.In(api.Releasing)))
@@ -115,6 +118,7 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h vcjob; u tra 2: n*2 ran=1h").addToAPI(t)
 	w.openSession().Run(NewAllocate(w.action))
 	t.Cleanup(w.Close)
+
 	w.expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
 	originalTimeout := evictionTimeout
@@ -123,6 +127,7 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 		evictionTimeout = originalTimeout
 		markTimeout = originalMarkTimeout
 	})
+
 	evictionTimeout = -time.Second
 	markTimeout = -time.Second
 	eventually(t, "deleted", func() bool {
@@ -157,11 +162,13 @@ func TestDrainEvents(t *testing.T) {
 	for _, q := range w.Queues {
 		q.UID = w.Groups[0].UID + "-" + q.UID
 	}
+
 	w.Queues[1].UID = w.Groups[0].UID + "-queue"
 	w.add(job + " xa 4: n*4 ran=24h vcjob").runAction(t)
 	events := eventsAbout(t, fmt.Sprintf("w%d-%s", w.ID, job), "Drained")
 	check.That(t, len(events) == 1 && events[0].Type == "Warning" && events[0].InvolvedObject.Kind == "PodGroup" && events[0].Message ==
 		"4 pod(s) are drained, because stopPolicy of queue x is HoldAndDrain: the job starts again when stopPolicy is None and cards are free; no retry is counted", "%+v", events)
+
 	eventually(t, "an event on the queue", func() bool {
 		for _, server := range servers {
 			list, err := server.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})

@@ -39,6 +39,7 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, e
 	if len(evictions) == 0 {
 		return
 	}
+
 	var victims []namedJob
 	var total evictionSum
 	for _, p := range evictions {
@@ -52,6 +53,7 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, e
 		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.queue,
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
+
 	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
 		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
@@ -81,14 +83,17 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p
 	case len(p.indexes) > 1:
 		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(p.indexes))
 	}
+
 	reclaimed := fmt.Sprintf("%d card(s)", sum.cards)
 	if sum.cards == 0 {
 		reclaimed = fmt.Sprintf("%dm cpu and %d Mi memory", sum.milliCPU, sum.memory>>20)
 	}
+
 	reclaimer := describeJobs(p.victimJob.job.Namespace, []namedJob{{displayName(job), job.Namespace, serviceType}})
 	if job.Namespace == p.victimJob.job.Namespace {
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
+
 	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
@@ -116,12 +121,14 @@ func describeJobs(namespace string, jobs []namedJob) string {
 			texts = append(texts, job.name)
 		}
 	}
+
 	if own > maxNamedJobs {
 		texts = append(texts, fmt.Sprintf("%d more", own-maxNamedJobs))
 	}
 	for _, serviceType := range slices.Sorted(maps.Keys(others)) {
 		texts = append(texts, countJobs(others[serviceType], serviceType))
 	}
+
 	return strings.Join(texts, ", ")
 }
 

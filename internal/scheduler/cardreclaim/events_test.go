@@ -56,6 +56,7 @@ func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
 		}
 		return len(found) > 0
 	})
+
 	return found
 }
 
@@ -77,10 +78,12 @@ func TestReclaimEvents(t *testing.T) {
 		if tc.kind == "Job" {
 			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
 		}
+
 		events := eventsAbout(t, uid, "CardsReclaimed")
 		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.victimJob) {
 			t.Errorf("the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
 		}
+
 		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
 			t.Errorf("the reclaimer has %+v, want %q", events, want)
@@ -94,14 +97,17 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 	own := fmt.Sprintf("own%d", w.ID)
 	far := fmt.Sprintf("far%d", w.ID)
 	w.add(far + "a tra 2: n*2 ran=24h; " + far + "b tra 1: n ran=24h; " + own + " tra 1: n ran=24h ns=shop").runAction(t)
+
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	if !strings.Contains(message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted") {
 		t.Errorf("the reclaimer reads %q, want its own job by name, the others by service type", message)
 	}
+
 	message = eventsAbout(t, fmt.Sprintf("w%d-%sa", w.ID, far), "CardsReclaimed")[0].Message
 	if !strings.HasPrefix(message, "2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted") {
 		t.Errorf("the victim reads %q, want the service type of the reclaimer only", message)
 	}
+
 	message = eventsIn(t, "shop", fmt.Sprintf("w%d-%s", w.ID, own), "CardsReclaimed")[0].Message
 	if !strings.HasPrefix(message, "1 card(s) are reclaimed for shop/i of queue inf: ") {
 		t.Errorf("the victim in the reclaimer's namespace reads %q, want its name", message)
@@ -150,6 +156,7 @@ func TestReclaimCounters(t *testing.T) {
 			t.Errorf("%v %s, want %v", got, what, tc.want)
 		}
 	}
+
 	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
 	jobs := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference"))
@@ -165,17 +172,21 @@ func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
 	w := newWorld("node n A 4; i inf 4: -*4")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
+
 	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
 	for what, vec := range vecs {
 		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted", what)
 	}
+
 	w.openSession().executeActions()
 	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue, "inference")) > 0, "the pods of a queue that exists are forgotten")
+
 	for _, known := range w.Queues {
 		if known.Name == queue {
 			w.Cache.DeleteQueueV1beta1(known)
 		}
 	}
+
 	w.openSession().executeActions()
 	for what, vec := range vecs {
 		check.That(t, vec.DeletePartialMatch(prometheus.Labels{"queue": queue}) == 0, "the series of %s is still there", what)
@@ -186,18 +197,22 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	action := New(cards, fakePolicies{})
 	registry.MustRegister(action.Metrics()...)
+
 	fresh := action.counters
 	fresh.jobs.WithLabelValues("q", "inference").Inc()
 	fresh.pods.WithLabelValues("q", "inference").Inc()
 	fresh.loss.WithLabelValues("q", "inference").Inc()
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
+
 	families, err := registry.Gather()
 	check.NoError(t, err)
+
 	var names []string
 	for _, family := range families {
 		names = append(names, family.GetName())
 	}
+
 	want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}
 	check.That(t, slices.Equal(names, want), "metrics %v, want %v", names, want)
 }

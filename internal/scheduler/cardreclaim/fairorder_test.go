@@ -29,11 +29,13 @@ func (f *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.J
 		if len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
+
 		spent := min(most, work(job))
 		most -= spent
 		f.recordServed(job, spent)
 		served = append(served, string(job.UID))
 	}
+
 	f.endSession(most > 0)
 	return served
 }
@@ -50,6 +52,7 @@ func TestEveryJobIsServed(t *testing.T) {
 				honest = append(honest, jobOf("q", fmt.Sprintf("honest%d", i), fmt.Sprint(k)))
 			}
 		}
+
 		needs := rapid.IntRange(1, most).Draw(t, "needs")
 		work := func(job *api.JobInfo) int {
 			if job.Namespace == "evil" {
@@ -57,12 +60,14 @@ func TestEveryJobIsServed(t *testing.T) {
 			}
 			return needs
 		}
+
 		state := &fairOrder{}
 		evil := []*api.JobInfo{}
 		before := jobOf("q", "evil", "before")
 		state.startSession(append(honest[:len(honest):len(honest)], before))
 		state.recordServed(before, most)
 		state.endSession(false)
+
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
 			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
@@ -70,6 +75,7 @@ func TestEveryJobIsServed(t *testing.T) {
 				served[name] = true
 			}
 		}
+
 		for _, job := range honest {
 			check.Must(t, served[string(job.UID)], "%s was never served, only %v", job.UID, served)
 		}
@@ -83,6 +89,7 @@ func TestFairOrder(t *testing.T) {
 	ten := func(*api.JobInfo) int { return 10 }
 	state := &fairOrder{}
 	check.That(t, !state.isScarce, "turns before any session")
+
 	state.startSession([]*api.JobInfo{a1, a2, b1})
 	state.recordServed(a1, 10)
 	state.endSession(false)
@@ -90,10 +97,12 @@ func TestFairOrder(t *testing.T) {
 	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
 		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, a2, b1}, 10, ten)))
 	}
+
 	c1 := jobOf("q", "c", "1")
 	for i, want := range []string{"[b/1]", "[c/1]"} {
 		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, b1, c1}, 10, ten)))
 	}
+
 	state.playSessions([]*api.JobInfo{a1}, 11, ten)
 	check.That(t, !state.isScarce && state.lastServed == nil, "turns go on after a session that sufficed")
 }

@@ -46,15 +46,18 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 		two = one + "node m A 4; ma tra 4: m*4 ran=24h; "
 		web = "w inf 1: n cards=0 ran=24h"
 	)
+
 	type nodeChange func(*corev1.Node)
 	as := func(*corev1.Node) {}
 	taints := func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
 	}
+
 	zone := func(n *corev1.Node) { n.Labels["zone"] = "z" }
 	has := func(name corev1.ResourceName, quantity string) nodeChange {
 		return func(n *corev1.Node) { n.Status.Allocatable[name] = amount(quantity) }
 	}
+
 	selects := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} }
 	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -110,6 +113,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 	}) {
 		w := newWorld("node n A 4; z inf 1: n ran=24h; t tra 1: n*3 ran=24h; a inf 1: -; b inf 1: -",
 			applyAll(onJob("z", withLabelAndAntiAffinity("z", "web")), onJob("a", withLabelAndAntiAffinity("web", "")), tc.changed))
+
 		w.alone = true
 		for range 3 {
 			w.runAction(t)
@@ -117,6 +121,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 				break
 			}
 		}
+
 		check.Equal(t, "pods that are placed", "b-0@n", session.Names(w.In(api.Pipelined)))
 		check.Equal(t, "pods that are evicted", 1, len(w.In(api.Releasing)))
 	}
@@ -142,14 +147,17 @@ func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 		web      = "node n A 4; w inf 1: n cards=0 ran=24h; "
 		training = "t tra 4: n*4 ran=1h "
 	)
+
 	bound := onPod("t-1", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodPending
 		p.Status.StartTime = nil
 	})
+
 	// Only the predicates find the pod that keeps this one out of its zone.
 	avoids := onJob("w", applyAll(withLabelAndAntiAffinity("web", "api"), func(p *corev1.Pod) {
 		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
 	}))
+
 	for t, s := range check.Cases(t, map[string]scene{
 		"a neighbour that avoids the pod": {text: web + training + "; i inf 1: -", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
 		"one pod of a gang":               {text: web + training + "; i inf 3: -*3", change: applyAll(bound, avoids, onPod("i-2", withLabelAndAntiAffinity("api", "")))},
@@ -160,6 +168,7 @@ func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 		w.Nodes[0].Labels[zone] = "z"
 		w.openSession()
 		t.Cleanup(w.Close)
+
 		before := sessionState(w.Ssn)
 		w.action.Execute(w.Ssn)
 		check.Equal(t, fmt.Sprintf("the session was\n%s\nand", before), before, sessionState(w.Ssn))
@@ -176,6 +185,7 @@ func TestNodesOfTwoCards(t *testing.T) {
 		delete(requests, gpu)
 		wants("A/mig-1g.10gb-mixed")(p)
 	}
+
 	for t, tc := range check.Cases(t, map[string]scene{
 		"whole cards for whole cards": {"i inf 1: -", "whole*4", "i-0@n", nil},
 		"slices for slices":           {"i inf 1: -", "slice*4", "i-0@n", onJob("i", slice)},

@@ -40,6 +40,7 @@ func TestWholeGangsAndElasticPods(t *testing.T) {
 		"one more than that":                                            {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 3: -*3", "", "", nil},
 		"elastic pods on a node that is not there do not help":          {"node n A 2; t tra 3: gone n*2 gone ran=24h; i inf 1: -", "t-1", "i-0@n", nil},
 	})
+
 	t.Run("a job without PodGroup stays", func(t *testing.T) {
 		w := newWorld("node n A 8; t tra 1: n*8; i inf 1: -")
 		w.Groups = w.Groups[1:]
@@ -55,6 +56,7 @@ func withoutCards(p *corev1.Pod) {
 
 func TestCheckpoints(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
+
 	for t, tc := range check.Cases(t, map[string]struct{ group, pod, goes string }{ // of the job that runs longer
 		"none":                                 {"", "", "second*4"},
 		"of the PodGroup":                      {at(hour), "", "first*4"},
@@ -90,6 +92,7 @@ func TestProtectedPods(t *testing.T) {
 		four  = "node n A 4; i inf 1: -; t tra 4: n*4 ran=24h "
 		other = "node n A 4; i inf 1: -; t other 4: n*4 ran=24h "
 	)
+
 	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
 	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }
 	scenes := map[string]scene{
@@ -126,6 +129,7 @@ func TestMinimumRuntime(t *testing.T) {
 		p.Status.Phase = corev1.PodPending
 		p.Status.StartTime = nil
 	}
+
 	// One pod runs its init containers. Another one has had its node for so long, and has not
 	// started.
 	inInit := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
@@ -135,6 +139,7 @@ func TestMinimumRuntime(t *testing.T) {
 				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(d)}}}
 		}
 	}
+
 	older := func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * hour) }
 	for t, tc := range check.Cases(t, map[string]struct {
 		least        int
@@ -161,6 +166,7 @@ func TestMinimumRuntime(t *testing.T) {
 				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
 			}}
 		}
+
 		if w.runAction(t); tc.isTaken {
 			w.expectEvictedAndPlaced(t, "a*4", "i-0@n")
 		} else {

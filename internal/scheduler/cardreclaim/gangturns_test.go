@@ -55,6 +55,7 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	}) {
 		w := newTree("x 8/0 training", `queue q {"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 20000 training; queue r {"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 20000 training
 			node n A 3; node m B 4; run q 1: n*3 ran=1h; lo q 4: -*4 card=B class=low; other r 4: -*4 card=B class=low;`+waits)
+
 		w.openSession().Run(NewAllocate(w.action))
 		bound := session.Names(w.In(api.Binding))
 		check.That(t, strings.HasPrefix(bound, "lo-"), "the cards that q deserves go to %q", bound)
@@ -111,10 +112,12 @@ func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int)
 		c.Cache.AddPod(c.Pods[len(c.Pods)-1].DeepCopy())
 		c.runChurnSession()
 		evicted += len(c.In(api.Releasing))
+
 		placed := c.bindPlaced()
 		if placed[pod] {
 			return s, evicted
 		}
+
 		for name := range placed {
 			if strings.HasPrefix(name, "n") {
 				c.running = append(c.running, name)
@@ -139,6 +142,7 @@ func (c *churn) bindPlaced() map[string]bool {
 	for _, task := range c.In(api.Binding) {
 		placed[task.Name] = task.NodeName
 	}
+
 	c.Close()
 	names := map[string]bool{}
 	start := ago(time.Second)
@@ -150,6 +154,7 @@ func (c *churn) bindPlaced() map[string]bool {
 			p.Status.StartTime = &start
 		})
 	}
+
 	return names
 }
 
@@ -194,12 +199,14 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 			w.args = framework.Arguments{}
 		}
 		w.args["serviceTypes"] = protect["serviceTypes"]
+
 		pods := 0
 		for _, pod := range w.Pods {
 			if strings.HasPrefix(pod.Name, "t-") {
 				pods++
 			}
 		}
+
 		c := newChurn(w, tc.queue, pods)
 		c.withoutReclaim = tc.withoutReclaim
 		session, evicted := c.runUntilStarted("g-0", 20)
@@ -208,6 +215,7 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 		if tc.session < 0 {
 			check.Equal(t, "short jobs that started", 20, c.started)
 		}
+
 		w.Close()
 	}
 }
@@ -241,6 +249,7 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 			seconds := int64(tc.deadline.Seconds())
 			p.Spec.ActiveDeadlineSeconds = &seconds
 		}))
+
 		w.openSession().executeActions()
 		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
 		w.Close()
@@ -262,6 +271,7 @@ func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))
 		check.Equal(t, "evicted", tc.goes, strings.TrimSuffix(session.Names(w.In(api.Releasing)), "@m"))
 		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+
 		w.Close()
 	}
 }

@@ -221,26 +221,31 @@ func sessionState(ssn *framework.Session) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s has %s", job.UID, job.Allocated))
 	}
+
 	for _, n := range ssn.Nodes {
 		for what, r := range map[string]*api.Resource{"idle": n.Idle, "used": n.Used, "releasing": n.Releasing, "pipelined": n.Pipelined} {
 			scalars := maps.Clone(r.ScalarResources)
 			maps.DeleteFunc(scalars, func(_ corev1.ResourceName, quantity float64) bool { return quantity == 0 })
 			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", n.Name, what, r.MilliCPU, r.Memory, scalars))
 		}
+
 		for _, task := range n.Tasks {
 			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
 		}
 	}
+
 	if policy, ok := cards.ReclaimPolicyFor(ssn.UID); ok {
 		for _, q := range ssn.Queues {
 			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.FreeQuota(q.UID, "A"), policy.FreeQuota(q.UID, "B")))
 		}
+
 		for _, job := range ssn.Jobs {
 			for _, task := range job.Tasks {
 				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, policy.CardCount(task)))
 			}
 		}
 	}
+
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }

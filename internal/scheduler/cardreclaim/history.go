@@ -76,10 +76,12 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 		delete(h.failed, job.UID)
 		return
 	}
+
 	made := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere, takes: s.scope.takes}
 	if last := h.failed[job.UID]; last != nil && h.isUnchanged(s, last, pendingHash) {
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
+
 	for key := range s.scope.kinds {
 		if at, any := s.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
 			made.until = at
@@ -119,6 +121,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 		minimum, ready int32
 		pipelined      int
 	}{job.MinAvailable, job.ReadyTaskNum(), len(job.TaskStatusIndex[api.Pipelined])})
+
 	for uid, task := range job.TaskStatusIndex[api.Pending] {
 		sum += hashOf(struct {
 			uid      api.TaskID
@@ -168,14 +171,17 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 		c.rules = rules
 		c.allChanged = c.session
 	}
+
 	if len(c.nodes) != len(s.nodes) {
 		c.nodes = make([]nodeState, len(s.nodes))
 		c.allChanged = c.session
 	}
+
 	sums := make([]uint64, len(s.nodes)+1) // the last is for nodes that the session does not have
 	for _, job := range s.ssn.Jobs {
 		s.addJobHash(job, sums)
 	}
+
 	for i, node := range s.nodes {
 		state := &c.nodes[i]
 		if state.object != node.Node {
@@ -184,6 +190,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 			}
 			state.object = node.Node
 		}
+
 		if sum := sums[i] + hashFree(node); sum != state.hash {
 			state.hash = sum
 			state.changed = c.session
@@ -226,12 +233,14 @@ func hashFree(node *api.NodeInfo) uint64 {
 	sum := hashOf([3]float64{
 		idle.MilliCPU + releasing.MilliCPU - pipelined.MilliCPU, idle.Memory + releasing.Memory - pipelined.Memory, float64(len(node.Tasks)),
 	})
+
 	for name, quantity := range idle.ScalarResources {
 		sum += hashOf(struct {
 			name     corev1.ResourceName
 			quantity float64
 		}{name, quantity + releasing.ScalarResources[name] - pipelined.ScalarResources[name]})
 	}
+
 	return sum
 }
 
@@ -254,16 +263,19 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	if queue == nil || job.PodGroup == nil {
 		return
 	}
+
 	facts := jobState{
 		queue: job.Queue, queuePriority: queue.Queue.Spec.Priority, priority: job.Priority, reclaimable: queue.Reclaimable(),
 		minimum: job.MinAvailable, ready: job.ReadyTaskNum(), queueType: queue.Queue.Annotations[v1alpha1.AnnotationServiceType],
 		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], preemptable: job.PodGroup.Annotations[v1beta1.PodPreemptable],
 	}
+
 	var any *api.TaskInfo
 	for _, task := range job.Tasks {
 		if task.Status == api.Pending {
 			continue
 		}
+
 		any = task
 		facts.pods += hashOf(struct {
 			pod    *corev1.Pod
@@ -271,18 +283,23 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 			status api.TaskStatus
 		}{task.Pod, isOnNode(task), statusClass(task.Status)})
 	}
+
 	if any == nil {
 		return
 	}
+
 	if name := workload.VCJobOwner(any.Pod); name != "" {
 		facts.evictionPolicy, facts.isKnown = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
 	}
+
 	for uid, left := range s.policy.EvictionsLeft(job) {
 		facts.pods += hashOf(fmt.Sprint(uid, left))
 	}
+
 	for role, least := range job.TaskMinAvailable {
 		facts.pods += hashOf(fmt.Sprint(role, least))
 	}
+
 	sum := hashOf(facts)
 	for _, task := range job.Tasks {
 		if task.Status != api.Pending {

@@ -65,17 +65,20 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 		change(n)
 		check.NoError(t, w.Cache.AddOrUpdateNode(n))
 	}
+
 	queue := func(w *world, text string) {
 		w.add(text)
 		changed := w.Queues[len(w.Queues)-1]
 		w.Cache.AddQueueV1beta1(changed)
 	}
+
 	group := func(w *world, change func(*v1beta1.PodGroup)) {
 		g := w.Groups[0].DeepCopy()
 		g.ResourceVersion += "1"
 		change(g)
 		w.Cache.UpdatePodGroupV1beta1(w.Groups[0], g)
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text        string
 		change      func(w *world)
@@ -141,11 +144,13 @@ func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
 func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 	w := newWorld(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
 		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
+
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
 	w.alone = true
+
 	w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	w.add("c top 4: -*4 type=urgent")
 	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
@@ -180,6 +185,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 			}
 			return clock
 		}
+
 		var rests []int
 		for n := range 8 {
 			before := clock
@@ -192,6 +198,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 			}
 			clock = clock.Add(3 * time.Second)
 		}
+
 		check.Equal(t, "sessions without a search", tc.rests, fmt.Sprint(rests))
 	}
 }
@@ -218,6 +225,7 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 		w := hopeless(2, 1)
 		w.startCache()
 		preempt := NewPreempt(w.action)
+
 		clock := w.Now
 		calls := 0
 		w.action.clock = func() time.Time { // a search reads the clock twice, a rest once
@@ -227,6 +235,7 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 			}
 			return clock
 		}
+
 		w.openSession().Run(NewAllocate(w.action), preempt)
 		rested := 0
 		for calls = 0; rested < 10; rested++ {
@@ -237,6 +246,7 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 			}
 			calls = 0
 		}
+
 		check.Equal(t, fmt.Sprintf("sessions without a search after one of %s", took), rests, rested)
 		w.Close()
 	}

@@ -26,6 +26,7 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 		}
 		waiting[job.Queue].Push(job)
 	}
+
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo)
 		if s.ssn.Overused(queue) {
@@ -35,6 +36,7 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 		if !s.serveJob(jobs.Pop().(*api.JobInfo)) {
 			return
 		}
+
 		if !jobs.Empty() {
 			queues.Push(queue)
 		}
@@ -49,6 +51,7 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		}
 		return s.ssn.JobOrderFn(a, b)
 	}
+
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int {
 		switch {
 		case before(a, b):
@@ -58,6 +61,7 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		}
 		return 0
 	})
+
 	order := &s.action.fairOrder
 	waiting := order.startSession(jobs)
 	for of, any := order.pickNext(waiting, before); any; of, any = order.pickNext(waiting, before) {
@@ -66,6 +70,7 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		if len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
+
 		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.serveJob(job) {
 			return
 		}
@@ -82,21 +87,26 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	if s.action.searches.canSkip(s, job, pendingHash) {
 		return true
 	}
+
 	before := s.totalWork()
 	s.scope = searchScope{}
 	s.startJob(len(s.nodes))
 	placed := s.placeJob(job)
+
 	s.action.searches.recordSearch(s, job, pendingHash, placed)
 	if s.jobExhausted() {
 		s.unfinished = true
 		klog.InfoS("Budget of a job is used up, other jobs come first now", "job", klog.KRef(job.Namespace, job.Name))
 	}
+
 	if !placed && (s.jobExhausted() || s.anySearchCut) {
 		s.recordSearchCut(job)
 	}
+
 	if !placed {
 		s.failedWork += s.totalWork() - before
 	}
+
 	s.action.fairOrder.recordServed(job, s.totalWork()-before)
 	return true
 }
@@ -120,11 +130,13 @@ func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 		}
 		placed = true
 	}
+
 	for _, tasks := range slices.Concat([][]*api.TaskInfo{more}, rest) {
 		if len(tasks) > 0 && s.placeTasks(job, tasks, false) {
 			placed = true
 		}
 	}
+
 	return placed
 }
 
@@ -149,20 +161,24 @@ func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskI
 		}
 		return index[kind] / maxPodKinds
 	}
+
 	for _, task := range with {
 		count(task)
 	}
+
 	for _, task := range tasks {
 		portion := count(task)
 		if portion == 0 {
 			first = append(first, task)
 			continue
 		}
+
 		for len(rest) < portion {
 			rest = append(rest, nil)
 		}
 		rest[portion-1] = append(rest[portion-1], task)
 	}
+
 	return first, rest
 }
 
@@ -176,9 +192,11 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 			tasks = append(tasks, task)
 		}
 	}
+
 	if len(tasks) == 0 {
 		return nil
 	}
+
 	s.sortTasks(tasks)
 	first := s.reclaimerKeyFor(tasks[0])
 	tasks = slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return s.reclaimerKeyFor(task) != first })
@@ -194,21 +212,26 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		if request.Count == 0 {
 			return true
 		}
+
 		key := fmt.Sprint(request.Names)
 		room, known := left[key]
 		if !known {
 			room = s.policy.FreeQuota(job.Queue, request.Names...)
 		}
+
 		if room < request.Count {
 			left[key] = room
 			return false
 		}
 		left[key] = room.Sub(request.Count)
+
 		return true
 	}
+
 	for _, task := range beside {
 		takes(task)
 	}
+
 	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
 }
 
@@ -223,13 +246,16 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 		if !s.reclaimsFor(&s.policy.RequestFor(task).Request) {
 			continue
 		}
+
 		if first == nil {
 			first = task
 		}
+
 		if !s.policy.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -249,6 +275,7 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 			pending = append(pending, task)
 		}
 	}
+
 	s.sortTasks(pending)
 	return capacitycard.SelectToMinimum(job, have, roles, pending)
 }
@@ -299,6 +326,7 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 		waiting[queueNamespaceOf(job)] = append(waiting[queueNamespaceOf(job)], job)
 		last[job.UID] = f.lastServed[job.UID]
 	}
+
 	least := 0
 	used := map[queueNamespace]int{}
 	for of := range waiting {
@@ -309,6 +337,7 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 			}
 		}
 	}
+
 	for of, all := range waiting {
 		if _, known := used[of]; !known {
 			used[of] = least
@@ -317,6 +346,7 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	}
 	f.work = used
 	f.lastServed = last
+
 	return waiting
 }
 
@@ -335,6 +365,7 @@ func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before f
 			found = true
 		}
 	}
+
 	return first, found
 }
 

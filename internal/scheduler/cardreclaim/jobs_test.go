@@ -22,25 +22,31 @@ func TestJobsAreWatched(t *testing.T) {
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
 	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
 	check.NoError(t, err)
+
 	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	if _, known := watch.EvictionPolicyFor("ns", "t"); known {
 		t.Error("a job is known before jobs are watched")
 	}
+
 	w.action = New(cards, nil)
 	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
+
 	eventually(t, "all jobs are read", func() bool { return watch.OpenSession(w.openSession().Ssn) })
 	eventually(t, "the job is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return known })
 	if evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t"); evictionPolicy != (workload.EvictionPolicy{Inelastic: true}) {
 		t.Errorf("habit %+v, want an inelastic one", evictionPolicy)
 	}
+
 	for _, other := range []string{"none", ""} {
 		_, known := watch.EvictionPolicyFor("ns", other)
 		check.That(t, !known, "job %q is known", other)
 	}
+
 	if _, known := watch.EvictionPolicyFor("other", "t"); known {
 		t.Error("the job of another namespace is known")
 	}
+
 	// The action uses it: the job is evicted as a whole.
 	w.executeActions()
 	w.expectEvictedAndPlaced(t, "t*4", "i-0@n")
@@ -49,10 +55,12 @@ func TestJobsAreWatched(t *testing.T) {
 	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the change is known", func() bool {
 		evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t")
 		return evictionPolicy == workload.EvictionPolicy{}
 	})
+
 	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
 	eventually(t, "the end is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return !known })
 }

@@ -30,13 +30,16 @@ func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 	for rank := range ranks {
 		w.add(fmt.Sprintf("queue low%d %s %d training cpu=1000000", rank, plenty, 10000+rank))
 	}
+
 	for _, q := range w.Queues {
 		q.Spec.Capability["memory"] = amount("1Pi")
 	}
+
 	var text strings.Builder
 	for i := range nodes {
 		fmt.Fprintf(&text, "node n%05d A 8\n", i)
 	}
+
 	for i := range nodes * 8 / size {
 		fmt.Fprintf(&text, "t%05d low%d %d:", i, i%ranks, size)
 		for k := range size {
@@ -44,6 +47,7 @@ func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 		}
 		fmt.Fprintf(&text, " ran=%dm\n", 10+(i*7919)%1440)
 	}
+
 	w.add(text.String())
 	n := 0
 	return w.add(fmt.Sprintf("i high %d: -*%d cards=8", pods, pods), func(p *corev1.Pod) {

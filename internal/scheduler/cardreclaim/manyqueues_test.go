@@ -35,12 +35,14 @@ func TestQueuesOfOneTypeShareVictimJobs(t *testing.T) {
 	w.add(`queue high {"A":8} 90000 inference cpu=1000; h high 1: - cards=8`)
 	w.openSession()
 	t.Cleanup(w.Close)
+
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
 	rs := newReclaimSession(w.Ssn, policy, w.action)
 	for _, job := range []string{"w000", "w001", "w002", "h"} {
 		rs.startJob(len(rs.nodes))
 		rs.placeJob(w.Job(job))
 	}
+
 	check.Equal(t, "pods that are pipelined", 4, len(w.In(api.Pipelined)))
 	check.Equal(t, "lists of victim jobs", 2, len(rs.victimJobs))
 }
@@ -64,24 +66,29 @@ func BenchmarkQueues(b *testing.B) {
 		w := queuesThatReclaim(1000, queues)
 		w.openSession()
 		defer w.Close()
+
 		runtime.GC()
 		before := time.Now()
 		w.Run(w.action)
 		took := time.Since(before)
 		placed := len(w.In(api.Pipelined))
+
 		waits := w.action.fairOrder.isScarce
 		rests := !w.action.restsUntil.IsZero()
 		if placed != queues || waits || rests {
 			b.Errorf("%d of %d queues are served in %s, others wait for their turn: %v, the action rests: %v", placed, queues, took, waits, rests)
 		}
+
 		return took
 	}
+
 	one := serve(1)
 	all := serve(200)
 	times := all.Seconds() / one.Seconds()
 	if times > mostTimesOneQueue {
 		b.Errorf("200 queues take %.0f times as long as one, at most %d times is allowed", times, mostTimesOneQueue)
 	}
+
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(all.Seconds()*1000, "queues-ms")
 	b.ReportMetric(times, "times-one-queue")

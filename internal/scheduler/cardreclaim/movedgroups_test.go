@@ -36,6 +36,7 @@ func TestMovedPodGroupsStayVictims(t *testing.T) {
 				group.Spec.Queue = tc.to
 			}
 		}
+
 		w.runAction(t)
 		goes, _ := w.Outcome()
 		check.Equal(t, "go", session.Spell(tc.goes), goes)
@@ -69,6 +70,7 @@ func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
 		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
 		w.runAction(t)
 		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
+
 		w.Close()
 	}
 }

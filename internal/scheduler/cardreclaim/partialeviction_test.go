@@ -45,12 +45,14 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		w.alone = true
 		goes, _ := w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
+
 		switch {
 		case tc.want != "" && strings.Contains(tc.job, "vcjob") && !strings.Contains(tc.job, "ends"):
 			eventually(t, "all that were left are marked", func() bool { return len(w.markedPods(t)) == 3 })
 		case tc.want != "":
 			eventually(t, "all that were left are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 		}
+
 		goes, _ = w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
 	}

@@ -86,6 +86,7 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 			}
 		})
 	}
+
 	all.Wait()
 	var left []*api.TaskInfo
 	failed := map[types.UID]error{}
@@ -97,6 +98,7 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 			failed[task.Pod.UID] = errs[i]
 		}
 	}
+
 	return left, failed
 }
 
@@ -107,8 +109,10 @@ func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {
 		p.slots <- struct{}{} // when one is free
 		defer func() { <-p.slots }()
+
 		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 		defer cancel()
+
 		err := write(ctx, client, pod)
 		if err != nil && isGone(ctx, client, pod, err) {
 			there = false
@@ -116,8 +120,10 @@ func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 			klog.V(2).InfoS("Pod could not be evicted yet", "pod", klog.KObj(pod), "err", err)
 			return false, nil
 		}
+
 		return true, nil
 	})
+
 	return there, err
 }
 
@@ -136,6 +142,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 		now := metav1.Now()
+
 		return patchStatus(ctx, client, pod, types.StrategicMergePatchType, map[string]any{
 			"metadata": map[string]any{"uid": pod.UID},
 			"status": map[string]any{"conditions": []corev1.PodCondition{{

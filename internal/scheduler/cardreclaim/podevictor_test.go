@@ -108,6 +108,7 @@ func TestHowJobsAreEvicted(t *testing.T) {
 		want := strings.Fields(session.Spell(tc.replaced))
 		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
 		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
+
 		got := w.markedPods(t)
 		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
 	}
@@ -120,17 +121,20 @@ func TestEvictedPodsHaveConditions(t *testing.T) {
 	client := w.Cache.Client().(*fake.Clientset)
 	w.runAction(t)
 	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
+
 	var patches []clienttesting.PatchAction
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
 			patches = append(patches, patch)
 		}
 	}
+
 	check.Must(t, len(patches) == 2 && patchPurpose(patches[0]) == "why" && patchPurpose(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
 	for _, patch := range patches {
 		if patch.GetSubresource() != "status" {
 			t.Errorf("the patch %s is none of the status: it would need the right to change what any pod runs", patch.GetPatch())
 		}
+
 		var body struct {
 			Metadata struct{ UID types.UID }
 		}
@@ -138,6 +142,7 @@ func TestEvictedPodsHaveConditions(t *testing.T) {
 			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.Pods[0].UID)
 		}
 	}
+
 	checkConditions(t, client)
 }
 
@@ -154,11 +159,13 @@ func checkConditions(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
 	check.NoError(t, err)
+
 	said := map[corev1.PodConditionType]string{}
 	for _, c := range pod.Status.Conditions {
 		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
 		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
 	}
+
 	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
 	got := said[corev1.DisruptionTarget]
 	want := "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
@@ -203,6 +210,7 @@ func TestFailedWrites(t *testing.T) {
 		"the pod is gone":                {nil, "", 1, false},
 		"gone after a conflict":          {[]error{conflict}, "", 1, false},
 	}
+
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
@@ -213,6 +221,7 @@ func TestFailedWrites(t *testing.T) {
 				_, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{})
 				check.Must(t, err == nil, "%v", err)
 			}
+
 			var mutex sync.Mutex
 			tries := 0
 			client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -225,6 +234,7 @@ func TestFailedWrites(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				return tc.now != "" && patchPurpose(patch) == "why", old, nil
 			})
+
 			writes := newPodEvictor(1)
 			writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
 			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
@@ -250,6 +260,7 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 	w := newWorld("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").addToAPI(t)
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
+
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	if left := w.existingPods(t); len(left) != 5 { // the job controller still has time
 		t.Errorf("there are %v", left)
@@ -261,11 +272,13 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 		evictionTimeout = kept
 		markTimeout = longer
 	})
+
 	evictionTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	if left := w.existingPods(t); len(left) != 5 { // the cache has not seen the annotations
 		t.Errorf("there are %v", left)
 	}
+
 	markTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all evicted pods are deleted", func() bool { return len(w.existingPods(t)) == 1 })
@@ -280,8 +293,10 @@ func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused.Add(1) <= 4, nil, errors.New("no")
 	})
+
 	kept := evictionTimeout
 	t.Cleanup(func() { evictionTimeout = kept })
+
 	w.action.evictor.backoff.Steps = 1
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
@@ -314,11 +329,14 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 			left--
 			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 		})
+
 		kept := evictionTimeout
 		t.Cleanup(func() { evictionTimeout = kept })
+
 		for range 3 { // the session sees no change in the API server
 			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 		}
+
 		if tc.failures == 9 {
 			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
 			evictionTimeout = -time.Second
@@ -348,10 +366,12 @@ func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 			patch, ok := action.(clienttesting.PatchAction)
 			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
 		})
+
 		m := newPodEvictor(1)
 		var all sync.WaitGroup
 		all.Go(func() { m.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
 		defer all.Wait()
+
 		synctest.Wait()
 		began := time.Now()
 		m.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, Name)
@@ -374,10 +394,12 @@ func TestWriteTimesOut(t *testing.T) {
 		check.Equal(t, "tries", writeBackoff.Steps, tries)
 		check.That(t, time.Since(began) >= time.Duration(tries)*writeTimeout, "the tries took %s", time.Since(began))
 	})
+
 	backoff := shipped
 	total := time.Duration(shipped.Steps) * writeTimeout
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}
+
 	check.That(t, total < markTimeout, "all tries may take %s, and a pod without its mark is deleted after %s", total, markTimeout)
 }

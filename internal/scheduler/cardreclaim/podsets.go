@@ -51,6 +51,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		if s.addWork(workPerTask); s.jobExhausted() {
 			return nil, false
 		}
+
 		needs := s.needsKey(job, task)
 		c, known := byNeeds[needs]
 		if !known && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
@@ -59,6 +60,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 			continue
 		}
+
 		if !known || hasVolumeClaims(task.Pod) { // pods of one kind differ only in their volumes
 			if err := s.ssn.PrePredicateFn(task); err != nil {
 				klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
@@ -69,8 +71,10 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 				continue
 			}
 		}
+
 		request := s.policy.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
+
 		memory = quota.AddSaturating(memory, request.Memory)
 		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
@@ -78,6 +82,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 			break
 		}
+
 		if !known {
 			c = &podSet{needs: needs, request: request.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
 			byNeeds[needs] = c
@@ -85,6 +90,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		}
 		c.tasks = append(c.tasks, task)
 	}
+
 	return podSets, len(podSets) > 0
 }
 
@@ -142,17 +148,21 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 		Selector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
 		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: workload.HostPorts(spec), Zone: task.RevocableZone,
 	}
+
 	if task.NumaInfo != nil {
 		n.NUMA = task.NumaInfo.Policy
 	}
+
 	n.Volumes = slices.DeleteFunc(slices.Clone(spec.Volumes), func(v corev1.Volume) bool { return !isClaimed(v) })
 	if a := spec.Affinity; (a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil)) || len(n.Spread)+len(n.Volumes)+len(n.Claims) > 0 {
 		n.Own = string(job.UID) + "/" + task.TaskRole
 	}
+
 	text, err := json.Marshal(n)
 	if err != nil {
 		return string(task.UID)
 	}
+
 	return string(text)
 }
 
@@ -180,9 +190,11 @@ func (s *reclaimSession) fittingNodesOf(c *podSet) []int {
 				fitting = append(fitting, i)
 			}
 		}
+
 		s.sortByPreference(task, c.request, fitting)
 		s.fittingNodes[key] = fitting
 	}
+
 	return fitting
 }
 
@@ -195,6 +207,7 @@ func (s *reclaimSession) findBlockedNodes(c *podSet) {
 		c.blocked = map[int]bool{}
 		return
 	}
+
 	pod := c.tasks[0].Pod
 	key := conflictKey{s.kindOf(c), pod.Namespace, labels.Set(pod.Labels).String()}
 	known, isKnown := s.blockedNodes[key]
@@ -242,6 +255,7 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 		}
 		s.offeringNodes[key] = offering
 	}
+
 	s.scope.addKind(key, task, offering)
 	return offering
 }
@@ -262,6 +276,7 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 // cards are in use. So whole nodes stay free.
 func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
 	resource := s.policy.RequestFor(task).Resource
+
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := s.policy.CardOn(task, s.nodes[a].Name)
 		y, _ := s.policy.CardOn(task, s.nodes[b].Name)
@@ -303,6 +318,7 @@ func maxSkewOf(pod *corev1.Pod) int {
 			least = int(c.MaxSkew)
 		}
 	}
+
 	return least
 }
 
@@ -313,6 +329,7 @@ func (s *reclaimSession) excludeNode(u *unfitNode) {
 		u.podSet.maxByNode[u.node] = u.fits
 		return
 	}
+
 	u.podSet.excluded[u.node] = true
 	for _, key := range topologyKeys(u.podSet.tasks[0].Pod) {
 		value, known := s.nodes[u.node].Node.Labels[key]
@@ -331,10 +348,12 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	if !s.reclaimsFor(&c.request) { // its gang may have victims that it has not
 		return false
 	}
+
 	wants := hasConflicts(by.Pod)
 	if !wants && !s.hasAntiAffinity(node) {
 		return false
 	}
+
 	for _, other := range node.Tasks {
 		if !wants && countAntiAffinityTerms(other.Pod) == 0 {
 			continue
@@ -344,6 +363,7 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -359,6 +379,7 @@ func (s *reclaimSession) findAntiAffinityNodes() {
 	if s.antiAffinityNodes != nil {
 		return
 	}
+
 	s.antiAffinityNodes = sets.New[string]()
 	for _, node := range s.nodes {
 		for _, task := range node.Tasks {
@@ -394,14 +415,17 @@ func topologyKeys(pod *corev1.Pod) []string {
 			keys = append(keys, key)
 		}
 	}
+
 	for i := range pod.Spec.TopologySpreadConstraints {
 		if c := &pod.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			add(c.TopologyKey)
 		}
 	}
+
 	for _, term := range workload.RequiredAffinityTerms(pod) {
 		add(term.TopologyKey)
 	}
+
 	return keys
 }
 
@@ -414,6 +438,7 @@ func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool
 		if !known || other.Node == nil || node.Node == nil {
 			continue
 		}
+
 		isTerminating = isTerminating || other.Name == node.Name
 		s.addPairWork(c.tasks[0].Pod, task.Pod)
 		near := func(key string) bool {
@@ -427,5 +452,6 @@ func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool
 			return true
 		}
 	}
+
 	return isTerminating && len(node.Tasks) >= node.Allocatable.MaxTaskNum
 }

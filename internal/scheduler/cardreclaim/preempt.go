@@ -51,14 +51,17 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	if !ok {
 		return
 	}
+
 	p.reclaim.jobPolicies.OpenSession(ssn)
 	s := &reclaimSession{ssn: ssn, policy: policy, action: p.reclaim, now: policy.Now()}
 	s.completePartialEvictions(PreemptName)
+
 	began := p.reclaim.clock()
 	if (conf.EnabledActionMap[Name] && p.reclaim.rests(ssn.UID)) || began.Before(p.restsUntil) {
 		return
 	}
 	defer policy.AssumeEvicted()()
+
 	searches := p.newSearches(ssn, policy)
 	hooks := capacitycard.PreemptHooks{PolicyFor: p.reclaim.jobPolicies.EvictionPolicyFor, Begin: searches.begin, MaySearch: searches.maySearch}
 	for _, tasks := range policy.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
@@ -69,6 +72,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 			p.evictor.recordEvicted(task.Pod, PreemptName)
 		}
 	}
+
 	searches.end()
 	if took := p.reclaim.clock().Sub(began); took > minPeriod/(maxTimeShare-1) {
 		p.restsUntil = began.Add(maxTimeShare * took)

@@ -53,6 +53,7 @@ func TestHowJobsArePreempted(t *testing.T) {
 		w.runPreemptAction(preempt)
 		replaced := session.Spell(tc.replaced)
 		deleted := session.Spell(tc.deleted)
+
 		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.markedPods(t), " ") == replaced })
 		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == deleted })
 		check.Equal(t, "pods that are pipelined", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
@@ -111,17 +112,21 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
 		return down.Load(), nil, errors.New("refused")
 	}
+
 	client := w.Cache.Client().(*fake.Clientset)
 	client.PrependReactor("delete", "pods", fail)
 	client.PrependReactor("patch", "pods", fail)
 	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
+
 	originalTimeout := evictionTimeout
 	t.Cleanup(func() { evictionTimeout = originalTimeout })
+
 	evictionTimeout = 0
 	w.runPreemptAction(preempt)
 	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
+
 	down.Store(false)
 	eventually(t, "the pod is gone", func() bool { w.runPreemptAction(preempt); return len(w.deletedPods(t)) == 1 })
 	check.Equal(t, "pods that are gone", []string{first}, w.deletedPods(t))
@@ -141,6 +146,7 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 			return false, nil, nil
 		}
 	})
+
 	w.runPreemptAction(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
@@ -148,6 +154,7 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 		w.runPreemptAction(preempt)
 		check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
 	}
+
 	eventually(t, "two pods are gone", func() bool { return len(w.deletedPods(t)) == 2 })
 	for _, name := range w.deletedPods(t) {
 		check.That(t, strings.Contains(first, name), "%s is gone, evicted were %s", name, first)
@@ -166,8 +173,10 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 		}
 		return false, nil, nil
 	})
+
 	check.NoError(t, preempt.Evictor().Evict(w.Pods[0], "reclaim"))
 	check.Equal(t, "pods that are gone", []string{"low-0"}, w.deletedPods(t))
+
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("never")
 	})
@@ -182,13 +191,16 @@ func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
 		t tra 1: n*3 ran=24h; gang q 2: -*2 class=high`)
 	w.playSession(preempt)
 	check.Equal(t, "go for the gang", "lm-0 ln-0", session.Names(w.In(api.Releasing)))
+
 	away := w.Nodes[slices.IndexFunc(w.Nodes, func(n *corev1.Node) bool { return n.Name == "m" })].DeepCopy()
 	away.Spec.Unschedulable = true
 	check.NoError(t, w.Cache.AddOrUpdateNode(away))
+
 	w.Close()
 	for _, name := range []string{"ln-0", "lm-0"} {
 		w.Cache.DeletePod(w.Pod(name).DeepCopy())
 	}
+
 	w.add("i inf 1: - cards=2")
 	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 	w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())

@@ -37,8 +37,10 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 					}
 				}
 			}
+
 			w.startCache()
 			defer w.Close()
+
 			w.action.WithClock(time.Now) // it rests after a long search
 			preempt := NewPreempt(w.action)
 			var actions, rests []time.Duration
@@ -47,14 +49,17 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 				actions = append(actions, action)
 				rests = append(rests, rest)
 			}
+
 			if n := len(w.In(api.Releasing)); n > 0 {
 				b.Errorf("%d pods go in vain", n)
 			}
+
 			first := actions[0]
 			slices.Sort(actions)
 			slices.Sort(rests)
 			usual := actions[len(actions)/2]
 			rest := rests[len(rests)/2]
+
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(first.Seconds()*1000, "first-ms")
 			b.ReportMetric(usual.Seconds()*1000, "action-ms")

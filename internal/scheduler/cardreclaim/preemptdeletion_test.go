@@ -25,6 +25,7 @@ func (w *world) runWatched(sessions int, by string, plugins []string, play func(
 	for _, object := range w.Objects() {
 		j.Load(object, clock)
 	}
+
 	shown := map[string]bool{}
 	for session := range sessions {
 		w.openSession(plugins...)
@@ -39,11 +40,13 @@ func (w *world) runWatched(sessions int, by string, plugins []string, play func(
 				}
 			}
 		}
+
 		w.Close()
 		clock = clock.Add(time.Second)
 		j.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
 		j.Check(clock)
 	}
+
 	return j.TakeViolations()
 }
 
@@ -61,6 +64,7 @@ func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *core
 	default:
 		return nil
 	}
+
 	return pod
 }
 
@@ -76,11 +80,13 @@ func twoNodeGroups(text string) *world {
 	for i, n := range w.Nodes {
 		n.Labels["volcano.sh/nodegroup-name"] = fmt.Sprint("g", i+1)
 	}
+
 	for _, q := range w.Queues {
 		if number := q.Name[len(q.Name)-1:]; number == "1" || number == "2" {
 			q.Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []string{"g" + number}}}
 		}
 	}
+
 	return w
 }
 
@@ -92,16 +98,19 @@ func nodesWithBlockingPods(n int, label string) *world {
 	for i := range n {
 		w.add(fmt.Sprintf("node n%02d A 4; tn%02d tra 4: n%02d*4 ran=1h", i, i, i)).add(fmt.Sprintf("xn%02d cpu 1: n%02d cards=0 ran=24h", i, i), withLabelAndAntiAffinity("x", "i"))
 	}
+
 	w.add("i inf 1: -", withLabelAndAntiAffinity("i", ""))
 	for _, node := range w.Nodes {
 		node.Labels[corev1.LabelHostname] = node.Name
 		node.Labels[zone] = node.Name
 	}
+
 	for _, pod := range w.Pods {
 		if pod.Labels["app"] == "x" {
 			pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = label
 		}
 	}
+
 	return w
 }
 
@@ -131,6 +140,7 @@ func TestSessionCheckFindsNoViolation(t *testing.T) {
 			tc.world.executeActions()
 			_, pipelined = tc.world.Outcome()
 		})
+
 		check.That(t, len(found) == 0, "found %v", found)
 		check.Equal(t, "pipelined", tc.promise, pipelined)
 	}

@@ -48,6 +48,7 @@ func TestFullQueueIsPreempted(t *testing.T) {
 		for range 2 {
 			w.nextSession(preempt)
 		}
+
 		check.Equal(t, "high runs on", 1, len(w.Job("high").TaskStatusIndex[api.Running])+len(w.Job("high").TaskStatusIndex[api.Binding]))
 	}
 }
@@ -67,6 +68,7 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 		w, preempt := newPreemptWorld(t, `node n A 4; node m A 4; queue q {"A":8} cpu=1000; low q 1: n*4 class=low; high q 1: - class=high; `+text)
 		evicted := 0
 		waiting := strings.Count(text, " q 1: - class=high")
+
 		for s := range 8 {
 			if s == 0 {
 				w.playSession(preempt)
@@ -75,6 +77,7 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 			}
 			evicted += len(w.In(api.Releasing))
 		}
+
 		check.Equal(t, "running pods of high", 1, len(w.Job("high").TaskStatusIndex[api.Running]))
 		check.That(t, evicted <= 1+waiting, "%d pods are evicted for %d that may preempt", evicted, 1+waiting)
 	}
@@ -87,12 +90,14 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 	w.Close()
 	groups := w.Groups
 	pods := w.Pods
+
 	w.Groups = groups[:3]
 	w.Pods = pods[:3]
 	w.startCache()
 	*preempt = *NewPreempt(w.action)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "go in the first session", 1, len(w.In(api.Releasing)))
+
 	w.Close()
 	w.Cache.AddPodGroupV1beta1(groups[3])
 	w.Cache.AddPod(pods[3].DeepCopy())
@@ -116,6 +121,7 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 	}) {
 		w := newWorld("node n A 4; lo inf 1: n*1 class=low ran=24h; keep inf 1: n*1 class=high; t tra 1: n*2 ran=24h; hi inf 1: - class=high")
 		t.Cleanup(w.Close)
+
 		w.startCache()
 		preempt := NewPreempt(w.action)
 		if tc.change(w); strings.Contains(t.Name(), "short") {
@@ -124,12 +130,14 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 			preempt = NewPreempt(w.action)
 			tc.change(w)
 		}
+
 		w.openSession()
 		if w.alone {
 			w.Run(NewAllocate(w.action), preempt)
 		} else {
 			w.Run(NewAllocate(w.action), w.action, preempt)
 		}
+
 		goes := session.Names(w.In(api.Releasing))
 		check.That(t, goes == tc.goes || (tc.goes == "t-0" && strings.HasPrefix(goes, "t-")), "%q go, want %q", goes, tc.goes)
 	}
@@ -233,6 +241,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 			placed := w.In(api.Binding)
 			gone := w.In(api.Releasing)
 			goes += len(gone)
+
 			w.Close()
 			for _, task := range placed {
 				w.start(task.Name, task.NodeName)
@@ -246,6 +255,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		runs := func(job string) int {
 			return len(w.Job(job).TaskStatusIndex[api.Running]) + len(w.Job(job).TaskStatusIndex[api.Binding])
 		}
+
 		check.Equal(t, "pods that go", tc.goes, goes)
 		check.Equal(t, "pods of high on their node", tc.placed, runs("high"))
 		check.Equal(t, "the gang starts", tc.starts, runs("g") == 4)

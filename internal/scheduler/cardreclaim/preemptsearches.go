@@ -96,6 +96,7 @@ func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
 	if !s.beginJob(job) {
 		return false
 	}
+
 	search := s.newSearch(job, task, generation)
 	s.addToScope(job, task)
 	if search.hasKind && s.hopelessKinds[search.kind] {
@@ -105,10 +106,12 @@ func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
 		s.session.unfinished = true
 		return false
 	}
+
 	s.last = search
 	s.preempt.searchCount++
 	s.job.isNominated = s.job.isNominated || s.policy.IsNominated(task)
 	s.session.addPredicateWork(workPerSearchedNode * len(s.session.nodes))
+
 	return true
 }
 
@@ -118,6 +121,7 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 	if s.job != nil && s.job.job == job {
 		return true
 	}
+
 	s.endJob()
 	if known := s.searched[job.UID]; known != nil { // its next pod, or it preempts inside the job now
 		s.job = known
@@ -130,11 +134,13 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 		s.session.unfinished = true
 		return false
 	}
+
 	began := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
 	began.kindsHash, began.hasKinds = s.hashKinds(job)
 	if s.preempt.searches.canSkip(s.session, job, began.pendingHash) {
 		return false
 	}
+
 	s.searched[job.UID] = began
 	s.job = began
 	if s.isHopeless(began) { // the search for an equal job was its search
@@ -144,6 +150,7 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 		s.job = nil
 		return false
 	}
+
 	return true
 }
 
@@ -186,6 +193,7 @@ func (s *preemptSearches) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool
 		minimum, ready int32
 		pipelined      int
 	}{job.MinAvailable, job.ReadyTaskNum(), len(job.TaskStatusIndex[api.Pipelined])})
+
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		search := s.newSearch(job, task, 0)
 		if !search.hasKind {
@@ -233,10 +241,12 @@ func (s *preemptSearches) end() {
 		isFound := searched.hasPlaced() || searched.isNominated
 		s.preempt.searches.recordSearch(s.session, searched.job, searched.pendingHash, isFound)
 	}
+
 	if s.session == nil || !s.session.unfinished {
 		s.preempt.served = map[api.JobID]bool{}
 		return
 	}
+
 	klog.InfoS("Budget of preempt is used up, other jobs come first now", "jobs", len(s.searched), "searches", s.preempt.searchCount)
 	for id := range s.searched {
 		s.preempt.served[id] = true

@@ -36,8 +36,10 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
 		pools: map[card.Name]int{}, tree: s.newTreeProblem(),
 	}
+
 	s.addWork(len(podSets) * dims.count)
 	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
+
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
 	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
@@ -47,22 +49,26 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		if s.jobExhausted() {
 			break
 		}
+
 		nodes := s.nodesOf(c)
 		s.addWork(workPerNode * len(nodes))
 		podSet := solver.PodSet{Request: dims.requestOf(place, c), Cards: int64(c.request.Count), Count: len(c.tasks), Nodes: nodes}
 		if q.tree != nil {
 			podSet.Uses = s.usesOf(q, job.Queue, &c.request)
 		}
+
 		for _, i := range nodes {
 			if !q.wantedNodes[i] {
 				q.wantedNodes[i] = true
 				q.input.Nodes[i].Free = s.freeOn(q, first, s.nodes[i], i)
 			}
+
 			name, _ := s.policy.CardOn(c.tasks[0], s.nodes[i].Name)
 			pool, known := q.pools[name]
 			if !known && name != "" {
 				pool = s.addPool(q, job.Queue, name)
 			}
+
 			switch {
 			case name == "" || name == names[i]:
 			case names[i] == "":
@@ -72,20 +78,25 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 				q.input.Nodes[i].Quota = 0
 			}
 		}
+
 		if c.request.Count > 0 {
 			q.cardResources[string(s.policy.RequestFor(c.tasks[0]).Resource)] = true
 		}
+
 		q.input.PodSets = append(q.input.PodSets, podSet)
 	}
+
 	s.addWork(len(q.input.Nodes))
 	for i := range q.input.Nodes {
 		if !q.wantedNodes[i] {
 			q.input.Nodes[i].Free = make(solver.Amounts, dims.count)
 		}
 	}
+
 	if q.tree != nil {
 		q.limitLevels(1)
 	}
+
 	return q
 }
 
@@ -96,6 +107,7 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 		if s.jobExhausted() {
 			break
 		}
+
 		shape := g.solverJob
 		isUseful := false
 		shape.Pods = slices.Clone(g.solverJob.Pods)
@@ -107,9 +119,11 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 			}
 			isUseful = isUseful || (holds && q.wantedNodes[shape.Pods[i].Node])
 		}
+
 		if q.tree != nil {
 			isUseful = s.limitVictimJob(q, g, &shape, isUseful)
 		}
+
 		if isUseful {
 			q.input.Jobs = append(q.input.Jobs, shape)
 			q.victimJobs = append(q.victimJobs, g)
@@ -125,6 +139,7 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 	if plan := budget.solveProblem(&p.input); plan != nil || all {
 		return plan
 	}
+
 	// Bisection finds the largest count of a pod set that has a plan, for one pod set after
 	// the other.
 	counts := make([]int, len(p.input.PodSets))
@@ -132,6 +147,7 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 		counts[i] = p.input.PodSets[i].Count
 		p.input.PodSets[i].Count = 0
 	}
+
 	var best *solver.Plan
 	for i := range counts {
 		low := 0
@@ -147,11 +163,13 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 		}
 		p.setCount(i, low)
 	}
+
 	if best == nil { // the problem is solved again with more victims
 		for i := range counts {
 			p.setCount(i, counts[i])
 		}
 	}
+
 	return best
 }
 
@@ -193,6 +211,7 @@ func dimensionsOf(podSets []*podSet) dimensions {
 			}
 		}
 	}
+
 	slices.Sort(d.resources)
 	d.count = others + len(d.resources)
 	for i, c := range podSets {
@@ -202,6 +221,7 @@ func dimensionsOf(podSets []*podSet) dimensions {
 			d.count++
 		}
 	}
+
 	return d
 }
 
@@ -252,12 +272,14 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
 	room := q.dimensions.amountsOf(s.policy.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
+
 	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.podSets {
 		if at := q.dimensions.limited[i]; at >= 0 {
 			room[at] = float64(c.maxOnNode(place))
 		}
 	}
+
 	for _, task := range node.Tasks {
 		if task.Status == api.Releasing {
 			continue
@@ -265,6 +287,7 @@ func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeI
 		room[podsOfNode]--
 		s.forEachConflict(q, task, func(at int) { room[at]-- })
 	}
+
 	return room
 }
 

@@ -57,10 +57,12 @@ func drawWorld(t *rapid.T) *world {
 		w.add(fmt.Sprintf("node %s %s %d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
 		w.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
 	}
+
 	for _, queue := range []string{"inf", "inf2"} {
 		rest := map[string]string{"inf": "80000 inference", "inf2": "70000 inference"}[queue]
 		w.add(fmt.Sprintf(`queue %s {"A":%d,"B":%d} %s cpu=1000`, queue, rapid.IntRange(0, 8).Draw(t, "quota of A"), rapid.IntRange(0, 8).Draw(t, "quota of B"), rest))
 	}
+
 	w.add("queue old PLENTY 75000 training; queue keeps PLENTY 10000 inference; queue odd PLENTY 10000 batch") // old is above inf2
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
 		cards := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards")
@@ -72,18 +74,22 @@ func drawWorld(t *rapid.T) *world {
 				on = append(on, at)
 			}
 		}
+
 		if len(on) == 0 {
 			continue
 		}
+
 		text := fmt.Sprintf("t%d %s %d: %s cards=%d card=A|B ran=%s %s", i, rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
 			rapid.IntRange(1, len(on)+1).Draw(t, "minimum"), strings.Join(on, " "), cards, rapid.SampledFrom([]string{"0s", "1h", "5h", "30h"}).Draw(t, "ran"),
 			rapid.SampledFrom([]string{"", "", "vcjob", "vcjob=inelastic", "vcjob=ends"}).Draw(t, "vcjob"))
+
 		w.add(text, func(p *corev1.Pod) {
 			if strings.HasSuffix(p.Name, "-0") && rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
 				protect(p)
 			}
 		})
 	}
+
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs that wait") {
 		waits := rapid.IntRange(1, 3).Draw(t, "pods")
 		name := fmt.Sprintf("i%d", i)
@@ -91,9 +97,11 @@ func drawWorld(t *rapid.T) *world {
 		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
 			change = applyAll(change, withLabelAndAntiAffinity(name, name))
 		}
+
 		w.add(fmt.Sprintf("%s %s %d: -*%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
 			waits, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"), rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")), change)
 	}
+
 	w.alone = rapid.Bool().Draw(t, "without allocate")
 	return w
 }
@@ -119,12 +127,14 @@ func (w *world) suffices(before map[string]pod) bool {
 			cores[p.node] += p.cpu
 		}
 	}
+
 	places := map[string]int{"A": 0, "B": 0}
 	for _, n := range w.Nodes {
 		all := n.Status.Allocatable[gpu]
 		cpus := n.Status.Allocatable["cpu"]
 		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
 	}
+
 	return places["A"] >= waiting && places["B"] >= waiting
 }
 
@@ -145,9 +155,11 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 	for _, n := range w.Nodes {
 		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
 	}
+
 	for _, q := range w.Queues {
 		priorities[q.Name] = q.Spec.Priority
 	}
+
 	y := &tally{map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}, map[string]int32{}}
 	for name, now := range after {
 		was := before[name]
@@ -157,6 +169,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 		if now.runs() {
 			y.runs[now.job]++
 		}
+
 		if now.holds() {
 			y.placed[now.job]++
 			if y.used[now.queue] == nil {
@@ -164,6 +177,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 			}
 			y.used[now.queue][models[now.node]] += now.cards
 		}
+
 		switch {
 		case was.status == api.Running && now.status == api.Releasing:
 			y.evicted[was.job] = append(y.evicted[was.job], name)
@@ -173,6 +187,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 				"%s is on a card that it does not name", name)
 		}
 	}
+
 	return y
 }
 
@@ -188,17 +203,20 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 		if len(gone) == 0 {
 			continue
 		}
+
 		w.checkVictimJob(t, j.Name, gone, before, y.came)
 		if y.runs[j.Name] > 0 && (y.runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
 			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, y.ran[j.Name], y.runs[j.Name], least, gone)
 		}
 	}
+
 	w.checkQuotas(t, y)
 	for _, n := range w.Ssn.Nodes {
 		idle := n.FutureIdle()
 		check.Must(t, idle.MilliCPU >= 0 && idle.Memory >= 0 && idle.ScalarResources[gpu] >= 0,
 			"node %s has more pipelined than it has free: %s", n.Name, idle)
 	}
+
 	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v are evicted although all fit", y.evicted)
 }
 
@@ -229,6 +247,7 @@ func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 		check.Must(t, whole || (p.cards > 0 && came[p.node] > priorities[p.queue]),
 			"%s alone is evicted from node %s, where no pod above it is placed", of, p.node)
 	}
+
 	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
 }
 
@@ -257,6 +276,7 @@ func TestReclaimInvariants(t *testing.T) {
 		worlds++
 		victims += len(w.In(api.Releasing))
 	})
+
 	check.That(t, victims != 0, "no pod was evicted in %d worlds: nothing was tested", worlds)
 	t.Logf("%d pods were evicted in %d worlds", victims, worlds)
 }

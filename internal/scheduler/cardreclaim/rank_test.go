@@ -36,6 +36,7 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		gangs = nodes + "na tra 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4"
 		spare = nodes + "na tra 3: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 1: -"
 	)
+
 	classes := func(a, b string) func(*corev1.Pod) { return applyAll(onJob("na", class(a)), onJob("mb", class(b))) }
 	apps := applyAll(onJob("na", withLabelAndAntiAffinity("na", "")), onJob("mb", withLabelAndAntiAffinity("mb", "")))
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -81,11 +82,13 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		if tc.byLoss {
 			w.args = framework.Arguments{"victimOrder": "Loss"}
 		}
+
 		w.startCache()
 		for _, budget := range tc.budgets {
 			indexer := w.Cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
 			check.NoError(t, indexer.Add(budget))
 		}
+
 		w.runAction(t)
 		goes, pipelined := w.Outcome()
 		check.That(t, goes == session.Spell(tc.goes) && pipelined != "", "%q are evicted and %q are pipelined, want %q to be evicted", goes, pipelined, tc.goes)

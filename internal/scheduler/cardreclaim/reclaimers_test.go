@@ -39,6 +39,7 @@ func TestGangsTakeAllOrNothing(t *testing.T) {
 		eight = "node n A 8; BUSY; "
 		two   = "node n A 4; node m B 4; HALF; "
 	)
+
 	runScenes(t, map[string]scene{
 		"all of it":                            {eight + "i inf 8: -*8", "na*4 nb*4", "i@n*8", nil},
 		"one more than there are cards":        {eight + "i inf 9: -*9", "", "", nil},
@@ -64,6 +65,7 @@ func TestGangsTakeAllOrNothing(t *testing.T) {
 
 func TestDeploymentsTakeAsManyAsTheyCan(t *testing.T) {
 	const eight = "node n A 8; BUSY; "
+
 	runScenes(t, map[string]scene{
 		"as many as wait":               {eight + "i inf 1: -*3", "na*4", "i@n*3", nil},
 		"as many as the cards":          {eight + "i inf 1: -*9", "na*4 nb*4", "i@n*8", nil},
@@ -94,6 +96,7 @@ func unbound(p *corev1.Pod) {
 
 func TestAlternatives(t *testing.T) {
 	const full = "node n A 4; node m B 4; HALF; ma tra 4: m*4 card=B ran=24h; "
+
 	runScenes(t, map[string]scene{
 		"the first, if that loses no more":        {"node n A 4; node m B 4; t tra 4: n*4 ran=1h; ma tra 4: m*4 card=B ran=24h; i inf 2: -*2 card=A|B", "t*4", "i@n*2", nil},
 		"in the order of the pod":                 {full + "i inf 1: - card=B|A", "ma*4", "i-0@m", nil},
@@ -124,6 +127,7 @@ func TestFreeRoomIsUsedFirst(t *testing.T) {
 
 func TestReclaimedCardsServeOthersFirst(t *testing.T) {
 	const first = "node n A 4; HALF; queue first PLENTY 90000 inference; "
+
 	runScenes(t, map[string]scene{
 		"the jobs of a queue":                          {"node n,m A 8; t tra 8: n*8 ran=1h; u tra 8: m*8 ran=24h; i inf 3: -*3; j inf 4: -*4; k inf 1: -", "t*8", "i@n*3 j@n*4 k-0@n", nil},
 		"the queue of higher priority is served first": {first + "a inf 3: -*3; z first 3: -*3", "na*4", "z@n*3", nil},
@@ -152,6 +156,7 @@ func TestJobsThatAreLeftAlone(t *testing.T) {
 		w.Groups[1].Spec.NetworkTopology = &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode, HighestTierAllowed: &one}
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})
+
 	t.Run("a session without the rules", func(t *testing.T) {
 		w := newWorld("node n A 4; HALF; i inf 2: -*2")
 		w.args = map[string]any{"overCommitFactor": 0.5} // refused
@@ -166,6 +171,7 @@ func TestJobsThatAreLeftAlone(t *testing.T) {
 func TestNodesOfAnotherShard(t *testing.T) {
 	kept := options.ServerOpts.ShardingMode
 	t.Cleanup(func() { options.ServerOpts.ShardingMode = kept })
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		mode, shard, goes, pipelined string
 	}{
@@ -177,6 +183,7 @@ func TestNodesOfAnotherShard(t *testing.T) {
 		w.alone = true
 		w.openSession()
 		t.Cleanup(w.Close)
+
 		w.Ssn.NodesInShard = sets.New(tc.shard)
 		w.executeActions()
 		w.expectEvictedAndPlaced(t, tc.goes, tc.pipelined)

@@ -88,9 +88,11 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 		blockedNodes: map[conflictKey]map[int]bool{}, unsolvableSets: map[string]bool{}, budget: action.budget,
 		terminating: map[api.TaskID]*api.TaskInfo{}, evictablePods: map[victimKey]map[api.TaskID]bool{},
 	}
+
 	for i, node := range ssn.NodeList {
 		s.nodeIndex[node.Name] = i
 	}
+
 	s.disruptionBudgets = s.listDisruptionBudgets()
 	for _, job := range ssn.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
@@ -99,6 +101,7 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 			}
 		}
 	}
+
 	return s
 }
 
@@ -111,6 +114,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	if !ok || len(podSets) == 0 {
 		return false
 	}
+
 	// Each round excludes a node that turned out not to fit, so the rounds come to an end.
 	for !s.jobExhausted() {
 		q := s.newProblem(job, podSets)
@@ -118,10 +122,12 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		if plan == nil { // free resources do not suffice for all
 			plan = s.solveWithVictims(q, all)
 		}
+
 		if plan == nil {
 			s.rememberUnsolvable(podSets, all)
 			return false
 		}
+
 		unfit, placed := s.applyPlan(job, q, plan, all)
 		if placed {
 			return true
@@ -129,6 +135,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		if unfit == nil || (unfit.waits && all) {
 			return false
 		}
+
 		s.excludeNode(unfit)
 		if unfit.waits { // one pod waits for terminating pods, the others may still be placed
 			unfit.podSet.tasks = unfit.podSet.tasks[1:]
@@ -140,6 +147,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 		}
 	}
+
 	return false
 }
 
@@ -168,12 +176,14 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 		s.unsolvableSets[s.podSetsKey(podSets)] = true
 		return
 	}
+
 	for _, c := range podSets {
 		if narrowed(c) {
 			continue
 		}
 		n := 1
 		key := s.unsolvableKeyOf(c)
+
 		if all {
 			n = len(c.tasks)
 		}

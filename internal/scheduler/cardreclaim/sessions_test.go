@@ -22,11 +22,13 @@ func TestTheNextSession(t *testing.T) {
 			w.executeActions()
 			w.expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		}
+
 		w.add("late inf 2: -*2")
 		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 		for _, pod := range w.Pods[len(w.Pods)-2:] {
 			w.Cache.AddPod(pod.DeepCopy())
 		}
+
 		// One card of t is left over, and one is missing.
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
@@ -50,12 +52,14 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 		for _, n := range w.Nodes {
 			n.Status.Allocatable["pods"] = amount(tc.pods)
 		}
+
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 		for range 2 {
 			goes, _ := w.runAction(t).Outcome()
 			check.Must(t, goes == "t-0 t-1 t-2 t-3", "%q go, want those of the first session", goes)
 		}
 	}
+
 	t.Run("the next pod takes from others", func(t *testing.T) {
 		w := newWorld("node n,m A 4; node o A 1; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: o -*2 ran=24h", hostPort(80))
 		second := w.Pods[len(w.Pods)-1]
@@ -78,6 +82,7 @@ func TestSessionIsReproducible(t *testing.T) {
 		goes, come := w.Outcome()
 		return "go: " + goes + "\ncome: " + come
 	}
+
 	first := outcome()
 	for range 20 {
 		again := outcome()
@@ -115,6 +120,7 @@ func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
 	for _, pod := range w.podsOf("t") {
 		w.Cache.DeletePod(pod)
 	}
+
 	away := w.Nodes[1].DeepCopy()
 	away.Spec.Unschedulable = true
 	check.NoError(t, w.Cache.AddOrUpdateNode(away))
@@ -122,10 +128,12 @@ func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
 		w.runAction(t)
 		check.Equal(t, "placed while a node is away", "", session.Names(w.In(api.Binding)))
 	}
+
 	check.NoError(t, w.Cache.AddOrUpdateNode(w.Nodes[1]))
 	for _, pod := range w.podsOf("u") {
 		w.Cache.DeletePod(pod)
 	}
+
 	w.runAction(t)
 	check.Equal(t, "pods that are placed when both nodes are there and free", 2, len(w.In(api.Binding)))
 }

@@ -65,6 +65,7 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 		for _, task := range comes {
 			pods[task.NodeName]++
 		}
+
 		check.That(t, len(goes) == tc.goes && len(comes) == tc.comes && tc.most(pods),
 			"%d pods go, want %d, and %d come, want %d: %v", len(goes), tc.goes, len(comes), tc.comes, pods)
 	}

@@ -142,31 +142,38 @@ func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 	if reclaimer < 0 {
 		return q.solve(&s.budget, all)
 	}
+
 	victimJobs := s.victimJobsFor(q.podSets[reclaimer].tasks[0])
 	if q.tree == nil {
 		s.addVictimJobs(q, victimJobs)
 		return q.solve(&s.budget, all)
 	}
+
 	q.findLackingQuotas()
 	s.scope.everywhere = s.scope.everywhere || slices.Contains(q.tree.lacksQuota, true)
+
 	byLevel := map[int][]*victimJob{}
 	for _, g := range victimJobs {
 		byLevel[g.level] = append(byLevel[g.level], g)
 	}
+
 	levels := sets.List(sets.KeySet(byLevel))
 	if len(levels) == 0 {
 		levels = []int{1}
 	}
+
 	for i, level := range levels {
 		added := s.addVictimJobs(q, byLevel[level])
 		if !added && i < len(levels)-1 {
 			continue
 		}
+
 		q.limitLevels(level)
 		if plan := q.solve(&s.budget, all); plan != nil || s.jobExhausted() {
 			return plan
 		}
 	}
+
 	return nil
 }
 
@@ -194,10 +201,12 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 		if charge == nil {
 			continue
 		}
+
 		pod.Releases = q.releasesOf(charge)
 		for _, release := range pod.Releases {
 			isUseful = isUseful || q.tree.lacksQuota[release.Quota]
 		}
+
 		pod.OnlyCounts = !g.byTree[i]
 		takes, may := s.takesOf(q, g, i, charge, holdsNeeded)
 		pod.Takes = takes
@@ -206,6 +215,7 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 			shape.Whole = false
 		}
 	}
+
 	return isUseful && (shape.Whole || slices.ContainsFunc(shape.Pods, func(pod solver.Pod) bool { return !pod.Protected }))
 }
 
@@ -224,9 +234,11 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 			releases = append(releases, solver.QuotaAmount{Quota: pool, Amount: amount})
 		}
 	}
+
 	for _, c := range charge.Cards {
 		add(c.Name, int64(c.Count))
 	}
+
 	add(quota.CPUName, charge.MilliCPU)
 	add(quota.MemoryName, charge.Memory)
 	return releases
@@ -249,11 +261,13 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 			}
 		}
 	}
+
 	for _, c := range charge.Cards {
 		if c.Count > 0 {
 			add(c.Name, int64(c.Count), false)
 		}
 	}
+
 	if s.policy.ReclaimsAll() {
 		for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
 			if amount := amountIn(charge, name); amount > 0 {
@@ -261,10 +275,12 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 			}
 		}
 	}
+
 	names, allowed := s.borrowedNames(q, g, charge, holdsNeeded)
 	for _, name := range names {
 		add(name, amountIn(charge, name), true)
 	}
+
 	return takes, may && (allowed || !g.byTree[i])
 }
 
@@ -278,15 +294,18 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 			names = append(names, c.Name)
 		}
 	}
+
 	if holdsNeeded || !s.policy.ReclaimsAll() {
 		return names, true
 	}
+
 	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
 		isAbove := func(queue api.QueueID) bool { return s.policy.AboveDeserved(queue, name) > 0 }
 		if amountIn(charge, name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
 	}
+
 	return names, false
 }
 
@@ -298,6 +317,7 @@ func amountIn(charge *quota.Charge, name card.Name) (total int64) {
 	case quota.MemoryName:
 		return charge.Memory
 	}
+
 	for _, c := range charge.Cards {
 		if c.Name == name {
 			total += int64(c.Count)
@@ -333,14 +353,17 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []card.Name
 	if charge == nil {
 		return nil
 	}
+
 	for _, c := range charge.Cards {
 		names = append(names, c.Name)
 	}
+
 	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
 		if s.policy.ReclaimsAll() && amountIn(charge, name) > 0 {
 			names = append(names, name)
 		}
 	}
+
 	return names
 }
 
@@ -350,6 +373,7 @@ func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.Queu
 	if q.tree == nil {
 		return nil
 	}
+
 	borrowers := map[api.QueueID][]card.Name{}
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
@@ -363,5 +387,6 @@ func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.Queu
 			}
 		}
 	}
+
 	return borrowers
 }

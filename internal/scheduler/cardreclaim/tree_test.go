@@ -34,6 +34,7 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 		tenants = "x 8/4; xa<x 8/2 training; xb<x 8/2 training; y 8/4; ya<y 8/4 training"
 		node    = "node n A 8; "
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		tree, runs string
 		// victims are the evicted pods by queue, placed how many pods of r get cards.
@@ -89,6 +90,7 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 			w.args["serviceTypes"] = map[string]any{
 				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": tc.minimumRuntime}}
 		}
+
 		w.alone = true
 		w.runAction(t)
 		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
@@ -160,6 +162,7 @@ func TestBothRulesTakeOnlyOnceWhatIsBorrowed(t *testing.T) {
 		w := newTree("o 8/3; own<o 8/3 inference; t 8/"+tc.deserved+"; inf<t 8/0 inference gives; tra<t 8/0 training", runs)
 		w.runAction(t)
 		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
+
 		w.Close()
 	}
 }

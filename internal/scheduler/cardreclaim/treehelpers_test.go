@@ -35,14 +35,17 @@ func queueText(statement string) string {
 	words := strings.Fields(statement)
 	name, parent, isChild := strings.Cut(words[0], "<")
 	amounts := append(strings.Split(words[1], "/"), "0", "0")
+
 	priority := 20000
 	if slices.Contains(words, "inference") {
 		priority = 80000
 	}
+
 	text := fmt.Sprintf(`queue %s {"A":%s,"B":%s} deserved={"A":%s,"B":%s} guarantee={"A":%s} cpu=1000 %d %s`,
 		name, amounts[0], amounts[0], amounts[1], amounts[1], amounts[2], priority, strings.Join(words[2:], " "))
 	if isChild {
 		text += " parent=" + parent
 	}
+
 	return text
 }

@@ -43,6 +43,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 		total.MilliCPU = quota.AddSaturating(total.MilliCPU, request.MilliCPU)
 		total.Memory = quota.AddSaturating(total.Memory, request.Memory)
 	}
+
 	for name := range names {
 		requested := int64(total.Count)
 		switch name {
@@ -51,6 +52,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 		case quota.MemoryName:
 			requested = total.Memory
 		}
+
 		m := s.policy.MayUseByLevel(job.Queue, name)
 		for i := range m.Quota {
 			sum += hashOf(struct {
@@ -61,5 +63,6 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 			}{name, i, min(m.Quota[i], requested), min(m.Deserved[i], requested), min(m.Coverable[i], requested)})
 		}
 	}
+
 	return sum
 }

@@ -48,6 +48,7 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 			w.runAction(t)
 			check.That(t, w.evictedByQueue() == "" && len(w.In(api.Pipelined)) == 0, "%s are evicted and %s placed before the change", w.evictedByQueue(), session.Names(w.In(api.Pipelined)))
 		}
+
 		tc.change(w)
 		w.runAction(t)
 		check.Equal(t, "victims", tc.victims, w.evictedByQueue())

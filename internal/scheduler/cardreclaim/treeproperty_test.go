@@ -45,6 +45,7 @@ func drawForest(t *rapid.T) *forest {
 		f.cards += cards
 		f.add(fmt.Sprintf("node n%d A %d", i, cards))
 	}
+
 	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
 	for _, name := range f.names {
 		q := f.queues[name]
@@ -55,6 +56,7 @@ func drawForest(t *rapid.T) *forest {
 		text := fmt.Sprintf("%s<%s %d/%d/%d %s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)
 		f.add(queueText(strings.Replace(text, "< ", " ", 1)))
 	}
+
 	return f
 }
 
@@ -70,6 +72,7 @@ func (f *forest) grow(t *rapid.T, name string, above *treeNode, depth int) {
 		q.keeps = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
 		deserved -= q.deserved
 		guarantee -= q.guarantee
+
 		f.queues[q.name] = q
 		f.names = append(f.names, q.name)
 		if !q.isLeaf {
@@ -87,6 +90,7 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 		pods := rapid.IntRange(1, 6).Draw(t, "pods")
 		cards := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "cards of a pod")
 		least := rapid.SampledFrom([]int{1, pods}).Draw(t, "minimum")
+
 		f.leafOf[job] = leaf.name
 		f.size[job] = cards
 		f.least[job] = least
@@ -95,6 +99,7 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 		if f.Cache == nil {
 			continue
 		}
+
 		f.Cache.AddPodGroupV1beta1(f.Groups[len(f.Groups)-1])
 		for _, pod := range f.Pods[before:] {
 			f.Cache.AddPod(pod.DeepCopy())
@@ -174,9 +179,11 @@ func (w *world) settle() {
 			placed[task.Name] = task.NodeName
 		}
 	}
+
 	for _, task := range w.In(api.Releasing) {
 		gone = append(gone, task.Name)
 	}
+
 	w.Close()
 	start := ago(time.Hour)
 	for name, node := range placed {
@@ -186,6 +193,7 @@ func (w *world) settle() {
 			p.Status.StartTime = &start
 		})
 	}
+
 	for _, name := range gone {
 		pod := w.Pod(name)
 		w.Cache.DeletePod(pod.DeepCopy())
@@ -202,6 +210,7 @@ func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
 	lost := f.use(evicted)
 	gained := f.use(came)
 	byMatrix := slices.ContainsFunc(slices.Collect(maps.Keys(came)), func(job string) bool { return f.queues[f.leafOf[job]].keeps })
+
 	check.Must(t, len(evicted) == 0 || len(came) > 0, "%v are evicted and no pod is placed", evicted)
 	for job := range evicted {
 		leaf := f.queues[f.leafOf[job]]
@@ -209,11 +218,13 @@ func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
 		left := had[job] - evicted[job]
 		check.Must(t, left == 0 || left >= f.least[job], "%s is left with %d of %d pods", job, left, f.least[job])
 	}
+
 	for _, name := range f.names {
 		q := f.queues[name]
 		if after := before[name] - lost[name]; lost[name] > 0 && gained[name] == 0 {
 			check.Must(t, after >= q.guarantee, "%s is left with %d, its guarantee is %d", name, after, q.guarantee)
 		}
+
 		if q.isLeaf && gained[name] > 0 && len(evicted) > 0 {
 			check.Must(t, lost[name] == 0 || byMatrix, "%s reclaims, and another queue reclaims from it by the tree", name)
 			after := before[name] - lost[name] + gained[name] // after inference reclaimed, it may do so, too
@@ -231,23 +242,28 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 		if from.name == leaf || from.keeps || n == 0 {
 			continue
 		}
+
 		unit := n
 		if n > f.least[job] {
 			unit = 1
 		}
+
 		byMatrix := f.queues[leaf].keeps // inference reclaims from training
 		allowed := true
 		for _, name := range f.below(from.name, leaf) {
 			q := f.queues[name]
 			allowed = allowed && used[name]-unit*f.size[job] >= q.guarantee && (byMatrix || used[name] > q.deserved)
 		}
+
 		for _, name := range f.below(leaf, from.name) {
 			allowed = allowed && used[name]+1 <= f.queues[name].deserved
 		}
+
 		if allowed && f.fitsAfter(leaf, job, unit, had) {
 			return job
 		}
 	}
+
 	return ""
 }
 
@@ -258,28 +274,34 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 	for _, name := range append(f.pathOf(f.leafOf[job]), "") {
 		used[name] -= unit * f.size[job]
 	}
+
 	path := append(f.pathOf(leaf), "")
 	covered := false
+
 	with := maps.Clone(used)
 	for _, name := range path {
 		with[name]++
 	}
+
 	for i, name := range path {
 		quota := f.cards
 		if name != "" {
 			quota = f.queues[name].quota
 		}
+
 		guaranteed := 0
 		for _, child := range f.names {
 			if f.queues[child].parent == name {
 				guaranteed += f.unused(child, with)
 			}
 		}
+
 		if with[name] > quota || (i > 0 && !covered && with[name]+guaranteed > quota) {
 			return false
 		}
 		covered = f.unused(name, with) < f.unused(name, used)
 	}
+
 	return true
 }
 
@@ -291,10 +313,12 @@ func TestReclaimInTreeConverges(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawForest(t)
 		defer f.Close()
+
 		f.addJobs(t, "a")
 		f.startCache()
 		f.rest(t)
 		f.addJobs(t, "b")
+
 		had := map[string]int{}
 		for restarts, isQuiet := 0, false; !isQuiet; restarts++ {
 			check.Must(t, restarts < 10, "every restart changes what runs")
@@ -306,6 +330,7 @@ func TestReclaimInTreeConverges(t *testing.T) {
 				f.settle()
 			}
 		}
+
 		for _, task := range f.In(api.Pending) {
 			job := f.Ssn.Jobs[task.Job].Name
 			if f.size[job] == 1 && (f.least[job] == 1 || had[job] >= f.least[job]) {

@@ -49,12 +49,14 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	if known, ok := s.victimJobs[key]; ok {
 		return known
 	}
+
 	var all []*victimJob
 	for _, job := range s.ssn.Jobs {
 		if g := s.newVictimJob(task, key, job); g != nil {
 			all = append(all, g)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b *victimJob) int {
 		return cmp.Or(
 			cmp.Compare(s.ssn.Queues[a.queue].Queue.Spec.Priority, s.ssn.Queues[b.queue].Queue.Spec.Priority),
@@ -63,6 +65,7 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 			cmp.Compare(a.job.UID, b.job.UID),
 		)
 	})
+
 	s.rankVictimJobs(all)
 	s.victimJobs[key] = all
 	return all
@@ -94,9 +97,11 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 			return nil
 		}
 	}
+
 	if !s.minRuntimeReached(g, key) {
 		return nil
 	}
+
 	s.fillSolverJob(by, g)
 	s.priceEvictions(g)
 	return g
@@ -114,11 +119,13 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 		if !isOnNode(task) || s.policy.ReclaimRule(by, task) == capacitycard.NotReclaimable {
 			continue
 		}
+
 		mayEvict = true
 		if g.queue == "" {
 			g.queue = s.policy.VictimQueue(task)
 		}
 	}
+
 	return mayEvict
 }
 
@@ -129,13 +136,16 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 	for _, task := range g.tasks {
 		least = max(least, s.policy.MinimumRuntime(task))
 	}
+
 	at := g.runningSince.Add(least)
 	if least == 0 || !at.After(s.now) {
 		return true
 	}
+
 	if first, known := s.minRuntimeEnds[key]; !known || at.Before(first) {
 		s.minRuntimeEnds[key] = at
 	}
+
 	return false
 }
 
@@ -148,24 +158,30 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		cards := s.policy.CardCount(task)
 		g.cards = append(g.cards, cards)
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
+
 		rule := s.policy.ReclaimRule(by, task)
 		if !isOnNode(task) || rule == capacitycard.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
 		}
+
 		if s.policy.IsTree() {
 			g.byTree = append(g.byTree, rule == capacitycard.ReclaimableByTree)
 		}
+
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)
 	}
+
 	if g.evictionPolicy.Inelastic || g.job.ContainsSubJobPolicy() {
 		return
 	}
+
 	spare, roles := capacitycard.ElasticPods(g.job)
 	g.solverJob.Elastic = max(0, int(spare))
 	if roles == nil {
 		return
 	}
+
 	places := map[string]int{}
 	for i, task := range g.tasks {
 		place, known := places[task.TaskRole]
@@ -203,6 +219,7 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 		jobs[i], pods[i] = s.precedenceOf(g)
 		all = append(append(all, jobs[i]), pods[i]...)
 	}
+
 	slices.SortFunc(all, precedence.compare)
 	all = slices.Compact(all)
 	for i, g := range victimJobs {
@@ -219,11 +236,13 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
 	byPriority := s.policy.VictimOrder() == v1alpha1.VictimsByPriority
 	all := s.policy.ReclaimsAll()
+
 	job.level = g.level
 	if byPriority {
 		job.queue = s.ssn.Queues[g.queue].Queue.Spec.Priority
 		job.job = g.priority
 	}
+
 	pods = make([]precedence, len(g.tasks))
 	for i, task := range g.tasks {
 		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], holdsCards: all && g.cards[i] > 0}
@@ -235,6 +254,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 			job.pod = pods[i].pod
 		}
 	}
+
 	job.isBlocked = anyBlocked
 	return job, pods
 }
@@ -256,12 +276,14 @@ func (s *reclaimSession) listDisruptionBudgets() disruptionBudgets {
 	if err != nil {
 		return all // a lister that reads from memory does not fail
 	}
+
 	for _, pdb := range listed {
 		// A budget without a valid selector blocks nothing.
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && pdb.Spec.Selector != nil {
 			all[pdb.Namespace] = append(all[pdb.Namespace], disruptionBudget{selector: selector, allowed: pdb.Status.DisruptionsAllowed})
 		}
 	}
+
 	return all
 }
 
@@ -272,6 +294,7 @@ func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all 
 	if len(tasks) == 0 {
 		return each, false
 	}
+
 	for _, budget := range b[tasks[0].Namespace] {
 		left := budget.allowed
 		for i, task := range tasks {
@@ -282,5 +305,6 @@ func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all 
 			}
 		}
 	}
+
 	return each, all
 }

@@ -64,10 +64,12 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: admin.CoreV1().Events("")})
 	t.Cleanup(broadcaster.Shutdown)
+
 	loader := startLoader(t, Config{
 		Source:   NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key),
 		Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: EventSource}),
 	})
+
 	status := func() string { return loader.Status().String() }
 	event := func(g Gomega, reason, message string) {
 		events, err := admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
@@ -86,6 +88,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: configMapObject("").ObjectMeta}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler has no key " + key))
+
 	set(without)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
 	g.Eventually(func(g Gomega) { event(g, ReasonNotConfigured, "no pod is scheduled") }).Should(Succeed())
@@ -120,11 +123,13 @@ func allow(t *testing.T, admin kubernetes.Interface) {
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"scheduler"},
 			Verbs: []string{"get", "list", "watch"}}},
 	}
+
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "loader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "loader"}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "loader"},
 	}
+
 	_, roleErr := admin.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{})
 	_, bindingErr := admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{})
 	if roleErr != nil || bindingErr != nil {

@@ -90,6 +90,7 @@ func (l *Loader) Status() Status {
 func (l *Loader) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
@@ -100,8 +101,10 @@ func (l *Loader) Run(ctx context.Context) error {
 			}
 		})
 	}()
+
 	resync := time.NewTicker(resyncInterval)
 	defer resync.Stop()
+
 	for {
 		select {
 		case err := <-ended:
@@ -129,17 +132,22 @@ func (l *Loader) reload() {
 	if err != nil {
 		now = content{missing: fmt.Sprintf("%s cannot be read: %v", l.config.Source, err)}
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if now.text == l.lastContent.text && now.missing == l.lastContent.missing && !l.retry {
 		return
 	}
+
 	if now.object == nil {
 		now.object = l.lastContent.object // a deleted ConfigMap can still carry events
 	}
+
 	l.lastContent = now
 	l.retry = false
 	before := l.status
+
 	l.status = l.applyContent(now)
 	l.reportChange(before)
 	if l.status.Reason == ReasonLoaded {
@@ -155,19 +163,23 @@ func (l *Loader) applyContent(now content) Status {
 	if err := schedulerconfig.Validate(now.text, l.config.Known); err != nil {
 		return l.keepLast(ReasonRejected, err.Error())
 	}
+
 	withHash, hash, err := schedulerconfig.WithHash(now.text)
 	if err != nil {
 		return l.keepLast(ReasonRejected, err.Error())
 	}
+
 	if l.config.Accept != nil {
 		if err := l.config.Accept(withHash); err != nil {
 			return l.keepLast(ReasonRejected, err.Error())
 		}
 	}
+
 	if err := l.file.replaceText(withHash); err != nil {
 		l.retry = true
 		return l.keepLast(ReasonNotWritten, err.Error())
 	}
+
 	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", l.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
 }
 
@@ -211,6 +223,7 @@ func (f privateFile) replaceText(text string) (err error) {
 			_ = os.Remove(next.Name())
 		}
 	}()
+
 	_, err = next.WriteString(text)
 	if closeErr := next.Close(); err == nil {
 		err = closeErr
@@ -218,9 +231,11 @@ func (f privateFile) replaceText(text string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the next private file: %w", err)
 	}
+
 	err = os.Rename(next.Name(), f.path)
 	if err != nil {
 		return fmt.Errorf("replace the private file: %w", err)
 	}
+
 	return nil
 }

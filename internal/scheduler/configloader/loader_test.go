@@ -43,14 +43,17 @@ func startLoader(t *testing.T, config Config) *Loader {
 	config.Log = logr.Discard()
 	loader, err := New(config)
 	check.NoError(t, err)
+
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- loader.Run(ctx) }()
+
 	t.Cleanup(func() {
 		stop()
 		err := <-ended
 		check.That(t, err == nil, "the loader ended: %v", err)
 	})
+
 	return loader
 }
 
@@ -140,6 +143,7 @@ func TestMountedConfigMap(t *testing.T) {
 		g.Expect(os.Symlink(name, filepath.Join(dir, "..data_tmp"))).To(Succeed())
 		g.Expect(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))).To(Succeed())
 	}
+
 	version("..2026_01_01", good)
 	g.Expect(os.Symlink("..data/scheduler.conf", filepath.Join(dir, "scheduler.conf"))).To(Succeed())
 
@@ -160,6 +164,7 @@ func TestVolcanoMayRejectAValidText(t *testing.T) {
 	g := patient(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
 	writeFile(t, path, good)
+
 	loader := startLoader(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
 		if !strings.Contains(stamped, schedulerconfig.HashArgument) {
 			return errors.New("shown without its stamp")
@@ -170,6 +175,7 @@ func TestVolcanoMayRejectAValidText(t *testing.T) {
 		return nil
 	}})
 	g.Eventually(func() string { return loader.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
+
 	writeFile(t, path, better)
 	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
 }
@@ -193,11 +199,13 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 	file, err := newPrivateFile(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(file.replaceText(good)).To(Succeed())
+
 	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
 		info, err := os.Stat(path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(info.Mode().Perm()).To(Equal(want), path)
 	}
+
 	left, err := os.ReadDir(file.stage)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(left).To(BeEmpty())
@@ -210,6 +218,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	g := patient(t)
 	file, err := newPrivateFile(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
+
 	watcher, err := filewatcher.NewFileWatcher(filepath.Dir(file.path))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer watcher.Close()
@@ -224,6 +233,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 				return
 			default:
 			}
+
 			text, err := os.ReadFile(file.path)
 			if err == nil && string(text) != good && string(text) != better {
 				torn <- string(text)
@@ -231,6 +241,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 			}
 		}
 	}()
+
 	for i := range 200 {
 		text := []string{good, better}[i%2]
 		g.Expect(file.replaceText(text)).To(Succeed())
@@ -238,10 +249,12 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 		g.Eventually(watcher.Events()).Should(Receive(&event))
 		g.Expect(event.Has(fsnotify.Create)).To(BeTrue(), event.String())
 		g.Expect(event.Name).To(Equal(file.path))
+
 		read, err := os.ReadFile(file.path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(read)).To(Equal(text))
 	}
+
 	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
 	close(stop)
 	g.Expect(<-torn).To(BeEmpty())

@@ -79,6 +79,7 @@ func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 	if err != nil {
 		return err
 	}
+
 	handle, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { changed() },
 		UpdateFunc: func(any, any) { changed() },
@@ -87,6 +88,7 @@ func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 	if err != nil {
 		return err
 	}
+
 	go func() {
 		// An empty list causes no event.
 		if cache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
@@ -94,6 +96,7 @@ func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 		}
 	}()
 	c.informer.RunWithContext(ctx)
+
 	return ctx.Err()
 }
 
@@ -108,6 +111,7 @@ func (c *configMap) readContent() (content, error) {
 	default:
 		return content{}, errNotRead
 	}
+
 	stored, exists, err := c.informer.GetStore().GetByKey(c.name.String())
 	if err != nil {
 		return content{}, err
@@ -115,11 +119,13 @@ func (c *configMap) readContent() (content, error) {
 	if !exists {
 		return content{missing: fmt.Sprintf("ConfigMap %s does not exist", c.name)}, nil
 	}
+
 	object := stored.(*corev1.ConfigMap)
 	text, found := object.Data[c.key]
 	if !found {
 		return content{object: object, missing: fmt.Sprintf("ConfigMap %s has no key %s", c.name, c.key)}, nil
 	}
+
 	return content{object: object, text: text}, nil
 }
 
@@ -148,11 +154,14 @@ func (f file) watchChanges(ctx context.Context, changed func()) error {
 		return err
 	}
 	defer func() { _ = watcher.Close() }()
+
 	if err := watcher.Add(filepath.Dir(f.path)); err != nil {
 		return fmt.Errorf("directory of %s: %w", f.path, err)
 	}
+
 	quiet := time.NewTimer(0)
 	defer quiet.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():

@@ -23,6 +23,7 @@ func TestAConfigMapThatCannotBeReadYet(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+
 		switch watches := r.URL.Query().Get("watch") != ""; {
 		case !allowed.Load():
 			w.WriteHeader(http.StatusForbidden)
@@ -37,12 +38,15 @@ func TestAConfigMapThatCannotBeReadYet(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close) // after the loader has ended
+
 	g := NewWithT(t)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	g.Expect(err).NotTo(HaveOccurred())
+
 	loader := startLoader(t, Config{Source: NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key)})
 	status := func() string { return loader.Status().String() }
 	g.Eventually(status, 5*time.Second).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("configmaps is forbidden")))
+
 	allowed.Store(true)
 	g.Eventually(loader.Ready(), 20*time.Second).Should(BeClosed())
 	privateFileHolds(g, loader, good)

@@ -57,6 +57,7 @@ func (l *Loader) reportChange(before Status) {
 	if now == before {
 		return
 	}
+
 	setMetrics(now)
 	if now.Reason == ReasonLoaded {
 		l.config.Log.Info("configuration loaded", "source", l.config.Source.String(), "hash", now.Hash)
@@ -67,10 +68,12 @@ func (l *Loader) reportChange(before Status) {
 		}
 		return
 	}
+
 	consequence := "no pod is scheduled until a configuration is loaded"
 	if now.Hash != "" {
 		consequence = "the last valid one stays in force"
 	}
+
 	l.config.Log.Info("configuration not loaded: "+consequence,
 		"source", l.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
 	l.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not loaded, %s: %s", consequence, now.Message))

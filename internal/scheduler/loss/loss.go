@@ -77,6 +77,7 @@ func PriceOf(namespace string, pods []Pod, checkpoint, now time.Time, limits Fai
 		if job.isFailing(namespace, uid, limits) {
 			price.IsFailing = true
 		}
+
 		left := job.EvictionsLeft(namespace, uid, limits)
 		if left >= len(job.placed) {
 			continue
@@ -85,6 +86,7 @@ func PriceOf(namespace string, pods []Pod, checkpoint, now time.Time, limits Fai
 		price.EvictionsLeft = min(price.EvictionsLeft, left)
 		price.Failure = quota.AddSaturating(price.Failure, job.unsavedByFailure(pods, uid, price.Pods, now))
 	}
+
 	return price
 }
 
@@ -143,6 +145,7 @@ func BatchJobsIn(pods []Pod) map[types.UID]*BatchJob {
 			job.ended = append(job.ended, pod.Pod)
 		}
 	}
+
 	return found
 }
 
@@ -181,6 +184,7 @@ func (j *BatchJob) unsavedByFailure(pods []Pod, uid types.UID, losses []int64, n
 		if owner := workload.BatchJobOwner(pod.Pod); owner == nil || owner.UID != uid {
 			continue
 		}
+
 		switch pod.State {
 		case Placed:
 			work = quota.AddSaturating(work, pod.lossSince(time.Time{}, now))
@@ -189,5 +193,6 @@ func (j *BatchJob) unsavedByFailure(pods []Pod, uid types.UID, losses []int64, n
 			work = quota.AddSaturating(work, pod.lossSince(time.Time{}, pod.endOfContainers()))
 		}
 	}
+
 	return max(0, work-lost)
 }

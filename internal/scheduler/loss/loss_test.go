@@ -34,13 +34,16 @@ func (d *drawnPod) pod(i int) Pod {
 	if d.job != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: d.job, UID: types.UID(d.job), Controller: ptr.To(true)}}
 	}
+
 	if d.started > 0 {
 		pod.Status.StartTime = ptr.To(metav1.NewTime(hoursAgo(d.started)))
 	}
+
 	if d.state == Succeeded {
 		ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(hoursAgo(d.finished))}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{}, {State: corev1.ContainerState{Terminated: ended}}}
 	}
+
 	return Pod{Pod: pod, State: d.state, Cards: int64(d.cards)}
 }
 
@@ -75,6 +78,7 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 			}
 		}
 	}
+
 	return whole, left, fails
 }
 
@@ -84,6 +88,7 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago
 		limits := map[string]int{"a": rapid.IntRange(0, 4).Draw(t, "limit of a"), "b": rapid.IntRange(0, 4).Draw(t, "limit of b")}
+
 		var drawn []drawnPod
 		var pods []Pod
 		for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
@@ -93,10 +98,12 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 				cards:   rapid.IntRange(0, 3).Draw(t, "cards"),
 				started: rapid.IntRange(0, 6).Draw(t, "started"),
 			}
+
 			d.finished = rapid.IntRange(0, d.started).Draw(t, "finished")
 			drawn = append(drawn, d)
 			pods = append(pods, d.pod(i))
 		}
+
 		known := func(_, name string, _ types.UID) (workload.FailureLimit, bool) {
 			return workload.FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(limits[name]))}}), true
 		}
@@ -137,6 +144,7 @@ func TestCPUCountsWithoutCards(t *testing.T) {
 		pod := (&drawnPod{started: 1}).pod(0)
 		pod.Cards = tc.cards
 		pod.MilliCPU = tc.milliCPU
+
 		price := PriceOf("ns", []Pod{pod}, time.Time{}, now, nil)
 		check.Equal(t, "loss", tc.want, price.Pods[0])
 	}

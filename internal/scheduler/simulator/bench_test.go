@@ -28,6 +28,7 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 	queues := nodes / 5
 	gives := true
 	began := metav1.NewTime(time.Now().Add(-time.Hour))
+
 	c := newCluster()
 	c.Nodes = nil
 	c.Pods = nil
@@ -38,6 +39,7 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 		queue.Spec.Reclaimable = &gives
 		c.Queues = append(c.Queues, queue)
 	}
+
 	add := func(group, queue, node string, count, cards int) {
 		g := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: group, UID: types.UID(group), CreationTimestamp: began}, Spec: v1beta1.PodGroupSpec{Queue: queue, MinMember: int32(count)}}
 		g.Status.Phase = v1beta1.PodGroupRunning
@@ -47,6 +49,7 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 			if cards > 0 {
 				pod.GPUs(cards).Card(h200)
 			}
+
 			made := pod.Obj()
 			made.Status.StartTime = &began
 			if cards > 0 {
@@ -55,12 +58,14 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 			}
 			c.Pods = append(c.Pods, made)
 		}
+
 		if cards > 0 {
 			job := builder.Gang("lab", group, int32(count), builder.Pod("lab", group).Scheduler("volcano").CPU("100m").Memory("64Mi").GPUs(cards).Card(h200)).Queue(queue).Obj()
 			job.Status.State.Phase = batch.Running
 			c.Jobs = append(c.Jobs, job)
 		}
 	}
+
 	for i := range nodes {
 		node := fmt.Sprintf("h200-%d", i)
 		c.Nodes = append(c.Nodes, builder.Node(node).GPUs(h200, 8).Label(corev1.LabelHostname, node).Obj())
@@ -68,9 +73,11 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 			add("gang-"+node, fmt.Sprintf("team-%d", i%queues), node, 8, 1)
 		}
 	}
+
 	for i := 0; len(c.Pods) < pods; i++ {
 		add(fmt.Sprintf("web-%d", i), "default", fmt.Sprintf("h200-%d", i%nodes), 1, 0)
 	}
+
 	return c
 }
 
@@ -107,26 +114,31 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 			if q.full {
 				inUse = nodes
 			}
+
 			c := newFleet(nodes, inUse)
 			keeps := false
 			serve := builder.Queue("serve").Quota(`{"NVIDIA-H200":64}`).ServiceType("inference").Capability("100", "1Ti").Priority(80000).Obj()
 			serve.Spec.Reclaimable = &keeps
 			c.Queues = append(c.Queues, serve)
 			before := processorTime(b)
+
 			for b.Loop() {
 				added, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", q.queue, 8, 8)}, "lab")
 				check.NoError(b, err)
 				r, err := Run(b.Context(), c, added, string(configuration), time.Now())
 				check.NoError(b, err)
+
 				placed := 0
 				for _, p := range r.Pods {
 					if p.Node != "" {
 						placed++
 					}
 				}
+
 				if placed != q.placed || len(r.Victims) != q.victims || !r.IsSettled {
 					b.Fatalf("%d pods run, %d victims, settled %v: %+v", placed, len(r.Victims), r.IsSettled, r.Pods)
 				}
+
 				b.ReportMetric(float64(r.Sessions), "sessions")
 			}
 			b.ReportMetric((processorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")

@@ -24,6 +24,7 @@ func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
 	check.NoError(t, err)
 	const argument = "          cardUnlimitedCpuMemory: true\n"
 	check.Must(t, strings.Contains(string(shipped), argument), "the shipped configuration has other arguments")
+
 	claims := []corev1.PodResourceClaim{{Name: "gpu"}}
 	both := []types.NamespacedName{{Namespace: "lab", Name: "new-worker-0"}, {Namespace: "lab", Name: "new-worker-1"}}
 
@@ -45,6 +46,7 @@ func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
 		c := newCluster()
 		made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{unstructuredOf(builder.Gang("lab", "new", 2, pod).Queue("research").Obj())}, "lab")
 		check.NoError(t, err)
+
 		result, err := Run(t.Context(), c, made, configuration, time.Now())
 		check.NoError(t, err)
 		check.Equal(t, name, tc.want, result.UncheckedClaims)

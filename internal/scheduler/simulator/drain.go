@@ -28,6 +28,7 @@ func (w *world) applyDrain() {
 		}
 		evictions[job] = append(evictions[job], evicted)
 	}
+
 	resolver := w.resolver()
 	for _, job := range order {
 		w.addDrainVictim(&resolver, evictions[job])
@@ -40,6 +41,7 @@ func (w *world) addDrainVictim(resolver *workload.Resolver, evictions []simulati
 	for _, evicted := range evictions {
 		pods = append(pods, evicted.Pod)
 	}
+
 	checkpoint := w.lastCheckpoint(pods)
 	var v *victim
 	for _, evicted := range evictions {
@@ -47,10 +49,12 @@ func (w *world) addDrainVictim(resolver *workload.Resolver, evictions []simulati
 		if evicted.Pod.Spec.NodeName == "" || len(charge.Cards) == 0 {
 			continue
 		}
+
 		if v == nil {
 			v = w.addVictim(evicted.Pod)
 			v.IsDrained = true
 		}
+
 		v.addPod(evicted.Pod, charge, checkpoint, w.now)
 		if evicted.Successor != "" {
 			w.restarted[evicted.Successor] = v

@@ -26,6 +26,7 @@ func TestTheSchedulerReadsTheSameOfAListedPod(t *testing.T) {
 		listed := whole.DeepCopy()
 		strip.ListedPod(listed)
 		was := schedulingapi.NewTaskInfo(whole)
+
 		is := schedulingapi.NewTaskInfo(listed)
 		check.That(t, is.InitResreq.Equal(was.InitResreq, schedulingapi.Zero) && is.Resreq.Equal(was.Resreq, schedulingapi.Zero), "requests %v, of the whole pod %v", is.InitResreq, was.InitResreq)
 		check.Equal(t, "has a sidecar", was.HasRestartableInitContainer, is.HasRestartableInitContainer)

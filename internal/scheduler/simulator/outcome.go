@@ -67,11 +67,13 @@ func readEvictions(ssn *framework.Session) evictions {
 				evicted = append(evicted, task)
 			}
 		}
+
 		if len(evicted) > 0 {
 			found.tasks = append(found.tasks, evicted)
 		}
 		found.promised = append(found.promised, sortedTasks(job.TaskStatusIndex[api.Pipelined])...)
 	}
+
 	return found
 }
 
@@ -84,12 +86,14 @@ func (w *world) applyEvictions(found evictions) bool {
 	if len(found.tasks) == 0 {
 		return false
 	}
+
 	resolver := w.resolver()
 	for _, tasks := range found.tasks {
 		evicted := w.knownPods(tasks)
 		if len(evicted) == 0 {
 			continue
 		}
+
 		v := w.addVictim(evicted[0])
 		checkpoint := w.lastCheckpoint(evicted)
 		for _, pod := range evicted {
@@ -101,12 +105,14 @@ func (w *world) applyEvictions(found evictions) bool {
 				w.setPod(again)
 			}
 		}
+
 		for _, task := range found.promised {
 			if name := workload.ReferenceFor(task.Pod); v.nodes[task.NodeName] && !slices.Contains(v.For, name) {
 				v.For = append(v.For, name)
 			}
 		}
 	}
+
 	return true
 }
 
@@ -155,6 +161,7 @@ func (w *world) fill(result *simulation.Result) {
 	result.Sessions = w.session
 	resolver := w.resolver()
 	isNew := map[types.UID]bool{}
+
 	blocked := simulation.BlockedByWorkload(w.cluster.Blocked(w.newAndDrained()))
 	for _, added := range w.workloads {
 		for _, pod := range added.Pods {
@@ -162,6 +169,7 @@ func (w *world) fill(result *simulation.Result) {
 			result.Pods = append(result.Pods, w.placementOf(&resolver, blocked, pod))
 		}
 	}
+
 	drained := map[types.UID]bool{}
 	for _, evicted := range w.cluster.Evicted {
 		if evicted.Successor == "" {
@@ -181,10 +189,12 @@ func (w *world) fill(result *simulation.Result) {
 		if pod == nil || isNew[uid] {
 			continue
 		}
+
 		v := w.restarted[uid]
 		if v != nil {
 			v.Restarted++
 		}
+
 		switch {
 		case drained[uid]:
 			result.DrainedPlaced++
@@ -192,11 +202,13 @@ func (w *world) fill(result *simulation.Result) {
 			others = append(others, pod)
 		}
 	}
+
 	result.OthersPlaced = len(others)
 	result.Others = w.startedWorkloads(&resolver, others)
 	if len(w.workloads) == 0 { // the question is about what waits already
 		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
 	}
+
 	for _, v := range w.victims {
 		result.Victims = append(result.Victims, v.Victim)
 	}
@@ -226,12 +238,14 @@ func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod
 			byReference[reference] = started
 			all = append(all, started)
 		}
+
 		charge := resolver.Usage(pod, w.groups[groupOf(pod)], nil)
 		started.Queue = charge.Queue
 		started.Pods++
 		for _, amount := range charge.HeldCards() {
 			started.Cards[amount.Name] = started.Cards[amount.Name].Add(amount.Count)
 		}
+
 		if !slices.Contains(started.Nodes, pod.Spec.NodeName) {
 			started.Nodes = append(started.Nodes, pod.Spec.NodeName)
 		}
@@ -241,11 +255,13 @@ func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace),
 			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.Name, b.Workload.Name))
 	})
+
 	out := make([]simulation.Started, len(all))
 	for i, started := range all {
 		slices.Sort(started.Nodes)
 		out[i] = *started
 	}
+
 	return out
 }
 
@@ -257,6 +273,7 @@ func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	for _, evicted := range w.cluster.Evicted {
 		isShown[evicted.Successor] = true
 	}
+
 	for _, added := range w.workloads {
 		if added.Group != nil {
 			groups[nameOf(added.Group)] = w.groups[nameOf(added.Group)]
@@ -265,6 +282,7 @@ func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 			isShown[pod.UID] = true
 		}
 	}
+
 	for uid, pod := range w.pods {
 		if pod.Spec.NodeName == "" && !isShown[uid] {
 			continue
@@ -274,6 +292,7 @@ func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 			groups[nameOf(group)] = group
 		}
 	}
+
 	return pods, slices.Collect(maps.Values(groups))
 }
 
@@ -287,6 +306,7 @@ func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.Wo
 		p.Cards = resolver.Usage(now, group, nil).Cards
 		return p
 	}
+
 	if now != nil {
 		for _, c := range now.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -294,10 +314,12 @@ func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.Wo
 			}
 		}
 	}
+
 	p.Reason, p.Message = simulation.ReasonFor(blocked[workload.ReferenceFor(pod)], p.Message)
 	if p.Reason != "" {
 		return p
 	}
+
 	p.Reason = v1alpha1.BlockedOther
 	queue := resolver.Queue(pod, group, "")
 	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
@@ -311,5 +333,6 @@ func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.Wo
 	case p.Message == "":
 		p.Message = "the scheduler states no reason"
 	}
+
 	return p
 }

@@ -38,6 +38,7 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 		Schedulers: []string{"volcano"}, Namespaces: []*corev1.Namespace{builder.Namespace("lab")},
 		Queues: []*v1beta1.Queue{builder.Queue("root").Obj(), builder.Queue("default").Obj()},
 	}
+
 	for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
 		q := drawnQueue{fmt.Sprintf("q%d", i), rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type"), rapid.IntRange(0, 24).Draw(t, "quota")}
 		priority := int32(20000)
@@ -46,11 +47,13 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 			priority = 80000
 			reclaimable = false
 		}
+
 		queue := builder.Queue(q.name).Quota(fmt.Sprintf(`{%q:%d}`, h200, q.quota)).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
 		queue.Spec.Reclaimable = &reclaimable
 		c.Queues = append(c.Queues, queue)
 		queues = append(queues, q)
 	}
+
 	used := map[string]int{}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		name := fmt.Sprintf("n%d", i)
@@ -62,11 +65,13 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 			if used[q.name]+pods > q.quota {
 				break
 			}
+
 			used[q.name] += pods
 			cards -= pods
 			addGangOf(c, q.name, fmt.Sprintf("old-%d-%d", i, cards), name, int32(pods), 1)
 		}
 	}
+
 	return c, queues
 }
 
@@ -88,21 +93,26 @@ func TestRunEndsInARightState(t *testing.T) {
 			objects = append(objects, gang(name, q.name, int32(pods), n.cards))
 			gangs[name] = n
 		}
+
 		made, err := simulation.NewWorkloads(c, objects, "lab")
 		check.NoError(t, err)
+
 		w, r, err := run(t.Context(), c, made, string(configuration), time.Now())
 		check.NoError(t, err)
 		check.That(t, r.IsSettled, "not settled after %d sessions", r.Sessions)
+
 		s := countState(w)
 		s.checkBounds(t, c, queues)
 		for name, n := range gangs {
 			check.That(t, s.running[name] == 0 || s.running[name] == n.pods, "%s runs %d of %d pods", name, s.running[name], n.pods)
 		}
+
 		for _, v := range r.Victims {
 			for _, q := range queues {
 				check.That(t, q.name != v.Queue || q.serviceType == "training", "a victim of queue %s of %s", q.name, q.serviceType)
 			}
 		}
+
 		s.checkNothingFits(t, c, r, gangs, waitingGangs(w, r, gangs))
 	})
 }
@@ -149,16 +159,19 @@ func waitingGangs(w *world, r simulation.Result, gangs map[string]newGang) map[s
 		}
 		waiting[queue][gang] = true
 	}
+
 	for _, p := range r.Pods {
 		if name := p.Name[:len("new0")]; p.Node == "" {
 			add(gangs[name].queue.name, name)
 		}
 	}
+
 	for _, pod := range w.pods {
 		if pod.Spec.NodeName == "" {
 			add(w.groups[groupOf(pod)].Spec.Queue, pod.OwnerReferences[0].Name)
 		}
 	}
+
 	return waiting
 }
 
@@ -170,6 +183,7 @@ func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.
 		if p.Node != "" || n.pods > 1 || len(waiting[n.queue.name]) > 1 {
 			continue
 		}
+
 		q := n.queue
 		asks := n.cards
 		for _, node := range c.Nodes {

@@ -77,11 +77,13 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 			err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
 		}
 	}()
+
 	known := schedulerconfig.Shipped()
 	known.ValidateArguments = capacitycard.ValidateArguments
 	if err := schedulerconfig.Validate(configuration, known); err != nil {
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
+
 	prepareVolcano()
 	options.ServerOpts.SchedulerNames = c.Schedulers
 
@@ -92,24 +94,29 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	reclaim := cardreclaim.New(plugin, w.jobs).WithClock(func() time.Time { return now })
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(cardreclaim.NewPreempt(reclaim))
+
 	actions, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
 	if err != nil {
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
+
 	for quiet := 0; quiet < quietSessions && w.session < maxSessions; quiet++ {
 		w.session++
 		if w.runSession(ctx, actions, tiers, configurations) {
 			quiet = -1
 		}
+
 		result.IsSettled = quiet == quietSessions-1
 		if err := ctx.Err(); err != nil {
 			return nil, result, err
 		}
 	}
+
 	w.fill(&result)
 	if refusesClaims(tiers) {
 		result.UncheckedClaims = w.placedWithClaims()
 	}
+
 	return w, result, nil
 }
 
@@ -134,6 +141,7 @@ func (w *world) runSession(ctx context.Context, actions []framework.Action, tier
 	for _, action := range actions {
 		conf.EnabledActionMap[action.Name()] = true
 	}
+
 	for _, action := range actions {
 		if ctx.Err() != nil {
 			break
@@ -142,9 +150,11 @@ func (w *world) runSession(ctx context.Context, actions []framework.Action, tier
 		action.Execute(ssn)
 		action.UnInitialize()
 	}
+
 	evictions := readEvictions(ssn)
 	framework.CloseSession(ssn)
 	changed := w.applyPodGroups()
+
 	w.applyPodStatuses()
 	changed = w.applyBindings() || changed
 	changed = w.applyEvictions(evictions) || changed
@@ -164,14 +174,17 @@ func newSimulatedJobs(c *simulation.Cluster, workloads []simulation.Workload) si
 	for _, job := range c.Jobs {
 		all.volcano[job.Namespace+"/"+job.Name] = workload.StripVCJob(job)
 	}
+
 	for _, w := range workloads {
 		if w.Job != nil {
 			all.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.StripVCJob(w.Job)
 		}
 	}
+
 	for _, job := range c.KubernetesJobs {
 		all.kubernetes[job.UID] = workload.FailureLimitFor(job)
 	}
+
 	return all
 }
 

@@ -48,9 +48,11 @@ func newCluster() *simulation.Cluster {
 	}
 	keeps := false
 	gives := true
+
 	c.Queues[2].Spec.Reclaimable = &keeps
 	c.Queues[3].Spec.Reclaimable = &gives
 	addRunningGang(c, "train", "h200-0", 2, 4)
+
 	return c
 }
 
@@ -65,6 +67,7 @@ func addGangOf(c *simulation.Cluster, queue, name, node string, pods int32, card
 	if err != nil {
 		panic(err)
 	}
+
 	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
 	c.Jobs = append(c.Jobs, job)
 	c.PodGroups = append(c.PodGroups, made[0].Group)
@@ -100,14 +103,17 @@ func simulate(t *testing.T, c *simulation.Cluster, objects ...*unstructured.Unst
 	t.Helper()
 	configuration, err := os.ReadFile(shippedConf)
 	check.NoError(t, err)
+
 	var made []simulation.Workload
 	if len(objects) > 0 {
 		made, err = simulation.NewWorkloads(c, objects, "lab")
 		check.NoError(t, err)
 	}
+
 	result, err := Run(t.Context(), c, made, string(configuration), time.Now())
 	check.NoError(t, err)
 	check.That(t, result.IsSettled, "not settled after %d sessions", result.Sessions)
+
 	return result
 }
 
@@ -168,6 +174,7 @@ func TestRunWithAnotherFleet(t *testing.T) {
 
 	c = newCluster()
 	check.NoError(t, c.Drain("h200-0"))
+
 	r = simulate(t, c, gang("new", "research", 1, 8))
 	check.That(t, r.DrainedPods == 2, "%d pods are drained", r.DrainedPods)
 	check.That(t, (r.DrainedPlaced == 2 && r.Pods[0].Node == "") || (r.DrainedPlaced == 0 && r.Pods[0].Node == "h200-1"), "one node for two gangs: %+v", r)
@@ -184,18 +191,22 @@ func TestRunNamesWhatADrainCosts(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Hour))
 	alone := builder.Pod("lab", "alone").Scheduler("volcano").Queue("research").Card(h200).GPUs(2).CPU("1").Memory("1Gi").Running("h200-1").
 		Annotation(v1alpha1.AnnotationCheckpointTime, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)).Obj()
+
 	alone.Status.StartTime = &began
 	c.Pods = append(c.Pods, alone)
 	c.Pods = append(c.Pods, builder.Pod("lab", "web").Scheduler("volcano").CPU("1").Running("h200-1").Obj())
 	c.Nodes = append(c.Nodes, builder.Node("h200-2").GPUs(h200, 8).Label(corev1.LabelHostname, "h200-2").Obj())
 	check.NoError(t, c.Drain("h200-0"))
 	check.NoError(t, c.Drain("h200-1"))
+
 	configuration, err := os.ReadFile(shippedConf)
 	check.NoError(t, err)
+
 	r, err := Run(t.Context(), c, nil, string(configuration), time.Now())
 	check.NoError(t, err)
 	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summary(r))
 	check.That(t, len(r.Victims) == 2 && r.DrainedPods == 2 && r.DrainedPlaced == 2 && r.DrainedEnded == 2, "%+v", r)
+
 	train := r.Victims[0]
 	ended := r.Victims[1]
 	check.That(t, train.IsDrained && train.Restarted == 2 && train.CardSeconds >= 8*3600 && train.CardSeconds < 8*3700, "%+v", train)
@@ -221,9 +232,11 @@ func (c endingContext) Err() error {
 func TestRunEndsWithItsContext(t *testing.T) {
 	configuration, err := os.ReadFile(shippedConf)
 	check.NoError(t, err)
+
 	c := newCluster()
 	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("serve", "chat", 3, 4)}, "lab")
 	check.NoError(t, err)
+
 	asked := 0
 	for left := 0; ; left++ {
 		asked = left
@@ -247,12 +260,14 @@ func TestFlagsOfTheProgramStay(t *testing.T) {
 	done := make(chan struct{})
 	before := pflag.CommandLine
 	flags := countFlags()
+
 	go func() {
 		defer close(done)
 		for range 1000 {
 			check.That(t, pflag.CommandLine == before, "the flags of the program are replaced")
 		}
 	}()
+
 	setOptions()
 	<-done
 	check.Equal(t, "flags of the program", flags, countFlags())
@@ -273,10 +288,12 @@ func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	c.Jobs = append(c.Jobs, waits)
 	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", "research", simulation.MaxPods, 1)}, "lab")
 	check.NoError(t, err)
+
 	w := newWorld(c, made, time.Now())
 	pods := len(w.pods)
 	for _, later := range w.uncreated {
 		pods += len(later.Pods)
 	}
+
 	check.That(t, pods >= 2*simulation.MaxPods && cap(w.cache.BindFlowChannel) >= pods, "room for %d of %d pods", cap(w.cache.BindFlowChannel), pods)
 }

@@ -49,6 +49,7 @@ func TestRunNamesTheReason(t *testing.T) {
 		"runs": {func(*testing.T, *simulation.Cluster) {}, gang("new", "research", 1, 1), "new-worker-0="},
 	}) {
 		c := newCluster()
+
 		tc.change(t, c)
 		check.Equal(t, "reasons", tc.want, reasons(simulate(t, c, tc.object)))
 	}
@@ -62,11 +63,13 @@ func addWaitingJob(c *simulation.Cluster, isNew bool) {
 	if err != nil {
 		panic(err)
 	}
+
 	job.UID = made[0].Job.UID
 	c.Jobs = append(c.Jobs, job)
 	if isNew {
 		return
 	}
+
 	made[0].Group.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	c.PodGroups = append(c.PodGroups, made[0].Group)
 }
@@ -127,12 +130,14 @@ spec:
       schedulerName: volcano
       containers: [{name: a, image: a, resources: {limits: {nvidia.com/gpu: 2, cpu: 1, memory: 1Gi}}}]
 `), &set.Object))
+
 		if strings.Contains(text, "least") {
 			set.SetAnnotations(map[string]string{v1beta1.VolcanoGroupMinMemberAnnotationKey: "2"})
 		}
 		if strings.Contains(text, "Parallel") {
 			check.NoError(t, unstructured.SetNestedField(set.Object, "Parallel", "spec", "podManagementPolicy"))
 		}
+
 		r := simulate(t, newCluster(), set)
 		check.Equal(t, "outcome", want, summary(r))
 	}
@@ -179,14 +184,18 @@ func TestRunPreempts(t *testing.T) {
 	c.Jobs[0].Spec.MinAvailable = 1
 	c.PodGroups[0].Spec.MinMember = 1
 	c.PodGroups[0].Spec.MinTaskMember = nil
+
 	object := gang("urgent", "research", 1, 4)
 	check.NoError(t, unstructured.SetNestedField(object.Object, "high", "spec", "priorityClassName"))
 	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{object}, "lab")
 	check.NoError(t, err)
+
 	configuration, err := os.ReadFile(shippedConf)
 	check.NoError(t, err)
+
 	preempting := strings.NewReplacer("cardreclaim\"", "cardreclaim, preempt\"", "name: priority", "name: priority\n        enablePreemptable: false",
 		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(string(configuration))
+
 	r, err := Run(t.Context(), c, made, preempting, time.Now())
 	check.NoError(t, err)
 	check.Contains(t, "outcome", summary(r), "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
@@ -197,6 +206,7 @@ func TestRunPreempts(t *testing.T) {
 func TestRunNamesTheOtherWorkloads(t *testing.T) {
 	c := newCluster()
 	addWaitingJob(c, false)
+
 	r := simulate(t, c)
 	check.Must(t, len(r.Others) == 1, "others %+v", r.Others)
 	check.Equal(t, "name, queue and pods", "z-older research 2", fmt.Sprint(r.Others[0].Workload.Name, " ", r.Others[0].Queue, " ", r.Others[0].Pods))
@@ -206,6 +216,7 @@ func TestRunNamesTheOtherWorkloads(t *testing.T) {
 	c = newCluster()
 	check.NoError(t, c.SetQuota("research", h200, 0, false))
 	addWaitingJob(c, false)
+
 	r = simulate(t, c)
 	check.That(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
 	check.Equal(t, "queue and reason", "research NoQuota", r.Waiting[0].Queue+" "+string(r.Waiting[0].Reason))

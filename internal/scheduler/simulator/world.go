@@ -54,28 +54,34 @@ func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.T
 		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
+
 	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
 	missing := c.MissingPods()
 	w.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
 	for _, class := range c.PriorityClasses {
 		w.cache.AddPriorityClass(class)
 	}
+
 	informers := w.cache.SharedInformerFactory()
 	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
 	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
 	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
 	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
+
 	for _, node := range c.Nodes {
 		_ = w.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
 	}
+
 	for _, queue := range c.Queues {
 		w.cache.AddQueueV1beta1(queue.DeepCopy())
 		// Volcano writes the sum of all resources to the root queue. The client is a fake.
 		_, _ = w.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
 	}
+
 	for _, group := range c.PodGroups {
 		w.setPodGroup(group)
 	}
+
 	for _, pod := range c.Pods {
 		isFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		// The scheduler does not see what waits for another one.
@@ -83,12 +89,14 @@ func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.T
 			w.setPod(pod)
 		}
 	}
+
 	w.applyDrain()
 	w.addWorkloads(missing, now)
 	for i, added := range workloads {
 		// In the order of the files: all are newer than what waits already.
 		w.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
 	}
+
 	return w
 }
 
@@ -109,6 +117,7 @@ func (w *world) addWorkloads(workloads []simulation.Workload, created time.Time)
 			}
 			w.setPodGroup(group)
 		}
+
 		switch {
 		case added.WaitsForEnqueue:
 			w.uncreated = append(w.uncreated, added)
@@ -140,6 +149,7 @@ func (w *world) setPod(pod *corev1.Pod) {
 		pod = pod.DeepCopy()
 		pod.CreationTimestamp = metav1.NewTime(w.now)
 	}
+
 	seen := withoutClaims(pod)
 	w.pods[pod.UID] = pod
 	if old, known := w.cached[pod.UID]; known {
@@ -147,6 +157,7 @@ func (w *world) setPod(pod *corev1.Pod) {
 	} else {
 		w.cache.AddPod(seen)
 	}
+
 	w.cached[pod.UID] = seen
 	_ = w.podStore().Add(seen)
 }
@@ -212,6 +223,7 @@ func (w *world) applyBindings() (changed bool) {
 		if known == nil || known.Spec.NodeName != "" {
 			continue
 		}
+
 		pod := known.DeepCopy()
 		now := metav1.Now()
 		pod.Spec.NodeName = binding.NodeName
@@ -249,15 +261,19 @@ func (w *world) createPods() (changed bool) {
 			changed = changed || created
 			return all
 		}
+
 		if phase := w.groups[nameOf(waits.Group)].Status.Phase; phase == v1beta1.PodGroupPending || phase == "" {
 			return false
 		}
+
 		for _, pod := range waits.Pods {
 			w.setPod(pod)
 		}
+
 		changed = true
 		return true
 	})
+
 	return changed
 }
 

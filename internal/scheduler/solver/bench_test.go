@@ -28,25 +28,30 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, 8000, 32e9}})
 		podSet.Nodes = append(podSet.Nodes, i)
 	}
+
 	p.PodSets = []PodSet{podSet}
 	if f.elastic {
 		p.Jobs = []Job{{Elastic: f.gangs * f.size}}
 	}
+
 	at := 0
 	for range f.gangs {
 		age := int64(3600)
 		if !f.alike {
 			age = 600 + random.Int64N(86400)
 		}
+
 		job := Job{Whole: true}
 		size := f.size
 		if f.ranks > 0 {
 			job.Rank = len(p.Jobs) % f.ranks
 			age /= int64(1 + job.Rank)
 		}
+
 		if f.mixed {
 			size = 1 + random.IntN(2*f.size)
 		}
+
 		for range size {
 			node := at / perNode % f.nodes
 			if f.spread {
@@ -55,12 +60,14 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 			at++
 			job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{1, 8000, 32e9}, Loss: age, Rank: job.Rank})
 		}
+
 		if f.elastic {
 			p.Jobs[0].Pods = append(p.Jobs[0].Pods, job.Pods...)
 		} else {
 			p.Jobs = append(p.Jobs, job)
 		}
 	}
+
 	return p
 }
 
@@ -76,6 +83,7 @@ func BenchmarkRanks(b *testing.B) {
 				c.Request = Amounts{8, 32000 - float64(len(p.PodSets)), 16e9}
 				p.PodSets = append(p.PodSets, c)
 			}
+
 			p.Quotas[0] = flatQuota(4096)
 			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
 				var answer Result
@@ -107,6 +115,7 @@ func BenchmarkSolve(b *testing.B) {
 			cards   float64
 		}{{1, 1}, {400, 1}, {512, 1}, {1, 8}, {64, 8}} {
 			p := f.problem(size.waiting, size.cards)
+
 			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -15,12 +15,14 @@ func (s *state) capacityWithout(units []int) *capacity {
 			wholly[x.job] = true
 		}
 	}
+
 	for _, u := range units {
 		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
 			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
 			s.addLeftReleases(all, u, 1)
 		}
 	}
+
 	return all
 }
 
@@ -31,6 +33,7 @@ func (s *state) cannotSuffice(units []int) bool {
 	if all.isInsufficient() || s.limitsForbid(units) {
 		return true
 	}
+
 	wholly := make([]bool, len(s.jobs))
 	podsAt := make([][]int, len(s.jobNodes))
 	for _, u := range units {
@@ -40,6 +43,7 @@ func (s *state) cannotSuffice(units []int) bool {
 			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
 		}
 	}
+
 	for j := range s.jobs {
 		job := &s.jobs[j]
 		left := max(0, s.jobs[j].elastic-s.jobStates[j].pods)
@@ -48,10 +52,12 @@ func (s *state) cannotSuffice(units []int) bool {
 				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
 			}
 		}
+
 		if s.releases != nil && !wholly[j] && !s.jobStates[j].whole {
 			s.subtractSmallestReleases(all, job, left)
 		}
 	}
+
 	return all.isInsufficient()
 }
 
@@ -69,6 +75,7 @@ func (s *state) smallestUsages(pods []int, n int) []float64 {
 			sum[r] += usage
 		}
 	}
+
 	return sum
 }
 
@@ -83,6 +90,7 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 			}
 		}
 	}
+
 	for _, list := range releases {
 		slices.SortFunc(list, func(a, b release) int { return cmp.Compare(a.amount, b.amount) })
 		for _, x := range list[:max(0, len(list)-most)] {
@@ -104,12 +112,14 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 			}
 		})
 	}
+
 	for r := s.dims; r < len(needs); r++ {
 		given = append(given, 0)
 		for _, u := range units {
 			given[r] += s.amountOf(u, r)
 		}
 	}
+
 	most := 0.0
 	for r := range needs {
 		if part := needs[r] / max(given[r], epsilon); part > most {
@@ -118,6 +128,7 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 			most = part
 		}
 	}
+
 	return resource, need
 }
 
@@ -131,6 +142,7 @@ func (s *state) neededAmounts() []float64 {
 			needs[r] += request * float64(s.podSets[i].Count)
 		}
 	}
+
 	s.countVisits(len(s.nodeQuota))
 	for node, wanted := range s.wantedNodes {
 		if wanted {
@@ -139,13 +151,16 @@ func (s *state) neededAmounts() []float64 {
 			}
 		}
 	}
+
 	if s.releases == nil {
 		return needs
 	}
+
 	needs = append(needs, s.neededCards())
 	for _, quota := range s.required {
 		needs = append(needs, -float64(s.quotas[quota]))
 	}
+
 	return needs
 }
 
@@ -155,6 +170,7 @@ func (s *state) neededCards() (need float64) {
 	for i := range s.podSets {
 		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
 	}
+
 	quotas := 0
 	only := 0.0
 	for quota, hasCards := range s.ofCards {
@@ -164,9 +180,11 @@ func (s *state) neededCards() (need float64) {
 			need -= max(0, only)
 		}
 	}
+
 	if quotas == 1 && need > 0 {
 		need -= min(0, only)
 	}
+
 	return need
 }
 
@@ -177,6 +195,7 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
 		return amount
 	}
+
 	add := func(v int, sign float64) {
 		for _, x := range s.releases[v] {
 			isCounted := s.ofCards[x.quota]
@@ -188,10 +207,12 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 			}
 		}
 	}
+
 	s.countVisits(1)
 	add(u, 1)
 	if x := s.units[u]; x.pod == wholeJob {
 		s.forEachSingleVictim(x.job, func(v int) { add(v, -1) })
 	}
+
 	return amount
 }

@@ -21,6 +21,7 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 			work := answer.Work
 			most := rapid.IntRange(0, work+1).Draw(t, "most")
 			less := Solve(p, most)
+
 			plan := less.Plan
 			switch {
 			case !less.OutOfBudget && !reflect.DeepEqual(less, answer):
@@ -49,11 +50,13 @@ func (f fleet) kinds(kinds int) *Problem {
 		c.Request[3+i] = 1
 		p.PodSets = append(p.PodSets, c)
 	}
+
 	for i := range p.Nodes {
 		for range kinds {
 			p.Nodes[i].Free = append(p.Nodes[i].Free, 1)
 		}
 	}
+
 	p.Quotas[0] = flatQuota(100000)
 	return p
 }
@@ -73,6 +76,7 @@ func TestFirstPlanIsLinear(t *testing.T) {
 				check.Must(t, why == "", "%v", why)
 				return float64(first.Work)
 			}
+
 			base := work(250, 8)
 			nodes := work(1000, 8) / base
 			kinds := work(250, 32) / base
@@ -115,10 +119,12 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	for range 40 {
 		p.PodSets = append(p.PodSets, p.PodSets[0])
 	}
+
 	p.Quotas[0] = flatQuota(40)
 	if got := Solve(p, maxRefineWork); got.Plan != nil || got.OutOfBudget || got.Work > 41*200*workPerVisit {
 		t.Errorf("%+v, want none, and at most a look at each node", got)
 	}
+
 	p.Quotas[0] = flatQuota(41)
 	check.Must(t, len(p.PodSets) == 41, "41 pod sets")
 	if plan, _ := solveAll(p); plan == nil || plan.Placed() != 41 {

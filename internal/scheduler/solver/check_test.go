@@ -14,16 +14,19 @@ func planError(p *Problem, plan *Plan) string {
 	if why := takeError(p, plan.Victims); why != "" {
 		return why
 	}
+
 	for _, victims := range plan.Victims {
 		if victims.Job <= last {
 			return fmt.Sprintf("job %d comes after job %d", victims.Job, last)
 		}
+
 		last = victims.Job
 		job := &p.Jobs[victims.Job]
 		pods := victims.Pods
 		if why := victimsError(job, victims); why != "" {
 			return fmt.Sprintf("job %d: %s", victims.Job, why)
 		}
+
 		if victims.Whole {
 			loss.Jobs++
 			loss.JobSeconds += job.WholeLoss
@@ -32,6 +35,7 @@ func planError(p *Problem, plan *Plan) string {
 				pods = append(pods, i)
 			}
 		}
+
 		for _, i := range pods {
 			avail.addPod(job, i, 1)
 			if victims.Whole {
@@ -41,9 +45,11 @@ func planError(p *Problem, plan *Plan) string {
 			}
 		}
 	}
+
 	if loss != plan.Loss {
 		return fmt.Sprintf("loses %+v, not %+v", loss, plan.Loss)
 	}
+
 	return placesError(p, plan.Places, avail)
 }
 
@@ -60,6 +66,7 @@ func victimsError(job *Job, victims JobVictims) string {
 	case !slices.IsSorted(victims.Pods) || len(slices.Compact(slices.Clone(victims.Pods))) != len(victims.Pods):
 		return fmt.Sprintf("pods %v are out of order or twice", victims.Pods)
 	}
+
 	return elasticError(job, victims.Pods)
 }
 
@@ -72,11 +79,13 @@ func placesError(p *Problem, place [][]int, free *room) string {
 	if len(place) != len(p.PodSets) {
 		return fmt.Sprintf("%d pod sets have places, not %d", len(place), len(p.PodSets))
 	}
+
 	for i, nodes := range place {
 		c := &p.PodSets[i]
 		if len(nodes) != c.Count {
 			return fmt.Sprintf("pod set %d has %d places, not %d", i, len(nodes), c.Count)
 		}
+
 		for _, node := range nodes {
 			if !slices.Contains(c.Nodes, node) {
 				return fmt.Sprintf("pod set %d cannot run on node %d", i, node)
@@ -84,6 +93,7 @@ func placesError(p *Problem, place [][]int, free *room) string {
 			if !hasRoom(avail[node], c.Request) {
 				return fmt.Sprintf("pod set %d has no room on node %d", i, node)
 			}
+
 			addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
 			quotas[p.Nodes[node].Quota] -= c.Cards
 			if c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
@@ -91,6 +101,7 @@ func placesError(p *Problem, place [][]int, free *room) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -109,6 +120,7 @@ func smallerPlans(plan *Plan) [][]JobVictims {
 			all = append(all, less)
 		}
 	}
+
 	return all
 }
 
@@ -123,6 +135,7 @@ func needlessVictim(p *Problem, plan *Plan) string {
 				}
 			}
 		}
+
 		if (&oracle{Problem: p, known: map[string]bool{}}).canPlace(avail) {
 			return fmt.Sprintf("%+v would do as well as %+v", take, plan.Victims)
 		}

@@ -15,6 +15,7 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 			}
 		}
 	}
+
 	checkVictims(t, map[string]ruleCase{
 		"no more than its elastic pods": {problem: fullProblem(1, 2, 1, elasticJob(1, 40, 0, 0, 0), gang(90, 0)),
 			want: append(singlePods(0, 0), wholeJobs(1)...)},
@@ -84,6 +85,7 @@ func TestPlanLoss(t *testing.T) {
 			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, 1<<63 - 1},
 	}) {
 		plan, ok := solveAll(tc.problem)
+
 		if !ok || plan.Loss != tc.want || plan.Loss.Total() != tc.total {
 			t.Errorf("%t: loses %+v, in all %d", ok, plan.Loss, plan.Loss.Total())
 		}

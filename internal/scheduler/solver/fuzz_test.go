@@ -18,36 +18,43 @@ func invalidProblem(t *rapid.T) *Problem {
 	count := rapid.SampledFrom([]int{0, 1, 2, 3, -1, 5, math.MaxInt, math.MinInt})
 	place := rapid.SampledFrom([]int{0, 1, 2, -1, 7, math.MaxInt, math.MinInt})
 	big := rapid.SampledFrom([]int64{0, 1, 3, 100, -1, math.MaxInt64, math.MinInt64})
+
 	amounts := func(label string) Amounts { return rapid.SliceOfN(number, 0, 3).Draw(t, label) }
 	p := &Problem{Quotas: flatQuotas(rapid.SliceOfN(big, 0, 2).Draw(t, "pools")...)}
 	for range rapid.IntRange(0, 3).Draw(t, "nodes") {
 		p.Nodes = append(p.Nodes, Node{Free: amounts("room"), Quota: place.Draw(t, "pool")})
 	}
+
 	for range rapid.IntRange(0, 3).Draw(t, "podSets") {
 		p.PodSets = append(p.PodSets, PodSet{
 			Request: amounts("request"), Cards: big.Draw(t, "cards"), Count: count.Draw(t, "count"),
 			Nodes: rapid.SliceOfN(place, 0, 4).Draw(t, "wanted"),
 		})
 	}
+
 	for range rapid.IntRange(0, 5).Draw(t, "jobs") {
 		job := Job{Elastic: count.Draw(t, "spare"), Whole: rapid.Bool().Draw(t, "whole")}
 		if rapid.Bool().Draw(t, "roles") {
 			job.RoleElastic = rapid.SliceOfN(count, 0, 2).Draw(t, "role spare")
 		}
+
 		for range rapid.IntRange(0, 4).Draw(t, "pods") {
 			job.Pods = append(job.Pods, Pod{
 				Node: place.Draw(t, "node"), Usage: amounts("gives"), Loss: big.Draw(t, "loss"),
 				Role: place.Draw(t, "role"), Protected: rapid.Bool().Draw(t, "protected"),
 			})
 		}
+
 		if len(job.Pods) > 0 { // not drawn, so that inputs that failed once keep their meaning
 			job.WholeLoss = job.Pods[0].Loss
 		}
 		p.Jobs = append(p.Jobs, job)
 	}
+
 	if rapid.Bool().Draw(t, "tree") {
 		makeInvalidTree(t, p, place, big)
 	}
+
 	return p
 }
 
@@ -57,12 +64,15 @@ func makeInvalidTree(t *rapid.T, p *Problem, place *rapid.Generator[int], big *r
 	for i := range p.Quotas {
 		p.Quotas[i].Levels = rapid.SliceOfN(big, 0, 3).Draw(t, "levels")
 	}
+
 	for i := range p.PodSets {
 		p.PodSets[i].Uses = amounts.Draw(t, "uses")
 	}
+
 	for range rapid.IntRange(0, 3).Draw(t, "limits") {
 		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: big.Draw(t, "most"), Borrowed: rapid.Bool().Draw(t, "borrowed")})
 	}
+
 	for j := range p.Jobs {
 		p.Jobs[j].Level = place.Draw(t, "level")
 		for i := range p.Jobs[j].Pods {
@@ -90,6 +100,7 @@ func checkValidTakes(t *rapid.T, p *Problem, plan *Plan) {
 			}
 		}
 	}
+
 	for i, limit := range p.TakeLimits {
 		check.Must(t, taken[i] <= max(limit.Most, 0) || (limit.Borrowed && limit.Most > 0), "limit %+v, and %d are taken", limit, taken[i])
 	}
@@ -103,9 +114,11 @@ func checkInvalidProblem(t *rapid.T) {
 		check.Must(t, plan == nil, "no plan, and still %+v", plan)
 		return
 	}
+
 	for i, c := range p.PodSets {
 		check.Must(t, len(plan.Places[i]) == max(c.Count, 0), "pod set %d has %d places, not %d", i, len(plan.Places[i]), c.Count)
 	}
+
 	for _, victims := range plan.Victims {
 		job := &p.Jobs[victims.Job]
 		check.Must(t, (!victims.Whole || job.Whole) && len(victims.Pods) <= max(job.Elastic, 0), "job %+v gives %+v", job, victims)
@@ -113,6 +126,7 @@ func checkInvalidProblem(t *rapid.T) {
 			check.Must(t, !job.Pods[i].Protected, "pod %d of job %d is protected", i, victims.Job)
 		}
 	}
+
 	checkValidTakes(t, p, plan)
 	check.Must(t, plan.Loss.JobSeconds >= 0 && plan.Loss.PodSeconds >= 0, "loses %+v", plan.Loss)
 }
@@ -132,6 +146,7 @@ func FuzzSolve(f *testing.F) {
 
 func TestSolveOddProblems(t *testing.T) {
 	nan := math.NaN()
+
 	inf := math.Inf(1)
 	checkVictims(t, map[string]ruleCase{
 		"empty":                   {problem: &Problem{}},

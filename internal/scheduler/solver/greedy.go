@@ -19,22 +19,26 @@ func (s *state) chooseGreedily() bool {
 		}
 		s.countFor(none)
 	}()
+
 	for _, podSet := range s.order {
 		s.countFor(podSet)
 		g := &greedySearch{state: s, podSet: podSet}
 		if !g.makeMoves() {
 			return false
 		}
+
 		// The state reserves its places for the pod sets that follow.
 		all := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), held)
 		for _, node := range held[podSet] {
 			s.addAvailable(node, s.podSets[podSet].Request, -1)
 			s.useCards(podSet, node, -1)
 		}
+
 		if !all {
 			return false
 		}
 	}
+
 	s.places = held
 	return s.releaseRequired()
 }
@@ -60,6 +64,7 @@ func (g *greedySearch) makeMoves() bool {
 	if room >= count {
 		return true
 	}
+
 	g.queueMoves(count - room)
 	for hasMoved := false; room < count; {
 		if len(g.moves) == 0 {
@@ -70,10 +75,12 @@ func (g *greedySearch) makeMoves() bool {
 			g.queueMoves(count - room)
 			continue
 		}
+
 		m := heap.Pop(&g.moves).(move)
 		if m.version != g.versions[m.id] {
 			continue
 		}
+
 		now := g.evaluateMove(m.id, count-room)
 		if now.gain == 0 {
 			continue
@@ -82,21 +89,25 @@ func (g *greedySearch) makeMoves() bool {
 			heap.Push(&g.moves, now)
 			continue
 		}
+
 		taken := []int{m.id}
 		if m.id >= len(g.units) {
 			taken, _ = g.chooseSet(m.id - len(g.units))
 		}
+
 		hasMoved = true
 		for _, u := range taken {
 			if g.canChoose(u) {
 				g.addVictim(u, none)
 			}
 		}
+
 		room = g.countPlaceable(g.podSet, g.quotas)
 		if room < count {
 			g.requeueAffected(taken, count-room)
 		}
 	}
+
 	return true
 }
 
@@ -128,10 +139,12 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 			heap.Push(&g.moves, m)
 		}
 	}
+
 	for _, u := range taken {
 		if job := g.jobs[g.units[u].job]; job.wholeUnit != none {
 			requeue(job.wholeUnit)
 		}
+
 		g.forEachJobNode(u, func(s int) {
 			node := g.jobNodes[s].node
 			for _, other := range g.unitsOn[node] {
@@ -140,6 +153,7 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 			requeue(len(g.units) + node)
 		})
 	}
+
 	for quota, isReleasable := range g.releasable {
 		if isReleasable {
 			requeue(len(g.units) + len(g.nodeQuota) + quota)
@@ -160,6 +174,7 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 		m.loss = g.addedLoss(id)
 		m.gain = min(need, g.countGain(id))
 	}
+
 	return m
 }
 
@@ -177,12 +192,14 @@ func (g *greedySearch) countGain(u int) int {
 			g.gainByQuota[g.nodeQuota[node]] += more
 		}
 	})
+
 	if g.releases != nil && len(g.releases[u]) > 0 {
 		return g.countGainWithReleases(u)
 	}
 	if !helps {
 		return 0
 	}
+
 	gain := 0
 	for quota, more := range g.gainByQuota {
 		if more > 0 {
@@ -192,6 +209,7 @@ func (g *greedySearch) countGain(u int) int {
 			g.gainByQuota[quota] = 0
 		}
 	}
+
 	return gain
 }
 

@@ -15,6 +15,7 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		a1 = 1
 		b1 = 2
 	)
+
 	for name, jobs := range map[string][]Job{
 		"a unit suffices alone": {podsOf(1, podOn(a1, 1), podOn(b1, 2))},
 		"two units suffice":     {podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1}, podOn(b1, 2)), podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1})},
@@ -25,8 +26,10 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		p.Nodes[b1].Quota = 1
 		got := Solve(p, 0)
 		check.Must(t, got.Plan != nil, "%s: %+v, want a plan", name, got)
+
 		want := singlePods(0, 1)
 		check.That(t, reflect.DeepEqual(got.Plan.Victims, want), "%s: %+v, want %+v", name, got.Plan.Victims, want)
+
 		m := newModel(p)
 		m.addJobs(p)
 		s := m.initialState()
@@ -52,6 +55,7 @@ func TestClearNodeTakesOnlyWhatIsNeeded(t *testing.T) {
 		h := &greedySearch{state: m.initialState()}
 		got, loss := h.clearNode(0)
 		check.That(t, reflect.DeepEqual(got, c.want), "%s: %v, want %v", name, got, c.want)
+
 		var want Loss
 		for _, u := range c.want {
 			want = want.plus(m.unitLoss(u))

@@ -22,6 +22,7 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	c := &g.podSets[g.podSet]
 	quota := g.nodeQuota[node]
 	room := g.fitByQuota[g.podSet][quota]
+
 	most := c.countWithinQuota(g.quotas[quota])
 	switch {
 	case !c.wantsNode[node], room > most, room == most && !g.isReleasable(quota):
@@ -29,6 +30,7 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	case room < most && !g.needsSeveralUnits(node):
 		return nil, Loss{}
 	}
+
 	before := g.loss
 	target := g.fitCounts[g.podSet][node] + 1
 	var taken []unitOnNode
@@ -40,10 +42,12 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 		g.addVictim(x.unit, x.jobNode)
 		taken = append(taken, x)
 	}
+
 	needed := g.cardsFor(min(room, most) + 1)
 	if room == most {
 		taken = append(taken, g.releaseUpTo(quota, needed)...)
 	}
+
 	return g.endSet(taken, before, func() bool {
 		return g.fitCounts[g.podSet][node] >= target && (room < most || g.quotas[quota] >= needed)
 	})
@@ -56,6 +60,7 @@ func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() b
 	if enough {
 		taken = g.dropSuperfluous(taken, isEnough)
 	}
+
 	loss = g.loss.minus(before)
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
@@ -63,6 +68,7 @@ func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() b
 			units = append(units, x.unit)
 		}
 	}
+
 	return units, loss
 }
 
@@ -75,6 +81,7 @@ func (g *greedySearch) dropSuperfluous(taken []unitOnNode, isEnough func() bool)
 		jobNodes[x.unit] = x.jobNode
 		units[i] = x.unit
 	}
+
 	for _, u := range g.byDescendingLoss(units) {
 		g.dropVictim(u, jobNodes[u])
 		if !isEnough() {
@@ -82,6 +89,7 @@ func (g *greedySearch) dropSuperfluous(taken []unitOnNode, isEnough func() bool)
 			needed = append(needed, unitOnNode{u, jobNodes[u]})
 		}
 	}
+
 	return needed
 }
 
@@ -99,12 +107,14 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 	request := g.podSets[g.podSet].Request
 	gained := 0.0
 	var loss Loss
+
 	g.countVisits(len(g.unitsOn[node]))
 	for _, x := range g.unitsOn[node] {
 		u := x.unit
 		if !g.canChoose(u) {
 			continue
 		}
+
 		gives := g.freedBy(u, x.jobNode)
 		part := 0.0
 		for i, amount := range request {
@@ -112,6 +122,7 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 				part += min(gives[i], lack) / lack
 			}
 		}
+
 		if part > 0 {
 			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
 				best = x
@@ -121,6 +132,7 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 			}
 		}
 	}
+
 	return best, found
 }
 
@@ -150,10 +162,12 @@ func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode)
 		if !lacks {
 			return taken
 		}
+
 		u, found := g.bestReleasing(quota, level, target)
 		if !found {
 			return taken
 		}
+
 		jobNode := nowhere
 		if g.jobStates[g.units[u].job].pods > 0 {
 			jobNode = none // what its single pods free must stay free when they are dropped
@@ -177,18 +191,21 @@ func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, 
 			if g.countVisits(1); !g.canChoose(u) {
 				continue
 			}
+
 			rate := g.addedLoss(u).ratePer(float64(min(lack, g.releaseOf(u, quota))))
 			if !found || rate.compare(least) < 0 {
 				best = u
 				least = rate
 				found = true
 			}
+
 			tries++
 			if tries == maxReleasingTries {
 				break
 			}
 		}
 	}
+
 	return best, found
 }
 
@@ -208,15 +225,18 @@ func (g *greedySearch) sortReleasing() {
 	if g.releases == nil {
 		return
 	}
+
 	g.releasing = make([][][]int, len(g.levelsOf))
 	for quota, levels := range g.levelsOf {
 		g.releasing[quota] = make([][]int, levels.end-levels.from)
 	}
+
 	for u, releases := range g.releases {
 		for _, x := range releases {
 			g.releasing[x.quota][x.level] = append(g.releasing[x.quota][x.level], u)
 		}
 	}
+
 	g.countVisits(len(g.units))
 	for quota, levels := range g.releasing {
 		for _, units := range levels {
@@ -241,11 +261,13 @@ func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 			gain += sign * min(room, c.countWithinQuota(g.quotas[quota]), c.Count)
 		}
 	}
+
 	add(-1)
 	g.addLeftReleases(&g.capacity, u, 1)
 	add(1)
 	g.addLeftReleases(&g.capacity, u, -1)
 	clear(g.gainByQuota)
+
 	return max(0, gain)
 }
 
@@ -258,11 +280,13 @@ func (s *state) releaseRequired() bool {
 	if s.releases == nil {
 		return false
 	}
+
 	g := &greedySearch{state: s, podSet: none}
 	g.sortReleasing()
 	for _, quota := range s.required {
 		g.addAll(g.releaseUpTo(quota, 0))
 	}
+
 	return !s.lacksRequired()
 }
 

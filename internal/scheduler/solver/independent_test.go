@@ -24,6 +24,7 @@ func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 		}
 		p.Jobs = append(p.Jobs, job)
 	}
+
 	p.PodSets = []PodSet{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
 	for count := rapid.IntRange(1, 5).Draw(t, "count"); ; count-- {
 		p.PodSets[0].Count = count
@@ -45,6 +46,7 @@ func joinBlocks(t *rapid.T, blocks int) (*Problem, Loss) {
 		optimum.JobSeconds += least.JobSeconds
 		optimum.PodSeconds += least.PodSeconds
 		optimum.Jobs += least.Jobs
+
 		first := len(all.Nodes)
 		if b == 0 {
 			all.PodSets = p.PodSets
@@ -54,18 +56,22 @@ func joinBlocks(t *rapid.T, blocks int) (*Problem, Loss) {
 				all.PodSets[0].Nodes = append(all.PodSets[0].Nodes, first+i)
 			}
 		}
+
 		for i := range p.Nodes {
 			p.Nodes[i].Quota = b
 		}
+
 		for j := range p.Jobs {
 			for i := range p.Jobs[j].Pods {
 				p.Jobs[j].Pods[i].Node += first
 			}
 		}
+
 		all.Nodes = append(all.Nodes, p.Nodes...)
 		all.Jobs = append(all.Jobs, p.Jobs...)
 		all.Quotas = append(all.Quotas, p.Quotas...)
 	}
+
 	return all, optimum
 }
 
@@ -76,6 +82,7 @@ func TestSolveIndependentProblemsAtLeastLoss(t *testing.T) {
 				p, optimum := joinBlocks(t, blocks)
 				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
+
 				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
 				r := ratio(plan.Loss, optimum)

@@ -38,6 +38,7 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 				p := f.problem(waiting, 1)
 				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
+
 				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
 				least := leastJobSeconds(p)
@@ -73,6 +74,7 @@ func leastPodSeconds(p *Problem) (int64, bool) {
 			least[taken][given+1] = math.MaxInt64 / 2
 		}
 	}
+
 	for _, pod := range job.Pods {
 		for taken := job.Elastic; taken > 0; taken-- {
 			for given := need; given > 0; given-- {
@@ -80,6 +82,7 @@ func leastPodSeconds(p *Problem) (int64, bool) {
 			}
 		}
 	}
+
 	return least[job.Elastic][need], least[job.Elastic][need] < math.MaxInt64/2
 }
 
@@ -90,9 +93,11 @@ func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 		answer := Solve(p, maxRefineWork)
 		check.Must(t, answer.Plan == nil || possible, "found %+v, there is none", answer.Plan)
 		check.Must(t, answer.Plan != nil || !possible || answer.OutOfBudget, "no plan, and one loses %d", least)
+
 		if answer.Plan == nil {
 			return
 		}
+
 		why := planError(p, answer.Plan)
 		check.Must(t, why == "", "%v", why)
 		check.Must(t, float64(answer.Plan.Loss.PodSeconds) <= 1.1*float64(least), "loses %d, the least is %d", answer.Plan.Loss.PodSeconds, least)

@@ -10,6 +10,7 @@ import (
 
 func TestPodLoss(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for t, tc := range check.Cases(t, map[string]struct {
 		cards               int64
@@ -45,6 +46,7 @@ func TestLossCompare(t *testing.T) {
 		{JobSeconds: 1, Jobs: 1, PodSeconds: 1},
 		{JobSeconds: 2, Jobs: 1},
 	}
+
 	for i, a := range order {
 		for k, b := range order {
 			check.That(t, (a.compare(b) < 0) == (i < k), "%+v less than %+v: %t", a, b, a.compare(b) < 0)

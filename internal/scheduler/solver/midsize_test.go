@@ -16,16 +16,19 @@ func midsizeProblem(t *rapid.T) *Problem {
 	p := &Problem{}
 	nodes := rapid.IntRange(3, 8).Draw(t, "nodes")
 	size := float64(rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "cards of a pod"))
+
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
 		p.Quotas = append(p.Quotas, flatQuota(rapid.Int64Range(16, 64).Draw(t, "pool")))
 	}
 	for range nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, float64(rapid.IntRange(0, 8).Draw(t, "cpu"))}, Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})
 	}
+
 	free := make([]int, nodes)
 	for node := range free {
 		free[node] = 8
 	}
+
 	job := func(pods int, loss int64) Job {
 		var job Job
 		for range pods {
@@ -36,39 +39,48 @@ func midsizeProblem(t *rapid.T) *Problem {
 				}
 				node = (node + 1) % nodes
 			}
+
 			if free[node] == 0 {
 				break
 			}
+
 			cards := min(free[node], rapid.SampledFrom([]int{1, 2, 1, 4}).Draw(t, "cards"))
 			free[node] -= cards
 			job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{float64(cards), float64(rapid.IntRange(1, 8).Draw(t, "gives cpu"))}, Loss: int64(cards) * loss})
 		}
+
 		return job
 	}
+
 	for range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 		made := job(rapid.IntRange(2, 5).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
 		made.Elastic = rapid.IntRange(0, 3).Draw(t, "spare")
 		made.Whole = rapid.Bool().Draw(t, "whole")
 		p.Jobs = append(p.Jobs, made)
 	}
+
 	for range rapid.IntRange(10, 14).Draw(t, "gangs") {
 		made := job(rapid.SampledFrom([]int{1, 2, 4, 3, 8}).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
 		made.Whole = true
 		p.Jobs = append(p.Jobs, made)
 	}
+
 	room := 0
 	for _, n := range free {
 		room += 8 - n
 	}
+
 	count := max(1, rapid.IntRange(1, 1+room/int(size)*2/3).Draw(t, "waiting"))
 	c := PodSet{Request: Amounts{size, float64(rapid.IntRange(0, 4).Draw(t, "cpu of a pod"))}, Cards: int64(size), Count: count}
 	for node := range p.Nodes {
 		c.Nodes = append(c.Nodes, node)
 	}
+
 	p.PodSets = []PodSet{c}
 	if rapid.Bool().Draw(t, "master") {
 		p.PodSets = append(p.PodSets, PodSet{Request: Amounts{1, 8}, Cards: 1, Count: 1, Nodes: slices.Clone(c.Nodes)})
 	}
+
 	return p
 }
 
@@ -81,14 +93,17 @@ func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 		optimum, possible := leastLoss(p)
 		plan, ok := solveAll(p)
 		check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+
 		if !ok {
 			return
 		}
+
 		why := planError(p, plan)
 		check.Must(t, why == "", "%v", why)
 		r := ratio(plan.Loss, optimum)
 		check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
 		worst = max(worst, r)
+
 		if len(plan.Victims) > 0 {
 			solved++
 		}

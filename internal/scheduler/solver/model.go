@@ -68,6 +68,7 @@ func newModel(p *Problem) *model {
 	for i := range p.PodSets {
 		m.dims = max(m.dims, len(p.PodSets[i].Request))
 	}
+
 	m.nodeFree = make([]float64, len(p.Nodes)*m.dims)
 	m.tolerances = make([]float64, m.dims)
 	for i, node := range p.Nodes {
@@ -76,9 +77,11 @@ func newModel(p *Problem) *model {
 			m.nodeFree[i*m.dims+r] = m.sanitizeAmount(r, amount)
 		}
 	}
+
 	for i := range p.PodSets {
 		m.podSets = append(m.podSets, m.newPodSet(&p.PodSets[i]))
 	}
+
 	for i := range m.podSets {
 		if m.podSets[i].Cards > 0 {
 			for _, node := range m.podSets[i].Nodes {
@@ -86,6 +89,7 @@ func newModel(p *Problem) *model {
 			}
 		}
 	}
+
 	m.order = hardestFirst(m.podSets)
 	return m
 }
@@ -113,12 +117,14 @@ func (m *model) newPodSet(from *PodSet) podSet {
 		if math.IsNaN(amount) || amount > maxAmount {
 			amount = math.Inf(1)
 		}
+
 		c.Request[r] = max(amount, 0)
 		if amount > 0 {
 			c.needed = append(c.needed, neededResource{r, amount})
 		}
 		m.noteFraction(r, amount)
 	}
+
 	m.countVisits(len(from.Nodes))
 	for _, node := range from.Nodes {
 		if node >= 0 && node < len(c.wantsNode) && !c.wantsNode[node] {
@@ -126,6 +132,7 @@ func (m *model) newPodSet(from *PodSet) podSet {
 			c.Nodes = append(c.Nodes, node)
 		}
 	}
+
 	return c
 }
 
@@ -215,6 +222,7 @@ func (m *model) addJobs(p *Problem) {
 	m.jobs = make([]job, len(p.Jobs))
 	m.pods = make([]pod, 0, count)
 	m.jobNodes = make([]jobNode, 0, count)
+
 	m.units = make([]unit, 0, count+len(p.Jobs))
 	l := &jobBuilder{
 		model:       m,
@@ -222,15 +230,18 @@ func (m *model) addJobs(p *Problem) {
 		lastJobNode: make([]int, len(m.nodeQuota)),
 		maxPodLoss:  math.MaxInt64 / int64(count+len(p.Jobs)+1),
 	}
+
 	m.wantedNodes = make([]bool, len(m.nodeQuota))
 	for i := range m.podSets {
 		for _, node := range m.podSets[i].Nodes {
 			m.wantedNodes[node] = true
 		}
 	}
+
 	for i := range p.Jobs {
 		l.addJob(i, &p.Jobs[i])
 	}
+
 	m.finishShared()
 	m.addUnitsOn()
 	m.addRanks(p)
@@ -256,13 +267,16 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 			b.roleElastic = append(b.roleElastic, max(spare, 0))
 		}
 	}
+
 	j.pods.from = len(b.pods)
 	j.jobNodes.from = len(b.jobNodes)
 	j.units.from = len(b.units)
+
 	whole := sharedAmounts{isAllowed: from.Whole}
 	for k := range from.Pods {
 		b.addPod(i, from, &from.Pods[k], &whole)
 	}
+
 	j.pods.end = len(b.pods)
 	j.jobNodes.end = len(b.jobNodes)
 	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
@@ -279,16 +293,20 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 	j := &b.jobs[i]
 	made := pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
 	j.loss += made.loss
+
 	shared := sharedAmounts{isAllowed: true}
 	if len(x.Releases)+len(x.Takes) > 0 {
 		shared = b.sharedAmountsOf(x, from.Level, whole)
 	}
+
 	if len(b.limits) > 0 && shared.isAllowed && j.isElastic(from, x) {
 		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
 	}
+
 	if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
 		b.addUsage(j, x, &made)
 	}
+
 	if (made.jobNode != none || len(shared.releases) > 0) && shared.isAllowed && j.isElastic(from, x) {
 		if from.RoleElastic != nil {
 			made.role = j.firstRole + x.Role
@@ -318,15 +336,18 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 			made.releases = addRelease(made.releases, valid)
 		}
 	}
+
 	for i := range made.releases {
 		made.releases[i].amount = min(made.releases[i].amount, b.maxShared)
 		whole.releases = addRelease(whole.releases, made.releases[i])
 	}
+
 	made.takes, made.isAllowed = b.validTakes(b.problem, x)
 	whole.isAllowed = whole.isAllowed && made.isAllowed
 	for _, given := range made.takes {
 		whole.takes = addTake(whole.takes, given)
 	}
+
 	return made
 }
 
@@ -336,10 +357,12 @@ func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
 	for r, amount := range x.Usage[:min(len(x.Usage), b.dims)] {
 		made.usage[r] = max(b.sanitizeAmount(r, amount), 0)
 	}
+
 	if s := b.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(b.jobNodes) || b.jobNodes[s].node != x.Node {
 		b.lastJobNode[x.Node] = len(b.jobNodes)
 		b.jobNodes = append(b.jobNodes, jobNode{node: x.Node, usage: make([]float64, b.dims)})
 	}
+
 	made.jobNode = b.lastJobNode[x.Node]
 	for r, amount := range made.usage {
 		b.jobNodes[made.jobNode].usage[r] += amount

@@ -38,9 +38,11 @@ func (o *oracle) tryAll() (Loss, bool) {
 			most.addPod(&p.Jobs[j], i, 1)
 		}
 	}
+
 	for j := range p.Jobs {
 		o.choices = append(o.choices, o.choicesOf(j))
 	}
+
 	o.tryJob(0, most, Loss{})
 	return o.best, o.found
 }
@@ -84,11 +86,13 @@ func (r *room) key() string {
 			key = binary.LittleEndian.AppendUint64(key, math.Float64bits(amount))
 		}
 	}
+
 	for _, levels := range r.quotas {
 		for _, left := range levels {
 			key = binary.LittleEndian.AppendUint64(key, uint64(left))
 		}
 	}
+
 	return string(key)
 }
 
@@ -114,12 +118,14 @@ func (r *room) forCards(p *Problem) ([]int64, bool) {
 			uses[x.Quota] += x.Amount * int64(p.PodSets[i].Count)
 		}
 	}
+
 	for i := range left {
 		left[i] = slices.Min(r.quotas[i]) - uses[i]
 		if uses[i] > 0 && left[i] < 0 {
 			return nil, false
 		}
 	}
+
 	return left, true
 }
 
@@ -133,32 +139,38 @@ func (o *oracle) tryJob(j int, most *room, loss Loss) {
 	if (o.found && compareLoss(loss, o.best) >= 0) || !o.canPlace(most) {
 		return
 	}
+
 	if j == len(o.Jobs) {
 		o.best = loss
 		o.found = true
 		return
 	}
+
 	job := &o.Jobs[j]
 	for i := range job.Pods {
 		most.addPod(job, i, -1)
 	}
+
 	for _, victims := range o.choices[j] {
 		if len(victims.Pods) == 0 {
 			o.tryJob(j+1, most, loss)
 			continue
 		}
 		o.chosen = append(o.chosen, JobVictims{Job: j, Whole: victims.Whole, Pods: victims.Pods})
+
 		for _, i := range victims.Pods {
 			most.addPod(job, i, 1)
 		}
 		if takeError(o.Problem, o.chosen) == "" {
 			o.tryJob(j+1, most, o.addLoss(loss, job, victims))
 		}
+
 		o.chosen = o.chosen[:len(o.chosen)-1]
 		for _, i := range victims.Pods {
 			most.addPod(job, i, -1)
 		}
 	}
+
 	for i := range job.Pods {
 		most.addPod(job, i, 1)
 	}
@@ -171,6 +183,7 @@ func (o *oracle) addLoss(loss Loss, job *Job, victims JobVictims) Loss {
 		loss.Jobs++
 		loss.JobSeconds += job.WholeLoss
 	}
+
 	for _, i := range victims.Pods {
 		switch pod := &job.Pods[i]; {
 		case victims.Whole && counts(wholeRank(job)):
@@ -179,6 +192,7 @@ func (o *oracle) addLoss(loss Loss, job *Job, victims JobVictims) Loss {
 			loss.PodSeconds += pod.Loss
 		}
 	}
+
 	return loss
 }
 
@@ -199,6 +213,7 @@ func possibleVictims(job *Job) []JobVictims {
 	for i := range job.Pods {
 		every = append(every, i)
 	}
+
 	for set := range 1 << len(job.Pods) {
 		var pods []int
 		for _, i := range every {
@@ -206,13 +221,16 @@ func possibleVictims(job *Job) []JobVictims {
 				pods = append(pods, i)
 			}
 		}
+
 		if elasticError(job, pods) == "" {
 			all = append(all, JobVictims{Pods: pods})
 		}
 	}
+
 	if job.Whole {
 		all = append(all, JobVictims{Whole: true, Pods: every})
 	}
+
 	return all
 }
 
@@ -225,14 +243,17 @@ func elasticError(job *Job, pods []int) string {
 			return fmt.Sprintf("pod %d is protected", i)
 		}
 	}
+
 	if len(pods) > job.Elastic {
 		return fmt.Sprintf("%d pods are more than %d", len(pods), job.Elastic)
 	}
+
 	for role, n := range roles {
 		if job.RoleElastic != nil && n > job.RoleElastic[role] {
 			return fmt.Sprintf("%d pods of role %d are more than %d", n, role, job.RoleElastic[role])
 		}
 	}
+
 	return ""
 }
 
@@ -248,6 +269,7 @@ func (o *oracle) canPlace(avail *room) bool {
 	if known, ok := o.known[key]; ok {
 		return known
 	}
+
 	quotas, ok := avail.forCards(o.Problem)
 	switch {
 	case !ok:
@@ -257,6 +279,7 @@ func (o *oracle) canPlace(avail *room) bool {
 	default:
 		o.known[key] = o.placeFrom(len(o.PodSets)-1, 0, 0, avail.nodes, quotas)
 	}
+
 	return o.known[key]
 }
 
@@ -271,11 +294,13 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 	case placed == c.Count:
 		return o.placeFrom(podSet-1, 0, 0, avail, quotas)
 	}
+
 	for i, node := range c.Nodes[from:] {
 		quota := o.Nodes[node].Quota
 		if (c.Cards > 0 && quotas[quota] < c.Cards) || !hasRoom(avail[node], c.Request) {
 			continue
 		}
+
 		quotas[quota] -= c.Cards
 		addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
 		ok := o.placeFrom(podSet, placed+1, from+i, avail, quotas)
@@ -285,6 +310,7 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -301,12 +327,14 @@ func (o *oracle) countPlaceable(c *PodSet, avail []Amounts, quotas []int64) int 
 			}
 		}
 	}
+
 	for quota, room := range byPool {
 		if c.Cards > 0 {
 			room = min(room, int(max(0, quotas[quota])/c.Cards))
 		}
 		n += room
 	}
+
 	return n
 }
 
@@ -330,11 +358,13 @@ func ratio(got, optimum Loss) float64 {
 		}
 		return float64(a) / float64(b)
 	}
+
 	if got.JobSeconds != optimum.JobSeconds {
 		return of(got.JobSeconds, optimum.JobSeconds)
 	}
 	if got.Jobs != optimum.Jobs {
 		return of(int64(got.Jobs), int64(optimum.Jobs))
 	}
+
 	return of(got.PodSeconds, optimum.PodSeconds)
 }

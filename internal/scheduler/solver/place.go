@@ -19,9 +19,11 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 		if n == 0 {
 			continue
 		}
+
 		for i, amount := range c.Request {
 			have[i] -= float64(n) * amount
 		}
+
 		*quota -= int64(n) * c.Cards
 		place[podSet] = append(place[podSet], slices.Repeat([]int{node}, n)...)
 		left -= n
@@ -29,6 +31,7 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 			return true
 		}
 	}
+
 	return left == 0
 }
 
@@ -42,10 +45,12 @@ func (r *capacity) placePods() [][]int {
 		avail := slices.Clone(r.available)
 		quotas := slices.Clone(r.quotas)
 		place := make([][]int, len(r.podSets))
+
 		all := true
 		for _, podSet := range order {
 			all = all && r.fillNodes(podSet, avail, quotas, place)
 		}
+
 		switch {
 		case all:
 			return place
@@ -53,6 +58,7 @@ func (r *capacity) placePods() [][]int {
 			return nil
 		}
 	}
+
 	return r.placeWithBacktracking()
 }
 
@@ -91,25 +97,30 @@ func (s *placementSearch) placeFrom(k int) bool {
 	if len(s.places[podSet]) == s.podSets[podSet].Count && k < len(s.order)-1 {
 		return s.placeFrom(k + 1)
 	}
+
 	for _, c := range s.order[k:] {
 		if s.countPlaceable(c, s.quotas) < s.podSets[c].Count-len(s.places[c]) {
 			return false
 		}
 	}
+
 	if k == len(s.order)-1 {
 		return s.fillNodes(podSet, slices.Clone(s.available), s.quotas, s.places)
 	}
+
 	var tried []int
 	defer func() {
 		for _, node := range tried {
 			s.visited[podSet][node] = false
 		}
 	}()
+
 	for _, node := range s.candidateNodes(k) {
 		s.triesLeft--
 		if s.triesLeft < 0 || s.exceedsBudget() {
 			return false
 		}
+
 		s.movePod(podSet, node, 1)
 		s.places[podSet] = append(s.places[podSet], node)
 		ok := s.placeFrom(k)
@@ -117,10 +128,12 @@ func (s *placementSearch) placeFrom(k int) bool {
 		if ok {
 			return true
 		}
+
 		s.places[podSet] = s.places[podSet][:len(s.places[podSet])-1]
 		s.visited[podSet][node] = true
 		tried = append(tried, node)
 	}
+
 	return false
 }
 
@@ -137,15 +150,18 @@ func (s *placementSearch) candidateNodes(k int) []int {
 	c := &s.podSets[podSet]
 	s.countVisits(len(c.Nodes))
 	var candidates []candidateNode
+
 	left := make([]float64, s.dims)
 	for _, node := range c.Nodes {
 		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || c.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {
 			continue
 		}
+
 		s.countVisits(len(s.order) - k)
 		for i, amount := range s.availableOn(node) {
 			left[i] = amount - c.Request[i]
 		}
+
 		displaced := 0
 		for _, other := range s.order[k+1:] {
 			if fits := s.fitCounts[other][node]; fits > 0 { // 0 also where it cannot run
@@ -154,11 +170,13 @@ func (s *placementSearch) candidateNodes(k int) []int {
 		}
 		candidates = append(candidates, candidateNode{node, displaced})
 	}
+
 	slices.SortStableFunc(candidates, func(a, b candidateNode) int { return cmp.Compare(a.displaced, b.displaced) })
 	nodes := make([]int, len(candidates))
 	for i, x := range candidates {
 		nodes[i] = x.node
 	}
+
 	return nodes
 }
 

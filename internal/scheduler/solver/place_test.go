@@ -13,6 +13,7 @@ func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 		nodes = 5_000
 		count = 120
 	)
+
 	workers := PodSet{Request: Amounts{8, 1}, Cards: 8, Count: count}
 	masters := PodSet{Request: Amounts{1, 60}, Cards: 1, Count: count}
 	p := &Problem{Quotas: flatQuotas(100_000)}
@@ -25,6 +26,7 @@ func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 		workers.Nodes = append(workers.Nodes, node)
 		masters.Nodes = append(masters.Nodes, node)
 	}
+
 	p.PodSets = []PodSet{workers, masters}
 	got := Solve(p, maxRefineWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)

@@ -226,6 +226,7 @@ func PodLoss(cards int64, started, checkpoint, now time.Time) int64 {
 	if checkpoint.After(since) {
 		since = checkpoint
 	}
+
 	seconds := int64(now.Sub(since) / time.Second)
 	if seconds <= 0 {
 		return 0
@@ -233,5 +234,6 @@ func PodLoss(cards int64, started, checkpoint, now time.Time) int64 {
 	if cards > math.MaxInt64/seconds {
 		return math.MaxInt64
 	}
+
 	return cards * seconds
 }

@@ -14,6 +14,7 @@ import (
 func smallProblem(t *rapid.T) *Problem {
 	dims := rapid.IntRange(1, 3).Draw(t, "resources")
 	p := &Problem{}
+
 	// The first resource is the cards, of which every pod has some.
 	amounts := func(most int, label string) Amounts {
 		a := make(Amounts, dims)
@@ -25,12 +26,14 @@ func smallProblem(t *rapid.T) *Problem {
 		}
 		return a
 	}
+
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
 		p.Quotas = append(p.Quotas, flatQuota(int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool"))))
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		p.Nodes = append(p.Nodes, Node{Free: amounts(1, "room"), Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})
 	}
+
 	waiting := rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "waiting")
 	for waiting > 0 && len(p.PodSets) < 2 {
 		c := PodSet{Count: waiting, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
@@ -38,6 +41,7 @@ func smallProblem(t *rapid.T) *Problem {
 			c.Count = rapid.IntRange(1, waiting).Draw(t, "count")
 		}
 		waiting -= c.Count
+
 		for node := range p.Nodes {
 			if rapid.IntRange(0, 5).Draw(t, "wanted") < 5 {
 				c.Nodes = append(c.Nodes, node)
@@ -45,9 +49,11 @@ func smallProblem(t *rapid.T) *Problem {
 		}
 		p.PodSets = append(p.PodSets, c)
 	}
+
 	for range rapid.SampledFrom([]int{5, 4, 3, 2, 1, 0}).Draw(t, "jobs") {
 		p.Jobs = append(p.Jobs, smallJob(t, p, amounts))
 	}
+
 	return p
 }
 
@@ -57,6 +63,7 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 	if rapid.Bool().Draw(t, "roles") {
 		job.RoleElastic = []int{rapid.IntRange(0, 2).Draw(t, "role spare"), rapid.IntRange(0, 2).Draw(t, "role spare")}
 	}
+
 	for range rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "pods") {
 		pod := Pod{
 			Node:  rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node"),
@@ -67,6 +74,7 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 		pod.Protected = !job.Whole && rapid.IntRange(0, 4).Draw(t, "protected") == 0
 		job.Pods = append(job.Pods, pod)
 	}
+
 	job.Elastic = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "spare")
 	return job
 }
@@ -101,12 +109,15 @@ func solve(t *rapid.T, p *Problem) {
 	optimum, possible := leastLoss(p)
 	plan, ok := solveAll(p)
 	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+
 	if !ok {
 		return
 	}
+
 	why := planError(p, plan)
 	check.Must(t, why == "", "%v", why)
 	check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
+
 	why = needlessVictim(p, plan)
 	check.Must(t, why == "", "%v", why)
 	again, _ := solveAll(p)

@@ -28,6 +28,7 @@ func (m *model) addQuotas(p *Problem) {
 				m.levels = append(m.levels, min(max(left, -maxLevel), maxLevel))
 			}
 		}
+
 		if len(m.levels) == from {
 			m.levels = append(m.levels, 0)
 		}
@@ -47,10 +48,12 @@ func (m *model) subtractUses(p *Problem) {
 			if used == nil {
 				used = make([]int64, len(m.levelsOf))
 			}
+
 			quota := m.validQuota(x.Quota)
 			used[quota] = addSaturating(used[quota], multiplySaturating(x.Amount, int64(p.PodSets[i].Count)))
 		}
 	}
+
 	for quota, amount := range used {
 		if amount > 0 {
 			m.required = append(m.required, quota)
@@ -84,11 +87,13 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 		c := &m.podSets[i]
 		need = addSaturating(need, multiplySaturating(c.Cards, int64(c.Count)))
 	}
+
 	all := &capacity{model: m}
 	all.resetQuotas()
 	if !all.lacksQuota(need) {
 		return false
 	}
+
 	for j := range p.Jobs {
 		m.countVisits(len(p.Jobs[j].Pods))
 		for i := range p.Jobs[j].Pods {
@@ -99,6 +104,7 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 			}
 		}
 	}
+
 	return all.lacksQuota(need)
 }
 
@@ -230,6 +236,7 @@ func (s *state) addLeftReleases(to *capacity, u, sign int) {
 	if s.releases == nil {
 		return
 	}
+
 	x := s.units[u]
 	if x.pod != wholeJob {
 		if !s.jobStates[x.job].whole {
@@ -237,6 +244,7 @@ func (s *state) addLeftReleases(to *capacity, u, sign int) {
 		}
 		return
 	}
+
 	to.addReleases(u, sign)
 	s.forEachSingleVictim(x.job, func(v int) { to.addReleases(v, -sign) })
 }

@@ -16,15 +16,18 @@ func (m *model) addRanks(p *Problem) {
 			m.unitRanks[u] = job.Pods[x.pod-m.jobs[x.job].pods.from].Rank
 			continue
 		}
+
 		m.unitRanks[u] = job.Rank
 		for i := range job.Pods {
 			m.unitRanks[u] = max(m.unitRanks[u], job.Pods[i].Rank)
 		}
 	}
+
 	ranks := slices.Compact(slices.Sorted(slices.Values(m.unitRanks)))
 	for u, rank := range m.unitRanks {
 		m.unitRanks[u], _ = slices.BinarySearch(ranks, rank)
 	}
+
 	m.currentRank = len(ranks) - 1
 }
 
@@ -40,39 +43,47 @@ func (m *model) chooseByRank() *state {
 		}
 		return m.chooseUnits()
 	}
+
 	highest := m.currentRank
 	fixed := []int(nil)
 	m.prepareRank(highest, fixed)
 	if m.initialState().cannotSuffice(m.openUnits()) {
 		return nil
 	}
+
 	top := m.highestNeededRank(highest, fixed)
 	end := m.work + m.linearWork(rankVisits)
 	last := m.chooseIn(top, fixed)
 	if last == nil {
 		return nil
 	}
+
 	for top > 0 && m.work <= end {
 		for _, u := range last.chosenUnits() {
 			if m.unitRanks[u] == top {
 				fixed = append(fixed, u)
 			}
 		}
+
 		m.prepareRank(none, fixed)
 		if s := m.initialState(); s.fitsAll() {
 			return m.pruneAcrossRanks(s, highest)
 		}
+
 		next := m.highestNeededRank(top-1, fixed)
 		if m.work > end {
 			break
 		}
+
 		s := m.chooseIn(next, fixed)
 		if s == nil { // it suffices, but the search did not find how
 			break
 		}
+
 		last = s
 		top = next
 	}
+
 	m.outOfBudget = m.outOfBudget || top > 0
 	return m.pruneAcrossRanks(last, highest)
 }
@@ -147,6 +158,7 @@ func (m *model) preselectLowerRanks(job *job) {
 		m.preselected[job.wholeUnit] = true
 		return
 	}
+
 	asked := 0
 	roles := map[int]int{}
 	for u := job.units.from; u < job.units.end; u++ {
@@ -160,9 +172,11 @@ func (m *model) preselectLowerRanks(job *job) {
 			}
 		}
 	}
+
 	if asked > job.elastic {
 		return
 	}
+
 	for u := job.units.from; u < job.units.end; u++ {
 		if m.units[u].pod != wholeJob && m.unitRanks[u] < m.currentRank {
 			m.preselected[u] = true

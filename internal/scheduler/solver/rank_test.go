@@ -37,6 +37,7 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 		"elastic pods before their job, where the job ranks higher": {
 			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) {
 				p.Jobs[0].Rank = 1
+
 				p.Jobs[1].Rank = 1
 			}),
 			want: singlePods(0, 0)},
@@ -110,15 +111,18 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 	for j := range taken {
 		taken[j].Job = j
 	}
+
 	for _, victims := range plan.Victims {
 		taken[victims.Job] = victims
 	}
+
 	o := &oracle{Problem: p, known: map[string]bool{}}
 	o.counts = func(r int) bool { return r == rank }
 	o.allows = func(j int, victims JobVictims) bool {
 		victims.Job = j
 		return reflect.DeepEqual(victimsAbove(p, victims, rank), victimsAbove(p, taken[j], rank))
 	}
+
 	for j, victims := range taken {
 		if victims.Whole {
 			victims.Pods = nil
@@ -128,6 +132,7 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 		}
 		loss = o.addLoss(loss, &p.Jobs[j], victims)
 	}
+
 	least, _ = o.tryAll()
 	return loss, least
 }
@@ -145,19 +150,23 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 				_, possible := leastLoss(p)
 				plan, ok := solveAll(p)
 				check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+
 				if !ok {
 					continue
 				}
+
 				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
 				if tc.most == 1 {
 					why = needlessVictim(p, plan)
 					check.Must(t, why == "", "%v", why)
 				}
+
 				for _, rank := range ranksOf(p) {
 					loss, least := lossAt(p, plan, rank)
 					check.Must(t, ratio(loss, least) <= tc.most, "in rank %d: loses %+v, the least is %+v", rank, loss, least)
 				}
+
 				again, _ := solveAll(p)
 				check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 			}
@@ -177,6 +186,7 @@ func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 				check.Must(t, most.Plan == nil || less.OutOfBudget, "no plan, and the choice was not cut")
 				return
 			}
+
 			why := planError(p, less.Plan)
 			check.Must(t, why == "", "%v", why)
 			check.Must(t, highestVictimRank(p, less.Plan) == highestVictimRank(p, most.Plan) || less.OutOfBudget,
@@ -209,10 +219,12 @@ func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 		check.Must(t, ok, "there is a plan")
 		why := planError(p, plan)
 		check.Must(t, why == "", "%v", why)
+
 		taken := make([]int, f.ranks)
 		for _, victims := range plan.Victims {
 			taken[p.Jobs[victims.Job].Rank]++
 		}
+
 		for rank, left := 0, (waiting+7)/8; rank < f.ranks; rank++ {
 			check.That(t, taken[rank] == min(left, 100), "%d pods wait: %d gangs of rank %d go, want %d", waiting, taken[rank], rank, min(left, 100))
 			left -= min(left, 100)

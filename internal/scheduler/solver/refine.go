@@ -24,6 +24,7 @@ func (s *state) refineVictims() (changed bool) {
 	if s.exceedsBudget() || !all.canImprove(0, s.loss) {
 		return false
 	}
+
 	tried := make([]bool, len(s.units))
 	for again := true; again; {
 		again = false
@@ -34,6 +35,7 @@ func (s *state) refineVictims() (changed bool) {
 			if s.exceedsBudget() {
 				return changed
 			}
+
 			tried[u] = true
 			neighborhood := s.neighborhoodOf(u, all.options)
 			if s.searchCheaper(neighborhood) {
@@ -46,6 +48,7 @@ func (s *state) refineVictims() (changed bool) {
 			}
 		}
 	}
+
 	return changed
 }
 
@@ -58,6 +61,7 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
 		n.seen[s.units[u].job] = true
 	}
+
 	for i := 0; i < len(n.jobs) && len(n.units) < maxJobNeighbors; i++ {
 		jobNodes := s.jobs[n.jobs[i]].jobNodes
 		for j := jobNodes.from; j < jobNodes.end; j++ {
@@ -67,6 +71,7 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 			}
 		}
 	}
+
 	quotas := s.quotasLeft()
 	s.forEachJobNode(u, func(jobNode int) { quotas[s.nodeQuota[s.jobNodes[jobNode].node]] = true })
 	for i := range promising {
@@ -74,6 +79,7 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 		if len(n.units) >= maxNeighborhood {
 			break
 		}
+
 		s.forEachJobNode(v, func(jobNode int) {
 			s.countVisits(1)
 			if quotas[s.nodeQuota[s.jobNodes[jobNode].node]] {
@@ -84,6 +90,7 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 			n.addJob(s.units[v].job, maxNeighborhood)
 		}
 	}
+
 	return n.units
 }
 
@@ -100,12 +107,14 @@ func (n *neighborhood) addJob(job, most int) {
 	if n.seen[job] {
 		return
 	}
+
 	open, listed := n.open[job]
 	if !listed {
 		open = n.openUnitsOfJob(job)
 		n.open[job] = open
 		n.countVisits(len(open))
 	}
+
 	if len(n.units)+len(open) <= most {
 		n.seen[job] = true
 		n.jobs = append(n.jobs, job)
@@ -163,6 +172,7 @@ func (s *state) searchCheaper(units []int) bool {
 			dropped = append(dropped, u)
 		}
 	}
+
 	r := s.newBranchAndBound(units)
 	r.potential = s.capacityWithout(units)
 	r.lossBound = before
@@ -171,13 +181,16 @@ func (s *state) searchCheaper(units []int) bool {
 	if s.releases != nil {
 		r.triesLeft *= sharedSearchFactor
 	}
+
 	r.searchFrom(0, true)
 	if !r.found {
 		r.bestSet = dropped
 	}
+
 	for _, u := range r.bestSet {
 		s.addVictim(u, none)
 	}
+
 	return r.found
 }
 
@@ -223,10 +236,12 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 		r.options[i] = x
 		r.cheapest[i] = i
 	}
+
 	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) }
 	slices.SortFunc(r.options, func(a, b option) int {
 		return cmp.Or(cmp.Compare(single(a), single(b)), a.rate.compare(b.rate), cmp.Compare(a.unit, b.unit))
 	})
+
 	slices.SortFunc(r.cheapest, func(a, b int) int {
 		return cmp.Or(r.options[a].rate.compare(r.options[b].rate), cmp.Compare(a, b))
 	})
@@ -240,6 +255,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	if b.triesLeft < 0 || b.exceedsBudget() || (b.hasBound && !b.canImprove(at, b.lossBound)) {
 		return
 	}
+
 	if fresh && b.fitsAll() {
 		b.lossBound = b.loss
 		b.hasBound = true
@@ -250,8 +266,10 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 				b.bestSet = append(b.bestSet, u)
 			}
 		}
+
 		return
 	}
+
 	if at == len(b.options) || b.potential.isInsufficient() {
 		return
 	}
@@ -260,6 +278,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 		b.searchFrom(at+1, false)
 		return
 	}
+
 	if b.canChoose(u) {
 		b.addVictim(u, none)
 		b.gained += b.options[at].amount
@@ -267,6 +286,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 		b.gained -= b.options[at].amount
 		b.dropVictim(u, none)
 	}
+
 	b.leaveOut(u, -1)
 	b.searchFrom(at+1, false)
 	b.leaveOut(u, 1)
@@ -278,16 +298,19 @@ func (b *branchAndBound) leaveOut(u int, sign float64) {
 	if b.releases != nil {
 		b.potential.addReleases(u, int(sign))
 	}
+
 	if p := b.units[u].pod; p != wholeJob {
 		if jobNode := b.pods[p].jobNode; jobNode != none {
 			b.potential.addAvailable(b.jobNodes[jobNode].node, b.pods[p].usage, sign)
 		}
 		return
 	}
+
 	job := &b.jobs[b.units[u].job]
 	for i := job.jobNodes.from; i < job.jobNodes.end; i++ {
 		b.potential.addAvailable(b.jobNodes[i].node, b.jobNodes[i].usage, sign)
 	}
+
 	for v := job.units.from; v < job.units.end; v++ {
 		if b.units[v].pod != wholeJob {
 			b.leaveOut(v, -sign)
@@ -309,6 +332,7 @@ func (b *branchAndBound) canImprove(at int, most Loss) bool {
 	if b.loss.compare(most) >= 0 {
 		return false
 	}
+
 	need := b.need - b.gained
 	least := b.loss.ratePer(1)
 	for _, i := range b.cheapest {
@@ -319,12 +343,15 @@ func (b *branchAndBound) canImprove(at int, most Loss) bool {
 		if i < at || x.amount == 0 {
 			continue
 		}
+
 		part := min(1, need/x.amount)
 		for k, loss := range x.loss.ratePer(1) {
 			least[k] += part * loss
 		}
+
 		need -= x.amount
 	}
+
 	return need <= epsilon*b.need && least.canBeBelow(most.ratePer(1))
 }
 

@@ -21,11 +21,13 @@ func TestSearchLeavesOutWhatCannotSuffice(t *testing.T) {
 	for i := range 20 {
 		jobs = append(jobs, podsOf(1, podOn(2+i, 10)))
 	}
+
 	p := fullProblem(22, 2, 2, jobs...)
 	p.PodSets[0].Request = append(p.PodSets[0].Request, 1)
 	for i := range p.Nodes {
 		p.Nodes[i].Free = append(p.Nodes[i].Free, 1) // one of the pending pods on each node
 	}
+
 	got := Solve(p, maxRefineWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
 	want := append(singlePods(0, 1), singlePods(1, 0)...)

@@ -41,9 +41,11 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 			return nil
 		}
 	}
+
 	if m.exceedsQuotas(p) {
 		return nil
 	}
+
 	m.allowPruning()
 	free := m.newCapacity()
 	if !free.isInsufficient() {
@@ -51,12 +53,14 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 			return &Plan{Places: place}
 		}
 	}
+
 	m.addJobs(p)
 	m.refineBudget = most
 	best := m.chooseByRank()
 	if best == nil {
 		return nil
 	}
+
 	return best.toPlan(p)
 }
 
@@ -69,23 +73,28 @@ func (m *model) chooseUnits() *state {
 			m.outOfBudget = false
 			return nil
 		}
+
 		m.allowRefining()
 		found, complete := s.searchAllSets()
 		if !found {
 			m.outOfBudget = !complete
 			return nil
 		}
+
 		m.allowPruning()
 		s.pruneVictims()
 	}
+
 	before := m.work
 	m.allowRefining()
 	changed := s.refineVictims()
+
 	m.refineBudget = max(0, m.refineBudget-(m.work-before))
 	if changed {
 		m.allowPruning()
 		s.pruneVictims()
 	}
+
 	return s
 }
 
@@ -102,6 +111,7 @@ func (m *model) firstPlan() *state {
 		}
 		m.allowPruning()
 	}
+
 	s.pruneVictims()
 	return s
 }
@@ -116,9 +126,11 @@ func (m *model) chooseAllUnits() *state {
 			}
 		}
 	}
+
 	if !all.fitsAll() {
 		return nil
 	}
+
 	return all
 }
 
@@ -128,6 +140,7 @@ func (s *state) toPlan(p *Problem) *Plan {
 	if len(s.order) == 1 {
 		plan.Places = s.placePods()
 	}
+
 	for j := range s.jobs {
 		job := &s.jobs[j]
 		victims := JobVictims{Job: j}
@@ -139,6 +152,7 @@ func (s *state) toPlan(p *Problem) *Plan {
 				victims.Pods = append(victims.Pods, x.pod-job.pods.from)
 			}
 		}
+
 		switch {
 		case victims.Whole:
 			plan.Loss.Jobs++
@@ -153,8 +167,10 @@ func (s *state) toPlan(p *Problem) *Plan {
 		default:
 			continue
 		}
+
 		plan.Victims = append(plan.Victims, victims)
 	}
+
 	return plan
 }
 

@@ -36,6 +36,7 @@ func newState(m *model) *state {
 	for i := range m.jobNodes {
 		s.leftToFree = append(s.leftToFree, m.jobNodes[i].usage...)
 	}
+
 	return s
 }
 
@@ -75,6 +76,7 @@ func (s *state) canAddVictim(u int) bool {
 	case spent.pods >= job.elastic:
 		return false
 	}
+
 	role := s.pods[x.pod].role
 	return (role == none || s.roleVictims[role] < s.roleElastic[role]) && (s.takes == nil || s.canTake(u))
 }
@@ -120,6 +122,7 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 	if s.releases != nil {
 		s.applyShared(u, sign)
 	}
+
 	x := s.units[u]
 	spent := &s.jobStates[x.job]
 	if x.pod == wholeJob {
@@ -132,24 +135,31 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 		default:
 			jobNodes = span{jobNode, jobNode + 1}
 		}
+
 		for i := jobNodes.from; i < jobNodes.end; i++ {
 			s.addAvailable(s.jobNodes[i].node, s.freedBy(u, i), float64(sign))
 		}
+
 		return
 	}
+
 	pod := &s.pods[x.pod]
 	spent.pods += sign
 	spent.loss += int64(sign) * s.unitLoss(u).PodSeconds
+
 	if pod.role != none {
 		s.roleVictims[pod.role] += sign
 	}
+
 	if pod.jobNode == none {
 		return
 	}
+
 	left := s.leftToFree[pod.jobNode*s.dims : (pod.jobNode+1)*s.dims]
 	for i, amount := range pod.usage {
 		left[i] -= float64(sign) * amount
 	}
+
 	if !spent.whole {
 		s.addAvailable(s.jobNodes[pod.jobNode].node, pod.usage, float64(sign))
 	}
@@ -177,11 +187,13 @@ func (s *state) pruneForPlaces() {
 	if len(s.order) == 1 {
 		place = s.placePods()
 	}
+
 	needed := make([]bool, len(s.available))
 	quotas := make([]bool, len(s.quotas)) // by node and resource, by quota
 	for _, quota := range s.required {
 		quotas[quota] = true
 	}
+
 	hold := func(sign int) {
 		for podSet, nodes := range place {
 			for _, node := range nodes {
@@ -194,6 +206,7 @@ func (s *state) pruneForPlaces() {
 			}
 		}
 	}
+
 	hold(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
@@ -201,6 +214,7 @@ func (s *state) pruneForPlaces() {
 			s.addVictim(u, none)
 		}
 	}
+
 	hold(-1)
 }
 
@@ -212,12 +226,14 @@ func (s *state) lacksNeeded(u int, needed, quotas []bool) (lacks bool) {
 			lacks = lacks || (quotas[x.quota] && s.quotas[x.quota] < 0)
 		}
 	}
+
 	s.forEachJobNode(u, func(jobNode int) {
 		node := s.jobNodes[jobNode].node
 		for r, have := range s.availableOn(node) {
 			lacks = lacks || (needed[node*s.dims+r] && have < -tolerance)
 		}
 	})
+
 	return lacks
 }
 
@@ -227,12 +243,15 @@ func (s *state) dropNeedless(units []int) {
 	if len(units) == 0 || s.exceedsBudget() {
 		return
 	}
+
 	for _, u := range units {
 		s.dropVictim(u, none)
 	}
+
 	if s.fitsAll() {
 		return
 	}
+
 	for _, u := range units {
 		s.addVictim(u, none)
 	}
@@ -272,6 +291,7 @@ func (r *capacity) countFor(only int) {
 		if only != none && only != i {
 			continue
 		}
+
 		c := &r.podSets[i]
 		r.countVisits(len(c.Nodes))
 		clear(r.fitByQuota[i])

@@ -48,6 +48,7 @@ func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
 		if len(m.units) == 0 {
 			return
 		}
+
 		s := newState(m)
 		for range 20 {
 			u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
@@ -57,12 +58,15 @@ func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
 			case s.canChoose(u):
 				s.addVictim(u, none)
 			}
+
 			want := rebuildState(s)
 			check.Must(t, haveSameSums(s, want), "%+v, a recount gives %+v", s, want)
 		}
+
 		for _, u := range s.chosenUnits() {
 			s.dropVictim(u, none)
 		}
+
 		fresh := newState(m)
 		check.Must(t, haveSameRoom(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left when nothing is taken", s)
 	})

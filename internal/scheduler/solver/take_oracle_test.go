@@ -12,6 +12,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 	if len(p.TakeLimits) == 0 {
 		return ""
 	}
+
 	var units []takenUnit
 	for _, v := range victims {
 		job := &p.Jobs[v.Job]
@@ -26,14 +27,17 @@ func takeError(p *Problem, victims []JobVictims) string {
 				units = append(units, pod)
 			}
 		}
+
 		if v.Whole {
 			whole.spares = spareTakes(p, job)
 			units = append(units, whole)
 		}
 	}
+
 	takesNothing := func(unit takenUnit) bool {
 		return !slices.ContainsFunc(unit.takes, func(x TakeAmount) bool { return x.Amount != 0 })
 	}
+
 	units = slices.DeleteFunc(units, takesNothing)
 	if !slices.ContainsFunc(p.TakeLimits, func(limit TakeLimit) bool { return limit.Borrowed }) {
 		return sumError(p, units)
@@ -41,6 +45,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 	if !canTakeInSomeOrder(p, units, make([]int64, len(p.TakeLimits)), 0, map[uint64]bool{}) {
 		return fmt.Sprintf("no order of taking %v satisfies %v", units, p.TakeLimits)
 	}
+
 	return ""
 }
 
@@ -71,17 +76,21 @@ func spareTakes(p *Problem, job *Job) map[int]int64 {
 		if size > min(job.Elastic, len(job.Pods)-1) || size < largest {
 			continue
 		}
+
 		counts, allowed := countSpares(p, job, set)
 		if !allowed {
 			continue
 		}
+
 		for limit := range p.TakeLimits {
 			if known, ok := spares[limit]; !ok || size > largest || counts[limit] < known {
 				spares[limit] = counts[limit]
 			}
 		}
+
 		largest = size
 	}
+
 	return spares
 }
 
@@ -95,10 +104,12 @@ func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed b
 		if set&(1<<i) == 0 {
 			continue
 		}
+
 		hasNoRole := roles != nil && (pod.Role < 0 || pod.Role >= len(roles) || roles[pod.Role] <= 0)
 		if pod.Protected || hasNoRole {
 			return nil, false
 		}
+
 		if roles != nil {
 			roles[pod.Role]--
 		}
@@ -106,6 +117,7 @@ func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed b
 			counts[x.Limit] += x.Amount
 		}
 	}
+
 	return counts, true
 }
 
@@ -141,6 +153,7 @@ func canTakeInSomeOrder(p *Problem, units []takenUnit, taken []int64, set uint64
 	if tried[set] {
 		return false
 	}
+
 	tried[set] = true
 	for i, unit := range units {
 		if set&(1<<i) != 0 || comesTooLate(p, units, i, set) {
@@ -150,10 +163,12 @@ func canTakeInSomeOrder(p *Problem, units []takenUnit, taken []int64, set uint64
 		for _, x := range unit.takes {
 			after[x.Limit] += x.Amount
 		}
+
 		if canTakeUnit(p, unit, taken, after) && canTakeInSomeOrder(p, units, after, set|1<<i, tried) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -163,6 +178,7 @@ func canTakeUnit(p *Problem, unit takenUnit, taken, after []int64) bool {
 		if x.Amount <= 0 || !unit.refused[x.Limit] {
 			continue
 		}
+
 		limit := p.TakeLimits[x.Limit]
 		switch {
 		case limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.spares[x.Limit], limit.Most):
@@ -188,6 +204,7 @@ func comesTooLate(p *Problem, units []takenUnit, i int, set uint64) bool {
 			}
 			refused = refused || (set&(1<<k) != 0 && other.refused[x.Limit])
 		}
+
 		if x.Amount > 0 && !units[i].refused[x.Limit] && refused && total > p.TakeLimits[x.Limit].Most {
 			return true
 		}

@@ -11,6 +11,7 @@ func (s *state) limitsForbid(units []int) bool {
 	if s.takes == nil {
 		return false
 	}
+
 	groups := s.groupByLimit(s.partsOf(units))
 	for r, need := range s.neededAmounts() {
 		given := 0.0
@@ -20,10 +21,12 @@ func (s *state) limitsForbid(units []int) bool {
 				break
 			}
 		}
+
 		if need > 0 && given < need*(1-epsilon) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -44,11 +47,13 @@ func (s *state) partsOf(units []int) (parts []jobPart) {
 			parts = append(parts, jobPart{unit: u})
 		}
 	}
+
 	for _, u := range units {
 		if x := s.units[u]; x.pod == wholeJob {
 			parts = append(parts, jobPart{unit: u, minus: single[x.job]})
 		}
 	}
+
 	return parts
 }
 
@@ -61,10 +66,12 @@ func (s *state) takenOf(part jobPart, limit int) (amount int64) {
 		}
 		return s.takes[u][i].amount
 	}
+
 	amount = of(part.unit)
 	for _, u := range part.minus {
 		amount -= of(u)
 	}
+
 	return amount
 }
 
@@ -79,6 +86,7 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 			}
 		}
 	}
+
 	groups := make([][]jobPart, len(s.limits)+1)
 	for _, part := range parts {
 		at := 0
@@ -92,6 +100,7 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 		}
 		groups[at] = append(groups[at], part)
 	}
+
 	return groups
 }
 
@@ -115,22 +124,26 @@ func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float6
 		for _, u := range part.minus {
 			x.amount -= s.amountOf(u, resource)
 		}
+
 		most += max(0, x.amount)
 		if limit != none {
 			x.taken = float64(s.takenOf(part, limit))
 			shares = append(shares, x)
 		}
 	}
+
 	if limit == none {
 		return most
 	}
 	slices.SortFunc(shares, func(a, b share) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
 	most = 0
+
 	left := s.leftToTake(limit)
 	for _, x := range shares {
 		part := min(1, left/x.taken)
 		most += part * max(0, x.amount)
 		left -= part * x.taken
 	}
+
 	return most
 }

@@ -39,6 +39,7 @@ func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
 			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount, onlyCounts})
 		}
 	}
+
 	isTooMuch := func(x take) bool { return x.amount > m.maxShared }
 	return takes, !slices.ContainsFunc(takes, isTooMuch)
 }
@@ -69,6 +70,7 @@ func (m *model) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 		if !m.limits[x.limit].borrowed {
 			continue
 		}
+
 		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
 		spare := min(from.Elastic, len(from.Pods)-1)
 		roles := slices.Clone(from.RoleElastic)
@@ -76,6 +78,7 @@ func (m *model) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 			if spare <= 0 || (roles != nil && roles[pod.role] <= 0) {
 				continue
 			}
+
 			spare--
 			if roles != nil {
 				roles[pod.role]--
@@ -119,6 +122,7 @@ func (m *model) addUnitsOfLimits() {
 			}
 		}
 	}
+
 	for i := range m.limits {
 		m.limits[i].isTight = m.mostTaken(i) > m.limits[i].most
 	}
@@ -141,6 +145,7 @@ func (m *model) mostTaken(limit int) (most int64) {
 		}
 		most += max(whole, pods)
 	}
+
 	return most
 }
 
@@ -169,6 +174,7 @@ func (s *state) applyTakes(u, sign int) {
 			}
 		}
 	}
+
 	x := s.units[u]
 	if x.pod == wholeJob {
 		add(u, sign)
@@ -183,8 +189,10 @@ func (s *state) canTake(u int) bool {
 	if len(s.takes[u]) == 0 {
 		return true
 	}
+
 	s.applyTakes(u, 1)
 	defer s.applyTakes(u, -1)
+
 	isLast := true
 	for _, x := range s.takes[u] {
 		limit := &s.limits[x.limit]
@@ -197,6 +205,7 @@ func (s *state) canTake(u int) bool {
 			isLast = isLast && !x.onlyCounts && excess < x.last
 		}
 	}
+
 	return isLast || s.hasOrder(u)
 }
 
@@ -217,6 +226,7 @@ func (s *state) hasOrder(added int) bool {
 			if !limit.borrowed || left[i] <= limit.most || bound[i] == 0 {
 				continue
 			}
+
 			exceeded = true
 			s.countVisits(len(limit.units))
 			if k := slices.IndexFunc(limit.units, func(v int) bool {
@@ -226,9 +236,11 @@ func (s *state) hasOrder(added int) bool {
 				break
 			}
 		}
+
 		if last == none {
 			return !exceeded
 		}
+
 		removed[last] = true
 		for _, x := range s.takes[last] {
 			left[x.limit] -= x.amount

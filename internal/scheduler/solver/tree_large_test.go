@@ -17,6 +17,7 @@ func (f fleet) tree(waiting int, cards float64, hasRoom bool, queues int, part f
 			p.Nodes[i].Free = Amounts{8, 64000, 256e9}
 		}
 	}
+
 	held := make([]int64, queues)
 	for j := range p.Jobs {
 		queue := j % queues
@@ -28,11 +29,13 @@ func (f fleet) tree(waiting int, cards float64, hasRoom bool, queues int, part f
 			held[queue]++
 		}
 	}
+
 	all := int64(0)
 	for _, n := range held {
 		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: int64(part * float64(n)), Borrowed: borrowed})
 		all += int64(part * float64(n))
 	}
+
 	p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: all, Borrowed: borrowed})
 	return p
 }
@@ -55,6 +58,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 				check.Must(t, ok, "there is a plan")
 				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
+
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
 				full, _ := solveAll(f.tree(waiting, 1, false, 10, part, false))
@@ -110,6 +114,7 @@ func TestTreesWorkStaysWithinLimits(t *testing.T) {
 	} {
 		for _, hasRoom := range []bool{true, false} {
 			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, hasRoom, 10, 0.5, true), maxRefineWork)
+
 			check.That(t, got.Plan != nil && got.Work <= tc.most, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.waiting, tc.cards, got.Work, tc.most)
 		}
 	}

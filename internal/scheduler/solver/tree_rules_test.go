@@ -80,6 +80,7 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 			p.PodSets[0].Uses = []QuotaAmount{{1, amount}}
 		}
 	}
+
 	cpu := func(level int, amount int64, job Job) Job {
 		job.Level = level
 		for i := range job.Pods {
@@ -87,6 +88,7 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 		}
 		return job
 	}
+
 	checkVictims(t, map[string]ruleCase{
 		"no victims when it suffices": {problem: quotaProblem(2, 1, []int64{5}, cpu(1, 1, gang(1, 1))).changed(uses(3, 6))},
 		"a pod without cards": {
@@ -109,6 +111,7 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			}
 		}
 	}
+
 	guarantee := func(most ...int64) func(p *Problem) { return limited(false, most...) }
 	borrowed := func(most ...int64) func(p *Problem) { return limited(true, most...) }
 	checkVictims(t, map[string]ruleCase{

@@ -20,12 +20,14 @@ func withTree(t *rapid.T, p *Problem) *Problem {
 			p.PodSets[i].Uses = []QuotaAmount{{Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "quota of use"), Amount: rapid.Int64Range(0, 3).Draw(t, "use")}}
 		}
 	}
+
 	for i := range p.Quotas {
 		p.Quotas[i].Levels = nil
 		for range levels {
 			p.Quotas[i].Levels = append(p.Quotas[i].Levels, rapid.SampledFrom([]int64{0, 1, 2, 4, 8, -1, -3}).Draw(t, "left at level"))
 		}
 	}
+
 	if rapid.IntRange(0, 2).Draw(t, "nodes have room") < 2 {
 		for i := range p.Nodes {
 			for r := range p.Nodes[i].Free {
@@ -33,6 +35,7 @@ func withTree(t *rapid.T, p *Problem) *Problem {
 			}
 		}
 	}
+
 	for j := range p.Jobs {
 		p.Jobs[j].Level = rapid.IntRange(0, levels).Draw(t, "level of job")
 		for i := range p.Jobs[j].Pods {
@@ -42,9 +45,11 @@ func withTree(t *rapid.T, p *Problem) *Problem {
 			}
 		}
 	}
+
 	if rapid.Bool().Draw(t, "limits") {
 		addLimits(t, p)
 	}
+
 	return p
 }
 
@@ -53,6 +58,7 @@ func addLimits(t *rapid.T, p *Problem) {
 	for range 6 {
 		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: rapid.SampledFrom([]int64{3, 6, 2, 4, 10, 1, 0, -1}).Draw(t, "most"), Borrowed: rapid.Bool().Draw(t, "borrowed")})
 	}
+
 	for j := range p.Jobs {
 		queue := rapid.IntRange(0, 2).Draw(t, "queue of job") // the last has no limit of its own
 		onlyCounts := rapid.IntRange(0, 2).Draw(t, "only counts") == 0
@@ -88,6 +94,7 @@ func TestSolveMidsizeTreesNearLeastLoss(t *testing.T) {
 		optimum, possible := leastLoss(p)
 		got := Solve(p, maxRefineWork)
 		check.Must(t, (got.Plan != nil) == possible, "found %+v, there is one %t", got, possible)
+
 		if !possible {
 			return
 		}
@@ -102,21 +109,26 @@ func TestSolveMidsizeTreesNearLeastLoss(t *testing.T) {
 func midsizeTree(t *rapid.T) *Problem {
 	p := midsizeProblem(t)
 	p.Jobs = p.Jobs[:min(len(p.Jobs), 12)]
+
 	hasRoom := rapid.Bool().Draw(t, "nodes have room")
 	for i := range p.Nodes {
 		if hasRoom {
 			p.Nodes[i].Free = Amounts{16, 64}
 		}
 	}
+
 	for i := range p.Quotas {
 		p.Quotas[i].Levels = []int64{1000, rapid.Int64Range(0, 8).Draw(t, "left in parent"), rapid.Int64Range(0, 8).Draw(t, "left in root")}
 	}
+
 	for i := range p.PodSets {
 		p.PodSets[i].Count = (p.PodSets[i].Count + 1) / 2
 	}
+
 	for range 4 {
 		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: rapid.Int64Range(8, 48).Draw(t, "most"), Borrowed: rapid.Bool().Draw(t, "borrowed")})
 	}
+
 	for j := range p.Jobs {
 		queue := rapid.IntRange(0, 2).Draw(t, "queue of job")
 		p.Jobs[j].Level = 1 + queue/2
@@ -127,6 +139,7 @@ func midsizeTree(t *rapid.T) *Problem {
 			pod.Takes = []TakeAmount{{queue, cards}, {3, cards}}
 		}
 	}
+
 	return p
 }
 
@@ -138,17 +151,20 @@ func TestSolveTreesEachRankAtLeastLoss(t *testing.T) {
 			_, possible := leastLoss(p)
 			plan, ok := solveAll(p)
 			check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+
 			if !ok {
 				continue
 			}
 			why := planError(p, plan)
 			check.Must(t, why == "", "%v", why)
+
 			why = needlessVictim(p, plan)
 			check.Must(t, why == "", "%v", why)
 			for _, rank := range ranksOf(p) {
 				loss, least := lossAt(p, plan, rank)
 				check.Must(t, loss == least, "in rank %d: loses %+v, the least is %+v", rank, loss, least)
 			}
+
 			again, _ := solveAll(p)
 			check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 		}

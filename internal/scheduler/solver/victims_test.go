@@ -18,6 +18,7 @@ type ruleCase struct {
 // checkVictims checks the victims in each case, and that the plan is valid.
 func checkVictims(t *testing.T, cases map[string]ruleCase) {
 	t.Helper()
+
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			plan, ok := solveAll(tc.problem)
@@ -36,6 +37,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 		"no victims when no pod is pending": {problem: fullProblem(1, 0, 1, gang(5, 0))},
 		"no victims when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
 			p.Nodes[0].Free = Amounts{1}
+
 			p.Nodes[1].Free = Amounts{1}
 		})},
 		"only what free room lacks": {problem: fullProblem(2, 3, 1, gang(5, 0), gang(4, 1)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{2} }),
@@ -108,6 +110,7 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 		"the cheaper pool while it lasts, then the other": {
 			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
 				p.Quotas = flatQuotas(2, 5)
+
 				p.Nodes[1].Quota = 1
 			}),
 			want: wholeJobs(0, 1, 3),
@@ -148,6 +151,7 @@ func TestSolveWithTwoPodSets(t *testing.T) {
 			p.PodSets = append(p.PodSets, PodSet{Request: Amounts{request}, Cards: int64(request), Count: 1, Nodes: nodes})
 		}
 	}
+
 	checkVictims(t, map[string]ruleCase{
 		"a gang that makes room for the master and the workers": {
 			problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0), gang(4, 1), gang(3, 0, 0, 1)).changed(master(1, 1)), want: wholeJobs(3)},

@@ -13,6 +13,7 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 	gangs := fleet{nodes: 500, gangs: 500, size: 8}
 	spread := fleet{nodes: 500, gangs: 500, size: 8, spread: true}
 	mixed := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}
+
 	one := fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
 	for _, tc := range []struct {
 		fleet   fleet

@@ -65,6 +65,7 @@ func TestNodesOfSharedAndCutCards(t *testing.T) {
 					got[resource] = quantity.Value()
 				}
 			}
+
 			check.Equal(t, "cards", tc.want, got)
 			check.Equal(t, "capacity", node.Status.Allocatable, node.Status.Capacity)
 		})

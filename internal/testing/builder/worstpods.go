@@ -34,10 +34,12 @@ func WorstPods(namespace string) map[string]*corev1.Pod {
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1_400_000)}}
 		},
 	}
+
 	pods := map[string]*corev1.Pod{}
 	for what, change := range changes {
 		pods[what] = Pod(namespace, "worst-"+what).Gated().With(change).Obj()
 	}
+
 	return pods
 }
 

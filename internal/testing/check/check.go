@@ -82,14 +82,17 @@ func Cases[V any](t *testing.T, cases map[string]V) iter.Seq2[*testing.T, V] {
 			begun := false
 			ended := false
 			more := true
+
 			t.Run(name, func(t *testing.T) {
 				begun = true
 				more = yield(t, tc)
 				ended = true
 			})
+
 			if begun && !ended {
 				t.FailNow() // Go does not let a loop go on whose body has not come to its end
 			}
+
 			if !more {
 				return
 			}

@@ -22,6 +22,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 
 func TestWhatIsReported(t *testing.T) {
 	broken := errors.New("it is broken")
+
 	for name, tc := range map[string]struct {
 		check          func(T)
 		errors, fatals int

@@ -17,9 +17,11 @@ func Fastest(b *testing.B, most time.Duration, run func()) time.Duration {
 			fastest = took
 		}
 	}
+
 	b.ReportMetric(float64(fastest.Microseconds())/1000, "ms-fastest")
 	if fastest > most {
 		b.Errorf("the fastest run took %v, at most %v are allowed", fastest, most)
 	}
+
 	return fastest
 }

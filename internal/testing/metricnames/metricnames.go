@@ -44,6 +44,7 @@ func describedBy(t testing.TB, collectors ...prometheus.Collector) map[string]me
 			collector.Describe(descriptions)
 		}
 	}()
+
 	metrics := map[string]metric{}
 	for desc := range descriptions {
 		match := description.FindStringSubmatch(desc.String())
@@ -55,6 +56,7 @@ func describedBy(t testing.TB, collectors ...prometheus.Collector) map[string]me
 		check.NoError(t, err)
 		metrics[match[1]] = metric{strings.FieldsFunc(match[3], func(r rune) bool { return r == ',' }), help}
 	}
+
 	return metrics
 }
 
@@ -69,6 +71,7 @@ func Documented(t testing.TB, file, heading string) []string {
 	t.Helper()
 	page, err := os.ReadFile(file)
 	check.NoError(t, err)
+
 	_, table, _ := cutTable(t, string(page), heading)
 	var names []string
 	for line := range strings.Lines(table) {
@@ -76,6 +79,7 @@ func Documented(t testing.TB, file, heading string) []string {
 			names = append(names, match[1])
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -113,6 +117,7 @@ func cutTable(t testing.TB, page, heading string) (before, table, after string) 
 	check.Must(t, found, "the page has no %q", heading)
 	start := strings.Index(section, "\n| Name |")
 	check.Must(t, start >= 0, "no table below %q", heading)
+
 	start++
 	end := start
 	for line := range strings.Lines(section[start:]) {
@@ -121,5 +126,6 @@ func cutTable(t testing.TB, page, heading string) (before, table, after string) 
 		}
 		end += len(line)
 	}
+
 	return head + "\n" + heading + "\n" + section[:start], section[start:end], section[end:]
 }

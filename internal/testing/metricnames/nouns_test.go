@@ -16,6 +16,7 @@ var row = regexp.MustCompile("^\\| `cardquota_(?:scheduler_)?([a-z0-9_]+)` \\| (
 func TestANounHasTheSameLabelsInBothPrograms(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/metrics.md")
 	check.NoError(t, err)
+
 	tables := map[string]map[string]string{}
 	for _, heading := range []string{Scheduler, Operator} {
 		tables[heading] = map[string]string{}
@@ -26,12 +27,14 @@ func TestANounHasTheSameLabelsInBothPrograms(t *testing.T) {
 			}
 		}
 	}
+
 	var both []string
 	for _, noun := range []string{"deserved_cards", "physical_cards", "quota_cards", "used_cards"} {
 		if tables[Scheduler][noun] != "" && tables[Operator][noun] != "" {
 			both = append(both, noun)
 		}
 	}
+
 	check.Equal(t, "nouns that both programs need", []string{"deserved_cards", "physical_cards", "quota_cards", "used_cards"}, both)
 	for noun, labels := range tables[Scheduler] {
 		other, isShared := tables[Operator][noun]

@@ -38,5 +38,6 @@ func TestEverySkipNamesWhatIsMissing(t *testing.T) {
 		})
 		check.NoError(t, err)
 	}
+
 	check.That(t, files >= 100, "only %d test files were read", files)
 }

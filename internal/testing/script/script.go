@@ -58,6 +58,7 @@ func (o *Objects) Object(kind, name string, options ...string) client.Object {
 		o.known[kind+"/"+name] = object
 		options = append(strings.Fields(o.defaults[kind]), options...)
 	}
+
 	for _, option := range options {
 		option, value, _ := strings.Cut(option, "=")
 		label, isLabel := strings.CutPrefix(option, "label:")
@@ -74,6 +75,7 @@ func (o *Objects) Object(kind, name string, options ...string) client.Object {
 			setOption(object, option, value)
 		}
 	}
+
 	return object.DeepCopyObject().(client.Object)
 }
 
@@ -104,6 +106,7 @@ func newObject(kind, name string) client.Object {
 	case "namespace":
 		return builder.Namespace(name)
 	}
+
 	panic("no kind " + kind)
 }
 
@@ -119,6 +122,7 @@ func resourcesOf(object client.Object) *corev1.ResourceList {
 		}
 		return object.Spec.MinResources
 	}
+
 	return &object.(*v1beta1.Queue).Spec.Capability
 }
 
@@ -156,6 +160,7 @@ func setOption(object client.Object, option, value string) {
 			if option != "checkpoint" {
 				value = quotaJSON(value)
 			}
+
 			annotate(key)
 		} else if isResource {
 			setQuantity(resourcesOf(object), name, value)
@@ -218,6 +223,7 @@ func setField(object client.Object, option, value string) {
 			object.Spec.Priority = int32(parseNumber(value))
 		case "reclaimable":
 			reclaimable := value == "true"
+
 			object.Spec.Reclaimable = &reclaimable
 		case "parent":
 			object.Spec.Parent = value
@@ -245,6 +251,7 @@ func setPodGroup(g *v1beta1.PodGroup, option, value string) {
 		g.Spec.MinTaskMember = map[string]int32{}
 		for _, task := range strings.Split(value, ",") {
 			name, least, _ := strings.Cut(task, ":")
+
 			g.Spec.MinTaskMember[name] = int32(parseNumber(least))
 		}
 	case "class":
@@ -286,6 +293,7 @@ func setPod(p *corev1.Pod, option, value string) {
 		setPodTime(p, option, metav1.NewTime(Began.Add(time.Duration(parseNumber(value))*time.Second)))
 	case "preempts":
 		policy := corev1.PreemptionPolicy(value)
+
 		p.Spec.PreemptionPolicy = &policy
 	case "gated":
 		p.Spec.SchedulingGates = nil
@@ -307,6 +315,7 @@ func setPodConditions(p *corev1.Pod, option, value string) {
 		}
 	case "evicted": // as Volcano marks it, by an action
 		const preempted = "volcano: preempting to accommodate a higher priority pod"
+
 		p.Status.Conditions = []corev1.PodCondition{
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: preempted},
 			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + value},
@@ -335,6 +344,7 @@ func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
 		*field(&q.Status.Cards[0]) = parseNumber(value)
 		return
 	}
+
 	switch option {
 	case "limit":
 		q.Spec.Cards = []v1alpha1.Card{{Name: models.Replace("H200"), Quota: ptr.To(parseNumber(value))}}
@@ -376,6 +386,7 @@ func setBlocked(q *v1alpha1.CardQuota, value string) {
 		if len(words) < 4 {
 			continue
 		}
+
 		b := v1alpha1.BlockedStatus{Workload: podReference(words[0]), Card: words[1], Count: parseNumber(words[2]), Reason: v1alpha1.BlockedReason(words[3])}
 		for at := 4; at+2 < len(words); at += 3 {
 			queue, serviceType, isTyped := strings.Cut(words[at+1], "/")
@@ -388,6 +399,7 @@ func setBlocked(q *v1alpha1.CardQuota, value string) {
 		}
 		q.Status.Blocked = append(q.Status.Blocked, b)
 	}
+
 	waiting := map[v1alpha1.WorkloadReference]bool{}
 	for _, entry := range q.Status.Blocked {
 		waiting[entry.Workload] = true

@@ -56,6 +56,7 @@ func setDraws(t *testing.T) {
 			given = ""
 		}
 	})
+
 	if given == "" {
 		return
 	}

@@ -65,6 +65,7 @@ func TestThePrintedCommandRepeatsAFailure(t *testing.T) {
 			if line[2] != "cardquota.dev/operator/internal/testing/seed" || line[4] != " -rapid.checks=1000" {
 				t.Errorf("the command is %q", line[0])
 			}
+
 			args := append([]string{"-test.run", line[3]}, strings.Fields(line[4])...)
 			again := playBroken(t, t.TempDir(), line[1], args...)
 			want := drawn.FindAllString(first, -1)

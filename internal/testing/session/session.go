@@ -101,22 +101,27 @@ func (c *Cluster) Begin() {
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
 		c.Cache.AddPriorityClass(builder.PriorityClass(name, value))
 	}
+
 	for _, namespace := range c.Namespaces {
 		if err := c.Cache.SharedInformerFactory().Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
 			panic(err)
 		}
 	}
+
 	for _, node := range c.Nodes {
 		if err := c.Cache.AddOrUpdateNode(node); err != nil {
 			panic(err)
 		}
 	}
+
 	for _, queue := range c.Queues {
 		c.Cache.AddQueueV1beta1(queue)
 	}
+
 	for _, group := range c.Groups {
 		c.Cache.AddPodGroupV1beta1(group)
 	}
+
 	for _, pod := range c.Pods {
 		c.Cache.AddPod(pod.DeepCopy())
 	}
@@ -129,6 +134,7 @@ func (c *Cluster) Open(tiers [][]string, arguments map[string]framework.Argument
 	if c.Cache == nil {
 		c.Begin()
 	}
+
 	var configured []conf.Tier
 	for _, names := range tiers {
 		var tier conf.Tier
@@ -141,11 +147,13 @@ func (c *Cluster) Open(tiers [][]string, arguments map[string]framework.Argument
 			if no := false; name == "gang" { // else preempt never looks inside a job that has its minimum
 				option.EnabledJobStarving = &no
 			}
+
 			plugins.ApplyPluginConfDefaults(&option)
 			tier.Plugins = append(tier.Plugins, option)
 		}
 		configured = append(configured, tier)
 	}
+
 	c.Ssn = framework.OpenSession(c.Cache, configured, configurations)
 	return c.Ssn
 }
@@ -248,6 +256,7 @@ func Spell(short string) string {
 			words = append(words, word)
 			continue
 		}
+
 		name, node, placed := strings.Cut(name, "@")
 		for i := range mustParseInt(times) {
 			word := fmt.Sprintf("%s-%d", name, i)
@@ -257,6 +266,7 @@ func Spell(short string) string {
 			words = append(words, word)
 		}
 	}
+
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }

@@ -38,6 +38,7 @@ func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
 		if len(words) == 0 {
 			continue
 		}
+
 		switch words[0] {
 		case "node":
 			for _, name := range strings.Split(words[1], ",") {
@@ -118,6 +119,7 @@ func (c *Cluster) addQueue(words []string) {
 			}
 		}
 	}
+
 	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
 }
 
@@ -139,6 +141,7 @@ func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
 	for _, word := range words[3:] {
 		j.readWord(word)
 	}
+
 	c.Groups = append(c.Groups, j.group)
 	for i, node := range j.nodes {
 		pod := c.newPod(j, i, node)
@@ -156,6 +159,7 @@ func (j *job) readWord(word string) {
 		set(j, value)
 		return
 	}
+
 	node, times, _ := strings.Cut(word, "*")
 	if node == "-" {
 		node = ""
@@ -212,28 +216,35 @@ func (c *Cluster) newPod(j *job, i int, node string) *corev1.Pod {
 	began := metav1.NewTime(c.Now.Add(-j.ran))
 	made := builder.Pod(j.group.Namespace, name).UID(c.uidFor(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
 		Created(began.Time).CPU("1").Memory("1Gi").Node(node)
+
 	if j.cards != "0" {
 		made.Requests(GPU, j.cards).Card(strings.ReplaceAll(strings.TrimPrefix(j.card, "-"), "_", " "))
 	}
+
 	pod := made.Obj()
 	pod.Labels = map[string]string{}
 	if j.priority != nil {
 		priority := *j.priority
 		pod.Spec.Priority = &priority
 	}
+
 	if node != "" {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.StartTime = &began
 	}
+
 	if j.tasks != nil {
 		pod.Annotations["volcano.sh/task-spec"] = j.tasks[i]
 	}
+
 	if j.isProtected {
 		pod.Annotations["volcano.sh/preemptable"] = "false"
 	}
+
 	if j.isVCJob {
 		OwnedBy(batch.SchemeGroupVersion.String(), "Job", j.group.Name, string(c.uidFor("job-"+j.group.Name)))(pod)
 	}
+
 	return pod
 }
 

@@ -26,9 +26,11 @@ func TestTheCAHasOneWriter(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, Annotations: tc.annotations},
 			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "a"}, {Name: "b"}},
 		}
+
 		self := New("cards")
 		self.client = fake.NewClientBuilder().WithObjects(configuration).Build()
 		err := self.injectCABundles(t.Context(), []byte("authority"))
+
 		check.Says(t, err, tc.error)
 		check.NoError(t, self.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))
 		for _, webhook := range configuration.Webhooks {

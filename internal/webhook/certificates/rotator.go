@@ -105,10 +105,12 @@ func (r *Rotator) Ready(*http.Request) error {
 	case !r.trusted.Load():
 		return fmt.Errorf("the CA of the certificate is not in the webhook configurations %s yet", ConfigurationName)
 	}
+
 	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: r.dnsName(), CurrentTime: r.now()})
 	if err != nil {
 		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s now, the operator renews it within %s: %w", r.namespace, SecretName, checkInterval, err)
 	}
+
 	return nil
 }
 
@@ -130,24 +132,29 @@ func (r *Rotator) syncCertificate(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
+
 	data, renewed, err := r.renewCertificate(secret.Data)
 	if err != nil {
 		return err
 	}
+
 	if renewed {
 		if err := r.writeSecret(ctx, secret, data); err != nil {
 			return err
 		}
 		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", r.namespace+"/"+SecretName)
 	}
+
 	certificate, err := newServingCert(data)
 	if err != nil {
 		return err
 	}
+
 	r.serving.Store(certificate)
 	if err := r.injectCABundles(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
 		return err
 	}
+
 	r.trusted.Store(true)
 	return nil
 }
@@ -179,6 +186,7 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 		}
 		return true
 	}
+
 	var ca *rotator.KeyPairArtifacts
 	if valid(corev1.ServiceAccountRootCAKey, caKeyName, caName, nil) {
 		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, r.dnsName(), &usages) {
@@ -186,6 +194,7 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 		}
 		ca = signingKeyPair(data[corev1.ServiceAccountRootCAKey], data[caKeyName])
 	}
+
 	begin := now.Add(-time.Hour) // clocks differ
 	if ca == nil {
 		var err error
@@ -194,10 +203,12 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 			return nil, false, fmt.Errorf("create certificate authority: %w", err)
 		}
 	}
+
 	certificate, key, err := signer.CreateCertPEM(ca, begin, now.Add(certLifetime))
 	if err != nil {
 		return nil, false, fmt.Errorf("create certificate: %w", err)
 	}
+
 	return map[string][]byte{
 		corev1.ServiceAccountRootCAKey: ca.CertPEM, caKeyName: ca.KeyPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key,
 	}, true, nil
@@ -212,11 +223,13 @@ func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map
 		version = nonexistentVersion
 		kind = corev1.SecretTypeTLS
 	}
+
 	wanted := corev1ac.Secret(SecretName, r.namespace).WithResourceVersion(version).WithType(kind).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
 	if err := r.client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
+
 	return nil
 }
 
@@ -224,6 +237,7 @@ func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map
 func (r *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
+
 	return errors.Join(
 		r.updateConfiguration(ctx, validating, func() {
 			for i := range validating.Webhooks {
@@ -246,6 +260,7 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 		}
 		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
+
 	if from := object.GetAnnotations()[injectedFromAnnotation]; from != "" {
 		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
 			ConfigurationName, injectedFromAnnotation, from)
@@ -254,6 +269,7 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 	if !ok {
 		return fmt.Errorf("%T is no object", object)
 	}
+
 	change()
 	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
 		return nil
@@ -261,6 +277,7 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 	if err := r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("write webhook configuration %s: %w", ConfigurationName, err)
 	}
+
 	return nil
 }
 
@@ -287,11 +304,13 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	r.client = mgr.GetClient()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: r.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
+
 	// The first request comes from here: a missing Secret causes no event.
 	firstRequest := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(request)
 		return nil
 	})
+
 	needLeader := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
@@ -304,6 +323,7 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)
 	}
+
 	return nil
 }
 

@@ -42,6 +42,7 @@ func TestRenewal(t *testing.T) {
 	if err := trusts(t, first, now); !made || err != nil {
 		t.Fatalf("made %v: %v", made, err)
 	}
+
 	without := func(key string) map[string][]byte {
 		out := map[string][]byte{}
 		for k, v := range first {
@@ -51,6 +52,7 @@ func TestRenewal(t *testing.T) {
 		}
 		return out
 	}
+
 	elsewhere, _, err := (&Rotator{namespace: "other", now: func() time.Time { return now }}).renewCertificate(nil)
 	check.NoError(t, err)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -84,13 +86,16 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 		t.Error("served something")
 	}
 	check.That(t, self.Ready(nil) != nil, "ready without a certificate")
+
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, now, nil)
 	certificate, err := newServingCert(data)
 	check.NoError(t, err)
+
 	self.serving.Store(certificate)
 	self.now = func() time.Time { return now }
 	check.That(t, self.Ready(nil) != nil, "ready before the API server trusts it")
+
 	self.trusted.Store(true)
 	check.NoError(t, self.Ready(nil))
 	if served, err := self.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], certificate.Leaf.Raw) {
@@ -104,6 +109,7 @@ func TestNotReadyOutsideOfItsTime(t *testing.T) {
 	data, _ := at(t, made, nil)
 	certificate, err := newServingCert(data)
 	check.NoError(t, err)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		now   time.Time
 		ready bool

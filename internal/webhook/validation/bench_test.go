@@ -17,6 +17,7 @@ func BenchmarkTheWorstJob(b *testing.B) {
 		}
 		tasks[i] = task(1, wrong, amounts{gpu: "1", slice: "1"})
 	}
+
 	job := vcjobOf("training", notes{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
 	world := worldOf(elsewhere)
 	for b.Loop() {

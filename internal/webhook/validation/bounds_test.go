@@ -60,10 +60,12 @@ func TestManyTasks(t *testing.T) {
 		return load
 	}
 	const many = "has more than 256 pod templates, and the rest is not validated"
+
 	byAnother := func(j *vcbatch.Job) {
 		yes := true
 		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		now, before      int
 		change           func(*vcbatch.Job)
@@ -88,6 +90,7 @@ func TestManyTasks(t *testing.T) {
 		}
 		answers(t, judged(t, job(tc.now, tc.change), before, worldOf(tc.world)), tc.refusal, tc.warning)
 	}
+
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
 	if load, _ := WorkloadOf(cron); !load.Truncated || len(load.Templates) != MaxTemplates {
 		t.Errorf("of a CronJob %d templates are looked at, more: %v", len(load.Templates), load.Truncated)
@@ -113,10 +116,12 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	job := vcjobOf(long, notes{inQueue: long, request: long, ofType: long, name: long}, task(1, notes{name: long}, amounts{gpu: "1"}),
 		task(1, notes{ofType: long}, amounts{gpu: "1"}), task(1, notes{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
+
 	job.Name = long
 	job.Spec.Tasks[1].Template.Spec.NodeName = long
 	job.Spec.Tasks[1].Template.Spec.SchedulerName = long
 	load, _ := WorkloadOf(job)
+
 	answer := judged(t, load, nil, worldOf(nil))
 	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,
 		"only %d refusals and %d warnings", len(answer.Errors), len(answer.Warnings))
@@ -137,6 +142,7 @@ func TestValidationEndsWithItsContext(t *testing.T) {
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
 	warn := worldOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
+
 	const large = "has too many parts to be validated"
 	for name, tc := range map[string]struct {
 		result           Result

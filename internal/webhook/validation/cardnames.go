@@ -54,12 +54,14 @@ func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev
 		if len(node.Cards) == 0 {
 			continue
 		}
+
 		after := card.Recognise(node.Object, mappings)
 		for _, held := range node.Cards {
 			now := nameOf(after, held.Resource)
 			if now == held.Name {
 				continue
 			}
+
 			change := changes[held.Resource]
 			if change == nil {
 				change = &cardNameChange{lostNames: map[string]bool{}, newNames: map[string]bool{}}
@@ -68,6 +70,7 @@ func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev
 			change.add(node.Name, held.Name, now)
 		}
 	}
+
 	return changes
 }
 
@@ -99,12 +102,15 @@ func (c *cardNameChange) text() string {
 		text = fmt.Sprintf("%s the name of this card (%s; it was %s), and no new pod gets a card there",
 			countedNodes(c.lost, "loses", "lose"), conditions.JoinFirst(c.lost, maxNamedNodes), joinFirst(c.lostNames))
 	}
+
 	if len(c.renamed) == 0 {
 		return text
 	}
+
 	if text != "" {
 		text += "; "
 	}
+
 	return text + fmt.Sprintf("%s the name of this card (%s; %s), and quotas for the old name do not count there",
 		countedNodes(c.renamed, "changes", "change"), conditions.JoinFirst(c.renamed, maxNamedNodes), joinFirst(c.newNames))
 }

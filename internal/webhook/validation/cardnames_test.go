@@ -51,6 +51,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 	cloud := func(name string) *builder.NodeBuilder {
 		return builder.Node(name).Label(cloudLabel, "nvidia-tesla-t4").GPUs("", 4)
 	}
+
 	own := func(name string) *builder.NodeBuilder {
 		return builder.Node(name).Label("own", "true").GPUs("NVIDIA-H200", 8)
 	}
@@ -87,17 +88,20 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			Base:    &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": schedulerconfig.BuiltIn}},
 			Volcano: "volcano-system", Nodes: trackedNodes(tc.inForce, tc.nodes...),
 		}
+
 		before := tc.before
 		if before != nil {
 			before.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore
 			object.Spec.UnmanagedQueues = v1alpha1.UnmanagedEnforce // another change
 		}
+
 		got := ValidateServiceTypePolicy(object, before, input)
 		check.Must(t, len(got.Errors) == 0, "refused: %v", got.Errors)
 		if tc.want == nil {
 			check.That(t, len(got.Warnings) == 0, "warns %q", got.Warnings)
 			continue
 		}
+
 		check.Must(t, len(got.Warnings) == 1, "warns %q", got.Warnings)
 		for _, part := range tc.want {
 			check.Contains(t, "warning", got.Warnings[0], part)
@@ -134,6 +138,7 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 			for _, held := range card.Recognise(node.Object, after).Cards {
 				now[held.Resource] = held.Name
 			}
+
 			for _, held := range node.Cards {
 				isRemoved := strings.Contains(fmt.Sprint(policy.CardMappings(policyOf(inForce, nil)).Resources()), string(held.Resource)) && !strings.Contains(mapped, string(held.Resource))
 				switch name := now[held.Resource]; {
@@ -167,6 +172,7 @@ func drawLabelledNodes(t *rapid.T) (nodes []*builder.NodeBuilder) {
 				node.Label(label, value)
 			}
 		}
+
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {
 		case 0:
 			node.GPUs(rapid.SampledFrom([]string{"", "NVIDIA-H200"}).Draw(t, "product"), 8)

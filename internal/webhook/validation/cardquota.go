@@ -38,20 +38,24 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	if quota.DeletionTimestamp != nil || (before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec)) {
 		return result
 	}
+
 	if before == nil {
 		checkQueueOwner(&result, quota, withoutCardQuota(input, quota.Name).All)
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
 		checkServiceTypeDefined(&result, quota, input.Policy)
 	}
+
 	checkHierarchy(&result, quota, before, input)
 	checkSelector(&result, quota, before, input)
 	if quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
 		return result
 	}
+
 	if changesGrants(quota, before) {
 		checkOverAllocation(&result, quota, before, totalsBeside(quota, input))
 	}
+
 	return result
 }
 
@@ -79,6 +83,7 @@ func totalsBeside(quota *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Qu
 // checkSelector refuses a bad namespace selector, and warns of a missing one.
 func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
 	at := specPath.Child("namespaceSelector")
+
 	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
@@ -101,15 +106,18 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota,
 	if quota.DeletionTimestamp == nil && IsTree(in) {
 		warnParentDeletion(&result, quota, all)
 	}
+
 	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return result
 	}
+
 	var used []string
 	for _, c := range quota.Status.Cards {
 		if c.Used > 0 {
 			used = append(used, fmt.Sprintf("%d %s", c.Used, c.Name))
 		}
 	}
+
 	if len(used) > 0 {
 		result.warn(specPath.Child("cards"), "pods in queue %s hold %s and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
 			quota.QueueName(), joinSome(used))
@@ -117,6 +125,7 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota,
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
 		result.warn(specPath.Child("cards"), "status.blockedTotal is %d: these workloads wait in queue %s and will not start", waiting, quota.QueueName())
 	}
+
 	return result
 }
 
@@ -178,23 +187,28 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 			result.invalid(annotations.Key(key), queue.Annotations[key], "%v", err)
 		}
 	}
+
 	if text, ok := queue.Annotations[v1alpha1.AnnotationCardQuota]; ok {
 		_, err := card.ParseQuota(text)
 		wrong(v1alpha1.AnnotationCardQuota, err)
 	}
+
 	if text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]; ok {
 		_, err := workload.ParseNamespaceSelector(text)
 		wrong(v1alpha1.AnnotationNamespaceSelector, err)
 	}
+
 	checkTreeAnnotations(&result, queue, annotations, wrong)
 	if name, ok := queue.Annotations[v1alpha1.AnnotationServiceType]; ok {
 		wrong(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
 	}
+
 	for _, key := range []string{v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardRequest} {
 		if _, ok := queue.Annotations[key]; ok {
 			result.warn(annotations.Key(key), "is read on workloads only: write the quota of a queue in %s", v1alpha1.AnnotationCardQuota)
 		}
 	}
+
 	warnUnknownAnnotations(&result, annotations, queue.Annotations)
 	return result
 }

@@ -28,6 +28,7 @@ func TestCardQuota(t *testing.T) {
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.QueueName = queue }
 	}
+
 	typed := func(name string) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = name }
 	}
@@ -37,6 +38,7 @@ func TestCardQuota(t *testing.T) {
 			q.Spec.Cards[0].Quota = &n
 		}
 	}
+
 	selecting := func(selector *metav1.LabelSelector) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = selector }
 	}
@@ -44,6 +46,7 @@ func TestCardQuota(t *testing.T) {
 	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{{Name: "serving"}, {Name: "training"}},
 	}, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before    *v1alpha1.CardQuota
 		all              []*v1alpha1.CardQuota
@@ -84,6 +87,7 @@ func TestDeletion(t *testing.T) {
 	used := func(q *v1alpha1.CardQuota) {
 		q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Used: 6}, {Name: "NVIDIA-H800"}}
 	}
+
 	gone := metav1.NewTime(time.Unix(1, 0))
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota
@@ -107,10 +111,12 @@ func TestQueueAnnotations(t *testing.T) {
 	queue := func(annotations notes) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}
 	}
+
 	const (
 		quota    = v1alpha1.AnnotationCardQuota
 		selector = v1alpha1.AnnotationNamespaceSelector
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue, before    *v1beta1.Queue
 		refusal, warning string

@@ -20,12 +20,15 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 		}
 		return
 	}
+
 	if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
 		result.warn(t.annotationPath(v1alpha1.AnnotationCardRequest), "has no effect here: write it in %s.annotations", load.MetadataPath)
 	}
+
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardName]; !ok {
 		return
 	}
+
 	_, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
 	switch request := &t.request; {
 	case named: // the template says it as well
@@ -42,6 +45,7 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	name := t.annotationPath(v1alpha1.AnnotationCardName)
 	limits := t.Path.Child("spec", "containers")
+
 	text, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
 	switch request := &t.request; {
 	case request.Unreadable != "":
@@ -86,6 +90,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	if len(load.Templates) == 0 {
 		return // a PodGroup does not say what its pods request
 	}
+
 	at := load.annotationPath(v1alpha1.AnnotationCardRequest)
 	pods, sure := podRequestsByResource(load)
 	declared := map[corev1.ResourceName]card.Count{}
@@ -103,8 +108,10 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 			result.refuse(at, "requests %d %s, but its pods name other cards in %s (%s): write the same cards in both",
 				total.Count, total.Request, v1alpha1.AnnotationCardName, pods[resource].requests[0])
 		}
+
 		declared[resource] = declared[resource].Add(total.Count)
 	}
+
 	if sure {
 		checkTotalCounts(result, load, pods, declared)
 	}
@@ -142,6 +149,7 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 		if request.Count == 0 {
 			continue
 		}
+
 		all := out[request.Resource]
 		all.requests = append(all.requests, request.Named)
 		if replicas := card.Count(max(t.Replicas, 0)); request.Count <= card.MaxCount {
@@ -149,6 +157,7 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 		}
 		out[request.Resource] = all
 	}
+
 	return out, sure
 }
 

@@ -50,6 +50,7 @@ func TestCardRequests(t *testing.T) {
 	}) {
 		load, ok := WorkloadOf(tc.object)
 		check.Must(t, ok, "is no workload")
+
 		answers(t, judged(t, load, nil, worldOf(nil)), tc.refusal, tc.warning)
 	}
 }
@@ -75,6 +76,7 @@ func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 	bad := notes{name: "?"}
 	other := notes{name: "|"}
 	good := notes{name: "NVIDIA-H200"}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after    notes
 		refusal, warning string
@@ -105,6 +107,7 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 	withNew := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed})
 	withheld := card.Node{Model: "NVIDIA-A10G", Unnamed: []corev1.ResourceName{gpu}, Withheld: []card.NodeCard{{Name: "NVIDIA-A10G", Resource: gpu, Count: 10}},
 		Anomalies: []card.Anomaly{{Reason: card.MoreThanLabelled, Resource: gpu, Message: "offers 10 nvidia.com/gpu"}}}
+
 	withShares := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "shares": withheld})
 	for t, tc := range check.Cases(t, map[string]struct {
 		asked   string

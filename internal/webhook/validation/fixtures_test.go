@@ -53,6 +53,7 @@ func queues(name string) *v1beta1.Queue {
 	default:
 		return nil
 	}
+
 	return q.Obj()
 }
 

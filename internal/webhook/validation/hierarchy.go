@@ -30,14 +30,17 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 	if before != nil {
 		priorityBefore = priorityExcesses(before, input.Policy)
 	}
+
 	result.addNew(priorityExcesses(quota, input.Policy), priorityBefore)
 	if !IsTree(input.Policy) {
 		checkFlat(result, quota, before)
 		return
 	}
+
 	world := newTreeWorld(quota, input)
 	earlier := newTreeWorld(before, withoutCardQuota(input, quota.Name))
 	found := world.findExcesses(quota)
+
 	had := earlier.sumsBeside(quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
@@ -45,13 +48,16 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 		found = append(found, world.excessesBelow(quota)...)
 		had = append(had, earlier.excessesBelow(quota)...)
 	}
+
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
 		found = append(found, world.podExcesses(quota)...)
 	}
+
 	result.addNew(found, had)
 	if before != nil && len(result.Errors) == 0 {
 		warnChangedChildren(result, world, earlier, quota)
 	}
+
 	world.warnOfParent(result, quota)
 }
 
@@ -68,16 +74,20 @@ func checkFlat(result *Result, quota, before *v1alpha1.CardQuota) {
 		if quota == nil {
 			return found
 		}
+
 		if quota.Spec.ServiceType == "" {
 			found.refuse(specPath.Child("serviceType"), "is not set: only a parent in a tree of quotas has none, and %s", flat)
 		}
+
 		for _, c := range quota.Spec.Cards {
 			if c.Quota == nil {
 				found.refuse(cardPath(c.Name, "quota"), "is not set: only a child in a tree of quotas inherits one, and %s: write it", flat)
 			}
 		}
+
 		return found
 	}
+
 	result.addResult(wrong(quota).OnlyNew(wrong(before)))
 	if fields := cardquota.UnusedTreeFields(quota); len(fields) > 0 {
 		result.warn(specPath, "%s: unused while %s; set it to Tree to use them", strings.Join(fields, ", "), flat)
@@ -132,10 +142,12 @@ func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld
 		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
 		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: unmanagedQueues(input.Policy),
 	}
+
 	if replaced != nil {
 		input = withoutCardQuota(input, replaced.Name)
 		w.all = append(w.all, replaced)
 	}
+
 	w.all = append(w.all, input.All...)
 	for _, c := range w.all {
 		w.byName[c.Name] = c
@@ -143,10 +155,12 @@ func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld
 			w.children[c.Spec.Parent] = append(w.children[c.Spec.Parent], c)
 		}
 	}
+
 	w.addHandWritten()
 	for _, children := range w.children {
 		slices.SortFunc(children, func(a, b *v1alpha1.CardQuota) int { return strings.Compare(a.Name, b.Name) })
 	}
+
 	return w
 }
 
@@ -209,6 +223,7 @@ func (w *treeWorld) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
 		if w.byName[parent.Name] == nil {
 			continue
 		}
+
 		names := map[card.Name]bool{}
 		for _, child := range w.children[parent.Name] {
 			if w.isCyclic(child) {
@@ -251,12 +266,14 @@ func (w *treeWorld) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 		return append(found, newExcess("cycle", "", 1, at, "the parents form a cycle: %s names %s again, so no queue of them would have a path to root: name another parent",
 			strings.Join(path, " names "), last.Spec.Parent))
 	}
+
 	deepest := w.deepestBelow(c, quota.MaxDepth)
 	if levels := len(path) + len(deepest); levels > quota.MaxDepth {
 		slices.Reverse(path)
 		found = append(found, newExcess("depth", "", int64(levels), at, "%s would be %d levels below the root, and at most %d are possible: name a parent further up",
 			strings.Join(append(path, deepest...), " > "), levels, quota.MaxDepth))
 	}
+
 	return found
 }
 
@@ -279,15 +296,18 @@ func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
 			joinSome(namesOf(children))))
 	}
+
 	parent := w.byName[c.Spec.Parent]
 	at := specPath.Child("parent")
 	if parent == nil {
 		return found
 	}
+
 	if parent.Spec.ServiceType != "" {
 		found = append(found, newExcess("parent's type", parent.Name, 1, at, "CardQuota %s has serviceType %s and takes jobs, but a parent takes none: remove serviceType there first, and give its jobs a CardQuota of their own below it",
 			parent.Name, parent.Spec.ServiceType))
 	}
+
 	return found
 }
 

@@ -23,6 +23,7 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 	if parent == name {
 		parent = ""
 	}
+
 	var cards []string
 	for _, card := range []string{h200, slice7} {
 		limit := rapid.IntRange(-2, 6).Draw(t, "quota of "+card)
@@ -30,13 +31,16 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 		if limit >= 0 {
 			deserved = min(deserved, limit)
 		}
+
 		guarantee := rapid.IntRange(-3, 2).Draw(t, "guarantee")
 		if guarantee > 0 {
 			guarantee = min(guarantee, max(limit, deserved), max(deserved, 0))
 		}
+
 		if limit < 0 && deserved < 0 {
 			continue
 		}
+
 		text := card
 		for _, n := range []int{limit, deserved, guarantee} {
 			if n < 0 {
@@ -47,6 +51,7 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 		}
 		cards = append(cards, text)
 	}
+
 	c := node(name, parent, rapid.SampledFrom([]string{"", "", "training"}).Draw(t, "type"), cards)
 	if rapid.IntRange(0, 2).Draw(t, "resources") == 0 {
 		limit := rapid.IntRange(0, 6).Draw(t, "cpu")
@@ -58,6 +63,7 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 		}
 		cpu(fmt.Sprint(limit), deserved, guarantee)(c)
 	}
+
 	return c
 }
 
@@ -94,6 +100,7 @@ func TestAdmittedTreesAreSound(t *testing.T) {
 		for _, name := range rapid.Permutation([]string{"a", "b", "c", "d", "e"}).Draw(t, "order") {
 			c := drawCardQuota(t, name)
 			result := ValidateCardQuota(c, nil, CardQuotaInput{All: all, Policy: treePolicy, Healthy: map[card.Name]card.Count{}})
+
 			with := append(slices.Clone(all), c)
 			if len(result.Errors) == 0 {
 				all = with
@@ -112,16 +119,19 @@ func checkEdit(t *rapid.T, all quotas) {
 	if len(all) == 0 {
 		return
 	}
+
 	i := rapid.IntRange(0, len(all)-1).Draw(t, "edited")
 	before := all[i]
 	after := drawCardQuota(t, all[i].Name)
 	result := ValidateCardQuota(after, before, CardQuotaInput{All: all, Policy: treePolicy, Healthy: map[card.Name]card.Count{}})
+
 	edited := slices.Clone(all)
 	edited[i] = after
 	if len(result.Errors) > 0 {
 		check.Must(t, isRightlyRefused(result, edited), "the edit of %s is refused, and nothing is wrong: %q", after.Name, texts(result.Errors))
 		return
 	}
+
 	tree := cardquota.NewTree(edited, nil, v1alpha1.UnmanagedEnforce)
 	check.Must(t, tree.Fault(after.Name).Kind != quota.ParentCycle && tree.Fault(after.Name).Kind != quota.TooDeep, "the edit of %s is admitted: %v", after.Name, tree.Fault(after.Name))
 	for _, text := range wrongs(edited) {

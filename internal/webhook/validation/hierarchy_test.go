@@ -45,12 +45,15 @@ func node(name, parent, serviceType string, cards []string, changes ...change) *
 					*into = &n
 				}
 			}
+
 			q.Spec.Cards = append(q.Spec.Cards, c)
 		}
 	})
+
 	for _, change := range changes {
 		b.With(change)
 	}
+
 	return b.Obj()
 }
 
@@ -62,6 +65,7 @@ func cpu(limit, deserved, guarantee string) change {
 			}
 			return &v1alpha1.ResourceAmounts{CPU: ptr.To(resource.MustParse(text))}
 		}
+
 		q.Spec.Resources = &v1alpha1.Resources{Deserved: amount(deserved), Guarantee: amount(guarantee)}
 		if limit != "" {
 			q.Spec.Resources.CPU = ptr.To(resource.MustParse(limit))
@@ -208,6 +212,7 @@ func TestTreeOfCardQuotas(t *testing.T) {
 		"moved to where there is less": {quota: ads(h200 + " 8 3"), before: node("ads", "other", "training", []string{h200 + " 8 3"}), all: quotas{chat(), search(), node("other", "", "", []string{h200 + " 8 8"})}, refusal: "7 together"},
 		"a type that was wrong before": {quota: chat(func(q *v1alpha1.CardQuota) {
 			q.Spec.ServiceType = "training"
+
 			q.Spec.Project = "p"
 		}), before: chat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }), all: quotas{search()}, warning: "as before: spec.serviceType"},
 		"one that goes": {quota: ads(h200+" 99 99", goes), before: ads(h200 + " 9 9"), all: quotas{chat()}},
@@ -237,6 +242,7 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 				refused = refused || len(result.Errors) > 0
 				all = append(all, tc.quotas[i])
 			}
+
 			check.That(t, refused == tc.refused, "%s in order %v: refused %v, want %v", name, order, refused, tc.refused)
 		}
 	}
@@ -244,6 +250,7 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 
 func TestCardQuotasWhileQueuesAreFlat(t *testing.T) {
 	typeless := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "" }
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before    *v1alpha1.CardQuota
 		all              quotas
@@ -265,6 +272,7 @@ func TestPriorityStaysInItsBand(t *testing.T) {
 	low := func(changes ...change) *v1alpha1.CardQuota {
 		return node("a", "", "low", []string{h200 + " 2"}, changes...)
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before    *v1alpha1.CardQuota
 		refusal, warning string

@@ -59,9 +59,11 @@ func MustKeepEvictionRule(job, before *batchv1.Job) bool {
 	if job.Spec.PodFailurePolicy != nil {
 		rules = job.Spec.PodFailurePolicy.Rules
 	}
+
 	if equality.Semantic.DeepEqual(rules, stored.Rules) {
 		return !equality.Semantic.DeepEqual(job.Spec.PodReplacementPolicy, before.Spec.PodReplacementPolicy)
 	}
+
 	return equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || len(rules)+len(stored.Rules[1:]) == 0
 }
 

@@ -26,10 +26,12 @@ func batchJob(change func(*batchv1.Job)) *batchv1.Job {
 			BackoffLimit: ptr.To[int32](6), PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed),
 		},
 	}
+
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	if change != nil {
 		change(job)
 	}
+
 	return job
 }
 
@@ -56,6 +58,7 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 	inContainer := func(change func(*corev1.PodSpec)) func(*batchv1.Job) {
 		return func(j *batchv1.Job) { change(&j.Spec.Template.Spec) }
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*batchv1.Job)
 		world  func(*WorkloadInput)
@@ -100,6 +103,7 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 				tc.world(w)
 			}
 		})
+
 		job := batchJob(tc.change)
 		before := job.DeepCopy()
 		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, world))
@@ -112,6 +116,7 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 				warnings = append(warnings, text)
 			}
 		}
+
 		says(t, "warnings", warnings, tc.warning)
 		load, _ = WorkloadOf(job)
 		then, _ := WorkloadOf(before)
@@ -132,6 +137,7 @@ func bypassAllowed(w *WorkloadInput) {
 // TestCronJobsAreWarnedOf: its Jobs get the rule when they are created, where the policy says so.
 func TestCronJobsAreWarnedOf(t *testing.T) {
 	restarts := func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		change  func(*batchv1.Job)
 		world   func(*WorkloadInput)
@@ -164,12 +170,14 @@ func complete(job *batchv1.Job) *batchv1.Job {
 func TestWhichChangesKeepTheEvictionRule(t *testing.T) {
 	anyOther := workload.EvictionRule()
 	anyOther.OnPodConditions[0].Status = corev1.ConditionFalse
+
 	file := func(rules ...batchv1.PodFailurePolicyRule) *batchv1.Job {
 		if rules == nil {
 			return batchJob(nil)
 		}
 		return batchJob(withRules(rules...))
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		stored, changed *batchv1.Job
 		keeps           bool
@@ -202,6 +210,7 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 			}
 			withRules(rules...)(file)
 		}
+
 		if rapid.Bool().Draw(t, "restarts") {
 			file.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		}
@@ -214,6 +223,7 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 			check.That(t, limit.IgnoresEvictions, "evictions of the completed Job count")
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
 		}
+
 		check.That(t, !JobNeedsEvictionRule(stored, worldOf(ignoreEvictions)), "it is completed twice")
 	})
 }

@@ -23,10 +23,12 @@ func warnPrioritiesCut(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 		if _, cut := band.PriorityFor(*quota.Spec.Priority); !cut {
 			return ""
 		}
+
 		text := fmt.Sprintf("%s: %d + %d", band.Type, band.Lowest, *quota.Spec.Priority)
 		if band.Next != "" {
 			text += fmt.Sprintf(", %s: %d", band.Next, band.NextPriority)
 		}
+
 		return text
 	}, "have a priority that reaches the next service type", "the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas")
 }
@@ -37,6 +39,7 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 	warn := func(find func(*v1alpha1.CardQuota) string, what, then string) {
 		warnCardQuotas(result, at, quotas, find, what, fmt.Sprintf("with %s %s", hierarchy, then))
 	}
+
 	if hierarchy != v1alpha1.QueueHierarchyTree {
 		warn(parentOf, "name a parent",
 			"their queues go under root, quotas of parents no longer limit them, and deserved and guarantee have no effect")
@@ -44,6 +47,7 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 			"they may use what they deserve of these cards, and no more: write the quota")
 		return
 	}
+
 	existing := map[string]bool{}
 	parents := map[string]bool{}
 	for _, quota := range quotas {
@@ -52,6 +56,7 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 			parents[quota.Spec.Parent] = true
 		}
 	}
+
 	withoutDeserved := cardsWithout(deservedWritten)
 	warn(func(quota *v1alpha1.CardQuota) string {
 		if existing[quota.Spec.Parent] {
@@ -59,12 +64,14 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 		}
 		return parentOf(quota)
 	}, "name a parent that does not exist", "nothing new starts in their queues until it does: create it, or correct spec.parent")
+
 	warn(func(quota *v1alpha1.CardQuota) string {
 		if !parents[quota.Name] {
 			return ""
 		}
 		return quota.Spec.ServiceType
 	}, "have a service type and are parents", "nothing new starts in their queues: give the work to a child, and remove spec.serviceType")
+
 	warn(func(quota *v1alpha1.CardQuota) string {
 		if quota.Spec.Parent == "" && !parents[quota.Name] {
 			return ""
@@ -94,6 +101,7 @@ func cardsWithout(isWritten func(v1alpha1.Card) bool) func(*v1alpha1.CardQuota) 
 				names = append(names, c.Name)
 			}
 		}
+
 		if len(names) > 1 {
 			return conditions.JoinFirst(names, 1)
 		}
@@ -113,6 +121,7 @@ func warnCardQuotas(result *Result, at *field.Path, quotas []*v1alpha1.CardQuota
 			found = append(found, fmt.Sprintf("%s (%s)", quota.Name, text))
 		}
 	}
+
 	if len(found) > 0 {
 		slices.Sort(found)
 		result.warn(at, "%d CardQuotas %s: %s; %s", len(found), what, joinSome(found), then)

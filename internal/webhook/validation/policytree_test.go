@@ -43,11 +43,13 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 	inherits := inTree("inherits", "top", "training", v1alpha1.Card{Deserved: eight})
 	several := inTree("several", "top", "training", v1alpha1.Card{Quota: eight})
 	several.Spec.Cards = append(several.Spec.Cards, v1alpha1.Card{Name: "NVIDIA-H800", Quota: eight}, v1alpha1.Card{Name: "Ascend-910B", Quota: eight, Deserved: eight})
+
 	leaving := inTree("leaving", "nowhere", "training", v1alpha1.Card{})
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	const under = "with Flat their queues go under root, quotas of parents no longer limit them, and deserved and guarantee have no effect"
 	const cut = "with Flat they may use what they deserve of these cards, and no more: write the quota"
 	const scaled = "with Tree these cards deserve their quota, so the queue borrows none, and sums above the parent's are scaled: write deserved"
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicySpec
 		quotas        []*v1alpha1.CardQuota
@@ -107,6 +109,7 @@ func TestWarningsOfPrioritiesThatAreCut(t *testing.T) {
 			q.Spec.Priority = &priority
 		})
 	}
+
 	none := quotaOf("none", nil)
 	for t, tc := range check.Cases(t, map[string]struct {
 		after  *v1alpha1.ServiceTypePolicySpec

@@ -55,9 +55,11 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 			add(t, input.queueOf(load, t.Pod), path)
 		}
 	}
+
 	if load.Kind == "PodGroup" {
 		add(&Template{}, cmp.Or(load.Queue, workload.DefaultQueue), load.QueuePath)
 	}
+
 	return pods
 }
 
@@ -67,12 +69,14 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	if p.queue == nil {
 		return
 	}
+
 	for _, queue := range selectorsOnPath(p.queue, input) {
 		selector, refusal := workload.NamespaceSelectorFor(queue)
 		isReadable := refusal == nil
 		if isReadable {
 			refusal = workload.CheckNamespace(queue.Name, selector, namespace, input.Namespace)
 		}
+
 		if refusal == nil {
 			continue
 		}
@@ -84,6 +88,7 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 		if queue != p.queue {
 			p.refusal += fmt.Sprintf("; it is above queue %.160s", p.name)
 		}
+
 		p.isUndecided = isReadable && input.Namespace == nil
 		return
 	}
@@ -105,6 +110,7 @@ func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
 			result.refuse(p.queuePath, "%s", p.refusal)
 		}
 	}
+
 	return result
 }
 
@@ -118,10 +124,12 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p, input)
 		}
+
 		own := map[string]string(nil)
 		if p.Pod != nil {
 			own = p.Pod.Annotations
 		}
+
 		requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
 		if requestedType != "" {
 			at := load.annotationPath(v1alpha1.AnnotationServiceType)
@@ -130,6 +138,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			}
 			checkServiceType(result, at, p, requestedType, input.Policy)
 		}
+
 		if p.Pod != nil && p.hasAccess() {
 			checkPodFitsQuota(result, p, input)
 		}
@@ -144,10 +153,12 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 		result.invalid(at, requestedType, "%v", err)
 		return
 	}
+
 	granted := ""
 	if p.hasAccess() {
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
 	}
+
 	_, known := policy.ServiceTypes(in)(requestedType)
 	switch {
 	case granted != "" && granted != requestedType:
@@ -165,10 +176,12 @@ func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
 	if !isLimited || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
 		return
 	}
+
 	limit := card.Count(0)
 	for _, name := range request.Names {
 		limit = max(limit, quota[name])
 	}
+
 	if request.Count > limit {
 		result.warn(p.Path.Child("spec", "containers"), "requests %d %s, but the quota of queue %s is %d: the pod waits until the quota is raised", request.Count, request.Named, p.name, limit)
 	}
@@ -181,6 +194,7 @@ func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod, input *Wor
 	if !isLimited || load.totalsErr != nil {
 		return
 	}
+
 	for _, total := range load.totals {
 		limit := card.Count(0)
 		for _, name := range total.Request.Names() {

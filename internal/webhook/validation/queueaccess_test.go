@@ -29,6 +29,7 @@ func TestQueueAccess(t *testing.T) {
 	const leftOut = "Namespace <chat> may not use queue <training>: ask an administrator"
 	in := func(queue string) notes { return notes{inQueue: queue} }
 	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		world            func(*WorkloadInput)
@@ -81,6 +82,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 	admission := func(spec v1alpha1.Admission) func(*WorkloadInput) {
 		return func(w *WorkloadInput) { w.Policy.Spec.Admission = spec }
 	}
+
 	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) {
@@ -89,6 +91,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 			d.Spec.Template.Spec.ServiceAccountName = "validator"
 		}
 	}
+
 	const wrong = "spec.template.spec.schedulerName: …its pods request 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
@@ -132,6 +135,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			With(func(q *v1beta1.Queue) { q.Spec.Parent = "secret-parent" }).Obj()
 	}
 	probe := notes{inQueue: "theirs", name: "NVIDIA-H200", ofType: "training"}
+
 	group := groupOf("theirs")
 	group.Annotations = notes{request: `{"NVIDIA-H200":1000}`, ofType: "training"}
 	for t, object := range check.Cases(t, map[string]runtime.Object{
@@ -158,6 +162,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 					change(w)
 				}
 			})
+
 			load, _ := WorkloadOf(object)
 			for _, before := range []*Workload{nil, &load} {
 				result := judged(t, load, before, world)

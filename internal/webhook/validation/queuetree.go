@@ -22,12 +22,14 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 		if !ok {
 			continue
 		}
+
 		parsed, err := card.ParseQuota(text)
 		amounts[key] = parsed
 		if key != v1alpha1.AnnotationCardQuota {
 			wrong(key, err)
 		}
 	}
+
 	for _, pair := range [][2]string{{v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardQuota}, {v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationCardDeserved}} {
 		above := amounts[pair[1]]
 		for name, count := range amounts[pair[0]] {
@@ -36,10 +38,12 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 			}
 		}
 	}
+
 	policies := []v1alpha1.StopPolicy{v1alpha1.StopPolicyNone, v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain}
 	if text, ok := queue.Annotations[v1alpha1.AnnotationStopPolicy]; ok && !slices.Contains(policies, v1alpha1.StopPolicy(text)) {
 		wrong(v1alpha1.AnnotationStopPolicy, fmt.Errorf("this stop policy is unknown, and holds the queue: write one of %s", joinSome(policies)))
 	}
+
 	if text, ok := queue.Annotations[v1alpha1.AnnotationParentOnly]; ok && text != "true" {
 		result.warn(at.Key(v1alpha1.AnnotationParentOnly), "has no effect unless it is %q", "true")
 	}
@@ -55,10 +59,12 @@ func queuePath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queu
 		if policy := v1alpha1.StopPolicy(at.Annotations[v1alpha1.AnnotationStopPolicy]); cardquota.IsHeld(policy) && fault.Kind == quota.NoFault {
 			fault = quota.Fault{Kind: quota.IsHeld, Queue: at.Name, HoldMessage: workload.HoldMessage(at)}
 		}
+
 		parent := at.Spec.Parent
 		if parent == "" || parent == workload.RootQueue {
 			break
 		}
+
 		next := input.Queue(parent)
 		switch {
 		case seen[parent]:
@@ -66,14 +72,17 @@ func queuePath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queu
 		case next == nil:
 			return path, quota.Fault{Kind: quota.ParentNotFound, Queue: at.Name, Parent: parent}
 		}
+
 		at = next
 	}
+
 	switch {
 	case len(path) > quota.MaxDepth:
 		fault = quota.Fault{Kind: quota.TooDeep, Queue: queue.Name, Parent: queue.Spec.Parent}
 	case queue.Annotations[v1alpha1.AnnotationParentOnly] == "true" || input.HasChildren(queue.Name):
 		fault = quota.Fault{Kind: quota.IsParent, Queue: queue.Name}
 	}
+
 	return path, fault
 }
 
@@ -83,11 +92,13 @@ func checkQueuesInTree(result *Result, load *Workload, input *WorkloadInput) {
 	if input.HasChildren == nil {
 		return
 	}
+
 	checked := map[string]bool{}
 	for _, p := range podsForOurScheduler(load, input) {
 		if !p.hasAccess() || p.name == workload.RootQueue || checked[p.queuePath.String()+p.name] {
 			continue
 		}
+
 		checked[p.queuePath.String()+p.name] = true
 		_, fault := queuePath(p.queue, input)
 		switch refusal := workload.RefusalForFault(p.name, fault); {
@@ -118,11 +129,13 @@ func cardLimits(queue *v1beta1.Queue, input *WorkloadInput) (card.Quota, bool) {
 	if !isManaged || err != nil || input.HasChildren == nil {
 		return own, isManaged && err == nil
 	}
+
 	path, _ := queuePath(queue, input)
 	written := map[string]quota.TreeQueue{}
 	for _, at := range path {
 		written[at.Name] = workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
 	}
+
 	resolved := quota.ResolveTree(written)
 	limits := card.Quota{}
 	for name, count := range resolved[queue.Name].Limits.Cards {
@@ -133,5 +146,6 @@ func cardLimits(queue *v1beta1.Queue, input *WorkloadInput) (card.Quota, bool) {
 		}
 		limits[name] = count
 	}
+
 	return limits, true
 }

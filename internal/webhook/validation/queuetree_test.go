@@ -20,6 +20,7 @@ func treeQueues(name string) *v1beta1.Queue {
 		deserved = v1alpha1.AnnotationCardDeserved
 		selector = v1alpha1.AnnotationNamespaceSelector
 	)
+
 	in := map[string]notes{
 		"tenant":  {selector: `{"matchLabels":{"team":"chat"}}`},
 		"open":    {deserved: `{"NVIDIA-H200":2}`},
@@ -27,6 +28,7 @@ func treeQueues(name string) *v1beta1.Queue {
 		"orphan": nil, "a": nil, "b": nil,
 		"only-parent": {v1alpha1.AnnotationParentOnly: "true"},
 	}
+
 	parents := map[string]string{"tenant": "root", "open": "tenant", "drained": "tenant", "below-drained": "drained", "orphan": "gone", "a": "b", "b": "a", "only-parent": "tenant"}
 	annotations, known := in[name]
 	parent := parents[name]
@@ -38,13 +40,16 @@ func treeQueues(name string) *v1beta1.Queue {
 			parent = fmt.Sprint("deep", level-1)
 		}
 	}
+
 	b := builder.Queue(name).Quota(map[string]string{"open": `{}`, "tenant": `{"NVIDIA-H200":4}`}[name])
 	if name != "open" && name != "tenant" {
 		b.Quota(`{"NVIDIA-H200":8}`)
 	}
+
 	for key, value := range annotations {
 		b.Annotation(key, value)
 	}
+
 	return b.With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
 }
 
@@ -61,6 +66,7 @@ func worldWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 // TestQueuesOfATree: one line per rule.
 func TestQueuesOfATree(t *testing.T) {
 	in := func(queue string) runtime.Object { return requested(notes{inQueue: queue}, nil, nil) }
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		world            func(*WorkloadInput)
@@ -119,6 +125,7 @@ func TestQueueAnnotationsOfATree(t *testing.T) {
 		deserved  = v1alpha1.AnnotationCardDeserved
 		guarantee = v1alpha1.AnnotationCardGuarantee
 	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations      notes
 		refusal, warning string

@@ -63,6 +63,7 @@ func (r Result) OnlyNew(before Result) Result {
 	for _, err := range before.Errors {
 		existing.Insert(err.Error())
 	}
+
 	out := Result{Warnings: r.Warnings}
 	for _, err := range r.Errors {
 		if text := err.Error(); existing.Has(text) {
@@ -71,6 +72,7 @@ func (r Result) OnlyNew(before Result) Result {
 			out.Errors = append(out.Errors, err)
 		}
 	}
+
 	return out
 }
 
@@ -93,16 +95,20 @@ func (r Result) Truncated() Result {
 		short.Detail = conditions.Truncate(err.Detail, maxShownBytes)
 		out.Errors = append(out.Errors, &short)
 	}
+
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more errors are not shown", more))
 	}
+
 	warnings, more := firstDistinct(r.Warnings, func(text string) string { return text })
 	for _, text := range warnings {
 		out.Warnings = append(out.Warnings, conditions.Truncate(text, maxShownBytes))
 	}
+
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more warnings are not shown", more))
 	}
+
 	return out
 }
 
@@ -137,11 +143,13 @@ func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[stri
 			unknown = append(unknown, key)
 		}
 	}
+
 	slices.Sort(unknown)
 	named := unknown[:min(len(unknown), maxNamedKeys)]
 	for _, key := range named {
 		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "this annotation is unknown and has no effect: the known ones are %s", strings.Join(cardKeys, ", "))
 	}
+
 	if more := len(unknown) - len(named); more > 0 {
 		result.warn(at, "%d more annotations that begin with %s are unknown and have no effect", more, cardPrefix)
 	}
@@ -166,10 +174,12 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		}
 		return fmt.Sprintf("%s it, such as %s: %s", who, withheld[0].Nodes[0], withheld[0].Message)
 	}
+
 	text := offeredCards(inv)
 	if near, found := card.Nearest(name, inv.Names()); found {
 		text = fmt.Sprintf("did you mean %s?", near)
 	}
+
 	unnamed := inv.UnnamedCardsFor(resource)
 	if len(unnamed) == 0 {
 		return text
@@ -184,10 +194,12 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 	if n := len(unnamed[0].Nodes); n > 1 {
 		of = fmt.Sprintf("%d nodes", n)
 	}
+
 	notNamed := fmt.Sprintf("it is not named yet (%s: %s), then it waits until the labels are there", of, unnamed[0].Message)
 	if mentioned >= 0 || len(inv.Names()) == 0 {
 		return notNamed
 	}
+
 	return text + "; or " + notNamed
 }
 

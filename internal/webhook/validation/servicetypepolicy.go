@@ -42,23 +42,28 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 	if object.DeletionTimestamp != nil || (before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec)) {
 		return result
 	}
+
 	effective := input.effectiveSpec(object)
 	result.Errors = policyErrors(effective)
 	if before != nil {
 		result = result.OnlyNew(Result{Errors: policyErrors(input.effectiveSpec(before))})
 	}
+
 	if len(result.Errors) > 0 {
 		return result
 	}
+
 	warnUndefinedServiceTypes(&result, effective, input.Quotas)
 	warnPrioritiesCut(&result, effective, input.Quotas)
 	if before == nil || input.effectiveSpec(before).QueueHierarchy != effective.QueueHierarchy {
 		warnQueueHierarchy(&result, effective.QueueHierarchy, input.Quotas)
 	}
+
 	warnUnmappedCards(&result, effective, policy.InForce(object, input.InForce))
 	if before == nil || !equality.Semantic.DeepEqual(input.effectiveSpec(before).Cards, effective.Cards) {
 		warnCardNames(&result, effective, policy.InForce(object, input.InForce), input.Nodes)
 	}
+
 	warnUnmanagedDenied(&result, object, before)
 	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result
@@ -93,12 +98,14 @@ func warnUnmappedCards(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 	for _, entry := range effective.Cards {
 		named[entry.Resource] = true
 	}
+
 	var lost []string
 	for _, entry := range inForce.Status.Cards {
 		if !named[entry.Resource] && !slices.Contains(lost, entry.Resource) {
 			lost = append(lost, entry.Resource)
 		}
 	}
+
 	if len(lost) > 0 {
 		result.warn(specPath.Child("cards"), "no entry names %s, which is in force as a card: no quota limits it any more, unless the labels of nodes name it", joinSome(lost))
 	}

@@ -21,25 +21,31 @@ func TestServiceTypePolicy(t *testing.T) {
 		}
 		return p
 	}
+
 	types := func(types ...v1alpha1.ServiceType) func(*v1alpha1.ServiceTypePolicySpec) {
 		return func(s *v1alpha1.ServiceTypePolicySpec) { s.ServiceTypes = types }
 	}
+
 	wrong := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}})
 	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
 	denying := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
 	wrongTwice := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
+
 	text := func(text string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
 	}
 	batch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
+
 	good := text(schedulerconfig.BuiltIn)
 	rendered := policy(nil)
 	rendered.Status.ConfigHash = "x"
+
 	from := func(what string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: what}}}
 	}
 	tree := func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyTree }
 	hierarchical := text(schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n")
+
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
 	for t, tc := range check.Cases(t, map[string]struct {

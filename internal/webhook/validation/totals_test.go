@@ -21,6 +21,7 @@ func TestCardRequestTotals(t *testing.T) {
 		}
 		return vcjobOf("open", notes{request: text}, task(2, annotations, limits))
 	}
+
 	h200 := worker("NVIDIA-H200")
 	four := amounts{gpu: "4"}
 	for t, tc := range check.Cases(t, map[string]struct {

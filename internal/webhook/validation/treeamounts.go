@@ -40,6 +40,7 @@ func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmount
 	if !a.isNamed {
 		return a, true
 	}
+
 	a.inherits = !hasQuota
 	if a.inherits && c.Spec.Parent != "" {
 		limit, known = w.inheritedQuota(c, name)
@@ -47,9 +48,11 @@ func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmount
 			return a, false
 		}
 	}
+
 	if !hasDeserved && w.deservesQuota(c, name) {
 		deserved = limit
 	}
+
 	a.quota = limit
 	a.deserved = deserved
 	a.guarantee = guarantee
@@ -99,10 +102,12 @@ func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 			}
 			found = append(found, newExcess("no deserved", "", 1, amountPath(name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
 		}
+
 		if c.Spec.Parent == "" && !hasQuota {
 			found = append(found, newExcess("no quota", "", 1, amountPath(name, "quota"), "is not set, and there is no parent to inherit it from: write it"))
 		}
 	}
+
 	return found
 }
 
@@ -117,15 +122,18 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 	if of == "" {
 		again = applyAgain
 	}
+
 	for _, name := range w.names(child) {
 		own, ownKnown := w.amounts(child, name)
 		above, aboveKnown := w.amounts(parent, name)
 		if !ownKnown || !aboveKnown {
 			continue
 		}
+
 		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
 			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
 		}
+
 		is := func(n int64) string { return cardquota.FormatTreeAmount(name, n) }
 		switch {
 		case above.quota == 0 && (own.inherits || own.quota > 0):
@@ -138,6 +146,7 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.guarantee), parent.Name, is(own.quota), again)
 		}
 	}
+
 	return found
 }
 
@@ -157,11 +166,13 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 	if here.Spec.Parent == parent.Name {
 		again = applyAgain
 	}
+
 	for _, name := range names {
 		above, known := w.amounts(parent, name)
 		if !known {
 			continue
 		}
+
 		for _, rule := range []struct {
 			field  string
 			limit  int64
@@ -178,19 +189,23 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 					parts = append(parts, cardquota.FormatTreeAmount(name, amount)+" "+part)
 				}
 			}
+
 			for _, child := range w.children[parent.Name] {
 				own, _ := w.amounts(child, name)
 				add(own, partOf(child, here))
 			}
+
 			for _, queue := range w.handWritten[parent.QueueName()] {
 				add(w.handWrittenAmounts(queue, name, above.quota), "by queue "+queue.Name)
 			}
+
 			if over := sum - rule.limit; over > 0 && above.quota > 0 {
 				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
 					parent.Name, cardquota.FormatTreeAmount(name, sum), joinParts(parts), parent.Name, cardquota.FormatTreeAmount(name, rule.limit), cardquota.FormatTreeAmount(name, over), again))
 			}
 		}
 	}
+
 	return found
 }
 
@@ -201,12 +216,14 @@ func (w *treeWorld) handWrittenAmounts(queue *v1beta1.Queue, name card.Name, inh
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
 	_, isResource := resourceNames[name]
+
 	if !hasQuota && (hasDeserved || written.Guarantee[name] > 0) {
 		limit = inherited
 	}
 	if !hasDeserved && (!isResource || written.Guarantee[name] > 0) {
 		deserved = limit
 	}
+
 	deserved = min(deserved, limit)
 	return treeAmounts{quota: limit, deserved: deserved, guarantee: min(written.Guarantee[name], deserved)}
 }
@@ -233,6 +250,7 @@ func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []e
 	if in == nil || c.Spec.Priority == nil {
 		return nil
 	}
+
 	band, isDefined := policy.WrittenBands(policy.Effective(in.Spec))(c.Spec.ServiceType)
 	inside := *c.Spec.Priority
 	if !isDefined {
@@ -241,10 +259,12 @@ func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []e
 	if _, isCut := band.PriorityFor(inside); !isCut {
 		return nil
 	}
+
 	next := ""
 	if band.Next != "" {
 		next = fmt.Sprintf(", and service type %s begins at %d", band.Next, band.NextPriority)
 	}
+
 	return []excess{newExcess("priority", band.Type+band.Next, int64(inside), specPath.Child("priority"), "service type %s has priority %d, so its queues may have up to %d%s: write at most %d",
 		band.Type, band.Lowest, band.Highest, next, band.Highest-band.Lowest)}
 }

@@ -22,12 +22,14 @@ func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	case parent.DeletionTimestamp != nil:
 		result.warn(at, "CardQuota %s is being deleted, and waits until this one is gone or names another parent", parent.Name)
 	}
+
 	if c.Spec.ServiceType == "" && len(w.children[c.Name]) == 0 {
 		result.warn(specPath.Child("serviceType"), "is not set, so this is a parent: no job starts in queue %s itself, only in those of CardQuotas that name %s as parent", c.QueueName(), c.Name)
 		if pods := w.podsOf(c); pods > 0 {
 			result.warn(specPath.Child("serviceType"), "%d pods in queue %s continue to run and count, but no CardQuota can have it as parent before they end", pods, c.QueueName())
 		}
 	}
+
 	if c.Spec.ServiceType == "" && c.Spec.Priority != nil {
 		result.warn(specPath.Child("priority"), "has no effect on a parent: write it in the CardQuotas below")
 	}
@@ -50,15 +52,18 @@ func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	if a == nil || b == nil {
 		return "", false
 	}
+
 	var keys []string
 	for key, value := range a.MatchLabels {
 		if other, both := b.MatchLabels[key]; both && other != value {
 			keys = append(keys, key)
 		}
 	}
+
 	if len(keys) == 0 {
 		return "", false
 	}
+
 	return slices.Min(keys), true
 }
 
@@ -83,6 +88,7 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 	if len(below) == 0 {
 		return
 	}
+
 	now := world.resolve()
 	before := earlier.resolve()
 	var cut []string
@@ -93,10 +99,12 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 			cut = append(cut, fmt.Sprintf("%s: %s", c.Name, is.Message))
 		}
 	}
+
 	const most = 5
 	for _, text := range cut[:min(len(cut), most)] {
 		result.warn(specPath, "changes what counts in CardQuota %s", text)
 	}
+
 	if more := len(cut) - most; more > 0 {
 		result.warn(specPath, "changes what counts in %d more CardQuotas below", more)
 	}
@@ -120,6 +128,7 @@ func (w *treeWorld) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -131,9 +140,11 @@ func warnParentDeletion(result *Result, c *v1alpha1.CardQuota, all []*v1alpha1.C
 			children = append(children, other.Name)
 		}
 	}
+
 	if len(children) == 0 {
 		return
 	}
+
 	slices.Sort(children)
 	then := fmt.Sprintf("queue %s keeps its quota until their queues are gone: delete them, or give them another parent", c.QueueName())
 	if c.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {

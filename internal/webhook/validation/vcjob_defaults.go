@@ -40,27 +40,33 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 	if load.Truncated {
 		return JobDefaults{}
 	}
+
 	input.resolveRequests(context.Background(), &load)
 	wantsCards := slices.ContainsFunc(load.Templates, func(t Template) bool { return t.request.Count > 0 })
 	if input.Policy == nil || input.policySpec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
 		return JobDefaults{}
 	}
+
 	queue := input.Queue(input.queueOf(&load, nil))
 	if queue == nil {
 		return JobDefaults{}
 	}
+
 	serviceType, known := policy.ServiceTypes(input.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
 	evictionPolicy := workload.EvictionPolicyFor(job)
 	if !known || !serviceType.Reclaimable || evictionPolicy.Terminates {
 		return JobDefaults{}
 	}
+
 	var out JobDefaults
 	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoMaxRetry {
 		out.MaxRetry = DefaultMaxRetry
 	}
+
 	if !handlesEviction(job) && !isElastic(job) {
 		out.Policies = []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	}
+
 	return out
 }
 
@@ -84,5 +90,6 @@ func isElastic(job *vcbatch.Job) bool {
 			return true
 		}
 	}
+
 	return job.Spec.MinAvailable > 0 && job.Spec.MinAvailable < pods
 }

@@ -24,6 +24,7 @@ func TestVCJobDefaults(t *testing.T) {
 		}
 		return j
 	}
+
 	on := func(event bus.Event, action bus.Action) func(*vcbatch.Job) {
 		return func(j *vcbatch.Job) { j.Spec.Policies = []vcbatch.LifecyclePolicy{{Event: event, Action: action}} }
 	}
@@ -32,6 +33,7 @@ func TestVCJobDefaults(t *testing.T) {
 			j.Spec.Tasks[0].PartitionPolicy = &vcbatch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 1, MinPartitions: least}
 		}
 	}
+
 	off := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
 		job   *vcbatch.Job
@@ -72,9 +74,11 @@ func TestVCJobDefaults(t *testing.T) {
 				tc.world(w)
 			}
 		})
+
 		got := VCJobDefaults(tc.job, world)
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
 		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
+
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
 		habit := workload.EvictionPolicyFor(tc.job)
 		check.That(t, len(got.Policies) == 0 || (!habit.Terminates && habit.Inelastic), "the completed job %+v does not start again as a whole", habit)

@@ -16,6 +16,7 @@ func TestWarnOnlyRefusesNothing(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}
 	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy  *v1alpha1.ServiceTypePolicy
 		refused bool

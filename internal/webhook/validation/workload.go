@@ -113,10 +113,12 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	default:
 		return Workload{}, false
 	}
+
 	if w.MetadataPath == nil {
 		w.Annotations = w.Meta.Annotations
 		w.MetadataPath = field.NewPath("metadata")
 	}
+
 	return w, true
 }
 
@@ -253,13 +255,16 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 	if isCreatedByUser && len(result.Errors) == 0 { // a podFailurePolicy cannot be changed later
 		warnCountedEvictions(&result, &load, &input)
 	}
+
 	if metav1.GetControllerOf(&load.Meta) != nil {
 		result = result.asWarnings()
 	}
+
 	result.addResult(strict)
 	if input.onlyWarns() {
 		result = result.asWarnings()
 	}
+
 	return result, ctx.Err()
 }
 
@@ -280,6 +285,7 @@ func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Re
 		if ctx.Err() != nil {
 			return result
 		}
+
 		t := &load.Templates[i]
 		checkCardRequest(&result, t, input.Inventory)
 		checkAnnotationPlacement(&result, load, t)
@@ -288,6 +294,7 @@ func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Re
 			warnUnknownAnnotations(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
 		}
 	}
+
 	checkTotals(&result, load, input.Inventory)
 	checkServiceTypeAndQuota(&result, load, input)
 	checkQueuesInTree(&result, load, input)
@@ -317,6 +324,7 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 	if load.IsPod() || request.Count == 0 || request.Denied != nil || isExempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
 		return
 	}
+
 	add := result.warn
 	switch spec.Admission.SchedulerBypassPolicy {
 	case v1alpha1.SchedulerBypassAllow:
@@ -324,10 +332,12 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 	case v1alpha1.SchedulerBypassDeny:
 		add = result.refuse
 	}
+
 	if !isOurs(load, t.Pod, spec) {
 		add(t.Path.Child("spec", "schedulerName"), "its pods request %d %s each and name schedulerName %.160s, but only the scheduler %s assigns cards within the quota of a queue: write %s.spec.schedulerName: %s",
 			request.Count, request.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
+
 	if node := t.Pod.Spec.NodeName; node != "" {
 		add(t.Path.Child("spec", "nodeName"), "its pods request %d %s each and set spec.nodeName %.160s, which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector",
 			request.Count, request.Resource, node)

@@ -32,6 +32,7 @@ func parseAPIWrites(metrics []byte) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	counts := map[string]int{}
 	for _, series := range families["apiserver_request_total"].GetMetric() {
 		labels := map[string]string{}
@@ -43,6 +44,7 @@ func parseAPIWrites(metrics []byte) (map[string]int, error) {
 			counts[what] += int(series.GetCounter().GetValue())
 		}
 	}
+
 	return counts, nil
 }
 
@@ -66,6 +68,7 @@ func WaitUntilIdle(ctx context.Context, client kubernetes.Interface, rest time.D
 	if err != nil {
 		return fmt.Errorf("the cluster does not come to rest: %w", err)
 	}
+
 	return nil
 }
 

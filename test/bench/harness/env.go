@@ -63,6 +63,7 @@ func Start(ctx context.Context, nodes ...cluster.NodeProfile) (w *Env, err error
 	if err != nil {
 		return nil, err
 	}
+
 	watching, cancel := context.WithCancel(ctx)
 	w = &Env{Cluster: c, stopWatch: cancel}
 	defer func() {
@@ -70,18 +71,22 @@ func Start(ctx context.Context, nodes ...cluster.NodeProfile) (w *Env, err error
 			err = errors.Join(err, w.Stop())
 		}
 	}()
+
 	w.MetricsAddress, err = cluster.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
+
 	scheme, err := deployment.NewScheme()
 	if err != nil {
 		return nil, err
 	}
+
 	w.Client, err = client.New(c.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
+
 	w.Pods, err = watchPods(watching, c.Config())
 	return w, err
 }
@@ -112,6 +117,7 @@ func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -129,6 +135,7 @@ func (w *Env) WriteCPUProfile(ctx context.Context, folder, name string) error {
 	if folder == "" {
 		return nil
 	}
+
 	var profile []byte
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (_ bool, err error) {
 		profile, err = cluster.HTTPGet(ctx, "http://"+w.MetricsAddress+"/debug/pprof/profile?seconds=10")
@@ -137,5 +144,6 @@ func (w *Env) WriteCPUProfile(ctx context.Context, folder, name string) error {
 	if err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
+
 	return os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".pprof"), profile, 0o600)
 }

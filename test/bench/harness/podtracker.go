@@ -57,6 +57,7 @@ func watchPods(ctx context.Context, config *rest.Config) (*PodTracker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b := &PodTracker{workloads: map[string]*workload{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), informers.WithTransform(stripPod))
 	informer := factory.Core().V1().Pods().Informer()
@@ -75,10 +76,12 @@ func watchPods(ctx context.Context, config *rest.Config) (*PodTracker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
+
 	return b, nil
 }
 
@@ -99,31 +102,38 @@ func stripPod(object any) (any, error) {
 func (b *PodTracker) observe(pod *corev1.Pod, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	name := pod.Labels[GroupLabel]
 	if name == "" {
 		return
 	}
+
 	w := b.workloads[name]
 	if w == nil {
 		w = &workload{role: pod.Labels[RoleLabel], pods: map[types.UID]*podRecord{}}
 		b.workloads[name] = w
 	}
+
 	e := w.pods[pod.UID]
 	if e == nil {
 		e = &podRecord{}
 		w.pods[pod.UID] = e
 	}
+
 	if e.bound.IsZero() && pod.Spec.NodeName != "" {
 		e.bound = now
 		e.node = pod.Spec.NodeName
 		b.cards++
 	}
+
 	if e.running.IsZero() && pod.Status.Phase == corev1.PodRunning {
 		e.running = now
 	}
+
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		b.recordLeaving(w, e, now)
 	}
+
 	if !w.broken.IsZero() && w.runningPods() == GangSize {
 		w.broken = time.Time{}
 	}
@@ -146,10 +156,12 @@ func (b *PodTracker) recordLeaving(w *workload, e *podRecord, now time.Time) {
 	if e.terminating {
 		return
 	}
+
 	e.terminating = true
 	if e.bound.IsZero() {
 		return
 	}
+
 	b.cards--
 	b.lastLoss = now
 	switch w.role {

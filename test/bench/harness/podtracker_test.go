@@ -71,6 +71,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, 3)
 				l.advance(2)
+
 				l.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},

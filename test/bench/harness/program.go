@@ -26,6 +26,7 @@ func RunMain(name string, run func(ctx context.Context) error, failures ...error
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	// client-go keeps looking for the certificates of stopped clusters, and would log that in
 	// the middle of the report.
 	klog.SetLogger(logr.Discard())
@@ -34,6 +35,7 @@ func RunMain(name string, run func(ctx context.Context) error, failures ...error
 	if err == nil {
 		return
 	}
+
 	fmt.Fprintln(os.Stderr, name+":", err)
 	if len(failures) == 0 || slices.ContainsFunc(failures, func(failure error) bool { return errors.Is(err, failure) }) {
 		os.Exit(1)

@@ -49,6 +49,7 @@ func RunAlternating(runs int, contenders []string, play func(contender string) e
 		if n%2 == 1 {
 			slices.Reverse(order)
 		}
+
 		for _, contender := range order {
 			Printf(out, "\nRun %d of %s\n", n+1, contender)
 			if err := play(contender); err != nil {

@@ -39,6 +39,7 @@ type Usage struct {
 func (b *PodTracker) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	s := Usage{Cards: b.cards}
 	for _, w := range b.workloads {
 		switch n := w.runningPods(); {
@@ -52,6 +53,7 @@ func (b *PodTracker) Usage() Usage {
 			s.Partial++
 		}
 	}
+
 	return s
 }
 
@@ -88,15 +90,18 @@ func (b *PodTracker) LossSinceReset() (lost Loss, calm time.Duration) {
 func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if groups == nil {
 		groups = slices.Collect(maps.Keys(b.workloads))
 	}
+
 	for _, group := range groups {
 		if w := b.workloads[group]; w != nil {
 			bound = append(bound, w.podTimes(func(e *podRecord) time.Time { return e.bound })...)
 			running = append(running, w.podTimes(func(e *podRecord) time.Time { return e.running })...)
 		}
 	}
+
 	slices.SortFunc(bound, time.Time.Compare)
 	slices.SortFunc(running, time.Time.Compare)
 	return bound, running
@@ -106,6 +111,7 @@ func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	all := map[string]bool{}
 	sum := 0
 	for _, w := range b.workloads {
@@ -116,6 +122,7 @@ func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 		}
 		sum += len(own)
 	}
+
 	return len(all), float64(sum) / float64(len(b.workloads))
 }
 

@@ -40,6 +40,7 @@ func TestAnomaliesAgree(t *testing.T) {
 			tracker := &card.Tracker{}
 			inventory := rule.NewInventory().WithMappings(ours)
 			tracker.SetMappings(theirs)
+
 			var nodes []*corev1.Node
 			for i := range drawInt(t, 1, 3, "nodes") {
 				if drawInt(t, 1, 3, "whether the node was another") == 1 {
@@ -47,6 +48,7 @@ func TestAnomaliesAgree(t *testing.T) {
 					tracker.Update(before)
 					inventory.Set(before.Name, inventory.Read(before))
 				}
+
 				node := drawNode(t, nodeNames[i])
 				node.Status.Capacity = node.Status.Allocatable.DeepCopy()
 				for _, name := range slices.Sorted(maps.Keys(node.Status.Capacity)) {
@@ -54,13 +56,16 @@ func TestAnomaliesAgree(t *testing.T) {
 						node.Status.Capacity[name] = resource.MustParse("9")
 					}
 				}
+
 				tracker.Update(node)
 				inventory.Set(node.Name, inventory.Read(node))
 				nodes = append(nodes, node)
 			}
+
 			status := cardinventory.NewStatus(cardinventory.Input{
 				Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
 			})
+
 			said := map[string]anomalySum{}
 			found := map[string]anomalySum{}
 			for _, a := range status.Anomalies {
@@ -70,11 +75,13 @@ func TestAnomaliesAgree(t *testing.T) {
 				}
 				addAnomaly(said, fmt.Sprint(a.Reason, " ", name), anomalySum{a.Count, int64(a.NodesTotal)})
 			}
+
 			for _, node := range nodes {
 				for _, a := range rule.AnomaliesOf(node, ours, inventory.IsCard) {
 					addAnomaly(found, fmt.Sprint(a.Reason, " ", a.Name), anomalySum{a.Count, 1})
 				}
 			}
+
 			equal(t, "anomalies", fmt.Sprint(said), fmt.Sprint(found))
 		}
 	})

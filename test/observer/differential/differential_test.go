@@ -52,16 +52,19 @@ func TestNodesAgree(t *testing.T) {
 			product := card.Recognise(node, nil)
 			ours := rule.ReadNode(node)
 			equal(t, "model", product.Model, ours.Model)
+
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 			}
+
 			unnamed := map[corev1.ResourceName]bool{}
 			withheld := map[card.NodeCard]bool{}
 			hasMore := false
 			for _, name := range product.Unnamed {
 				unnamed[name] = true
 			}
+
 			for name, offer := range ours.Cards {
 				equal(t, "unnamed "+string(name), unnamed[name], offer.Card == "")
 				if offer.Card != "" {
@@ -72,9 +75,11 @@ func TestNodesAgree(t *testing.T) {
 				}
 				hasMore = hasMore || offer.IsMore
 			}
+
 			for _, held := range product.Withheld {
 				equal(t, "withheld "+string(held.Resource), true, withheld[held])
 			}
+
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
 			equal(t, "card resources", len(offers)+len(unnamed), len(ours.Cards))
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || (len(product.Anomalies) > 0 && product.Model == ""))
@@ -96,9 +101,11 @@ func TestInventoriesAgree(t *testing.T) {
 				equal(t, "card on "+node, string(on), inv.ours.CardOn(node, name))
 			}
 		}
+
 		for _, name := range cards {
 			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.theirs.ResourcesFor(card.Name(name)))), sortAndJoin(toStrings(inv.ours.ResourcesOf(name))))
 		}
+
 		physical := rule.Quota{}
 		for name, count := range inv.theirs.Physical() {
 			physical[string(name)] = int64(count)
@@ -128,13 +135,16 @@ func TestPodsAgree(t *testing.T) {
 			equal(t, "memory", product.Memory, ours.Memory)
 			equal(t, "cards", sortAndJoin(toStrings(product.Names)), sortAndJoin(ours.Cards))
 			equal(t, "refused", product.Denied != nil, ours.Denial != "")
+
 			for _, name := range cards {
 				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), ours.Allows(name))
 			}
+
 			equal(t, "waits", workload.IsPending(pod), rule.IsWaiting(pod))
 			equal(t, "is counted", workload.IsAssigned(pod), rule.IsCharged(pod))
 			equal(t, "is ending", workload.IsTerminating(pod), rule.IsTerminating(pod))
 			equal(t, "PodGroup", workload.PodGroupName(pod), rule.PodGroupName(pod))
+
 			group := map[string]string{}
 			if value := drawBool(t); rapid.Bool().Draw(t, "the group says") {
 				group["volcano.sh/preemptable"] = value
@@ -171,6 +181,7 @@ func TestChargesAgree(t *testing.T) {
 			plain := workload.Resolver{Inventory: inv.theirs}
 			holds := workload.IsAssigned(pod)
 			ends := workload.IsTerminating(pod)
+
 			var got, ending quota.Charge
 			if holds {
 				got = resolver.Usage(pod, group, theirs)
@@ -178,6 +189,7 @@ func TestChargesAgree(t *testing.T) {
 			if ends {
 				ending = plain.Usage(pod, group, theirs)
 			}
+
 			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, AllowsNamespace: admits})
 			equal(t, "holds something", holds, counts)
 			equal(t, "charge", cardSums(got), want.String())
@@ -186,6 +198,7 @@ func TestChargesAgree(t *testing.T) {
 			equal(t, "charge at the end", cardSums(ending), terminating.String())
 			last := oneOf(t, "last queue", "", "q")
 			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
+
 			if holds {
 				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, theirs)), want.String())
@@ -205,15 +218,18 @@ func TestQueuesAgree(t *testing.T) {
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
 			equal(t, "memory", product.Limits.Memory, ours.Memory)
+
 			quota := rule.Quota{}
 			for name, count := range product.Limits.Cards {
 				quota[string(name)] = int64(count)
 			}
+
 			equal(t, "quota", quota.String(), ours.Cards.String())
 			labels := map[string]string{"kubernetes.io/metadata.name": "lab"}
 			if team := oneOf(t, "team", "", "chat", "search"); team != "" {
 				labels["team"] = team
 			}
+
 			namespace := &corev1.Namespace{}
 			namespace.Labels = labels
 			selector, unreadable := workload.NamespaceSelectorFor(queue)
@@ -230,6 +246,7 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 	if drawInt(t, 1, 4, "managed") > 1 {
 		queue.Annotations["volcano.sh/card.quota"] = drawQuotaText(t)
 	}
+
 	if rapid.Bool().Draw(t, "choosy") {
 		queue.Annotations["volcano.sh/namespace-selector"] = oneOf(t, "selector", `{}`, `{"matchLabels":{"team":"chat"}}`,
 			`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["chat"]}]}`, `{"matchExpressions":[{"key":"team","operator":"Exists"}]}`,
@@ -237,6 +254,7 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 			`null`, ``, `[]`, `{`, `{"matchLabel":{"team":"chat"}}`, `{"matchLabels":{"team":"chat"},"matchLabels":{}}`, `{"matchLabels":{"te am":"x"}}`,
 			`{"matchExpressions":[{"key":"team","operator":"Is"}]}`, `{} {}`, `"chat"`, `{"matchLabels":{"team":"chat","team":"search"}}`)
 	}
+
 	queue.Spec.Capability = drawResources(t, 2, []corev1.ResourceName{"cpu", "memory"}, []string{"0", "4", "1500m", "4Gi", "1e30", "-1"})
 	queue.Status.State = oneOf(t, "state", v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, v1beta1.QueueStateUnknown, "")
 	queue.DeletionTimestamp = drawPod(t).DeletionTimestamp
@@ -249,6 +267,7 @@ func TestServiceTypesAgree(t *testing.T) {
 			annotated := func(what string) map[string]string {
 				return oneOf(t, what, nil, map[string]string{"volcano.sh/service.type": drawType(t)})
 			}
+
 			queue := annotated("queue")
 			pod := annotated("pod")
 			group := annotated("PodGroup")
@@ -256,6 +275,7 @@ func TestServiceTypesAgree(t *testing.T) {
 			equal(t, "service type", workload.ServiceTypeFor(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
+
 			owned := drawPod(t)
 			equal(t, "type of the owner", ownersOf(kinds).TypeFor(owned), rule.OwnerServiceType(owned, kinds))
 			matrix, reclaimFrom, reclaimable := drawMatrix(t)
@@ -276,12 +296,14 @@ func TestTheDefaultServiceTypesAgree(t *testing.T) {
 				t.Errorf("%s reclaims from %s: the product says %v, the rule %v", name, from, got, want)
 			}
 		}
+
 		product, known := builtIn(name)
 		ours, ok := rule.BuiltIn[name]
 		if known != ok || product.Priority != ours.Priority || product.Reclaimable != ours.Reclaimable {
 			t.Errorf("queues of %s: the product says %v, the rule %v", name, product, ours)
 		}
 	}
+
 	got := slices.Sorted(maps.Keys(defaultMatrix))
 	want := slices.Sorted(maps.Keys(rule.BuiltIn))
 	if !slices.Equal(got, want) {

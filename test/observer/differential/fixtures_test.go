@@ -41,6 +41,7 @@ func drawInt(t *rapid.T, least, most int, what string) int {
 				n++
 			}
 		}
+
 		if least+n <= most {
 			return least + n
 		}
@@ -82,10 +83,12 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 			node.Status.Allocatable[name] = resource.MustParse(oneOf(t, "allocatable", "8", "8", "7", "0"))
 		}
 	}
+
 	product := func(kind string) {
 		label(kind+".product", oneOf(t, "model", models...))
 		label(kind+".memory", oneOf(t, "memory", "81559", "40960", "40448", "40447", "24564", "1", "0", "-1", "x", "1023999487", "1023999488"))
 	}
+
 	switch drawInt(t, 0, 11, "labels") {
 	case 0: // not labelled
 	case 1:
@@ -102,13 +105,16 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	default:
 		product(kind)
 	}
+
 	drawLabelsOfSlices(t, label)
 	if rapid.Bool().Draw(t, "counted") {
 		label(kind+".count", oneOf(t, "count", "0", "1", "2", "4", "5", "7", "8", "-1", "x"))
 	}
+
 	if replicas := oneOf(t, "replicas", "2", "4", "1", "", "0", "10000", "x", "02"); replicas != "" {
 		label(kind+".replicas", replicas)
 	}
+
 	switch drawInt(t, 0, 7, "plugin") {
 	case 0, 1, 2:
 		add(corev1.ResourceName(kind))
@@ -119,9 +125,11 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	case 5:
 		add(corev1.ResourceName(kind + ".shared"))
 	}
+
 	for range drawInt(t, 0, 2, "more") {
 		add(oneOf(t, "another resource", resources...))
 	}
+
 	return node
 }
 
@@ -185,6 +193,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 			pod.Annotations[key] = draw()
 		}
 	}
+
 	aQueue := func() string { return oneOf(t, "queue", queueNames...) }
 	note("volcano.sh/card.name", 2, func() string { return drawCardName(t) })
 	note("cardquota.dev/charged-queue", 3, func() string { return oneOf(t, "charged queue", "q", "r", "") })
@@ -194,13 +203,16 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	note("scheduling.volcano.sh/group-name", 4, func() string { return "h" })
 	note("volcano.sh/preemptable", 3, func() string { return drawBool(t) })
 	note("volcano.sh/service.type", 3, func() string { return drawType(t) })
+
 	if drawInt(t, 1, 3, "labelled preemptable") == 1 {
 		pod.Labels["volcano.sh/preemptable"] = drawBool(t)
 	}
+
 	drawSpec(t, pod)
 	pod.Status.Phase = oneOf(t, "phase", corev1.PodRunning, corev1.PodRunning, corev1.PodPending, "", corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown)
 	pod.DeletionTimestamp = sometimes(t, 4, "deleted", func() *metav1.Time { now := metav1.Now(); return &now })
 	drawOwner(t, pod)
+
 	return pod
 }
 
@@ -212,6 +224,7 @@ func drawSpec(t *rapid.T, pod *corev1.Pod) {
 	for range drawInt(t, 1, 2, "containers") {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(t, 2))
 	}
+
 	for range drawInt(t, 0, 2, "init containers") {
 		c := drawContainer(t, 1)
 		c.RestartPolicy = sometimes(t, 2, "sidecar", func() *corev1.ContainerRestartPolicy {
@@ -220,9 +233,11 @@ func drawSpec(t *rapid.T, pod *corev1.Pod) {
 		})
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
+
 	pod.Spec.Overhead = sometimes(t, 4, "overhead", func() corev1.ResourceList {
 		return drawResources(t, 1, []corev1.ResourceName{"cpu", "memory"}, []string{"100m", "1Gi"})
 	})
+
 	if drawInt(t, 1, 5, "resized") == 1 {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: pod.Spec.Containers[0].Name, Resources: &corev1.ResourceRequirements{Requests: drawResources(t, 1, []corev1.ResourceName{"cpu"}, []string{"7", "1"})}}}

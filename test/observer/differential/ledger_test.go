@@ -26,11 +26,13 @@ func (p pods) useOf(queue string) rule.Usage {
 			use.Add(charge)
 		}
 	}
+
 	for _, charge := range p.terminating {
 		if charge.Queue == queue {
 			use.AddTerminating(charge)
 		}
 	}
+
 	return use
 }
 
@@ -91,6 +93,7 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 				ledger.SetLimits(queue, l)
 				limits[queue] = r
 			}
+
 			for _, queue := range []string{"q", "r", "nobody"} {
 				compareLedger(t, ledger, queue, limits[queue], world.useOf(queue))
 			}
@@ -102,6 +105,7 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 	milliCPU, memory := ledger.UsedCPUMemory(queue)
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)
+
 	ask := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
 	wish := rule.Request{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	for _, name := range ledgerCards {
@@ -110,6 +114,7 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 		equal(t, "ending "+name, int64(ending), use.Terminating[name])
 		shortOn := limits.InsufficientCard(use, name, wish.Count)
 		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count, false), shortOn == "")
+
 		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
 		equal(t, "has room on a node with "+name, ledger.FitsAfterRelease(queue, ask, card.Name(name), quota.Released{}) == nil, shortOn == "" && shortOf == "")
 		ask.Names = append(ask.Names, card.Name(name))

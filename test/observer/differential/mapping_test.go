@@ -19,12 +19,14 @@ func drawMapping(t *rapid.T) card.Mapping {
 	} else {
 		m.Model = oneOf(t, "mapped model", "H200", "MI300X")
 	}
+
 	if m.Resource == "nvidia.com/gpu.shared" {
 		m.MemoryLabel = oneOf(t, "memory label", "nvidia.com/gpu.memory", "none")
 	}
 	if rapid.Bool().Draw(t, "selects") {
 		m.NodeSelector = map[string]string{"kubernetes.io/hostname": oneOf(t, "selected", "n", "n", "m")}
 	}
+
 	return m
 }
 
@@ -35,6 +37,7 @@ func TestMappedNodesAgree(t *testing.T) {
 			theirs, ours := drawMappings(t, 1)
 			product := card.Recognise(node, theirs)
 			observed := rule.ReadMappedNode(node, ours)
+
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
@@ -42,6 +45,7 @@ func TestMappedNodesAgree(t *testing.T) {
 			for _, name := range product.Unnamed {
 				offers[name] = rule.Offer{}
 			}
+
 			for name, offer := range observed.Cards {
 				counted := rule.Offer{}
 				if offer.Card != "" {
@@ -49,6 +53,7 @@ func TestMappedNodesAgree(t *testing.T) {
 				}
 				equal(t, string(name), offers[name], counted)
 			}
+
 			equal(t, "card resources", len(offers), len(observed.Cards))
 			if len(product.Cards) > 0 {
 				equal(t, "model", product.Model, observed.Model)

@@ -27,6 +27,7 @@ func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][
 		if drawInt(t, 1, 3, "defined") == 1 {
 			continue
 		}
+
 		r := servicetype.Rule{Reclaimable: rapid.Bool().Draw(t, "reclaimable"), ReclaimFrom: rapid.SliceOfN(rapid.SampledFrom(types[:3]), 0, 2).Draw(t, "reclaimFrom")}
 		matrix[name] = r
 		reclaimFrom[name] = r.ReclaimFrom
@@ -34,6 +35,7 @@ func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][
 			reclaimable = append(reclaimable, name)
 		}
 	}
+
 	return matrix, reclaimFrom, reclaimable
 }
 
@@ -99,6 +101,7 @@ func TestTextsAgree(t *testing.T) {
 			if rapid.Bool().Draw(t, "another text") {
 				text = drawName(t) + drawText(t, 20, "|", " ", "H200", "|4090", "|B300", "|H200/mig-1g.18gb-mixed", "|A", "|C", "|D", "|E") + sometimes(t, 9, "long", func() string { return strings.Repeat(" ", 4<<10) })
 			}
+
 			request, err := card.ParseRequest(text)
 			names, wrong := rule.ParseRequest(text)
 			equal(t, "a request: "+text, err == nil, wrong == nil)
@@ -108,6 +111,7 @@ func TestTextsAgree(t *testing.T) {
 			quota, err := card.ParseQuota(text)
 			ours, wrong := rule.ParseQuota(text)
 			equal(t, "a quota: "+text, err == nil, wrong == nil)
+
 			if err == nil {
 				read := rule.Quota{}
 				for name, count := range quota {
@@ -115,6 +119,7 @@ func TestTextsAgree(t *testing.T) {
 				}
 				equal(t, "quota of "+text, read.String(), ours.String())
 			}
+
 			compareTotals(t, drawTotalsText(t))
 		}
 	})
@@ -138,10 +143,12 @@ func compareTotals(t *rapid.T, text string) {
 	if err != nil || wrong != nil {
 		return
 	}
+
 	read := map[string]int64{}
 	for _, total := range ours {
 		read[sortAndJoin(total.Cards)] = total.Count
 	}
+
 	equal(t, "entries of "+text, len(totals), len(ours))
 	for _, total := range totals {
 		equal(t, "total of "+total.Request.String(), int64(total.Count), read[sortAndJoin(toStrings(total.Request.Names()))])

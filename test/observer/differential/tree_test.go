@@ -33,24 +33,29 @@ func drawTree(t *rapid.T, faults bool) map[string]drawnQueue {
 		if faults && drawInt(t, 0, 5, "fault") == 0 {
 			above = append(treeNames, "nowhere")
 		}
+
 		if drawInt(t, 0, 2, "chain") > 0 {
 			above = above[len(above)-1:]
 		}
+
 		q.theirs.Parent = oneOf(t, "parent", above...)
 		q.ours.Spec.Parent = q.theirs.Parent
 		q.theirs.IsHeld = drawInt(t, 0, 7, "held") == 0
 		if q.theirs.IsHeld {
 			q.annotate("volcano.sh/stop-policy", oneOf(t, "stop", "Hold", "HoldAndDrain"))
 		}
+
 		q.theirs.IsParentOnly = drawInt(t, 0, 7, "parent only") == 0
 		if q.theirs.IsParentOnly {
 			q.annotate("cardquota.dev/parent-only", "true")
 		}
+
 		q.theirs.Quota = q.drawShares(t, "volcano.sh/card.quota", 9)
 		q.theirs.Deserved = q.drawShares(t, "volcano.sh/card.deserved", 7)
 		q.theirs.Guarantee = q.drawShares(t, "volcano.sh/card.guarantee", 4)
 		out[name] = q
 	}
+
 	return out
 }
 
@@ -73,6 +78,7 @@ func (q *drawnQueue) drawShares(t *rapid.T, annotation string, most int) quota.S
 		shares[card.Name(name)] = int64(n)
 		text += fmt.Sprintf(",%q:%d", name, n)
 	}
+
 	q.annotate(annotation, "{"+text[min(1, len(text)):]+"}")
 	return shares
 }
@@ -102,6 +108,7 @@ func TestBothResolveATreeAlike(t *testing.T) {
 			if len(q.Path) == 0 {
 				continue
 			}
+
 			equal(t, "keeps no guarantee: "+name, resolved.Limits.IsHeld, !ours.KeepsGuarantee(name))
 			for _, card := range ledgerCards {
 				equal(t, "deserved "+name+" "+card, resolved.Limits.Deserved[cardName(card)], q.Deserved[card])
@@ -138,6 +145,7 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 		drawn := drawTree(t, false)
 		theirs, ours := newTrees(drawn)
 		ledger := quota.New(0)
+
 		names := []string{}
 		positions := map[string]quota.Position{}
 		for name, r := range theirs {
@@ -146,19 +154,23 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 				names = append(names, name)
 			}
 		}
+
 		slices.Sort(names)
 		leaves := slices.DeleteFunc(slices.Clone(names), ours.IsParent)
 		if len(leaves) == 0 {
 			return // a chain that is too deep
 		}
+
 		ledger.SetTree(positions)
 		for _, name := range names {
 			ledger.SetLimits(name, theirs[name].Limits)
 		}
+
 		inventory := map[card.Name]card.Count{}
 		for _, name := range ledgerCards {
 			inventory[card.Name(name)] = card.Count(drawInt(t, 0, 14, "inventory"))
 		}
+
 		ledger.SetInventory(inventory, 1<<40, 1<<40)
 		ledger.Refresh()
 		pods := map[string]treePod{}
@@ -172,6 +184,7 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 				pods[name] = p
 				ledger.Charge(name, &quota.Charge{Queue: p.queue, Cards: []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}}, IsFixed: p.isFixed, IsOffInventory: p.isOffline})
 			}
+
 			queue := oneOf(t, "asking", leaves...)
 			name = oneOf(t, "card", ledgerCards...)
 			for _, fixed := range []bool{false, true} {
@@ -186,16 +199,19 @@ func compareRoom(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[str
 	for _, n := range treeUse(pods, asks.card, func(p treePod) bool { return p.isOffline }) {
 		inventory += n
 	}
+
 	use[asks.queue] += asks.count
 	why := tree.AboveQuota(asks.queue, asks.card, use)
 	if why == "" {
 		why = tree.TakesGuarantee(asks.queue, asks.card, asks.count, use, inventory)
 	}
+
 	if why == "" && asks.isFixed {
 		fixed := treeUse(pods, asks.card, func(p treePod) bool { return p.isFixed })
 		fixed[asks.queue] += asks.count
 		why = tree.AboveDeserved(asks.queue, asks.card, fixed)
 	}
+
 	fits := ledger.FitsCard(asks.queue, card.Name(asks.card), card.Count(asks.count), asks.isFixed)
 	if fits != (why == "") {
 		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the rule %q (inventory %d)", asks, pods, tree, fits, why, inventory)

@@ -42,11 +42,13 @@ func TestBothResolveCPUAndMemoryOfATreeAlike(t *testing.T) {
 		for name, q := range drawTree(t, true) {
 			objects[name] = q.ours
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			queue := objects[name]
 			if drawInt(t, 0, 3, "unmanaged") == 0 {
 				delete(queue.Annotations, v1alpha1.AnnotationCardQuota)
 			}
+
 			queue.Spec.Capability = drawCompute(t, "capability")
 			queue.Spec.Deserved = drawCompute(t, "deserved")
 			queue.Spec.Guarantee.Resource = drawCompute(t, "guarantee")
@@ -54,6 +56,7 @@ func TestBothResolveCPUAndMemoryOfATreeAlike(t *testing.T) {
 			written[name] = rules.Tree
 		}
 		theirs := quota.ResolveTree(written)
+
 		ours := rule.NewTree(objects, rule.UnmanagedEnforce)
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			limits := theirs[name].Limits
@@ -61,6 +64,7 @@ func TestBothResolveCPUAndMemoryOfATreeAlike(t *testing.T) {
 			if len(q.Path) == 0 {
 				continue
 			}
+
 			check := func(mine string, their card.Name, most int64) {
 				deserved, isWritten := limits.Deserved[their]
 				if !isWritten {

@@ -31,6 +31,7 @@ func Check(t testing.TB, name string, found []sessioncheck.Violation) {
 		if v.Name != name {
 			continue
 		}
+
 		pattern := regexp.MustCompile(v.Object)
 		seen := false
 		for _, f := range found {
@@ -40,10 +41,13 @@ func Check(t testing.TB, name string, found []sessioncheck.Violation) {
 				t.Errorf("beside what is expected: %s %s %s", f.Invariant, f.Object, f.Message)
 			}
 		}
+
 		if !seen {
 			t.Errorf("the scheduler does not do this any more, take it from the list of expected violations: %s", name)
 		}
+
 		return
 	}
+
 	t.Errorf("%q is not in the list of expected violations", name)
 }

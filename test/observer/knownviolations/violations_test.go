@@ -23,6 +23,7 @@ func TestEveryKnownViolationHasATest(t *testing.T) {
 			text.Write(content)
 		}
 	}
+
 	for _, v := range Violations {
 		if !strings.Contains(text.String(), strconv.Quote(v.Name)) {
 			t.Errorf("no test plays %q", v.Name)
@@ -43,6 +44,7 @@ func TestCheckWantsTheViolationAndNoOther(t *testing.T) {
 	known := Violation{Name: "a small job waits for ever", Invariant: sessioncheck.Progress, Object: "^pod/ns/small-0$", Because: "it is forgotten"}
 	Violations = []Violation{known}
 	t.Cleanup(func() { Violations = nil })
+
 	expected := sessioncheck.Violation{Invariant: known.Invariant, Object: "pod/ns/small-0"}
 	other := sessioncheck.Violation{Invariant: known.Invariant, Object: "pod/ns/other"}
 	for t, tc := range check.Cases(t, map[string]struct {

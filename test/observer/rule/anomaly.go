@@ -46,16 +46,19 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 	w.rest = withoutMapped(node, w.mapped)
 	w.types = typesOf(w.rest.Labels)
 	w.labelled = ReadNode(w.rest).Cards
+
 	var found []Anomaly
 	if len(w.types) > 1 {
 		found = append(found, Anomaly{Reason: v1alpha1.AnomalySeveralModels})
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
 		offer, isCard := offers[resource]
 		capacity := countOf(node.Status.Capacity[resource])
 		if offer.IsMore {
 			found = append(found, Anomaly{v1alpha1.AnomalyMoreThanLabelled, cmp.Or(offer.Oversold, string(resource)), offer.Count})
 		}
+
 		switch {
 		case offer.Oversold != "":
 		case isCard && offer.Card == "":
@@ -71,6 +74,7 @@ func AnomaliesOf(node *corev1.Node, mappings []Mapping, wasCard func(corev1.Reso
 			}
 		}
 	}
+
 	return found
 }
 
@@ -97,6 +101,7 @@ func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, r
 	case isExpected(node, string(resource)):
 		return false
 	}
+
 	domain, _, _ := strings.Cut(string(resource), "/")
 	for other, quantity := range node.Status.Allocatable {
 		_, isCard := offers[other]
@@ -104,6 +109,7 @@ func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, r
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -170,6 +176,7 @@ func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 		}
 		return anomaly
 	}
+
 	_, isLabelled := w.labelled[resource]
 	switch {
 	case !isLabelled || len(w.types) == 0: // by an entry for other nodes, or by no label at all
@@ -177,6 +184,7 @@ func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 	case len(w.types) > 1:
 		return Anomaly{Reason: v1alpha1.AnomalySeveralModels}
 	}
+
 	_, isSlice := strings.CutPrefix(string(resource), migPrefix)
 	switch {
 	case isSlice && !strings.HasPrefix(w.types[0], nvidia):
@@ -185,5 +193,6 @@ func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 	default:
 		return Anomaly{Reason: v1alpha1.AnomalyAmbiguousResource}
 	}
+
 	return anomaly
 }

@@ -74,11 +74,13 @@ func newCharge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *C
 	if len(held) == 0 && last != nil && ask.Denial != "" {
 		held = unrecognisedCards(pod, inv)
 	}
+
 	for resource, count := range held {
 		for _, card := range cardsOn(pod.Spec.NodeName, resource, ask, inv, last) {
 			now.Cards[card] += count
 		}
 	}
+
 	return now
 }
 
@@ -123,6 +125,7 @@ func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Invent
 	if card := inv.HeldOn(node, resource); card != "" {
 		return []string{card}
 	}
+
 	if last != nil {
 		var cards []string
 		for card := range last.Cards {
@@ -130,13 +133,16 @@ func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Invent
 				cards = append(cards, card)
 			}
 		}
+
 		if len(cards) > 0 || len(ask.resources) == 0 {
 			return cards
 		}
 	}
+
 	if len(ask.Named) > 0 {
 		return ask.Named
 	}
+
 	all := inv.Cards(resource)
 	known, _ := inv.Node(node)
 	ofModel := slices.DeleteFunc(slices.Clone(all), func(card string) bool {
@@ -146,6 +152,7 @@ func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Invent
 	if len(ofModel) > 0 {
 		return ofModel
 	}
+
 	return all
 }
 

@@ -28,6 +28,7 @@ func ReadMappedNode(node *corev1.Node, mappings []Mapping) Node {
 		if _, labelled := out.Cards[mapping.Resource]; !offered || (labelled && !isSelected) {
 			continue
 		}
+
 		offer := Offer{Count: countOf(quantity)}
 		for name := range names {
 			if len(names) == 1 {
@@ -36,12 +37,14 @@ func ReadMappedNode(node *corev1.Node, mappings []Mapping) Node {
 		}
 		out.Cards[mapping.Resource] = offer
 	}
+
 	// Entries for some resources do not release others that could be cards by the labels.
 	for name, offer := range ReadNode(node).Cards {
 		if _, isCard := out.Cards[name]; !isCard {
 			out.Cards[name] = Offer{Count: offer.Count}
 		}
 	}
+
 	setModel(&out)
 	return out
 }
@@ -54,6 +57,7 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 		if !matchesSelector(mapping.NodeSelector, node.Labels) {
 			continue
 		}
+
 		if named[mapping.Resource] == nil {
 			named[mapping.Resource] = map[string]bool{}
 		}
@@ -61,6 +65,7 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 			named[mapping.Resource][name] = true
 		}
 	}
+
 	return named
 }
 
@@ -72,6 +77,7 @@ func isNetwork(name string) bool {
 	if !strings.Contains(device, "gpu") && !strings.Contains(device, "npu") {
 		starts = append(starts, "sriov")
 	}
+
 	for _, word := range strings.FieldsFunc(device, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		for _, start := range starts {
 			if strings.HasPrefix(word, start) {
@@ -79,6 +85,7 @@ func isNetwork(name string) bool {
 			}
 		}
 	}
+
 	return domain == "rdma"
 }
 
@@ -99,9 +106,11 @@ func (m Mapping) cardOf(node *corev1.Node) (string, bool) {
 	if m.ModelLabel != "" {
 		model = labels[m.ModelLabel]
 	}
+
 	if model == "" {
 		return "", false
 	}
+
 	card := model
 	if profile, isSlice := strings.CutPrefix(string(m.Resource), migPrefix); isSlice {
 		card = model + "/mig-" + profile + "-mixed"
@@ -109,6 +118,7 @@ func (m Mapping) cardOf(node *corev1.Node) (string, bool) {
 			card += "-SHARED"
 		}
 	}
+
 	if base, isShare := strings.CutSuffix(string(m.Resource), ".shared"); isShare {
 		memory, err1 := strconv.ParseInt(labels[m.MemoryLabel], 10, 64)
 		replicas, err2 := strconv.ParseInt(labels[base+".replicas"], 10, 64)
@@ -117,9 +127,11 @@ func (m Mapping) cardOf(node *corev1.Node) (string, bool) {
 		}
 		card = fmt.Sprintf("%s/mps-%dg*1/%d", model, int64(math.Round(float64(memory)/1024)), replicas)
 	}
+
 	if !IsCardName(card) {
 		return "", true
 	}
+
 	return card, true
 }
 
@@ -139,18 +151,21 @@ func withoutMapped(node *corev1.Node, named map[corev1.ResourceName]map[string]b
 			vendors[vendor] = true
 		}
 	}
+
 	for _, t := range typesOf(node.Labels) {
 		vendor, _, _ := strings.Cut(t, "/")
 		offersSlice := false
 		for name := range rest.Status.Allocatable {
 			offersSlice = offersSlice || (vendor+"/" == nvidia && strings.HasPrefix(string(name), migPrefix))
 		}
+
 		_, whole := rest.Status.Allocatable[corev1.ResourceName(t)]
 		_, shared := rest.Status.Allocatable[corev1.ResourceName(t+".shared")]
 		if vendors[vendor] && !whole && !shared && !offersSlice {
 			rest.Labels[t+".product"] = ""
 		}
 	}
+
 	return rest
 }
 
@@ -162,6 +177,7 @@ func setModel(node *Node) {
 			models[model] = true
 		}
 	}
+
 	for model := range models {
 		node.Model = model
 		if len(models) > 1 {

@@ -48,6 +48,7 @@ func ReadNode(node *corev1.Node) Node {
 	if len(types) == 1 {
 		out.Model = node.Labels[types[0]+".product"]
 	}
+
 	for name, quantity := range node.Status.Allocatable {
 		if isCard(string(name), types, node) {
 			offer := Offer{Card: nameOf(string(name), types, out.Model, node), Count: countOf(quantity)}
@@ -57,6 +58,7 @@ func ReadNode(node *corev1.Node) Node {
 			out.Cards[name] = offer
 		}
 	}
+
 	return out
 }
 
@@ -79,11 +81,13 @@ func isCard(name string, types []string, node *corev1.Node) bool {
 	if strings.HasPrefix(name, migPrefix) {
 		return true
 	}
+
 	if len(types) == 0 { // the node is not labelled yet
 		base := strings.TrimSuffix(name, ".shared")
 		return base == nvidiaGPU || (strings.Contains(base, "/") && !isNetwork(name) && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
 			func(label string) bool { return strings.HasPrefix(label, base+".") }))
 	}
+
 	return slices.ContainsFunc(types, func(t string) bool {
 		if isExact(name, t) {
 			return true
@@ -112,6 +116,7 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	if model == "" {
 		return ""
 	}
+
 	domain, _, _ := strings.Cut(types[0], "/")
 	card := model
 	switch profile, isSlice := strings.CutPrefix(name, migPrefix); {
@@ -134,9 +139,11 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	case name != types[0] && offersOther(name, domain, node):
 		return "" // two candidates
 	}
+
 	if !IsCardName(card) {
 		return ""
 	}
+
 	return card
 }
 
@@ -171,14 +178,17 @@ func checkNumber(resource corev1.ResourceName, offer Offer, domainAndType string
 	if err != nil || count < 0 || (t != domainAndType && !strings.HasPrefix(t, migPrefix)) {
 		return offer
 	}
+
 	replicas, err := strconv.ParseInt(node.Labels[t+".replicas"], 10, 32)
 	if err != nil || replicas < 1 || (t == string(resource) && offersShares(t, node)) {
 		replicas = 1
 	}
+
 	offer.IsMore = offer.Count > count*replicas
 	if offer.IsMore && offer.Count >= 2*count*replicas {
 		offer.Card, offer.Oversold = "", offer.Card
 	}
+
 	return offer
 }
 

@@ -51,9 +51,11 @@ func ParseRequest(text string) ([]string, error) {
 		}
 		names = append(names, name)
 	}
+
 	if len(names) > maxAlternatives || len(text) > maxRequestLength {
 		return nil, fmt.Errorf("%d alternatives in %d bytes", len(names), len(text))
 	}
+
 	return names, nil
 }
 
@@ -108,21 +110,25 @@ func parseCounts(text string, maxLength int, take func(key string, count int64) 
 	if len(text) > maxLength {
 		return fmt.Errorf("is %d bytes long", len(text))
 	}
+
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return errors.New("is no JSON object")
 	}
+
 	seen := map[string]bool{}
 	for decoder.More() {
 		key, err := decoder.Token()
 		if err != nil {
 			return err
 		}
+
 		value, err := decoder.Token()
 		if err != nil {
 			return err
 		}
+
 		count, err := wholeNumber(value)
 		if err != nil {
 			return fmt.Errorf("<%v>: %w", key, err)
@@ -130,11 +136,13 @@ func parseCounts(text string, maxLength int, take func(key string, count int64) 
 		if seen[key.(string)] {
 			return fmt.Errorf("<%v> stands twice", key)
 		}
+
 		seen[key.(string)] = true
 		if err := take(key.(string), count); err != nil {
 			return err
 		}
 	}
+
 	if _, err := decoder.Token(); err != nil {
 		return err
 	}
@@ -144,6 +152,7 @@ func parseCounts(text string, maxLength int, take func(key string, count int64) 
 	if len(seen) > maxQuotaEntries {
 		return fmt.Errorf("has %d entries", len(seen))
 	}
+
 	return nil
 }
 

@@ -44,6 +44,7 @@ func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 	if nowhere && (!isNamed || len(unknown) == 0) {
 		return ask // card.name alone asks for nothing
 	}
+
 	if isNamed {
 		names, err := ParseRequest(text)
 		if err != nil {
@@ -51,12 +52,14 @@ func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 		}
 		ask.Named = names
 	}
+
 	if nowhere && ask.Denial == "" {
 		ask.Denial = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
 		if len(unknown) == 1 && mayBeCard(pod) {
 			ask.resources = unknown
 		}
 	}
+
 	if len(ask.resources) > 0 {
 		ask.Resource = slices.Min(slices.Collect(maps.Keys(ask.resources)))
 		ask.Count = ask.resources[ask.Resource]
@@ -64,6 +67,7 @@ func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 	if ask.Denial == "" {
 		ask.Cards, ask.Denial = cardsFor(ask, inv)
 	}
+
 	return ask
 }
 
@@ -83,6 +87,7 @@ func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Request, unknown map[corev
 			unknown[name] = countOf(quantity)
 		}
 	}
+
 	return ask, unknown
 }
 
@@ -100,11 +105,13 @@ func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	case ask.Count > MaxCount:
 		return nil, fmt.Sprintf("requests more than %d cards", MaxCount)
 	}
+
 	for _, name := range ask.Named {
 		if offered := inv.ResourcesOf(name); len(offered) > 0 && !slices.Contains(offered, ask.Resource) {
 			return nil, fmt.Sprintf("names <%s>, which is requested as %s, but requests %s", name, offered, ask.Resource)
 		}
 	}
+
 	if len(ask.Named) > 0 {
 		return ask.Named, ""
 	}
@@ -112,6 +119,7 @@ func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	if len(cards) == 0 {
 		return nil, fmt.Sprintf("requests %s, and no node says which card that is", ask.Resource)
 	}
+
 	return cards, ""
 }
 

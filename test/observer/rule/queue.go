@@ -63,17 +63,21 @@ func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 			}
 			return limits
 		}
+
 		for _, limit := range []*int64{&limits.MilliCPU, &limits.Memory} {
 			if *limit == 0 || queue.Name == rootQueue {
 				*limit = Unlimited
 			}
 		}
+
 		return limits
 	}
+
 	cards, err := ParseQuota(text)
 	if err != nil {
 		return Limits{Closed: "its quota cannot be read: " + err.Error()}
 	}
+
 	limits.Cards = cards
 	return limits
 }
@@ -99,12 +103,14 @@ func capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
 	}
+
 	if quantity.Sign() <= 0 { // ScaledValue turns a long negative number into any number
 		return 0
 	}
 	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64/1000, 0)) >= 0 {
 		return Unlimited
 	}
+
 	return quantity.ScaledValue(scale)
 }
 
@@ -156,14 +162,17 @@ func OwnerServiceType(pod *corev1.Pod, kinds map[string]string) string {
 	if owner == nil {
 		return ""
 	}
+
 	group, _, grouped := strings.Cut(owner.APIVersion, "/")
 	if !grouped {
 		group = "" // the core group
 	}
+
 	of := func(kind string) string { return cmp.Or(kinds[kind+"."+group], kinds[kind]) }
 	if _, template := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; template && owner.Kind == "ReplicaSet" && group == appsv1.GroupName {
 		return cmp.Or(of("Deployment"), of("ReplicaSet"))
 	}
+
 	return of(owner.Kind)
 }
 

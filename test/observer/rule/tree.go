@@ -72,6 +72,7 @@ func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
 		t.queues[name] = q
 		t.children[q.Parent] = append(t.children[q.Parent], name)
 	}
+
 	t.shareCompute("", 0)
 	t.resolveBelow("", nil)
 	for _, q := range t.queues {
@@ -85,6 +86,7 @@ func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
 			}
 		}
 	}
+
 	return t
 }
 
@@ -99,10 +101,12 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 			CPU: readCompute(queue, corev1.ResourceCPU, limits.MilliCPU), Memory: readCompute(queue, corev1.ResourceMemory, limits.Memory),
 		},
 	}
+
 	maps.Copy(q.Cards, limits.Cards)
 	if q.Parent == rootQueue {
 		q.Parent = ""
 	}
+
 	read := func(annotation string) Quota {
 		text, written := queue.Annotations[annotation]
 		if !written {
@@ -116,6 +120,7 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 		}
 		return values
 	}
+
 	q.Deserved = read(cardDeserved)
 	q.Guarantee = read(cardGuarantee)
 	q.takesNoJobs = q.Closed != "" || q.isParentOnly
@@ -133,29 +138,36 @@ func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 			q.Path = append(q.Path, parent.Path...)
 			q.Stop = stricterStop(q.Stop, parent.Stop)
 		}
+
 		if len(q.Path) > maxDepth {
 			q.Path = nil
 			continue
 		}
+
 		if len(t.children[child]) > 0 || q.isParentOnly {
 			q.Closed = "it is a parent of other queues"
 		}
+
 		q.inheritCards(parent)
 		siblings = append(siblings, q)
 	}
+
 	deserved := func(q *TreeQueue) Quota { return q.Deserved }
 	guarantee := func(q *TreeQueue) Quota { return q.Guarantee }
 	if parent != nil && !parent.AnyCard {
 		scaleDown(siblings, deserved, parent.Deserved)
 	}
+
 	for _, q := range siblings {
 		for card, n := range q.Guarantee {
 			q.Guarantee[card] = min(n, q.Deserved[card])
 		}
 	}
+
 	if parent != nil && !parent.AnyCard {
 		scaleDown(siblings, guarantee, parent.Guarantee)
 	}
+
 	resolveCompute(siblings, parent)
 	for _, q := range siblings {
 		t.resolveBelow(q.Name, q)
@@ -171,11 +183,13 @@ func (q *TreeQueue) inheritCards(parent *TreeQueue) {
 			}
 		}
 	}
+
 	for card, quota := range q.Cards {
 		if deserved, listed := q.Deserved[card]; !listed || deserved > quota {
 			q.Deserved[card] = quota
 		}
 	}
+
 	for card := range q.Deserved {
 		q.Deserved[card] = min(q.Deserved[card], q.Cards[card])
 	}
@@ -191,10 +205,12 @@ func scaleDown(siblings []*TreeQueue, value func(*TreeQueue) Quota, limits Quota
 			cards[card] += value(q)[card]
 		}
 	}
+
 	for card, sum := range cards {
 		if sum <= limits[card] {
 			continue
 		}
+
 		values := make([]int64, len(siblings))
 		for i, q := range siblings {
 			values[i] = value(q)[card]

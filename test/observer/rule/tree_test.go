@@ -25,6 +25,7 @@ func newTree(text string) *rule.Tree {
 
 func TestValuesInForce(t *testing.T) {
 	const parent = "top quota=A:8 deserved=A:6 guarantee=A:4;"
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"as written":                         {`q quota=A:4 deserved=A:3 guarantee=A:2`, "4 3 2"},
 		"without deserved":                   {`q quota=A:4`, "4 4 0"},
@@ -52,6 +53,7 @@ func TestValuesInForce(t *testing.T) {
 
 func TestClosedQueues(t *testing.T) {
 	deep := "a1 quota=A:1; a2 parent=a1 quota=A:1; a3 parent=a2 quota=A:1; a4 parent=a3 quota=A:1; a5 parent=a4 quota=A:1;"
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"a leaf":                      {`q quota=A:4`, ""},
 		"a leaf of level six":         {deep + `q parent=a5 quota=A:1`, ""},
@@ -102,6 +104,7 @@ func TestGuaranteesOfOthers(t *testing.T) {
 			check.NoError(t, err)
 			use[queue] = n
 		}
+
 		why := newTree(tc.text).TakesGuarantee("q", "A", 1, use, tc.nodes)
 		check.Equal(t, "takes: "+why, tc.takes, why != "")
 	}

@@ -48,6 +48,7 @@ func readCompute(queue *v1beta1.Queue, name corev1.ResourceName, limit int64) *c
 	default:
 		c.inherits = queue.Spec.Parent != "" && queue.Spec.Parent != rootQueue && limit != 0
 	}
+
 	return c
 }
 
@@ -62,20 +63,24 @@ func (t *Tree) shareCompute(name string, depth int) (shared [2]bool) {
 	if depth > maxDepth {
 		return shared
 	}
+
 	for _, child := range t.children[name] {
 		below := t.shareCompute(child, depth+1)
 		for i := range shared {
 			shared[i] = shared[i] || below[i]
 		}
 	}
+
 	q := t.queues[name]
 	if q == nil {
 		return shared
 	}
+
 	for i, key := range [...]string{CPU, Memory} {
 		q.compute[key].isShared = q.compute[key].isShared || shared[i]
 		shared[i] = q.compute[key].isShared
 	}
+
 	return shared
 }
 
@@ -86,25 +91,31 @@ func resolveCompute(siblings []*TreeQueue, parent *TreeQueue) {
 		if parent != nil {
 			above = parent.compute[name]
 		}
+
 		var shared []*compute
 		for _, q := range siblings {
 			c := q.compute[name]
 			if c.inherits {
 				c.quota = above.quota
 			}
+
 			if !c.isWritten || c.deserved > c.quota {
 				c.deserved = c.quota
 			}
+
 			if c.isShared {
 				shared = append(shared, c)
 			}
 		}
+
 		if parent != nil {
 			scaleCompute(shared, func(c *compute) *int64 { return &c.deserved }, above.deserved)
 		}
+
 		for _, c := range shared {
 			c.guarantee = min(c.guarantee, c.deserved)
 		}
+
 		if parent != nil {
 			scaleCompute(shared, func(c *compute) *int64 { return &c.guarantee }, above.guarantee)
 		}
@@ -133,9 +144,11 @@ func scaleValues(values []int64, limit int64) []int64 {
 		scaled[i] = min(n, limit)
 		sum += uint64(scaled[i])
 	}
+
 	if sum <= uint64(limit) {
 		return scaled
 	}
+
 	left := limit
 	rest := make([]uint64, len(scaled))
 	order := make([]int, len(scaled))
@@ -147,6 +160,7 @@ func scaleValues(values []int64, limit int64) []int64 {
 		order[i] = i
 		left -= scaled[i]
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch {
 		case rest[a] > rest[b]:
@@ -159,6 +173,7 @@ func scaleValues(values []int64, limit int64) []int64 {
 	for _, i := range order[:left] {
 		scaled[i]++
 	}
+
 	return scaled
 }
 

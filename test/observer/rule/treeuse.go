@@ -95,12 +95,14 @@ func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, sche
 	for name, n := range use {
 		before[name] = n
 	}
+
 	before[queue] -= count
 	path := t.PathOf(queue)
 	for i, name := range path {
 		if t.occupied(name, card, before) == t.occupied(name, card, use) {
 			return "" // covered
 		}
+
 		parent := ""
 		limit := schedulable
 		if i+1 < len(path) {
@@ -111,10 +113,12 @@ func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, sche
 			parent = q.Name
 			limit = q.QuotaOf(card)
 		}
+
 		if sum := t.Occupied(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
 			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)
 		}
 	}
+
 	return ""
 }
 

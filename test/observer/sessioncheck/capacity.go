@@ -34,6 +34,7 @@ func (j *Checker) checkCPUMemory(object, queue string, state *podState, at time.
 		milliCPU = higherLimit(milliCPU, limits.MilliCPU)
 		memory = higherLimit(memory, limits.Memory)
 	}
+
 	if state.request.MilliCPU > 0 && !isWithin(milliCPU, used.milliCPU) {
 		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %dm CPU of at most %dm", queue, used.milliCPU, milliCPU)
 	}
@@ -58,17 +59,20 @@ func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 	if !known {
 		return
 	}
+
 	most := maps.Clone(node.allocatable)
 	for _, m := range j.history.since(since) {
 		for resource, amount := range m.allocatable[name] {
 			most[resource] = max(most[resource], amount)
 		}
 	}
+
 	for uid, other := range j.state.pods {
 		if other.pod.Spec.NodeName == name && other.pod.Spec.SchedulerName != j.options.SchedulerName && j.history.placed[uid].After(since) {
 			return
 		}
 	}
+
 	used := j.state.nodeUsage(true)[name]
 	for resource, amount := range used {
 		limit, stated := most[resource]

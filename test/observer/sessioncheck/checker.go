@@ -79,15 +79,19 @@ func New(options Options) *Checker {
 	if options.SchedulerName == "" {
 		options.SchedulerName = "volcano"
 	}
+
 	if options.Unmanaged == "" {
 		options.Unmanaged = rule.UnmanagedEnforce
 	}
+
 	if options.Sessions == 0 {
 		options.Sessions = 3
 	}
+
 	if options.Window == 0 {
 		options.Window = 10 * time.Second
 	}
+
 	return &Checker{options: options, state: newClusterState(options), waiting: map[types.UID]*waitState{}, history: newHistory(), reclaimed: map[string]time.Time{}}
 }
 
@@ -116,14 +120,17 @@ func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
 		before = state.pod.Spec.NodeName
 		evicted = evictedBy(state.pod)
 	}
+
 	if j.state.applyChange(object, deleted) {
 		j.history.record(j.state, at)
 		j.updateWaiting(at)
 	}
+
 	if deleted {
 		j.history.forget(object.GetUID())
 		return
 	}
+
 	switch object := object.(type) {
 	case *corev1.Pod:
 		if before == "" && object.Spec.NodeName != "" && object.Spec.SchedulerName == j.options.SchedulerName {

@@ -38,6 +38,7 @@ func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 	if victim.charge == nil || evictedBy(victim.pod) != "preempt" || j.isEvictedWithGang(victim) {
 		return
 	}
+
 	queue := victim.charge.Queue
 	given := amounts{}
 	largest := amounts{}
@@ -53,11 +54,13 @@ func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 			}
 		}
 	}
+
 	for resource, amount := range needed {
 		if given[resource]-largest[resource] < amount {
 			return
 		}
 	}
+
 	j.addViolation(Eviction, at, "pod/"+victim.pod.Namespace+"/"+victim.pod.Name,
 		"was evicted (preempt) although what was evicted before and has not gone yet gives all that waits in queue <%s>: %v given, %v waited for", queue, given, needed)
 }
@@ -70,6 +73,7 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 	if group == nil {
 		return false
 	}
+
 	before := 0
 	stay := int32(1) // the victim
 	for _, state := range j.state.pods {
@@ -81,6 +85,7 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 			stay++
 		}
 	}
+
 	owner := metav1.GetControllerOfNoCopy(victim.pod)
 	isVCJob := owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
 	return before > 0 && (isVCJob || stay < group.Spec.MinMember || len(group.Spec.MinTaskMember) > 0)
@@ -175,20 +180,24 @@ func (j *Checker) canClear(name string, node nodeState, pod *podState, queue str
 		if affinity := state.pod.Spec.Affinity; affinity != nil {
 			return false
 		}
+
 		for resource, amount := range state.requests {
 			used[resource] += amount
 		}
 		used[corev1.ResourcePods]++
 	}
+
 	free := node.allocatable
 	if limit, stated := free[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
 		return false
 	}
+
 	for resource, amount := range pod.requests {
 		if used[resource]+amount > free[resource] {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -198,6 +207,7 @@ func (j *Checker) isGangReclaimable(state *podState, queue string, from []string
 	if state.charge == nil || len(state.charge.Cards) == 0 {
 		return false
 	}
+
 	by := j.state.queues[queue]
 	of := j.state.queues[state.charge.Queue]
 	group := j.state.groups[groupKey(state.pod)]
@@ -205,11 +215,13 @@ func (j *Checker) isGangReclaimable(state *podState, queue string, from []string
 		of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {
 		return false
 	}
+
 	for _, other := range j.state.pods {
 		if groupKey(other.pod) == groupKey(state.pod) && !j.isReclaimable(other, state.charge.Queue, from) {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -12,6 +12,7 @@ func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
 	const running = `write pod low-0 on=h200-0; write pod low-1 on=h200-0; write pod low-2 on=h200-0; single w q cards=1;`
 	const gang = `gang low q 3 cards=1;` + running
 	const apart = `single low-0 q cards=1; single low-1 q cards=1; single low-2 q cards=1;` + running
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"one pod":                  {apart + `write pod low-0 evicted=preempt`, ""},
 		"one pod too many":         {apart + `write pod low-0 evicted=preempt; write pod low-1 evicted=preempt; write pod low-2 evicted=preempt`, "pod/test/low-1 pod/test/low-2"},

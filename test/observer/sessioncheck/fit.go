@@ -27,6 +27,7 @@ func (w *clusterState) canEverFit(u *unit) bool {
 	if !w.isOpen(u) {
 		return false
 	}
+
 	limits := w.queues[u.queue].limits
 	if len(u.pods) == 0 {
 		for _, d := range u.announced {
@@ -40,14 +41,17 @@ func (w *clusterState) canEverFit(u *unit) bool {
 		}
 		return true
 	}
+
 	first := u.pods[0].request
 	if first.Count == 0 || u.unsupported != "" || limits.AnyCard {
 		return true
 	}
+
 	var slots int64
 	for _, card := range first.Cards {
 		slots += limits.Cards[card] / first.Count
 	}
+
 	// What the gang already has is charged as well.
 	return slots >= int64(u.minPods+u.placed)
 }
@@ -67,12 +71,14 @@ func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota
 	room = rule.Quota{}
 	milliCPU = used.milliCPU
 	memory = used.memory
+
 	for _, card := range u.pods[0].request.Cards {
 		room[card] = state.limits.Cards[card] - used.cards[card]
 		if used.terminating[card] > state.limits.Cards[card] {
 			room[card] = 0
 		}
 	}
+
 	for _, c := range claims {
 		if !c.quota || c.unit.queue != u.queue {
 			continue
@@ -85,6 +91,7 @@ func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota
 			memory += d.memory
 		}
 	}
+
 	return room, milliCPU, memory
 }
 
@@ -93,12 +100,14 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 	w := j.state
 	state := w.queues[u.queue]
 	pod := u.pods[0]
+
 	room, milliCPU, memory := w.queueRoom(u, claims)
 	if w.tree != nil {
 		for card := range room {
 			room[card] = j.treeRoom(u, card, claims, at)
 		}
 	}
+
 	byCard := w.podsThatFitNodes(u, true)
 	var sum, taken int64
 	spare := int64(1 << 40) // the least that nodes have beyond the quota of a card
@@ -107,21 +116,25 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 		if !state.limits.AnyCard {
 			slots = min(slots, max(0, room[card])/pod.request.Count)
 		}
+
 		sum += slots
 		if slots > 0 {
 			spare = min(spare, byCard[card]-slots)
 		}
 	}
+
 	for _, c := range claims {
 		if c.nodes {
 			taken += w.maxSlotsTaken(c.unit, u)
 		}
 	}
+
 	sum -= max(0, taken-spare)
 	if w.countsCPUMemory(pod) {
 		sum = min(sum, timesFitting(state.limits.MilliCPU, milliCPU, pod.request.MilliCPU), timesFitting(state.limits.Memory, memory, pod.request.Memory),
 			j.timesFittingAbove(u, claims))
 	}
+
 	return max(0, sum)
 }
 
@@ -139,17 +152,20 @@ func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
 	byCard := rule.Quota{}
 	used := w.nodeUsage(ending)
 	pod := u.pods[0]
+
 	kept := w.nodesWithAntiAffinity()
 	for name, node := range w.nodes {
 		card := w.inventory.CardOn(name, pod.request.Resource)
 		if !pod.request.Allows(card) || !w.acceptsPods(node.Node, u) || kept[name] || kept[""] {
 			continue
 		}
+
 		free := node.allocatable
 		slots := free[corev1.ResourcePods] - used[name][corev1.ResourcePods]
 		if _, stated := free[corev1.ResourcePods]; !stated {
 			slots = 1 << 40
 		}
+
 		for resource, each := range pod.requests {
 			if each > 0 {
 				slots = min(slots, max(0, free[resource]-used[name][resource])/each)
@@ -157,6 +173,7 @@ func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
 		}
 		byCard[card] += max(0, slots)
 	}
+
 	return byCard
 }
 
@@ -167,11 +184,13 @@ func (w *clusterState) acceptsPods(node *corev1.Node, u *unit) bool {
 	if node.Spec.Unschedulable || !rule.IsReady(node) || node.DeletionTimestamp != nil || !w.inNodeGroup(node, u.queue) {
 		return false
 	}
+
 	for key, value := range pod.Spec.NodeSelector {
 		if node.Labels[key] != value {
 			return false
 		}
 	}
+
 	_, untolerated := v1helper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, func(taint *corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 	})
@@ -195,12 +214,14 @@ func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
 	if w.cached.antiAffine != nil {
 		return w.cached.antiAffine
 	}
+
 	kept := map[string]bool{}
 	for _, state := range w.pods {
 		affinity := state.pod.Spec.Affinity
 		if state.pod.Spec.NodeName == "" || affinity == nil || affinity.PodAntiAffinity == nil {
 			continue
 		}
+
 		for _, term := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			if term.TopologyKey == corev1.LabelHostname {
 				kept[state.pod.Spec.NodeName] = true
@@ -209,6 +230,7 @@ func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
 			}
 		}
 	}
+
 	w.cached.antiAffine = kept
 	return kept
 }
@@ -226,6 +248,7 @@ func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 				continue
 			}
 		}
+
 		most := int64(1)
 		for resource, amount := range state.requests {
 			if each := pod.requests[resource]; each > 0 {
@@ -234,6 +257,7 @@ func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 		}
 		sum += most
 	}
+
 	return sum
 }
 

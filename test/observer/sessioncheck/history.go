@@ -41,6 +41,7 @@ func (h *history) record(w *clusterState, at time.Time) {
 		m.limits[name] = queue.limits
 		m.use[name] = w.subtreeUsage(name)
 	}
+
 	for _, u := range w.waitingUnits() {
 		for _, name := range w.pathOf(u.queue) {
 			sum := m.waiting[name]
@@ -53,19 +54,23 @@ func (h *history) record(w *clusterState, at time.Time) {
 			m.waiting[name] = sum
 		}
 	}
+
 	for name, node := range w.nodes {
 		m.allocatable[name] = node.allocatable
 	}
+
 	for uid, state := range w.pods {
 		if _, known := h.placed[uid]; !known && state.pod.Spec.NodeName != "" {
 			h.placed[uid] = at
 		}
 	}
+
 	if n := len(h.moments); n > 0 {
 		if last := h.moments[n-1]; reflect.DeepEqual(moment{last.at, m.limits, m.use, m.waiting, m.allocatable}, last) {
 			return
 		}
 	}
+
 	h.moments = append(h.moments, m)
 	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-historyPeriod)) {
 		h.moments = slices.Delete(h.moments, 0, 1)

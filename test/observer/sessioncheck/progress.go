@@ -36,11 +36,13 @@ func (j *Checker) updateWaiting(at time.Time) {
 		known[u.group.UID] = true
 		j.recordProgress(u, at)
 	}
+
 	for uid := range j.waiting {
 		if !known[uid] {
 			delete(j.waiting, uid)
 		}
 	}
+
 	for _, u := range units {
 		state := j.waiting[u.group.UID]
 		switch {
@@ -60,12 +62,14 @@ func (j *Checker) recordProgress(u *unit, at time.Time) {
 		state = &waitState{lastProgress: at}
 		j.waiting[u.group.UID] = state
 	}
+
 	enqueued := isEnqueued(u) && state.phase != u.group.Status.Phase
 	if enqueued || u.placed > state.placed {
 		state.lastProgress = at
 		state.fitsSince = time.Time{}
 		state.reported = false
 	}
+
 	state.phase = u.group.Status.Phase
 	state.placed = u.placed
 	if j.state.canEverFit(u) && len(u.pods) > 0 && u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
@@ -86,16 +90,19 @@ func (w *clusterState) hasQuota(u *unit) bool {
 	state := w.queues[u.queue]
 	used := w.queueUsage(u.queue)
 	ask := u.pods[0].request
+
 	if state == nil {
 		return false
 	}
 	if w.tree != nil {
 		return w.hasTreeQuota(u)
 	}
+
 	var slots int64
 	for _, card := range ask.Cards {
 		slots += max(0, state.limits.Cards[card]-used.cards[card]) / ask.Count
 	}
+
 	return state.limits.AnyCard || slots >= int64(u.minPods)
 }
 
@@ -105,15 +112,18 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 	if u.unsupported != "" || !w.isOpen(u) {
 		return false
 	}
+
 	var claims []reservation
 	for _, other := range units {
 		if other != u {
 			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHoldReservation(other, at), j.mayStart(other)})
 		}
 	}
+
 	if len(u.pods) == 0 {
 		return !isEnqueued(u) && j.announcementFits(u, claims, at)
 	}
+
 	ask := u.pods[0].request
 	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) == 0 {
 		return false
@@ -121,10 +131,12 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 	if !isEnqueued(u) && !j.announcementFits(u, claims, at) {
 		return false
 	}
+
 	switch u.group.Status.Phase {
 	case "", v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, v1beta1.PodGroupRunning, v1beta1.PodGroupUnknown:
 		return j.startablePods(u, claims, at) >= int64(u.minPods)
 	}
+
 	return false
 }
 
@@ -137,6 +149,7 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 			return false // what cannot be read is refused
 		}
 	}
+
 	limits := w.queues[u.queue].limits
 	asked := int64(0)
 	taken := w.usageWith(u.queue, claims)
@@ -150,6 +163,7 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 			return false
 		}
 	}
+
 	exempt := w.options.UnlimitedCPUMemory && asked > 0
 	return (asked > 0 || len(u.pods) > 0) && (exempt || (isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory)))
 }
@@ -191,6 +205,7 @@ func (j *Checker) mayStart(u *unit) bool {
 	case u.unsupported != "" || u.pods[0].request.Count == 0:
 		return true
 	}
+
 	starts, known := w.cached.mayStart[u.group.UID]
 	if !known {
 		var slots int64
@@ -200,6 +215,7 @@ func (j *Checker) mayStart(u *unit) bool {
 		starts = w.hasQuota(u) && slots >= int64(u.minPods)
 		w.cached.mayStart[u.group.UID] = starts
 	}
+
 	return starts
 }
 
@@ -211,6 +227,7 @@ func (j *Checker) checkProgress(now time.Time) (open []string) {
 		if state == nil || state.fitsSince.IsZero() || state.reported {
 			continue
 		}
+
 		passed, waiting := j.sessions.havePassed(state.fitsSince.Add(j.options.Lag), j.options.Sessions, now)
 		switch {
 		case passed:

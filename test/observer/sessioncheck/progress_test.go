@@ -13,6 +13,7 @@ import (
 
 func TestWhatFitsAndDoesNotStartIsFound(t *testing.T) {
 	const partly = `write queue q quota=H200:16; gang g q 2 cards=8; write group small queue=q request=H200:1 phase=Pending;`
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"a pod":                             {`single a q cards=1`, "pod/test/a"},
 		"a pod whose group is not enqueued": {`write group g queue=q phase=Pending; write pod a group=g cards=4 card=H200`, "pod/test/a"},
@@ -40,6 +41,7 @@ func TestWhatHasAReasonToWaitIsNoViolation(t *testing.T) {
 	for i := range 5 {
 		crowd += fmt.Sprintf("write pod old-%d group=g cards=1 card=H200 on=h200-0 charged=q deleted;", i)
 	}
+
 	for t, text := range check.Cases(t, map[string]string{
 		"it starts in the third session":    `single a q cards=1; sessions 4; write pod a on=h200-0`,
 		"its queue's quota is too small":    `single a q cards=5`,
@@ -74,6 +76,7 @@ func TestWhatHasAReasonToWaitIsNoViolation(t *testing.T) {
 	}) {
 		newScene(t, Options{}).run(text).run(`enough; clean`)
 	}
+
 	for t, play := range check.Cases(t, map[string]func(*checkerScript){
 		"a pod on the node keeps others off": func(s *checkerScript) {
 			p := s.run(`single b q cards=1`).Pod("b", "on=h200-0")

@@ -78,6 +78,7 @@ func (s *checkerScript) run(text string) *checkerScript {
 			s.Fatal("no step ", step)
 		}
 	}
+
 	return s
 }
 

@@ -33,6 +33,7 @@ func (s *sessionReadings) addReading(r Reading) {
 			return
 		}
 	}
+
 	if !r.Decides {
 		s.readings = nil
 		return
@@ -66,12 +67,14 @@ func (s *sessionReadings) areClosing(now time.Time) bool {
 	if n == 0 {
 		return false
 	}
+
 	last := s.readings[n-1]
 	for _, r := range s.readings {
 		if r.Closed < last.Closed && r.Answered.After(now.Add(-lately)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -90,5 +93,6 @@ func (s *sessionReadings) snapshotBefore(at time.Time) (time.Time, bool) {
 			return r.Asked, true
 		}
 	}
+
 	return time.Time{}, false
 }

@@ -112,11 +112,13 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 		if deleted {
 			delete(w.groups, key)
 		}
+
 		for _, state := range w.pods {
 			if groupKey(state.pod) == key {
 				w.updatePod(state)
 			}
 		}
+
 		return true
 	case *v1beta1.Queue:
 		before := w.queues[object.Name]
@@ -126,6 +128,7 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 			w.updateTree()
 			return true
 		}
+
 		w.queues[object.Name] = now
 		return w.updateTree() || before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
 			before.queue.Spec.Parent != object.Spec.Parent
@@ -138,6 +141,7 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 	case *corev1.Node:
 		return w.applyNode(object, deleted)
 	}
+
 	return false
 }
 
@@ -146,15 +150,18 @@ func (w *clusterState) applyPod(pod *corev1.Pod, deleted bool) bool {
 		delete(w.pods, pod.UID)
 		return true
 	}
+
 	state, known := w.pods[pod.UID]
 	if !known {
 		state = &podState{}
 		w.pods[pod.UID] = state
 	}
+
 	before := state.pod
 	state.pod = pod
 	state.requests = amountsOf(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	w.updatePod(state)
+
 	return before == nil || before.Status.Phase != pod.Status.Phase || !reflect.DeepEqual(before.Spec, pod.Spec) ||
 		!reflect.DeepEqual(before.Annotations, pod.Annotations) || before.DeletionTimestamp.IsZero() != pod.DeletionTimestamp.IsZero() ||
 		before.Status.NominatedNodeName != pod.Status.NominatedNodeName || evictedBy(before) != evictedBy(pod)
@@ -174,10 +181,12 @@ func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 		}
 		w.inventory.Set(node.Name, w.inventory.Read(node))
 	}
+
 	w.nodeCache = newNodeCache()
 	for _, state := range w.pods {
 		w.updatePod(state)
 	}
+
 	return true
 }
 
@@ -187,14 +196,17 @@ func (w *clusterState) updatePod(state *podState) {
 	if last == nil {
 		last = state.terminating
 	}
+
 	state.request = rule.RequestOf(state.pod, w.inventory)
 	state.kind = fmt.Sprint(state.request.Cards, state.request.Denial, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
 	group := w.groups[groupKey(state.pod)]
+
 	state.charge = nil
 	state.terminating = nil
 	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
 		state.charge = &charge
 	}
+
 	if charge, holds := rule.TerminatingChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
 		state.terminating = &charge
 	}
@@ -235,6 +247,7 @@ func (w *clusterState) queueUsage(queue string) usage {
 	if known, ok := w.cached.queueUsage[queue]; ok {
 		return known
 	}
+
 	sum := usage{cards: rule.Quota{}, terminating: rule.Quota{}}
 	for _, state := range w.pods {
 		if charge := state.charge; charge != nil && charge.Queue == queue {
@@ -246,12 +259,14 @@ func (w *clusterState) queueUsage(queue string) usage {
 				sum.memory += charge.Memory
 			}
 		}
+
 		if charge := state.terminating; charge != nil && charge.Queue == queue {
 			for card, count := range charge.Cards {
 				sum.terminating[card] += count
 			}
 		}
 	}
+
 	w.cached.queueUsage[queue] = sum
 	return sum
 }
@@ -265,11 +280,13 @@ func (w *clusterState) nodeUsage(ending bool) map[string]amounts {
 	if known, ok := w.cached.nodeUsage[ending]; ok {
 		return known
 	}
+
 	used := map[string]amounts{}
 	for _, state := range w.pods {
 		if state.pod.Spec.NodeName == "" || (!rule.IsCharged(state.pod) && (!ending || !rule.IsTerminating(state.pod))) {
 			continue
 		}
+
 		if used[state.pod.Spec.NodeName] == nil {
 			used[state.pod.Spec.NodeName] = amounts{}
 		}
@@ -278,6 +295,7 @@ func (w *clusterState) nodeUsage(ending bool) map[string]amounts {
 		}
 		used[state.pod.Spec.NodeName][corev1.ResourcePods]++
 	}
+
 	w.cached.nodeUsage[ending] = used
 	return used
 }

@@ -10,6 +10,7 @@ import (
 
 func TestStatementsOfPods(t *testing.T) {
 	const short = "has insufficient <NVIDIA-H200> quota: requested <2>, total would be <5>, but capability is <4>"
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		lies bool
@@ -42,6 +43,7 @@ func TestStatementsOfPods(t *testing.T) {
 
 func TestAStatementMayBeAsOldAsItsSession(t *testing.T) {
 	const text = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <2>, but capability is <1>"
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want []string
@@ -66,6 +68,7 @@ func TestStatementsOfPodGroupsAndCardQuotas(t *testing.T) {
 		quota.Status.Blocked = []v1alpha1.BlockedStatus{{Message: text}}
 		s.applyObject(quota, false)
 	}
+
 	const right = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <6>, but capability is <4>"
 	tell(right)
 	s.expectViolations()
@@ -75,6 +78,7 @@ func TestStatementsOfPodGroupsAndCardQuotas(t *testing.T) {
 
 func TestPlacementsBeyondCPUMemoryOrTheNode(t *testing.T) {
 	const placed = `; write pod a on=h200-0`
+
 	exempt := Options{UnlimitedCPUMemory: true}
 	for t, tc := range check.Cases(t, map[string]struct {
 		options    Options

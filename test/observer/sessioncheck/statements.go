@@ -75,14 +75,17 @@ func (j *Checker) requestedCounts(pod *corev1.Pod, group *v1beta1.PodGroup) []in
 		if !ofGroup && (pod == nil || state.pod.UID != pod.UID) {
 			continue
 		}
+
 		asked = append(asked, state.request.Count)
 		for n := int64(1); group != nil && n <= int64(group.Spec.MinMember); n++ {
 			asked = append(asked, n*state.request.Count)
 		}
 	}
+
 	if group == nil {
 		return asked
 	}
+
 	return j.addAnnouncedCounts(group, asked)
 }
 
@@ -96,9 +99,11 @@ func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []i
 	if owner := metav1.GetControllerOf(group); len(asked) == 0 && owner != nil && owner.Kind == "Job" {
 		return nil // the templates of a vcjob count, which nothing here reads
 	}
+
 	for _, total := range totals {
 		asked = append(asked, total.Count)
 	}
+
 	if group.Spec.MinResources != nil {
 		for name, quantity := range *group.Spec.MinResources {
 			if j.state.inventory.IsCard(name) {
@@ -106,6 +111,7 @@ func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []i
 			}
 		}
 	}
+
 	return asked
 }
 
@@ -119,18 +125,21 @@ func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, sinc
 		j.history.stated[uid][stated] = true
 		return !said
 	}
+
 	window := j.history.since(since)
 	for _, m := range statedInsufficient.FindAllStringSubmatch(text, -1) {
 		if isNew(m[0]) {
 			j.checkInsufficient(s, m, at, window)
 		}
 	}
+
 	for _, m := range statedNoCapability.FindAllStringSubmatch(text, -1) {
 		held := func(now moment) bool { return m[1] == s.queue && hasNoCapability(now.limits[m[1]], m[2]) }
 		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
 			j.addViolation(Truth, at, s.object, "states %q, which was not so since %s", m[0], window[0].at.Format("15:04:05.000"))
 		}
 	}
+
 	for _, m := range statedClosed.FindAllStringSubmatch(text, -1) {
 		held := func(now moment) bool { return isClosed(now, m[1], m[2]) }
 		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
@@ -164,6 +173,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 	requested := number(m[4])
 	total := number(m[6])
 	limit := number(m[7])
+
 	amount := func(now moment) (quota, used, waiting int64) {
 		switch m[2] {
 		case "CPU":
@@ -171,6 +181,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		case "memory":
 			return roundUpToMi(now.limits[queue].Memory), now.use[queue].memory >> 20, roundUpToMi(now.waiting[queue].memory) + 1
 		}
+
 		for _, name := range names {
 			quota += now.limits[queue].Cards[name]
 			used += now.use[queue].cards[name]
@@ -178,10 +189,12 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		}
 		return quota, used, waiting
 	}
+
 	held := func(now moment) bool {
 		quota, used, waiting := amount(now)
 		return quota == limit && used+max(waiting, requested) > limit
 	}
+
 	counted := func(now moment) bool {
 		_, used, waiting := amount(now)
 		most := used + max(waiting, requested)
@@ -190,6 +203,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		}
 		return used+requested <= total && total <= most
 	}
+
 	isCards := m[3] != ""
 	switch {
 	case !slices.Contains(j.state.pathOf(s.queue), queue) && !slices.Contains(j.state.pathOf(queue), s.queue): // a parent repeats what its children state

@@ -30,10 +30,12 @@ func (w *clusterState) updateTree() bool {
 	if !w.options.Tree {
 		return before != nil
 	}
+
 	objects := map[string]*v1beta1.Queue{}
 	for name, state := range w.queues {
 		objects[name] = state.queue
 	}
+
 	w.tree = rule.NewTree(objects, w.options.Unmanaged)
 	for name, state := range w.queues {
 		state.limits = rule.LimitsOf(state.queue, w.options.Unmanaged)
@@ -45,6 +47,7 @@ func (w *clusterState) updateTree() bool {
 			state.limits.Closed = w.tree.WhyClosed(name)
 		}
 	}
+
 	return before == nil || before.String() != w.tree.String()
 }
 
@@ -66,11 +69,13 @@ func (w *clusterState) subtreeUsage(queue string) usage {
 	if w.tree == nil || !w.tree.IsParent(queue) {
 		return w.queueUsage(queue)
 	}
+
 	sum := usage{cards: rule.Quota{}, terminating: rule.Quota{}}
 	for name := range w.queues {
 		if !w.isBelow(name, queue) {
 			continue
 		}
+
 		of := w.queueUsage(name)
 		for card, n := range of.cards {
 			sum.cards[card] += n
@@ -78,9 +83,11 @@ func (w *clusterState) subtreeUsage(queue string) usage {
 		for card, n := range of.terminating {
 			sum.terminating[card] += n
 		}
+
 		sum.milliCPU += of.milliCPU
 		sum.memory += of.memory
 	}
+
 	return sum
 }
 
@@ -111,6 +118,7 @@ func (w *clusterState) hasTreeQuota(u *unit) bool {
 		}
 		slots += max(0, least) / ask.Count
 	}
+
 	return slots >= int64(u.minPods)
 }
 
@@ -121,14 +129,17 @@ func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.T
 	w := j.state
 	t := w.tree
 	use := w.treeUse(card, everyPod)
+
 	leaf := t.Queue(u.queue)
 	if leaf == nil {
 		return 0
 	}
+
 	own := int64(0) // what the queue's own guarantee still covers
 	if leaf.Stop == "" {
 		own = max(0, leaf.Guarantee[card]-use[u.queue]-j.reservedBelow(u.queue, card, claims))
 	}
+
 	room := j.quotaRoom(u, card, use, own, claims)
 	if j.isFixed(u) {
 		fixed := w.treeUse(card, func(state *podState) bool { return !j.isTreeReclaimable(state) })
@@ -136,11 +147,13 @@ func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.T
 			room = min(room, t.Queue(name).Deserved[card]-t.UsedIn(name, fixed)-j.reservedBelow(name, card, claims))
 		}
 	}
+
 	if j.lostCards(u.queue, at) {
 		for _, name := range leaf.Path {
 			room = min(room, t.Queue(name).Deserved[card]-t.UsedIn(name, use)-j.reservedBelow(name, card, claims))
 		}
 	}
+
 	return max(0, room)
 }
 
@@ -148,22 +161,26 @@ func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.T
 func (j *Checker) quotaRoom(u *unit, card string, use rule.TreeUse, own int64, claims []reservation) int64 {
 	w := j.state
 	t := j.state.tree
+
 	room := int64(1 << 40)
 	for _, name := range t.PathOf(u.queue) {
 		q := t.Queue(name)
 		if q.AnyCard {
 			continue
 		}
+
 		reserved := j.reservedBelow(name, card, claims)
 		free := q.Cards[card] - t.UsedIn(name, use) - reserved
 		if name != u.queue {
 			free = min(free, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-reserved))
 		}
+
 		if w.subtreeUsage(name).terminating[card] > q.Cards[card] {
 			free = 0
 		}
 		room = min(room, free)
 	}
+
 	return min(room, own+max(0, w.schedulable(card, nil)-t.Occupied("", card, use)-j.reservedBelow("", card, claims)))
 }
 
@@ -181,6 +198,7 @@ func (j *Checker) reservedBelow(queue, card string, claims []reservation) int64 
 			}
 		}
 	}
+
 	return sum
 }
 
@@ -196,12 +214,14 @@ func (w *clusterState) schedulable(card string, gone []*podState) int64 {
 			}
 		}
 	}
+
 	for _, n := range w.treeUse(card, func(state *podState) bool {
 		node, known := w.nodes[state.pod.Spec.NodeName]
 		return !slices.Contains(gone, state) && (!known || node.Spec.Unschedulable || !rule.IsReady(node.Node))
 	}) {
 		sum += n
 	}
+
 	return sum
 }
 
@@ -273,9 +293,11 @@ func (j *Checker) timesFittingAbove(u *unit, claims []reservation) int64 {
 				sum.memory += d.memory
 			}
 		}
+
 		limits := w.queues[name].limits
 		ask := u.pods[0].request
 		times = min(times, timesFitting(limits.MilliCPU, sum.milliCPU, ask.MilliCPU), timesFitting(limits.Memory, sum.memory, ask.Memory))
 	}
+
 	return times
 }

@@ -43,6 +43,7 @@ func TestWhatFitsInATreeAndDoesNotStartIsFound(t *testing.T) {
 	}) {
 		s := newTreeScene(t).run(tc.text).run(`enough`)
 		s.expectViolations(violationsOf(Progress, strings.Fields(tc.want)...)...)
+
 		s.run(`enough; clean`)
 	}
 }
@@ -75,6 +76,7 @@ func TestWhatHasAReasonToWaitInATree(t *testing.T) {
 // The usage of an ancestor is that of its subtree.
 func TestAStatementMayNameAnAncestor(t *testing.T) {
 	const says = `says=Queue_<top>_has_insufficient_<NVIDIA-H200>_quota:_requested_<3>,_total_would_be_<7>,_but_capability_is_<6>`
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"an ancestor":              {bHolds + `single p a cards=3`, ""},
 		"what was not so":          {`single p a cards=3`, "I8 truth pod/test/p"},

@@ -14,17 +14,20 @@ func (j *Checker) mustReclaimInTree(u *unit, units []*unit) bool {
 	if !j.mayReclaimInTree(u) || j.isOvertakenInTree(u, units) {
 		return false
 	}
+
 	seen := map[string]bool{}
 	for _, state := range j.state.pods {
 		key := groupKey(state.pod)
 		if seen[key.String()] || state.charge == nil || state.charge.Queue == u.queue {
 			continue
 		}
+
 		seen[key.String()] = true
 		if j.canTakeGang(u, state) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -61,6 +64,7 @@ func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podSta
 	if group := w.groups[groupKey(member.pod)]; group == nil || !rule.IsPreemptable(group.Annotations, group.Labels) {
 		return nil, 0
 	}
+
 	for _, state := range w.pods {
 		if groupKey(state.pod) != groupKey(member.pod) || state.charge == nil {
 			continue
@@ -71,6 +75,7 @@ func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podSta
 		gang = append(gang, state)
 		taken += state.charge.Cards[card]
 	}
+
 	return gang, taken
 }
 
@@ -80,16 +85,19 @@ func (w *clusterState) treeAllowsTaking(u *unit, victim, card string, gang []*po
 	t := w.tree
 	use := w.treeUse(card, everyPod)
 	count := u.pods[0].request.Count
+
 	for _, name := range t.Below(victim, u.queue) {
 		if q := t.Queue(name); q == nil || t.UsedIn(name, use) <= q.Deserved[card] || t.UsedIn(name, use)-taken < q.Guarantee[card] {
 			return false
 		}
 	}
+
 	for _, name := range t.Below(u.queue, victim) {
 		if t.UsedIn(name, use)+count > t.Queue(name).Deserved[card] {
 			return false
 		}
 	}
+
 	after := maps.Clone(use)
 	after[victim] -= taken
 	after[u.queue] += count
@@ -117,18 +125,22 @@ func (w *clusterState) fitsWithout(name string, node nodeState, pod *podState, g
 		if state.pod.Spec.Affinity != nil {
 			return false
 		}
+
 		for resource, amount := range state.requests {
 			used[resource] += amount
 		}
 		used["pods"]++
 	}
+
 	if limit, stated := node.allocatable["pods"]; stated && used["pods"] >= limit {
 		return false
 	}
+
 	for resource, amount := range pod.requests {
 		if used[resource]+amount > node.allocatable[resource] {
 			return false
 		}
 	}
+
 	return true
 }

@@ -42,21 +42,25 @@ func (w *clusterState) waitingUnits() []*unit {
 	if w.cached.units != nil {
 		return w.cached.units
 	}
+
 	of := map[types.NamespacedName][]*podState{}
 	for _, state := range w.pods {
 		key := groupKey(state.pod)
 		of[key] = append(of[key], state)
 	}
+
 	units := []*unit{}
 	for key, group := range w.groups {
 		if u := w.unitOf(group, of[key]); u != nil {
 			units = append(units, u)
 		}
 	}
+
 	slices.SortFunc(units, func(a, b *unit) int {
 		return cmp.Or(strings.Compare(a.group.Namespace, b.group.Namespace), strings.Compare(a.group.Name, b.group.Name))
 	})
 	w.cached.units = units
+
 	return units
 }
 
@@ -68,6 +72,7 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 		if state.pod.Status.Phase != corev1.PodFailed {
 			all++
 		}
+
 		switch {
 		case rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == w.options.SchedulerName:
 			u.pods = append(u.pods, state)
@@ -79,11 +84,13 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 			u.unsupported = "has pods that are gated, or being deleted, or of another scheduler"
 		}
 	}
+
 	phase := cmp.Or(group.Status.Phase, v1beta1.PodGroupPending)
 	waits := phase == v1beta1.PodGroupPending || phase == v1beta1.PodGroupInqueue
 	if group.DeletionTimestamp != nil || (len(u.pods) == 0 && (all > 0 || !waits)) {
 		return nil
 	}
+
 	u.minPods = max(1, int(group.Spec.MinMember)-u.placed)
 	slices.SortFunc(u.pods, func(a, b *podState) int { return strings.Compare(a.pod.Name, b.pod.Name) })
 	u.unsupported = cmp.Or(u.unsupported, u.whyUnsupported())
@@ -103,6 +110,7 @@ func (u *unit) whyUnsupported() string {
 	case spec.NetworkTopology != nil || len(spec.SubGroupPolicy) > 0:
 		return "has a network topology"
 	}
+
 	for _, state := range u.pods {
 		if why := unsupportedFeature(state.pod); why != "" {
 			return why
@@ -111,6 +119,7 @@ func (u *unit) whyUnsupported() string {
 			return "has pods that ask for different things"
 		}
 	}
+
 	return ""
 }
 
@@ -127,11 +136,13 @@ func unsupportedFeature(pod *corev1.Pod) string {
 	case pod.Status.NominatedNodeName != "":
 		return "is promised a node"
 	}
+
 	for _, volume := range spec.Volumes {
 		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.CSI != nil {
 			return "has volumes that are claimed"
 		}
 	}
+
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for _, container := range containers {
 			for _, port := range container.Ports {
@@ -141,6 +152,7 @@ func unsupportedFeature(pod *corev1.Pod) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -197,10 +209,12 @@ func (w *clusterState) announcedRequests(group *v1beta1.PodGroup) []request {
 			all = append(all, request{cards: total.Cards, count: total.Count})
 		}
 	}
+
 	minimum := group.Spec.MinResources
 	if minimum == nil {
 		return all
 	}
+
 	all = append(all, request{milliCPU: minimum.Cpu().MilliValue(), memory: minimum.Memory().Value()})
 	if len(totals) == 0 {
 		for name, quantity := range *minimum {
@@ -209,5 +223,6 @@ func (w *clusterState) announcedRequests(group *v1beta1.PodGroup) []request {
 			}
 		}
 	}
+
 	return all
 }

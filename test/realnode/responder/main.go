@@ -45,9 +45,11 @@ func newHandler() http.Handler {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
+
 	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, os.Getenv(r.URL.Query().Get("name")))
 	})
+
 	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
 		name, err := whoAmI(r.Context())
 		if err != nil {
@@ -66,13 +68,16 @@ func whoAmI(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return "", err
 	}
+
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
+
 	return review.Status.UserInfo.Username, nil
 }

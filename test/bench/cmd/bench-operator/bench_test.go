@@ -33,6 +33,7 @@ func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 			held[p.modelOfGang(gang)]++
 		}
 	}
+
 	check.That(t, len(waiting) > 1, "gangs that wait, by model: %v", waiting)
 	for model := range p.cards {
 		check.That(t, held[model] > 0 && held[model] <= p.nodes/p.cards, "%d gangs hold cards of model %d on %d nodes", held[model], model, p.nodes/p.cards)
@@ -45,17 +46,20 @@ func TestSmallBenchmark(t *testing.T) {
 	var out strings.Builder
 	r, err := measureOperator(t.Context(), smallest, &out)
 	t.Log(out.String())
+
 	check.Must(t, err == nil, "the benchmark failed: %v", err)
 	check.That(t, r.changes >= 2*changesPerRound, "%d changes of pods", r.changes)
 	check.That(t, len(r.wrong) == 0, "statuses that differ from a recount: %q", r.wrong)
 	for k, lags := range r.lags {
 		check.That(t, len(lags) > 0 && lags[0] >= 0, "%s has the lags %v", kindNames[k], lags)
 	}
+
 	check.That(t, r.load.cpu > 0 && r.load.written > 0 && r.load.peak > 10<<20 && r.afterRest.resident > 0, "usage %+v, at rest %+v", r.load, r.afterRest)
 	check.That(t, r.writes["PATCH cardquotas/status"] > 0 && countWrites(r.writes) > 0, "writes %v", r.writes)
 	check.Equal(t, "writes at rest", 0, countWrites(r.restWrites))
 	check.That(t, len(r.lowered) == smallest.lowerings && r.lowered[0] > 0, "lowered quotas %v", r.lowered)
 	check.That(t, len(r.scrapes) > 0 && r.scrapes[0].series > 0, "scrapes %v, failed %v", r.scrapes, r.unreadable)
+
 	out.Reset()
 	r.size.changes = 1
 	_ = r.print(&out) // the machine may be too busy for the limits
@@ -68,6 +72,7 @@ func TestTheOperatorIsMeasuredAsShipped(t *testing.T) {
 	check.NoError(t, err)
 	var shipped appsv1.Deployment
 	check.NoError(t, yaml.Unmarshal(text, &shipped))
+
 	manager := shipped.Spec.Template.Spec.Containers[0]
 	var env []string
 	for _, e := range manager.Env {
@@ -78,6 +83,7 @@ func TestTheOperatorIsMeasuredAsShipped(t *testing.T) {
 			env = append(env, fmt.Sprintf("GOMEMLIMIT=%dGiB", manager.Resources.Limits.Memory().Value()>>30))
 		}
 	}
+
 	check.Equal(t, "environment", env, shippedEnv)
 }
 
@@ -127,10 +133,12 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 		h.observe(at(0), "a")
 		h.lags = nil
 		tc.play(h)
+
 		var lags []int
 		for _, lag := range h.lags {
 			lags = append(lags, int(lag.Seconds()))
 		}
+
 		check.Equal(t, name+": lags", tc.lags, lags)
 		check.Equal(t, name+": late by", time.Duration(tc.late)*time.Second, h.lateBy(at(10)))
 		check.Equal(t, name+": is wrong", tc.late > 0, h.isWrong())
@@ -144,6 +152,7 @@ func TestRecountFollowsPods(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c.expectQuota(now, 0)
 	c.isCounted = true
+
 	name := p.quotaName(0)
 	pod := p.pod(0, 0, 0)
 	for _, step := range []struct {
@@ -161,6 +170,7 @@ func TestRecountFollowsPods(t *testing.T) {
 		check.Equal(t, "CardQuota", step.want, c.historyOf(cardQuotas, name).wanted())
 		check.Equal(t, "LocalCardQuota", step.want, c.historyOf(views, p.namespace(0, 1)+"/"+name).wanted())
 	}
+
 	wrong := c.wrong()
 	check.That(t, slices.ContainsFunc(wrong, func(text string) bool { return strings.HasPrefix(text, "CardQuota "+name) }), "wrong before the first status: %q", wrong)
 	c.apply(now, watch.Added, builder.Queue(name).Annotation("volcano.sh/card.allocated", `{"`+p.model(1)+`":3}`).Obj())
@@ -203,6 +213,7 @@ func TestExceededLimitsFail(t *testing.T) {
 		_, failed, _ := strings.Cut(out.String(), "FAILED: ")
 		check.That(t, errors.Is(err, errExceeded) && strings.Contains(failed, what), "%s: %v, %s", what, err, failed)
 	}
+
 	r.changes = 30
 	check.Says(t, r.print(&out), "too busy")
 	r.load.cpu = 1

@@ -57,20 +57,24 @@ func startEnv(ctx context.Context, s size, out io.Writer) (e *env, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e = &env{plan: plan{s}, out: out, cluster: c, stopWatches: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.stop())
 		}
 	}()
+
 	scheme, err := deployment.NewScheme()
 	if err != nil {
 		return nil, err
 	}
+
 	e.client, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
+
 	config := rest.CopyConfig(c.Config())
 	config.ContentType = runtime.ContentTypeProtobuf
 	e.core, err = kubernetes.NewForConfig(config)
@@ -80,6 +84,7 @@ func startEnv(ctx context.Context, s size, out io.Writer) (e *env, err error) {
 	if err := e.client.Create(ctx, builder.Namespace(deployment.Namespace)); err != nil {
 		return nil, err
 	}
+
 	return e, e.install(ctx)
 }
 
@@ -89,6 +94,7 @@ func (e *env) install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	e.programs, err = deployment.Install(ctx, e.cluster, deployment.Options{
 		ManagerArgs:   []string{"--pprof-bind-address=" + e.pprof},
 		ManagerEnv:    shippedEnv,
@@ -97,6 +103,7 @@ func (e *env) install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	policy := builder.ServiceTypePolicy().Obj()
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		return e.client.Create(ctx, policy) == nil && e.client.List(ctx, &v1alpha1.CardQuotaList{}) == nil && e.client.List(ctx, &v1alpha1.LocalCardQuotaList{}) == nil, nil
@@ -104,6 +111,7 @@ func (e *env) install(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("wait for the CRDs: %w", err)
 	}
+
 	return nil
 }
 
@@ -133,6 +141,7 @@ func (e *env) fill(ctx context.Context) error {
 			return err
 		}
 	}
+
 	harness.Printf(e.out, "%d nodes, %d pods and %d CardQuotas are created after %s.\n", e.nodes, e.gangs()*gangSize, e.quotas, harness.FormatSeconds(time.Since(began)))
 	return nil
 }
@@ -161,10 +170,12 @@ func (e *env) startOperator(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	if err := e.programs.StartManager(ctx); err != nil {
 		return err
 	}
+
 	e.scraper = startScraper(watching, e.programs.ManagerMetrics)
 	if err := e.writeProfile(ctx, "start-heap", "heap"); err != nil {
 		return err
@@ -172,11 +183,13 @@ func (e *env) startOperator(ctx context.Context, r *report) error {
 	if err := e.awaitRight(ctx, syncTimeout); err != nil {
 		return err
 	}
+
 	r.start = time.Since(began)
 	r.afterStart, err = e.usage()
 	if err != nil {
 		return err
 	}
+
 	harness.Printf(e.out, "The operator has written every status %s after its start, with %.0f CPU seconds.\n", harness.FormatSeconds(r.start), r.afterStart.cpu)
 	return nil
 }
@@ -196,6 +209,7 @@ func (e *env) awaitRight(ctx context.Context, timeout time.Duration) error {
 		return fmt.Errorf("%d statuses differ from a recount, the first is %q; %d differ when everything is listed; see %s: %w",
 			len(wrong), append(wrong, "")[0], len(listed), e.keepLog(), errors.Join(err, listErr))
 	}
+
 	return nil
 }
 

@@ -47,9 +47,11 @@ func (p plan) node(i int) *corev1.Node {
 	name := p.nodeName(i)
 	b := builder.Node(name).GPUs(p.model(i), gangSize).
 		Label(corev1.LabelHostname, name).Label(corev1.LabelArchStable, "amd64").Label(corev1.LabelOSStable, "linux")
+
 	for n := range 40 { // node feature discovery writes about as many
 		b.Label(fmt.Sprintf("feature.node.kubernetes.io/cpu-cpuid.FEATURE%02d", n), "true")
 	}
+
 	return b.With(func(node *corev1.Node) {
 		for n := range 30 {
 			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
@@ -69,10 +71,12 @@ func (p plan) cardQuota(i int) *v1alpha1.CardQuota {
 	for gang := i; gang < p.gangs() && i < p.quotas; gang += p.quotas {
 		granted[p.modelOfGang(gang)] += gangSize
 	}
+
 	serviceType := "training"
 	if i%4 == 0 {
 		serviceType = "inference"
 	}
+
 	b := builder.CardQuota(p.quotaName(i)).Tenant(fmt.Sprintf("tenant-%03d", i/10)).ServiceType(serviceType).Resources("1000", "4Ti")
 	for model := range p.cards {
 		least := int64(1)
@@ -81,6 +85,7 @@ func (p plan) cardQuota(i int) *v1alpha1.CardQuota {
 		}
 		b.Card(p.model(model), max(least, granted[model]))
 	}
+
 	return b.With(func(q *v1alpha1.CardQuota) {
 		if i < p.quotas {
 			q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{quotaLabel: q.Name}}
@@ -116,11 +121,13 @@ func addPodDetails(pod *corev1.Pod) {
 	for i := range 24 {
 		main.Env = append(main.Env, corev1.EnvVar{Name: fmt.Sprintf("NCCL_SETTING_%02d", i), Value: fmt.Sprintf("a-value-of-usual-length-%d", i)})
 	}
+
 	for i := range 4 {
 		name := fmt.Sprintf("data-%d", i)
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/mnt/" + name})
 	}
+
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "log-shipper", Image: "registry.example/logs:v1", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}})

@@ -43,6 +43,7 @@ func (c *recount) wrong() (names []string) {
 func (c *recount) takeLags(now time.Time) (lags [kinds][]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for k, all := range c.histories {
 		for _, h := range all {
 			lags[k] = append(lags[k], h.lags...)
@@ -53,6 +54,7 @@ func (c *recount) takeLags(now time.Time) (lags [kinds][]time.Duration) {
 		}
 		slices.Sort(lags[k])
 	}
+
 	return lags
 }
 
@@ -63,13 +65,16 @@ func (e *env) verify(ctx context.Context) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range list.Items {
 		c.countPod(&list.Items[i], false)
 	}
+
 	now := time.Now()
 	for i := range c.quotas {
 		c.expectQuota(now, i)
 	}
+
 	c.expectInventory(now)
 	var quotas v1alpha1.CardQuotaList
 	var queues v1beta1.QueueList
@@ -80,10 +85,12 @@ func (e *env) verify(ctx context.Context) (wrong []string, err error) {
 			return nil, err
 		}
 	}
+
 	for _, object := range slices.Concat(objectsOf(quotas.Items), objectsOf(queues.Items), objectsOf(views.Items), objectsOf(inventories.Items)) {
 		k, says := c.read(object)
 		c.historyOf(k, keyOf(object)).observe(now, says)
 	}
+
 	return c.wrong(), nil
 }
 

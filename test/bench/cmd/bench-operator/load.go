@@ -41,31 +41,38 @@ func (e *env) measureLoad(ctx context.Context, r *report) error {
 	if err := e.awaitRest(ctx); err != nil {
 		return err
 	}
+
 	e.recount.takeLags(time.Now())
 	before, written, err := e.readCounters(ctx)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	r.changes, err = e.changeFor(ctx, e.duration)
 	if err != nil {
 		return err
 	}
+
 	after, err := e.usage()
 	if err != nil {
 		return err
 	}
+
 	r.loadTime = time.Since(began)
 	r.load = after.since(before)
+
 	late := e.awaitRight(ctx, settleTimeout)
 	if late != nil {
 		late = errors.Join(errExceeded, late)
 	}
+
 	r.lags = e.recount.takeLags(time.Now())
 	r.wrong, err = e.verify(ctx)
 	if err != nil {
 		return errors.Join(late, err)
 	}
+
 	later, err := harness.CountAPIWrites(ctx, e.core)
 	r.writes = harness.Difference(later, written)
 	return errors.Join(late, err)
@@ -76,6 +83,7 @@ func (e *env) changeFor(ctx context.Context, duration time.Duration) (changes in
 	pace := flowcontrol.NewTokenBucketRateLimiter(float32(e.changes), burst)
 	var model, done atomic.Int64
 	end := time.Now().Add(duration)
+
 	group, ctx := errgroup.WithContext(ctx)
 	for range changers {
 		group.Go(func() error {
@@ -91,9 +99,11 @@ func (e *env) changeFor(ctx context.Context, duration time.Duration) (changes in
 			return nil
 		})
 	}
+
 	group.Go(func() error { return e.reportNodes(ctx, end) })
 	group.Go(func() error { return e.profileLoad(ctx, duration) })
 	err = group.Wait()
+
 	return int(done.Load()), err
 }
 
@@ -101,6 +111,7 @@ func (e *env) changeFor(ctx context.Context, duration time.Duration) (changes in
 func (e *env) reportNodes(ctx context.Context, end time.Time) error {
 	pace := time.NewTicker(heartbeat / time.Duration(e.nodes))
 	defer pace.Stop()
+
 	for i := 0; time.Now().Before(end); i++ {
 		ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}
 		patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{ready}}})
@@ -110,6 +121,7 @@ func (e *env) reportNodes(ctx context.Context, end time.Time) error {
 		if err != nil {
 			return fmt.Errorf("write the status of a node: %w", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -117,6 +129,7 @@ func (e *env) reportNodes(ctx context.Context, end time.Time) error {
 		case <-time.After(time.Until(end)):
 		}
 	}
+
 	return nil
 }
 
@@ -138,6 +151,7 @@ func (e *env) measureRest(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+
 	if err := e.awaitRight(ctx, syncTimeout); err != nil {
 		r.wrong = e.recount.wrong()
 		return errors.Join(errExceeded, err)
@@ -145,10 +159,12 @@ func (e *env) measureRest(ctx context.Context, r *report) error {
 	if err := e.awaitRest(ctx); err != nil {
 		return err
 	}
+
 	before, written, err := e.readCounters(ctx)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.reportNodes(groupCtx, began.Add(e.rest)) })
@@ -156,14 +172,17 @@ func (e *env) measureRest(ctx context.Context, r *report) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	after, later, err := e.readCounters(ctx)
 	if err != nil {
 		return err
 	}
+
 	r.restTime = time.Since(began)
 	r.atRest = after.since(before)
 	r.afterRest = after
 	r.restWrites = harness.Difference(later, written)
+
 	return e.writeProfile(ctx, "rest-heap", "heap")
 }
 
@@ -197,14 +216,17 @@ func (e *env) profileLoad(ctx context.Context, duration time.Duration) error {
 	if e.profiles == "" {
 		return nil
 	}
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(duration / 2):
 	}
+
 	if err := e.profileCPU(ctx, "load-cpu", duration/3); err != nil {
 		return err
 	}
+
 	return e.writeProfile(ctx, "load-heap", "heap")
 }
 

@@ -36,20 +36,24 @@ func (e *env) measureLowered(ctx context.Context, r *report) error {
 		defer stop()
 		pace := time.NewTicker(loweringInterval)
 		defer pace.Stop()
+
 		for n := range e.lowerings {
 			select {
 			case <-groupCtx.Done():
 				return context.Cause(groupCtx)
 			case <-pace.C:
 			}
+
 			took, err := e.lowerQuota(groupCtx, n*e.restQuotas/e.lowerings)
 			if err != nil {
 				return err
 			}
 			r.lowered = append(r.lowered, took)
 		}
+
 		return nil
 	})
+
 	group.Go(func() error {
 		return e.profileCPU(groupCtx, "lowered-cpu", loweringInterval*time.Duration(e.lowerings)/2)
 	})
@@ -61,6 +65,7 @@ func (e *env) measureLowered(ctx context.Context, r *report) error {
 func (e *env) flapNode(ctx context.Context) error {
 	pace := time.NewTicker(flapInterval)
 	defer pace.Stop()
+
 	for cards := 0; ; cards = gangSize - cards {
 		patch := fmt.Sprintf(`{"status":{"allocatable":{%q:"%d"}}}`, builder.GPU, cards)
 		_, err := e.core.CoreV1().Nodes().Patch(ctx, e.nodeName(0), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
@@ -70,6 +75,7 @@ func (e *env) flapNode(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("write the cards of a node: %w", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -85,10 +91,12 @@ func (e *env) lowerQuota(ctx context.Context, i int) (time.Duration, error) {
 	for n := range quota.Spec.Cards {
 		*quota.Spec.Cards[n].Quota = 0
 	}
+
 	began := time.Now()
 	if err := e.client.Patch(ctx, quota, client.MergeFrom(base)); err != nil {
 		return 0, fmt.Errorf("lower a quota: %w", err)
 	}
+
 	queue := builder.Queue(quota.Name).Obj()
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, loweringTimeout, true, func(ctx context.Context) (bool, error) {
 		err := e.client.Get(ctx, client.ObjectKeyFromObject(queue), queue)
@@ -97,6 +105,7 @@ func (e *env) lowerQuota(ctx context.Context, i int) (time.Duration, error) {
 	if err != nil {
 		return 0, errors.Join(errExceeded, fmt.Errorf("queue %s does not say that its quota is 0 after %s: %w", queue.Name, loweringTimeout, err))
 	}
+
 	return time.Since(began), nil
 }
 

@@ -62,6 +62,7 @@ func main() {
 	flag.DurationVar(&s.rest, "rest", 2*time.Minute, "how long nothing changes")
 	flag.IntVar(&s.lowerings, "lowerings", 30, "number of quotas that are lowered afterwards, while the cards of a node change")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for profiles of the operator: of its start, under load, at rest and while quotas are lowered")
+
 	debug.SetGCPercent(400) // the benchmark shares its processors with what it measures
 	harness.RunMain("bench-operator", func(ctx context.Context) error {
 		r, err := measureOperator(ctx, s, os.Stdout)
@@ -84,11 +85,13 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
+
 	if s.profiles != "" { // before the minutes that the start takes
 		if err := os.MkdirAll(s.profiles, 0o750); err != nil {
 			return nil, err
 		}
 	}
+
 	r = &report{size: s}
 	r.printHeader(out)
 	e, err := startEnv(ctx, s, out)
@@ -96,12 +99,14 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
+
 	if err := e.fill(ctx); err != nil {
 		return nil, err
 	}
 	if err := e.startOperator(ctx, r); err != nil {
 		return nil, err
 	}
+
 	err = e.measureLoad(ctx, r)
 	if err == nil && s.restQuotas > 0 {
 		err = e.measureRest(ctx, r)
@@ -109,6 +114,7 @@ func measureOperator(ctx context.Context, s size, out io.Writer) (r *report, err
 			err = e.measureLowered(ctx, r)
 		}
 	}
+
 	r.scrapes, r.unreadable = e.scraper.stop()
 	return r, err
 }

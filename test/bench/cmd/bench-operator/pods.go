@@ -75,29 +75,35 @@ func (s *podSet) createGang(ctx context.Context, gang int) error {
 		if err := s.create(ctx, ref); err != nil {
 			return err
 		}
+
 		isFree := false
 		if !s.waits(gang) {
 			ref.node, isFree = pop(s, s.free, s.modelOfGang(gang))
 		}
+
 		write := s.refuse
 		list := &waiting
 		if isFree {
 			write = s.bind
 			list = &bound
 		}
+
 		if err := write(ctx, ref); err != nil {
 			return err
 		}
+
 		if member < changingPods {
 			*list = append(*list, ref)
 		}
 	}
+
 	switch changingPods { // a gang that is bound in part stays as it is
 	case len(bound):
 		push(s, s.bound, s.modelOfGang(gang), bound)
 	case len(waiting):
 		push(s, s.waiting, s.modelOfGang(gang), waiting)
 	}
+
 	return nil
 }
 
@@ -156,20 +162,24 @@ func (s *podSet) changeGangs(ctx context.Context, model int, turn func() error) 
 	if !ok {
 		return false, nil
 	}
+
 	next, ok := pop(s, s.waiting, model)
 	if !ok {
 		push(s, s.bound, model, gone)
 		return false, nil
 	}
+
 	s.mu.Lock()
 	s.tries++
 	try := s.tries
 	s.mu.Unlock()
+
 	fresh := make([]podRef, len(gone))
 	for i := range gone {
 		next[i].node = gone[i].node
 		fresh[i] = podRef{gang: gone[i].gang, member: gone[i].member, try: try}
 	}
+
 	for _, step := range []struct {
 		change func(ctx context.Context, ref podRef) error
 		pods   []podRef
@@ -181,10 +191,12 @@ func (s *podSet) changeGangs(ctx context.Context, model int, turn func() error) 
 			}
 			group.Go(func() error { return step.change(stepCtx, ref) })
 		}
+
 		if err := group.Wait(); err != nil {
 			return false, err
 		}
 	}
+
 	push(s, s.bound, model, next)
 	push(s, s.waiting, model, fresh)
 	return true, nil

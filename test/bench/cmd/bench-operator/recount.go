@@ -63,12 +63,15 @@ func newRecount(p plan) *recount {
 		c.quotaIndex[p.quotaName(i)] = i
 		c.counts = append(c.counts, make([]use, p.cards))
 	}
+
 	for i := range p.cards {
 		c.modelIndex[p.model(i)] = i
 	}
+
 	for k := range c.histories {
 		c.histories[k] = map[string]*history{}
 	}
+
 	return c
 }
 
@@ -83,6 +86,7 @@ func startRecount(ctx context.Context, e *env) (*recount, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.CardQuota{}, &v1beta1.Queue{}, &v1alpha1.LocalCardQuota{}, &v1alpha1.CardInventory{}} {
 		informer, err := watched.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -92,10 +96,12 @@ func startRecount(ctx context.Context, e *env) (*recount, error) {
 			return nil, err
 		}
 	}
+
 	go func() { _ = watched.Start(ctx) }() // it ends with ctx
 	if !watched.WaitForCacheSync(ctx) {
 		return nil, context.Cause(ctx)
 	}
+
 	return c, c.begin(ctx, e)
 }
 
@@ -104,13 +110,16 @@ func (c *recount) begin(ctx context.Context, e *env) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, syncTimeout, true, func(context.Context) (bool, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
 		if len(c.pods) < e.gangs()*gangSize {
 			return false, nil
 		}
+
 		c.isCounted = true
 		for i := range c.quotas {
 			c.expectQuota(time.Now(), i)
 		}
+
 		c.expectInventory(time.Now())
 		return true, nil
 	})
@@ -150,6 +159,7 @@ func (c *recount) handle(kind watch.EventType, object any) {
 func (c *recount) apply(now time.Time, event watch.EventType, object client.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if pod, ok := object.(*corev1.Pod); ok {
 		if quota, changed := c.countPod(pod, event == watch.Deleted); changed && c.isCounted {
 			c.expectQuota(now, quota)
@@ -157,6 +167,7 @@ func (c *recount) apply(now time.Time, event watch.EventType, object client.Obje
 		}
 		return
 	}
+
 	kind, says := c.read(object)
 	if event == watch.Deleted {
 		says = ""
@@ -171,6 +182,7 @@ func (c *recount) countPod(pod *corev1.Pod, isGone bool) (quota int, changed boo
 	if !ok || !known {
 		return 0, false
 	}
+
 	before, existed := c.pods[pod.UID]
 	now := podFact{quota: quota, model: model}
 	switch {
@@ -181,12 +193,14 @@ func (c *recount) countPod(pod *corev1.Pod, isGone bool) (quota int, changed boo
 	default:
 		now.pending = 1
 	}
+
 	if now.use != (use{}) {
 		c.pods[pod.UID] = now
 	}
 	if existed {
 		c.add(before, -1)
 	}
+
 	c.add(now, 1)
 	return quota, before.use != now.use
 }
@@ -251,6 +265,7 @@ func (c *recount) readCards(cards []v1alpha1.CardStatus) numbers {
 	if len(cards) == 0 {
 		return ""
 	}
+
 	says := make([]use, c.cards)
 	for _, card := range cards {
 		i, known := c.modelIndex[card.Name]
@@ -259,6 +274,7 @@ func (c *recount) readCards(cards []v1alpha1.CardStatus) numbers {
 		}
 		says[i] = use{card.Used, card.Pending}
 	}
+
 	return writeNumbers(says)
 }
 
@@ -266,10 +282,12 @@ func (c *recount) readAllocated(text string) numbers {
 	if text == "" {
 		return ""
 	}
+
 	var allocated map[string]int64
 	if err := json.Unmarshal([]byte(text), &allocated); err != nil {
 		return numbers(err.Error())
 	}
+
 	says := make([]use, c.cards)
 	for name, count := range allocated {
 		i, known := c.modelIndex[name]
@@ -278,6 +296,7 @@ func (c *recount) readAllocated(text string) numbers {
 		}
 		says[i].used = count
 	}
+
 	return writeUsed(says)
 }
 
@@ -289,12 +308,14 @@ func (c *recount) readInventory(cards []v1alpha1.InventoryCard) numbers {
 		if !known {
 			return unknownCard
 		}
+
 		allocated[i].used = card.Allocated
 		for _, t := range card.ServiceTypes {
 			says[i].used += t.Used
 			says[i].pending += t.Pending
 		}
 	}
+
 	return writeNumbers(says) + "; " + writeUsed(allocated)
 }
 

@@ -90,6 +90,7 @@ func (r *report) rows() []row {
 		{what: "bytes that the operator writes", figure: fmt.Sprintf("%.0f KiB/s", float64(r.load.written)/1024/seconds)},
 		{what: "writes of the operator", figure: fmt.Sprintf("%.1f/s", float64(countWrites(r.writes))/seconds)},
 	}
+
 	for k, lags := range r.lags {
 		limit := maxLag
 		if kind(k) == views {
@@ -99,11 +100,13 @@ func (r *report) rows() []row {
 		rows = append(rows, row{fmt.Sprintf("%s right after, p50, p99 and max of %d", kindNames[k], len(lags)),
 			fmt.Sprintf("%s, %s, %s", harness.FormatSeconds(harness.Quantile(lags, 0.5)), harness.FormatSeconds(harness.Quantile(lags, 0.99)), harness.FormatSeconds(most)), harness.FormatSeconds(limit), most > limit})
 	}
+
 	rows = append(rows, row{"statuses that differ from a recount afterwards", fmt.Sprint(len(r.wrong)), "0", len(r.wrong) > 0})
 	rows = append(rows, r.scrapeRows()...)
 	if r.restTime == 0 {
 		return rows
 	}
+
 	cores = r.atRest.cpu / r.restTime.Seconds()
 	needless := countWrites(r.restWrites)
 	rows = append(rows,
@@ -112,6 +115,7 @@ func (r *report) rows() []row {
 		row{what: "memory at most (RSS), with all CardQuotas", figure: mebibytes(r.afterRest.peak)},
 		row{what: "bytes that the operator writes at rest", figure: fmt.Sprintf("%.1f KiB/s", float64(r.atRest.written)/1024/r.restTime.Seconds())},
 		row{"writes at rest but Leases and card-seconds", fmt.Sprint(needless), "0", needless > 0})
+
 	most := harness.Quantile(r.lowered, 1)
 	return append(rows, row{fmt.Sprintf("a quota of 0 is on its Queue while a node flaps, p50 and max of %d", len(r.lowered)),
 		fmt.Sprintf("%d ms, %d ms", harness.Quantile(r.lowered, 0.5).Milliseconds(), most.Milliseconds()), harness.FormatSeconds(maxLowered), most > maxLowered})
@@ -128,6 +132,7 @@ func (r *report) scrapeRows() []row {
 			largest = s
 		}
 	}
+
 	return []row{
 		{fmt.Sprintf("the longest of %d scrapes of the metrics", len(r.scrapes)), harness.FormatSeconds(longest.took), harness.FormatSeconds(maxScrape), longest.took > maxScrape},
 		{what: "the largest scrape", figure: fmt.Sprintf("%d series, %s", largest.series, mebibytes(uint64(largest.bytes)))},
@@ -143,10 +148,12 @@ func (r *report) print(out io.Writer) error {
 	for _, row := range rows {
 		harness.Printf(out, "| %s | %s | %s |\n", row.what, row.figure, row.limit)
 	}
+
 	harness.Printf(out, "\nWrites of the operator under load: %s\n", describeWrites(r.writes))
 	if r.restTime > 0 {
 		harness.Printf(out, "Regular and other writes at rest, in %s: %s\n", r.restTime.Round(time.Second), describeAll(r.restWrites))
 	}
+
 	var err error
 	for _, row := range rows {
 		if row.exceeded {
@@ -154,15 +161,19 @@ func (r *report) print(out io.Writer) error {
 			err = errExceeded
 		}
 	}
+
 	for _, text := range r.wrong[:min(5, len(r.wrong))] {
 		harness.Printf(out, "FAILED: %s\n", text)
 	}
+
 	for _, failed := range r.unreadable {
 		harness.Printf(out, "A scrape of the metrics failed: %v\n", failed)
 	}
+
 	if rate := float64(r.changes) / r.loadTime.Seconds(); rate < minChanges*r.size.changes {
 		err = errors.Join(err, fmt.Errorf("only %.1f changes of pods in a second: this machine is too busy for %g", rate, r.size.changes))
 	}
+
 	return err
 }
 

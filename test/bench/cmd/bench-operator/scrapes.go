@@ -42,8 +42,10 @@ func startScraper(ctx context.Context, read readMetrics) *scraper {
 			_, err := read(ctx)
 			return err == nil, nil
 		}) // what goes on to fail is counted
+
 		pace := time.NewTicker(scrapeInterval)
 		defer pace.Stop()
+
 		for {
 			s.scrapeOnce(ctx, read)
 			select {

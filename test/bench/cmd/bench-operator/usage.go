@@ -22,18 +22,22 @@ func (e *env) usage() (u usage, err error) {
 	if err != nil {
 		return u, fmt.Errorf("usage of the operator: %w", err)
 	}
+
 	stat, err := process.Stat()
 	if err != nil {
 		return u, fmt.Errorf("usage of the operator: %w", err)
 	}
+
 	status, err := process.NewStatus()
 	if err != nil {
 		return u, fmt.Errorf("usage of the operator: %w", err)
 	}
+
 	io, err := process.IO()
 	if err != nil {
 		return u, fmt.Errorf("usage of the operator: %w", err)
 	}
+
 	return usage{cpu: stat.CPUTime(), peak: status.VmHWM, resident: status.VmRSS, written: io.WChar}, nil
 }
 

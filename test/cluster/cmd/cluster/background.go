@@ -26,6 +26,7 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 			return err
 		}
 	}
+
 	used := filepath.Join(o.Dir, "fleet.yaml") // by the cluster that runs
 	if _, running := cluster.Owner(o.Dir); running {
 		before, err := os.ReadFile(used)
@@ -35,17 +36,20 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 				return nil
 			}
 		}
+
 		_, _ = fmt.Fprintf(out, "replacing the cluster in %s: it does not answer, or its fleet has changed\n", o.Dir)
 		if err := stopInBackground(ctx, o.Dir); err != nil {
 			return err
 		}
 	}
+
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(used, fleet, 0o644); err != nil {
 		return err
 	}
+
 	return startDetached(ctx, o, out)
 }
 
@@ -55,12 +59,14 @@ func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error 
 	if err != nil {
 		return err
 	}
+
 	logFile := filepath.Join(o.Dir, "cluster.log")
 	log, err := os.Create(logFile)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the child has its own descriptor
+
 	keeper := exec.Command(self, "up", "--dir", o.Dir, "--fleet", o.Fleet, "--bin", o.BinDir)
 	keeper.Stdout = log
 	keeper.Stderr = log
@@ -68,11 +74,13 @@ func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error 
 	if err := keeper.Start(); err != nil {
 		return err
 	}
+
 	_, _ = fmt.Fprintf(out, "starting a cluster that stays up; its log is %s\n", logFile)
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Wait() }()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		select {
 		case err := <-ended:

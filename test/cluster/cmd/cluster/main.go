@@ -61,11 +61,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		_, _ = fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
 	}
+
 	var o cluster.Options
 	flags.StringVar(&o.Fleet, "fleet", "", "YAML `file` with node profiles")
 	flags.StringVar(&o.Dir, "dir", "", "`folder` for state and logs that is kept (default: a temporary one)")
 	flags.StringVar(&o.BinDir, "bin", "", "`folder` of the control plane's binaries (default: bin/controlplane)")
 	withCardquota := flags.Bool("cardquota", false, "also start the operator and the scheduler, with a policy (up only)")
+
 	if len(args) == 0 || !slices.Contains([]string{"up", "start", "stop"}, args[0]) {
 		flags.Usage()
 		return errUsage
@@ -73,12 +75,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || (args[0] != "up" && (o.Dir == "" || *withCardquota)) {
 		return errUsage
 	}
+
 	switch args[0] {
 	case "start":
 		return startInBackground(ctx, o, stderr)
 	case "stop":
 		return stopInBackground(ctx, o.Dir)
 	}
+
 	o.Log = progressLogger(stderr)
 	return runInForeground(ctx, o, *withCardquota, stdout, stderr)
 }
@@ -90,6 +94,7 @@ func runInForeground(ctx context.Context, o cluster.Options, withCardquota bool,
 			return err
 		}
 	}
+
 	began := time.Now()
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
@@ -101,6 +106,7 @@ func runInForeground(ctx context.Context, o cluster.Options, withCardquota bool,
 		try = "kubectl cardquota doctor"
 		err = startCardquota(ctx, c)
 	}
+
 	if err == nil {
 		err = printAccess(stdout, c, time.Since(began), try)
 	}
@@ -112,6 +118,7 @@ func runInForeground(ctx context.Context, o cluster.Options, withCardquota bool,
 	case <-ctx.Done():
 	case <-c.Crashed(): // the rest of it is no use; Stop says what ended
 	}
+
 	_, _ = fmt.Fprintln(stderr, "stopping …")
 	return c.Stop()
 }
@@ -126,12 +133,14 @@ func startCardquota(ctx context.Context, c *cluster.Cluster) error {
 	if _, err := deployment.StartAsShipped(ctx, c, deployment.Options{}); err != nil {
 		return err
 	}
+
 	if err := c.ApplyFile(ctx, filepath.Join(root, "config", "samples", "policy.yaml")); err != nil {
 		return err
 	}
 	if out, err := c.Kubectl(ctx, "wait", "stp", "default", "--for=condition=Enforced", "--timeout=2m"); err != nil {
 		return fmt.Errorf("wait until quotas are enforced: %w: %s", err, out)
 	}
+
 	return nil
 }
 

@@ -37,6 +37,7 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
+
 			if err := run(t.Context(), args, &out, &out); !errors.Is(err, errUsage) {
 				t.Errorf("got %v, want a usage error", err)
 			}
@@ -48,10 +49,12 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	g := NewWithT(t)
 	root, err := cluster.ModuleRoot()
 	check.NoError(t, err)
+
 	bin := root + "/bin/controlplane"
 	if _, err := os.Stat(bin + "/etcd"); err != nil {
 		missing.Skip(t, cluster.ErrNotBuilt)
 	}
+
 	dir := t.TempDir() + "/kept"
 	args := []string{"--dir", dir, "--bin", bin, "--fleet", root + "/test/cluster/fleets/mixed.yaml"}
 	processes := func() []string {
@@ -60,20 +63,25 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 			return bytes.Contains(environment, []byte("HOME="+dir+"\x00"))
 		})
 	}
+
 	command := func(name string) {
 		t.Helper()
 		var out bytes.Buffer
 		g.Expect(run(t.Context(), append([]string{name}, args...), &out, &out)).To(Succeed(), out.String)
 	}
 	t.Cleanup(func() { _ = stopInBackground(context.WithoutCancel(t.Context()), dir) })
+
 	command("start")
 	first, running := cluster.Owner(dir)
 	g.Expect(running).To(BeTrue())
+
 	command("start")
 	again, _ := cluster.Owner(dir)
 	g.Expect(again).To(Equal(first), "it runs already")
+
 	c, err := cluster.Attach(t.Context(), dir)
 	g.Expect(err).NotTo(HaveOccurred())
+
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(nodes.Items).To(HaveLen(10))
@@ -83,16 +91,20 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	g.Expect(syscall.Kill(first, syscall.SIGKILL)).To(Succeed())
 	g.Expect(cluster.AwaitEnd(t.Context(), dir)).To(Succeed())
 	g.Eventually(processes, "20s", "20ms").Should(BeEmpty(), "every process dies with a killed parent")
+
 	command("start")
 	second, running := cluster.Owner(dir)
 	g.Expect(running).To(BeTrue())
 	g.Expect(second).NotTo(Equal(first))
+
 	command("stop")
 	_, running = cluster.Owner(dir)
 	g.Expect(running).To(BeFalse())
+
 	command("stop") // there is nothing to stop
 	said, err := os.ReadFile(dir + "/cluster.log")
 	g.Expect(err).NotTo(HaveOccurred())
+
 	for _, want := range []string{
 		`msg=ready component=etcd`, `msg="nodes ready" count=10`, "export KUBECONFIG=" + dir + "/kubeconfig", `msg="cluster stopped"`,
 	} {

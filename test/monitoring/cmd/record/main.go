@@ -31,25 +31,30 @@ func recordDay(ctx context.Context, out, tenant string, pause time.Duration) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Stop()) }()
+
 	var from time.Time
 	for i, scene := range monitoring.Day {
 		fmt.Println("record:", scene.Name)
 		if i == 1 { // before it no scheduler runs
 			from = time.Now()
 		}
+
 		if err := e.Play(ctx, scene); err != nil {
 			return err
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+
 	answers, err := e.Record(ctx, tenant, from, time.Now())
 	if err != nil {
 		return err
 	}
+
 	text, err := json.Marshal(answers)
 	if err != nil {
 		return fmt.Errorf("answers: %w", err)
@@ -57,6 +62,7 @@ func recordDay(ctx context.Context, out, tenant string, pause time.Duration) (er
 	if err := os.WriteFile(out, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("answers: %w", err)
 	}
+
 	fmt.Println("record: wrote", out)
 	return nil
 }

@@ -21,12 +21,14 @@ func TestBothActionsAreMeasured(t *testing.T) {
 	r, err := compareActions(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
 	t.Log(out.String())
 	check.NoError(t, err)
+
 	for _, action := range []string{tide.Reclaim, tide.CardReclaim} {
 		if len(r.Runs[action]) != 1 {
 			t.Fatalf("%s: %d runs, want 1", action, len(r.Runs[action]))
 		}
 		checkResult(t, action, r.Runs[action][0], out.String())
 	}
+
 	if lost := r.Runs[tide.Reclaim][0].Scenes[oneByOne].Loss; lost.Retries == 0 {
 		t.Errorf("Volcano's action counts no retries: %+v", lost)
 	}
@@ -54,6 +56,7 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 	good := size{Nodes: 4, Requests: 1, Flood: 8, Gang: 8, Runs: 1}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	for name, change := range map[string]func(*size){
 		"no node":    func(s *size) { s.Nodes = 0 },
 		"no run":     func(s *size) { s.Runs = 0 },
@@ -102,6 +105,7 @@ func TestEveryRequirementIsChecked(t *testing.T) {
 	} {
 		ours := newResult(25, 2*time.Second)
 		tc.change(ours)
+
 		r := &report{Runs: map[string][]*runResult{tide.Reclaim: {newResult(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
 		check.Equal(t, name, tc.want, strings.Join(r.unmetRequirements(), "\n"))
 	}
@@ -112,8 +116,10 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 		tide.Reclaim:     {newResult(100, time.Second), newResult(300, time.Second), newResult(200, time.Second)},
 		tide.CardReclaim: {newResult(10, time.Second), newResult(20, time.Second), newResult(40, time.Second)},
 	}}
+
 	folder := filepath.Join(t.TempDir(), "dist")
 	check.NoError(t, r.writeFiles(folder))
+
 	table, err := os.ReadFile(filepath.Join(folder, "bench-tide.md"))
 	check.NoError(t, err)
 	for _, want := range []string{
@@ -123,6 +129,7 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 	} {
 		check.Contains(t, "table", string(table), want)
 	}
+
 	text, err := os.ReadFile(filepath.Join(folder, "bench-tide.json"))
 	check.NoError(t, err)
 	read := &report{}

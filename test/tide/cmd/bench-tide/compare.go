@@ -62,11 +62,13 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
+
 	m = &runResult{Scenes: map[string]*tide.Result{}}
 	began := time.Now()
 	if err := w.FillWithTraining(ctx); err != nil {
 		return nil, err
 	}
+
 	m.Fill = time.Since(began)
 	harness.Printf(out, "  training took %d cards in %s\n", s.Nodes*harness.GangSize, harness.FormatSeconds(m.Fill))
 	play := map[string]func() (*tide.Result, error){
@@ -77,28 +79,34 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 		},
 		oneGang: func() (*tide.Result, error) { return w.ServeGang(ctx, s.Gang) },
 	}
+
 	for _, name := range scenes {
 		if name != oneByOne { // where a gang must find its cards free again
 			if err := w.AddWaitingSingles(ctx); err != nil {
 				return nil, err
 			}
 		}
+
 		average := harness.LoadAverage()
 		m.Load = append(m.Load, average)
 		profiled := make(chan error, 1)
 		go func() { profiled <- w.WriteCPUProfile(ctx, s.profiles, action+"-"+name) }()
+
 		scene, err := play[name]()
 		if err := errors.Join(err, <-profiled); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+
 		m.Scenes[name] = scene
 		harness.Printf(out, "  %s, at a load of %s: %s\n", name, average, describeScene(scene))
 		ebb, err := w.ReturnToTraining(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("after %s: %w", name, err)
 		}
+
 		m.Ebb = append(m.Ebb, ebb)
 		harness.Printf(out, "    training was back after %s; %d gangs were not\n", harness.FormatSeconds(ebb.After), len(ebb.Stuck))
 	}
+
 	return m, nil
 }

@@ -32,6 +32,7 @@ func main() {
 	flag.IntVar(&s.Gang, "gang", 512, "number of pods of the inference gang")
 	flag.IntVar(&s.Runs, "runs", 3, "runs of each action")
 	flag.BoolVar(&s.Packed, "packed", false, "every training gang on a node of its own, instead of scattered over the nodes")
+
 	flag.DurationVar(&s.Period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the scheduler in every scene")
 	out := flag.String("out", "dist", "`folder` for the report")
@@ -44,17 +45,21 @@ func run(ctx context.Context, s size, folder string) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("\n%s\n", r.markdown())
 	if err := r.writeFiles(folder); err != nil {
 		return err
 	}
+
 	failures := r.unmetRequirements()
 	for _, failure := range failures {
 		fmt.Println("FAILED:", failure)
 	}
+
 	if len(failures) > 0 {
 		return errFailed
 	}
 	fmt.Println("All requirements hold.")
+
 	return nil
 }

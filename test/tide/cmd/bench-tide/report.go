@@ -53,6 +53,7 @@ func (r *report) tableRows() []tableRow {
 	lost := func(scene string, of func(harness.Loss) float64) func(*runResult) float64 {
 		return func(m *runResult) float64 { return of(m.Scenes[scene].Loss) }
 	}
+
 	rows := []tableRow{
 		{"one pod is bound after, p50", inSeconds(func(m *runResult) time.Duration { return harness.Quantile(m.Scenes[oneByOne].Waited, 0.5) }), "%.2f s"},
 		{"one pod is bound after, p95", inSeconds(func(m *runResult) time.Duration { return harness.Quantile(m.Scenes[oneByOne].Waited, 0.95) }), "%.2f s"},
@@ -63,6 +64,7 @@ func (r *report) tableRows() []tableRow {
 	for _, scene := range scenes {
 		rows = append(rows, tableRow{fmt.Sprintf("gangs broken by %s (at least %d)", scene, r.minGangs(scene)), lost(scene, func(l harness.Loss) float64 { return float64(l.Gangs) }), "%.0f"})
 	}
+
 	return append(rows,
 		tableRow{"card-seconds lost in all", cardSeconds, "%.0f"},
 		tableRow{"training pods on their own lost", sumOverScenes(func(l harness.Loss) float64 { return float64(l.Singles) }), "%.0f"},
@@ -85,6 +87,7 @@ func (r *report) markdown() string {
 		}
 		harness.Printf(&out, "| %s | %s | %s | %s |\n", row.what, formatRange(row.format, theirs), formatRange(row.format, own), ratio)
 	}
+
 	return out.String()
 }
 

@@ -21,6 +21,7 @@ func (r *report) unmetRequirements() (failures []string) {
 				fail("run %d, %s: %s", n+1, name, fault)
 			}
 		}
+
 		for _, late := range []string{
 			tide.LateMessage(oneDeployment+" bound", m.Scenes[oneDeployment].BoundAfter(), tide.MaxBoundAfter),
 			tide.LateMessage(manyDeployments+" bound", m.Scenes[manyDeployments].BoundAfter(), tide.MaxBoundAfter),
@@ -30,20 +31,24 @@ func (r *report) unmetRequirements() (failures []string) {
 				fail("run %d: %s", n+1, late)
 			}
 		}
+
 		if missing := countStuckGangs(m); missing > 0 {
 			fail("run %d: %d gangs did not come back", n+1, missing)
 		}
 	}
+
 	own := harness.Quantile(r.waitingTimes(tide.CardReclaim), 0.95)
 	theirs := harness.Quantile(r.waitingTimes(tide.Reclaim), 0.95)
 	if own > theirs {
 		fail("one pod is bound after %.2f s (p95), with Volcano's action after %.2f s", own.Seconds(), theirs.Seconds())
 	}
+
 	mine := r.medianOf(tide.CardReclaim, cardSeconds)
 	limit := maxLossFactor * r.medianOf(tide.Reclaim, cardSeconds)
 	if mine > limit {
 		fail("%.0f card-seconds lost, a quarter of those of Volcano's action is %.0f", mine, limit)
 	}
+
 	return failures
 }
 

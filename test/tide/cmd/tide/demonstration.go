@@ -71,10 +71,12 @@ func (s *demonstration) returnToTraining(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("\n  All %d gangs run again %.1f s after inference stopped.\n", s.nodes, back.After.Seconds())
 	if len(back.Stuck) > 0 {
 		s.recordFailure("%d gangs did not restart by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
 	}
+
 	return nil
 }
 
@@ -86,12 +88,14 @@ func (s *demonstration) showEvents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		first, _, _ := strings.Cut(out, "\n")
 		if first == "" {
 			s.recordFailure("no event %s was written", reason)
 		}
 		fmt.Printf("    %s %s\n", reason, first)
 	}
+
 	return nil
 }
 
@@ -105,6 +109,7 @@ func (s *demonstration) printResult(scene *tide.Result, what string, after, limi
 	row("card-seconds of work lost", fmt.Sprintf("%.0f", l.CardSeconds), "")
 	row("gangs left running in part", fmt.Sprint(l.Partial), "none")
 	row("retries counted against jobs", fmt.Sprint(l.Retries), "none")
+
 	for _, fault := range scene.Violations() {
 		s.recordFailure("%s", fault)
 	}
@@ -129,6 +134,7 @@ func (s *demonstration) printUsageDuring(do func() error) error {
 	go func() { done <- do() }()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
+
 	last := harness.Usage{Gangs: -1}
 	line := func() {
 		now := s.env.Pods.Usage()
@@ -137,6 +143,7 @@ func (s *demonstration) printUsageDuring(do func() error) error {
 		}
 		last = now
 	}
+
 	line()
 	for {
 		select {

@@ -31,6 +31,7 @@ func main() {
 func run(ctx context.Context, s *demonstration) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %s", timeout))
 	defer cancel()
+
 	began := time.Now()
 	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, harness.GangSize)
 	w, err := tide.Start(ctx, tide.Setup{Nodes: s.nodes, Period: time.Second})
@@ -38,16 +39,19 @@ func run(ctx context.Context, s *demonstration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
+
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
 	s.env = w
 	s.Cluster = w.Cluster
 	if err := s.playChapters(ctx); err != nil {
 		return err
 	}
+
 	fmt.Printf("\nThe demonstration took %.0f s.\n", time.Since(began).Seconds())
 	if len(s.failures) > 0 {
 		return fmt.Errorf("failed checks: %w", errors.Join(s.failures...))
 	}
+
 	fmt.Println("All checks passed.")
 	return nil
 }
