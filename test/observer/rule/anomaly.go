@@ -105,7 +105,8 @@ func offersOtherCards(node *corev1.Node, offers map[corev1.ResourceName]Offer, r
 	domain, _, _ := strings.Cut(string(resource), "/")
 	for other, quantity := range node.Status.Allocatable {
 		_, isCard := offers[other]
-		if other != resource && strings.HasPrefix(string(other), domain+"/") && (isCard || IsVendorCard(other)) && countOf(quantity) > 0 {
+		isOfVendor := other != resource && strings.HasPrefix(string(other), domain+"/")
+		if isOfVendor && (isCard || IsVendorCard(other)) && countOf(quantity) > 0 {
 			return true
 		}
 	}
@@ -168,12 +169,7 @@ type withheldNode struct {
 func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 	anomaly := Anomaly{v1alpha1.AnomalyNoModelLabel, string(resource), countOf(w.node.Status.Allocatable[resource])}
 	if names, isMapped := w.mapped[resource]; isMapped {
-		switch {
-		case len(names) > 2 || (len(names) == 2 && !names[""]):
-			anomaly.Reason = v1alpha1.AnomalySeveralModels
-		case len(names) > 0:
-			anomaly.Reason = v1alpha1.AnomalyInvalidLabel
-		}
+		anomaly.Reason = reasonForMapped(names)
 		return anomaly
 	}
 
@@ -195,4 +191,15 @@ func (w *withheldNode) reasonFor(resource corev1.ResourceName) Anomaly {
 	}
 
 	return anomaly
+}
+
+// reasonForMapped returns why the names by entries of spec.cards give no card name.
+func reasonForMapped(names map[string]bool) v1alpha1.AnomalyReason {
+	switch {
+	case len(names) > 2 || (len(names) == 2 && !names[""]):
+		return v1alpha1.AnomalySeveralModels
+	case len(names) > 0:
+		return v1alpha1.AnomalyInvalidLabel
+	}
+	return v1alpha1.AnomalyNoModelLabel
 }

@@ -69,7 +69,8 @@ func typesOf(labels map[string]string) []string {
 	for label, model := range labels {
 		domainAndType, isProduct := strings.CutSuffix(label, ".product")
 		_, hasMemory := labels[domainAndType+".memory"]
-		if isProduct && hasMemory && model != "" && strings.Contains(label, "/") && !strings.HasPrefix(label, migPrefix) {
+		isModel := isProduct && hasMemory && model != ""
+		if isModel && strings.Contains(label, "/") && !strings.HasPrefix(label, migPrefix) {
 			types = append(types, domainAndType)
 		}
 	}
@@ -130,12 +131,7 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	case isUnmarkedShare(name, types[0], model, node):
 		card += "-SHARED"
 	case name == types[0]+".shared":
-		memory, err1 := strconv.ParseInt(node.Labels[types[0]+".memory"], 10, 64)
-		replicas, err2 := strconv.ParseInt(node.Labels[types[0]+".replicas"], 10, 64)
-		if err1 != nil || err2 != nil || memory < 1 {
-			return ""
-		}
-		card = fmt.Sprintf("%s/mps-%dg*1/%d", model, int64(math.Round(float64(memory)/1024)), replicas)
+		card = nameOfMPS(types[0], model, node)
 	case name != types[0] && offersOther(name, domain, node):
 		return "" // two candidates
 	}
@@ -145,6 +141,16 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	}
 
 	return card
+}
+
+// nameOfMPS returns the name of the MPS shares of a type, or "" when the labels do not give their size.
+func nameOfMPS(domainAndType, model string, node *corev1.Node) string {
+	memory, err1 := strconv.ParseInt(node.Labels[domainAndType+".memory"], 10, 64)
+	replicas, err2 := strconv.ParseInt(node.Labels[domainAndType+".replicas"], 10, 64)
+	if err1 != nil || err2 != nil || memory < 1 {
+		return ""
+	}
+	return fmt.Sprintf("%s/mps-%dg*1/%d", model, int64(math.Round(float64(memory)/1024)), replicas)
 }
 
 // isUnmarkedShare reports whether only the replicas of a type say that its resource has shares of cards.

@@ -119,26 +119,16 @@ func parseCounts(text string, maxLength int, take func(key string, count int64) 
 
 	seen := map[string]bool{}
 	for decoder.More() {
-		key, err := decoder.Token()
+		key, count, err := readCount(decoder)
 		if err != nil {
 			return err
 		}
-
-		value, err := decoder.Token()
-		if err != nil {
-			return err
-		}
-
-		count, err := wholeNumber(value)
-		if err != nil {
-			return fmt.Errorf("<%v>: %w", key, err)
-		}
-		if seen[key.(string)] {
+		if seen[key] {
 			return fmt.Errorf("<%v> stands twice", key)
 		}
 
-		seen[key.(string)] = true
-		if err := take(key.(string), count); err != nil {
+		seen[key] = true
+		if err := take(key, count); err != nil {
 			return err
 		}
 	}
@@ -154,6 +144,27 @@ func parseCounts(text string, maxLength int, take func(key string, count int64) 
 	}
 
 	return nil
+}
+
+// readCount reads the next key of the object and its number.
+func readCount(decoder *json.Decoder) (key string, count int64, err error) {
+	token, err := decoder.Token()
+	if err != nil {
+		return "", 0, err
+	}
+
+	value, err := decoder.Token()
+	if err != nil {
+		return "", 0, err
+	}
+
+	key = token.(string)
+	count, err = wholeNumber(value)
+	if err != nil {
+		return "", 0, fmt.Errorf("<%v>: %w", key, err)
+	}
+
+	return key, count, nil
 }
 
 // wholeNumber parses a value of the object.

@@ -130,30 +130,10 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 // resolveBelow puts the values of the children of a queue in force, "" for root, and then those
 // of their children.
 func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
-	var siblings []*TreeQueue
-	for _, child := range t.children[name] {
-		q := t.queues[child]
-		q.Path = []string{child}
-		if parent != nil {
-			q.Path = append(q.Path, parent.Path...)
-			q.Stop = stricterStop(q.Stop, parent.Stop)
-		}
-
-		if len(q.Path) > maxDepth {
-			q.Path = nil
-			continue
-		}
-
-		if len(t.children[child]) > 0 || q.isParentOnly {
-			q.Closed = "it is a parent of other queues"
-		}
-
-		q.inheritCards(parent)
-		siblings = append(siblings, q)
-	}
-
+	siblings := t.resolveChildren(name, parent)
 	deserved := func(q *TreeQueue) Quota { return q.Deserved }
 	guarantee := func(q *TreeQueue) Quota { return q.Guarantee }
+
 	if parent != nil && !parent.AnyCard {
 		scaleDown(siblings, deserved, parent.Deserved)
 	}
@@ -172,6 +152,32 @@ func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 	for _, q := range siblings {
 		t.resolveBelow(q.Name, q)
 	}
+}
+
+// resolveChildren gives the children of a queue, "" for root, their paths and what they inherit. It
+// returns those that are not too deep.
+func (t *Tree) resolveChildren(name string, parent *TreeQueue) (siblings []*TreeQueue) {
+	for _, child := range t.children[name] {
+		q := t.queues[child]
+		q.Path = []string{child}
+		if parent != nil {
+			q.Path = append(q.Path, parent.Path...)
+			q.Stop = stricterStop(q.Stop, parent.Stop)
+		}
+
+		if len(q.Path) > maxDepth {
+			q.Path = nil
+			continue
+		}
+		if len(t.children[child]) > 0 || q.isParentOnly {
+			q.Closed = "it is a parent of other queues"
+		}
+
+		q.inheritCards(parent)
+		siblings = append(siblings, q)
+	}
+
+	return siblings
 }
 
 // inheritCards applies the defaults of a queue's own entries, and deserved ≤ quota.
