@@ -60,19 +60,13 @@ func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 		return
 	}
 
-	most := maps.Clone(node.allocatable)
-	for _, m := range j.history.since(since) {
-		for resource, amount := range m.allocatable[name] {
-			most[resource] = max(most[resource], amount)
-		}
-	}
-
 	for uid, other := range j.state.pods {
 		if other.pod.Spec.NodeName == name && other.pod.Spec.SchedulerName != j.options.SchedulerName && j.history.placed[uid].After(since) {
 			return
 		}
 	}
 
+	most := j.highestAllocatable(name, node, since)
 	used := j.state.nodeUsage(true)[name]
 	for resource, amount := range used {
 		limit, stated := most[resource]
@@ -80,4 +74,15 @@ func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 			j.addViolation(Capacity, at, object, "was placed: the pods on node %s now request %d %s, and it has %d", name, amount, resource, limit)
 		}
 	}
+}
+
+// highestAllocatable returns the most that a node had of each resource since a moment.
+func (j *Checker) highestAllocatable(name string, node nodeState, since time.Time) amounts {
+	most := maps.Clone(node.allocatable)
+	for _, m := range j.history.since(since) {
+		for resource, amount := range m.allocatable[name] {
+			most[resource] = max(most[resource], amount)
+		}
+	}
+	return most
 }

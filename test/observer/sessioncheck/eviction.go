@@ -93,7 +93,9 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 
 // freesCards reports whether a pod of a queue was evicted by preempt or is terminating.
 func freesCards(state *podState, queue string) bool {
-	return (state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt") || (state.terminating != nil && state.terminating.Queue == queue)
+	isEvicted := state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt"
+	isTerminating := state.terminating != nil && state.terminating.Queue == queue
+	return isEvicted || isTerminating
 }
 
 func (j *Checker) isWaitingIn(state *podState, queue string) bool {
@@ -108,15 +110,25 @@ func (j *Checker) mustReclaim(u *unit, units []*unit) bool {
 	if j.state.tree != nil {
 		return j.mustReclaimInTree(u, units)
 	}
-	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !j.state.isOpen(u) {
+	if len(j.options.ReclaimFrom) == 0 || !isOnePlainPod(u) || !isEnqueued(u) || !j.state.isOpen(u) {
 		return false
 	}
+
 	from := j.options.ReclaimFrom[j.serviceType(u.pods[0], u.queue)]
-	if ask := u.pods[0].request; ask.Count == 0 || ask.Denial != "" || len(from) == 0 || !j.state.hasQuota(u) || !j.state.hasCPUMemory(u) {
+	if !asksForCards(u.pods[0]) || len(from) == 0 || !j.state.hasQuota(u) || !j.state.hasCPUMemory(u) {
 		return false
 	}
+
 	return !j.isEvictionUnderWay(u, units) && j.canClearAnyNode(u, from)
 }
+
+// isOnePlainPod reports whether a unit waits for one pod, and nothing of it is out of scope.
+func isOnePlainPod(u *unit) bool {
+	return u.unsupported == "" && u.minPods == 1 && len(u.pods) == 1
+}
+
+// asksForCards reports whether a pod requests cards, and its request is valid.
+func asksForCards(pod *podState) bool { return pod.request.Count != 0 && pod.request.Denial == "" }
 
 // isEvictionUnderWay reports whether pods are leaving, possibly for another unit, or another
 // unit may be served first.
@@ -143,7 +155,10 @@ func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
 
 // mayGoFirst reports whether a unit may start or reclaim before another one.
 func (j *Checker) mayGoFirst(u *unit) bool {
-	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) || (u.pods[0].request.Count > 0 && !j.state.hasQuota(u)) {
+	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) {
+		return false
+	}
+	if u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
 		return false
 	}
 	from := j.options.ReclaimFrom[j.serviceType(u.pods[0], u.queue)]
@@ -211,8 +226,10 @@ func (j *Checker) isGangReclaimable(state *podState, queue string, from []string
 	by := j.state.queues[queue]
 	of := j.state.queues[state.charge.Queue]
 	group := j.state.groups[groupKey(state.pod)]
-	if by == nil || of == nil || group == nil || !ptr.Deref(of.queue.Spec.Reclaimable, false) ||
-		of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {
+	if by == nil || of == nil || group == nil {
+		return false
+	}
+	if !ptr.Deref(of.queue.Spec.Reclaimable, false) || of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {
 		return false
 	}
 

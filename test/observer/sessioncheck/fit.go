@@ -14,11 +14,15 @@ import (
 func (w *clusterState) isOpen(u *unit) bool {
 	state := w.queues[u.queue]
 	labels, known := w.namespaces[u.group.Namespace]
-	if w.tree != nil {
-		return state != nil && state.queue.DeletionTimestamp == nil && known && w.tree.WhyClosed(u.queue) == "" && w.tree.Selects(u.queue, labels)
+	if state == nil || state.queue.DeletionTimestamp != nil || !known {
+		return false
 	}
-	return state != nil && state.limits.Closed == "" && state.queue.DeletionTimestamp == nil && state.queue.Name != "root" &&
-		(state.queue.Spec.Parent == "" || state.queue.Spec.Parent == "root") && known && state.selector.Selects(labels)
+	if w.tree != nil {
+		return w.tree.WhyClosed(u.queue) == "" && w.tree.Selects(u.queue, labels)
+	}
+
+	isTop := state.queue.Spec.Parent == "" || state.queue.Spec.Parent == "root"
+	return state.limits.Closed == "" && state.queue.Name != "root" && isTop && state.selector.Selects(labels)
 }
 
 // canEverFit reports whether the limits of the queue allow what a unit needs, whatever else the

@@ -34,8 +34,29 @@ func newHistory() history {
 	return history{placed: map[types.UID]time.Time{}, stated: map[types.UID]map[string]bool{}}
 }
 
-// record appends the current state.
+// record appends the current state, unless nothing changed.
 func (h *history) record(w *clusterState, at time.Time) {
+	m := momentOf(w, at)
+	for uid, state := range w.pods {
+		if _, known := h.placed[uid]; !known && state.pod.Spec.NodeName != "" {
+			h.placed[uid] = at
+		}
+	}
+
+	if n := len(h.moments); n > 0 {
+		if last := h.moments[n-1]; reflect.DeepEqual(moment{last.at, m.limits, m.use, m.waiting, m.allocatable}, last) {
+			return
+		}
+	}
+
+	h.moments = append(h.moments, m)
+	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-historyPeriod)) {
+		h.moments = slices.Delete(h.moments, 0, 1)
+	}
+}
+
+// momentOf returns the current state.
+func momentOf(w *clusterState, at time.Time) moment {
 	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
 	for name, queue := range w.queues {
 		m.limits[name] = queue.limits
@@ -59,22 +80,7 @@ func (h *history) record(w *clusterState, at time.Time) {
 		m.allocatable[name] = node.allocatable
 	}
 
-	for uid, state := range w.pods {
-		if _, known := h.placed[uid]; !known && state.pod.Spec.NodeName != "" {
-			h.placed[uid] = at
-		}
-	}
-
-	if n := len(h.moments); n > 0 {
-		if last := h.moments[n-1]; reflect.DeepEqual(moment{last.at, m.limits, m.use, m.waiting, m.allocatable}, last) {
-			return
-		}
-	}
-
-	h.moments = append(h.moments, m)
-	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-historyPeriod)) {
-		h.moments = slices.Delete(h.moments, 0, 1)
-	}
+	return m
 }
 
 // since returns the states from a moment until now.

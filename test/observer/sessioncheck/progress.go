@@ -113,13 +113,7 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 		return false
 	}
 
-	var claims []reservation
-	for _, other := range units {
-		if other != u {
-			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHoldReservation(other, at), j.mayStart(other)})
-		}
-	}
-
+	claims := j.collectReservations(u, units, at)
 	if len(u.pods) == 0 {
 		return !isEnqueued(u) && j.announcementFits(u, claims, at)
 	}
@@ -140,14 +134,24 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 	return false
 }
 
+// collectReservations returns what the other units may use before a unit.
+func (j *Checker) collectReservations(u *unit, units []*unit, at time.Time) []reservation {
+	w := j.state
+	var claims []reservation
+	for _, other := range units {
+		if other != u {
+			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHoldReservation(other, at), j.mayStart(other)})
+		}
+	}
+	return claims
+}
+
 // announcementFits reports whether everything that a PodGroup announces fits its queue beside
 // usage and reservations.
 func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) bool {
 	w := j.state
-	if text, announces := u.group.Annotations[v1alpha1.AnnotationCardRequest]; announces {
-		if _, err := rule.ParseTotals(text); err != nil {
-			return false // what cannot be read is refused
-		}
+	if !hasReadableRequest(u.group) {
+		return false // what cannot be read is refused
 	}
 
 	limits := w.queues[u.queue].limits
@@ -164,8 +168,22 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 		}
 	}
 
+	if asked <= 0 && len(u.pods) == 0 {
+		return false
+	}
+
 	exempt := w.options.UnlimitedCPUMemory && asked > 0
-	return (asked > 0 || len(u.pods) > 0) && (exempt || (isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory)))
+	return exempt || isCPUMemoryWithin(limits, taken)
+}
+
+// hasReadableRequest reports whether a PodGroup has no card.request, or one that can be read.
+func hasReadableRequest(group *v1beta1.PodGroup) bool {
+	text, announces := group.Annotations[v1alpha1.AnnotationCardRequest]
+	if !announces {
+		return true
+	}
+	_, err := rule.ParseTotals(text)
+	return err == nil
 }
 
 // usageWith returns the usage of a queue including the reservations of its quota.
@@ -183,6 +201,11 @@ func (w *clusterState) usageWith(queue string, claims []reservation) usage {
 }
 
 func isWithin(limit, sum int64) bool { return limit == rule.Unlimited || sum <= limit }
+
+// isCPUMemoryWithin reports whether limits allow the CPU and the memory of a usage.
+func isCPUMemoryWithin(limits rule.Limits, taken usage) bool {
+	return isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory)
+}
 
 // mayHoldReservation reports whether a unit may hold a reservation in its queue, or get one
 // before others.

@@ -54,14 +54,9 @@ func (s *checkerScript) run(text string) *checkerScript {
 		case "remove":
 			s.applyObject(s.Object(words[0], words[1]), true)
 		case "single":
-			group := "group-of-" + words[0]
-			s.applyObject(s.Object("group", group, "queue="+words[1]), false)
-			s.applyObject(s.Pod(words[0], append([]string{"card=NVIDIA-H200", "group=" + group}, words[2:]...)...), false)
+			s.writeSinglePod(words[0], words[1], words[2:])
 		case "gang":
-			s.applyObject(s.Object("group", words[0], "queue="+words[1], "members="+words[2]), false)
-			for i := range s.mustParse(words[2]) {
-				s.applyObject(s.Pod(fmt.Sprint(words[0], "-", i), append([]string{"card=NVIDIA-H200", "group=" + words[0]}, words[3:]...)...), false)
-			}
+			s.writeGang(words[0], words[1], words[2], words[3:])
 		case "sessions":
 			s.closeSessions(s.mustParse(words[0]))
 		case "enough":
@@ -80,6 +75,21 @@ func (s *checkerScript) run(text string) *checkerScript {
 	}
 
 	return s
+}
+
+// writeSinglePod writes a pod with a PodGroup of its own.
+func (s *checkerScript) writeSinglePod(name, queue string, options []string) {
+	group := "group-of-" + name
+	s.applyObject(s.Object("group", group, "queue="+queue), false)
+	s.applyObject(s.Pod(name, append([]string{"card=NVIDIA-H200", "group=" + group}, options...)...), false)
+}
+
+// writeGang writes a PodGroup and its pods.
+func (s *checkerScript) writeGang(name, queue, members string, options []string) {
+	s.applyObject(s.Object("group", name, "queue="+queue, "members="+members), false)
+	for i := range s.mustParse(members) {
+		s.applyObject(s.Pod(fmt.Sprint(name, "-", i), append([]string{"card=NVIDIA-H200", "group=" + name}, options...)...), false)
+	}
 }
 
 func (s *checkerScript) mustParse(word string) int {

@@ -107,31 +107,10 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 	case *corev1.Pod:
 		return w.applyPod(object, deleted)
 	case *v1beta1.PodGroup:
-		key := client.ObjectKeyFromObject(object)
-		w.groups[key] = object
-		if deleted {
-			delete(w.groups, key)
-		}
-
-		for _, state := range w.pods {
-			if groupKey(state.pod) == key {
-				w.updatePod(state)
-			}
-		}
-
+		w.applyPodGroup(object, deleted)
 		return true
 	case *v1beta1.Queue:
-		before := w.queues[object.Name]
-		now := &queueState{object, rule.LimitsOf(object, w.options.Unmanaged), rule.SelectorOf(object)}
-		if deleted {
-			delete(w.queues, object.Name)
-			w.updateTree()
-			return true
-		}
-
-		w.queues[object.Name] = now
-		return w.updateTree() || before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
-			before.queue.Spec.Parent != object.Spec.Parent
+		return w.applyQueue(object, deleted)
 	case *corev1.Namespace:
 		w.namespaces[object.Name] = object.Labels
 		if deleted {
@@ -143,6 +122,34 @@ func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 	}
 
 	return false
+}
+
+func (w *clusterState) applyPodGroup(group *v1beta1.PodGroup, deleted bool) {
+	key := client.ObjectKeyFromObject(group)
+	w.groups[key] = group
+	if deleted {
+		delete(w.groups, key)
+	}
+
+	for _, state := range w.pods {
+		if groupKey(state.pod) == key {
+			w.updatePod(state)
+		}
+	}
+}
+
+func (w *clusterState) applyQueue(queue *v1beta1.Queue, deleted bool) bool {
+	before := w.queues[queue.Name]
+	now := &queueState{queue, rule.LimitsOf(queue, w.options.Unmanaged), rule.SelectorOf(queue)}
+	if deleted {
+		delete(w.queues, queue.Name)
+		w.updateTree()
+		return true
+	}
+
+	w.queues[queue.Name] = now
+	return w.updateTree() || before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
+		before.queue.Spec.Parent != queue.Spec.Parent
 }
 
 func (w *clusterState) applyPod(pod *corev1.Pod, deleted bool) bool {
@@ -175,8 +182,7 @@ func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 		w.inventory.Remove(node.Name)
 	} else {
 		w.nodes[node.Name] = nodeState{node, amountsOf(node.Status.Allocatable)}
-		if known && rule.IsReady(before.Node) == rule.IsReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
-			reflect.DeepEqual(before.Labels, node.Labels) && reflect.DeepEqual(before.Status.Allocatable, node.Status.Allocatable) {
+		if known && isHeartbeat(before.Node, node) {
 			return false
 		}
 		w.inventory.Set(node.Name, w.inventory.Read(node))
@@ -188,6 +194,12 @@ func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 	}
 
 	return true
+}
+
+// isHeartbeat reports whether a change of a node changes nothing that matters to the scheduler.
+func isHeartbeat(before, now *corev1.Node) bool {
+	return rule.IsReady(before) == rule.IsReady(now) && reflect.DeepEqual(before.Spec, now.Spec) &&
+		reflect.DeepEqual(before.Labels, now.Labels) && reflect.DeepEqual(before.Status.Allocatable, now.Status.Allocatable)
 }
 
 // updatePod recomputes what a pod requests and holds.

@@ -175,19 +175,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 	limit := number(m[7])
 
 	amount := func(now moment) (quota, used, waiting int64) {
-		switch m[2] {
-		case "CPU":
-			return now.limits[queue].MilliCPU, now.use[queue].milliCPU, now.waiting[queue].milliCPU
-		case "memory":
-			return roundUpToMi(now.limits[queue].Memory), now.use[queue].memory >> 20, roundUpToMi(now.waiting[queue].memory) + 1
-		}
-
-		for _, name := range names {
-			quota += now.limits[queue].Cards[name]
-			used += now.use[queue].cards[name]
-			waiting += now.waiting[queue].cards[name]
-		}
-		return quota, used, waiting
+		return now.amountsIn(queue, m[2], names)
 	}
 
 	held := func(now moment) bool {
@@ -218,6 +206,25 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		_, used, waiting := amount(window[len(window)-1])
 		j.addViolation(Truth, at, s.object, "states %q, and the total was never that: now %d are used and %d waited for", m[0], used, waiting)
 	}
+}
+
+// amountsIn returns the quota of a queue, what is used there, and what is waited for: of CPU, of
+// memory in Mi, or of some cards together.
+func (m *moment) amountsIn(queue, resource string, cards []string) (quota, used, waiting int64) {
+	switch resource {
+	case "CPU":
+		return m.limits[queue].MilliCPU, m.use[queue].milliCPU, m.waiting[queue].milliCPU
+	case "memory":
+		return roundUpToMi(m.limits[queue].Memory), m.use[queue].memory >> 20, roundUpToMi(m.waiting[queue].memory) + 1
+	}
+
+	for _, card := range cards {
+		quota += m.limits[queue].Cards[card]
+		used += m.use[queue].cards[card]
+		waiting += m.waiting[queue].cards[card]
+	}
+
+	return quota, used, waiting
 }
 
 // roundUpToMi rounds bytes up to Mi.

@@ -34,7 +34,7 @@ func (j *Checker) mustReclaimInTree(u *unit, units []*unit) bool {
 // mayReclaimInTree reports whether a unit is one plain pod for one card that may reclaim in a tree.
 func (j *Checker) mayReclaimInTree(u *unit) bool {
 	w := j.state
-	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !w.isOpen(u) {
+	if len(j.options.ReclaimFrom) == 0 || !isOnePlainPod(u) || !isEnqueued(u) || !w.isOpen(u) {
 		return false
 	}
 	ask := u.pods[0].request

@@ -72,17 +72,7 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 		if state.pod.Status.Phase != corev1.PodFailed {
 			all++
 		}
-
-		switch {
-		case rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == w.options.SchedulerName:
-			u.pods = append(u.pods, state)
-		case state.pod.DeletionTimestamp != nil && state.pod.Status.Phase == corev1.PodSucceeded:
-			u.unsupported = "has pods of its last run that are being deleted"
-		case rule.IsCharged(state.pod) || state.pod.Status.Phase == corev1.PodSucceeded:
-			u.placed++
-		case state.pod.Status.Phase != corev1.PodFailed:
-			u.unsupported = "has pods that are gated, or being deleted, or of another scheduler"
-		}
+		u.addPod(state, w.options.SchedulerName)
 	}
 
 	phase := cmp.Or(group.Status.Phase, v1beta1.PodGroupPending)
@@ -97,6 +87,20 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	u.announced = w.announcedRequests(group)
 	u.requests = u.maxRequests()
 	return u
+}
+
+// addPod counts a pod as waiting or placed, or records why its unit is out of scope.
+func (u *unit) addPod(state *podState, scheduler string) {
+	switch {
+	case rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == scheduler:
+		u.pods = append(u.pods, state)
+	case state.pod.DeletionTimestamp != nil && state.pod.Status.Phase == corev1.PodSucceeded:
+		u.unsupported = "has pods of its last run that are being deleted"
+	case rule.IsCharged(state.pod) || state.pod.Status.Phase == corev1.PodSucceeded:
+		u.placed++
+	case state.pod.Status.Phase != corev1.PodFailed:
+		u.unsupported = "has pods that are gated, or being deleted, or of another scheduler"
+	}
 }
 
 // whyUnsupported returns why a unit is out of scope, "" when it is checked.
@@ -143,17 +147,25 @@ func unsupportedFeature(pod *corev1.Pod) string {
 		}
 	}
 
+	if hasHostPort(spec) {
+		return "has host ports"
+	}
+
+	return ""
+}
+
+// hasHostPort reports whether a container of a pod has a port on its node.
+func hasHostPort(spec *corev1.PodSpec) bool {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for _, container := range containers {
 			for _, port := range container.Ports {
 				if port.HostPort != 0 {
-					return "has host ports"
+					return true
 				}
 			}
 		}
 	}
-
-	return ""
+	return false
 }
 
 // request is what a unit requests from its queue.
