@@ -73,6 +73,23 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 		return
 	}
 
+	m.endUses(state, at)
+	if now == nil || now.Queue == "" || !m.options.Concerns("queue/"+now.Queue) {
+		return
+	}
+
+	s := &m.seconds
+	s.open[state] = map[string]*cardUse{}
+	for card, count := range now.Cards {
+		use := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}
+		key := queueCard{now.Queue, card}
+		s.open[state][card] = use
+		s.uses[key] = append(s.uses[key], use)
+	}
+}
+
+// endUses records that a pod no longer holds what it held, and whether it may still run.
+func (m *clusterState) endUses(state *podState, at time.Time) {
 	s := &m.seconds
 	runs := m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
 	for _, use := range s.open[state] {
@@ -89,18 +106,6 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 			use.gone = at
 		}
 		delete(s.terminating, state)
-	}
-
-	if now == nil || now.Queue == "" || !m.options.Concerns("queue/"+now.Queue) {
-		return
-	}
-
-	s.open[state] = map[string]*cardUse{}
-	for card, count := range now.Cards {
-		use := &cardUse{count: count, earliest: earliestUse(state.pod, at), from: at, state: state}
-		key := queueCard{now.Queue, card}
-		s.open[state][card] = use
-		s.uses[key] = append(s.uses[key], use)
 	}
 }
 

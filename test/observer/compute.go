@@ -85,7 +85,8 @@ func (m *clusterState) freesCompute(reclaimer, victim *podState) bool {
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
 	holds := rule.RequestOf(victim.pod, m.inventory)
 	mayRun := ask.Count == 0 || ask.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource))
-	if mayRun && ((ask.MilliCPU > 0 && holds.MilliCPU > 0) || (ask.Memory > 0 && holds.Memory > 0)) {
+	isHeld := (ask.MilliCPU > 0 && holds.MilliCPU > 0) || (ask.Memory > 0 && holds.Memory > 0)
+	if mayRun && isHeld {
 		return true
 	}
 	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(holds, name) > 0 })

@@ -106,8 +106,22 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 		return wrong
 	}
 
-	var refused []string
-	along := false // for the sake of others of its gang
+	refused, along := m.recordWaitingReclaimers(e, victim)
+	if m.recordServedReclaimers(e, victim) {
+		along = true
+	}
+	if len(e.reclaimers) > 0 || (along && e.mayBeForGang()) {
+		return ""
+	}
+
+	slices.Sort(refused)
+	const most = 3
+	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
+}
+
+// recordWaitingReclaimers records the pods that wait and may have a pod evicted. It returns why the
+// others may not, and whether the pod may be evicted along: for the sake of others of its gang.
+func (m *clusterState) recordWaitingReclaimers(e *eviction, victim *podState) (refused []string, along bool) {
 	for uid, state := range m.pods {
 		if !m.isWaiting(state) {
 			continue
@@ -120,6 +134,12 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 		}
 	}
 
+	return refused, along
+}
+
+// recordServedReclaimers records the pods that waited a moment ago and may have had a pod evicted. It
+// returns whether the pod may be evicted along.
+func (m *clusterState) recordServedReclaimers(e *eviction, victim *podState) (along bool) {
 	for _, r := range m.served {
 		if r.seen.Before(e.seen.Add(-evictionLag)) {
 			continue
@@ -132,13 +152,7 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 		}
 	}
 
-	if len(e.reclaimers) > 0 || (along && e.mayBeForGang()) {
-		return ""
-	}
-
-	slices.Sort(refused)
-	const most = 3
-	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
+	return along
 }
 
 // isWaiting reports whether a pod waits for the scheduler.

@@ -24,13 +24,7 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 		return nil
 	}
 
-	taken := map[types.NamespacedName]evictionAction{}
-	for _, e := range m.evictions {
-		if (e.by.evictsWholeGangs() || e.by == drain) && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
-			taken[e.group] = e.by
-		}
-	}
-
+	taken := m.evictedGangs(now)
 	var open []string
 	for key, state := range m.groups {
 		short := ""
@@ -56,19 +50,23 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 	return open
 }
 
+// evictedGangs returns the PodGroups of which pods were evicted so recently that they are checked, and
+// by which action.
+func (m *clusterState) evictedGangs(now time.Time) map[types.NamespacedName]evictionAction {
+	taken := map[types.NamespacedName]evictionAction{}
+	for _, e := range m.evictions {
+		if (e.by.evictsWholeGangs() || e.by == drain) && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
+			taken[e.group] = e.by
+		}
+	}
+	return taken
+}
+
 // missingPods describes how many pods a PodGroup lacks, in total or for a task. It is "" when
 // the PodGroup has enough or none at all. Minimums of tasks count when their sum does not
 // exceed the total, as in Volcano (pkg/scheduler/api/job_info.go, CheckTaskReady).
 func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) string {
-	stay := 0
-	ofTask := map[string]int32{}
-	for _, state := range m.pods {
-		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.isLeaving(state, now) {
-			stay++
-			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
-		}
-	}
-
+	stay, ofTask := m.countStayingPods(group, now)
 	least := group.Spec.MinMember
 	needed := int32(0)
 	for _, n := range group.Spec.MinTaskMember {
@@ -91,6 +89,18 @@ func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) strin
 	}
 
 	return ""
+}
+
+// countStayingPods counts the pods of a PodGroup that do not end, in total and by task.
+func (m *clusterState) countStayingPods(group *v1beta1.PodGroup, now time.Time) (stay int, ofTask map[string]int32) {
+	ofTask = map[string]int32{}
+	for _, state := range m.pods {
+		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.isLeaving(state, now) {
+			stay++
+			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
+		}
+	}
+	return stay, ofTask
 }
 
 // isLeaving reports whether an evicted pod still has time to end: the pods of a gang do not all

@@ -196,7 +196,7 @@ func (m *clusterState) recountCharges(r *inventoryRecount, typeOf func(string) s
 // recountPending counts each pending request under the first alternative that its queue has quota
 // for.
 func (m *clusterState) recountPending(r *inventoryRecount, owners map[string]*v1alpha1.CardQuota, typeOf func(string) string) {
-	wait := func(queue string, names []string, count int64) {
+	m.forEachPending(func(queue string, names []string, count int64) {
 		if queue == "" || len(names) == 0 || count == 0 {
 			return
 		}
@@ -204,8 +204,11 @@ func (m *clusterState) recountPending(r *inventoryRecount, owners map[string]*v1
 		card := names[max(0, slices.IndexFunc(names, func(name string) bool { return granted[name] > 0 }))]
 		r.card(card).pending += count
 		r.addToType(card, typeOf(queue), typeSums{pending: count})
-	}
+	})
+}
 
+// forEachPending calls wait for everything that waits in any queue: pods, and PodGroups without pods.
+func (m *clusterState) forEachPending(wait func(queue string, names []string, count int64)) {
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) {
 			queue := rule.QueueOf(state.pod, m.groupOf(state.pod), "")

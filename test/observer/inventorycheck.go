@@ -37,21 +37,7 @@ type entryState struct {
 func (m *clusterState) checkEntries(states map[string]*entryState, seen []string, wrong map[string]string, within time.Duration, now time.Time,
 	report func(since time.Time, text string),
 ) (open []string) {
-	for key := range states {
-		if wrong[key] == "" && !slices.Contains(seen, key) {
-			delete(states, key)
-		}
-	}
-
-	for _, key := range seen {
-		if states[key] == nil && wrong[key] == "" {
-			states[key] = &entryState{}
-		}
-		if wrong[key] == "" {
-			*states[key] = entryState{right: now}
-		}
-	}
-
+	recordRightEntries(states, seen, wrong, now)
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
 		state := states[key]
 		if state == nil {
@@ -76,6 +62,25 @@ func (m *clusterState) checkEntries(states map[string]*entryState, seen []string
 	}
 
 	return open
+}
+
+// recordRightEntries updates the records of entries that are right, and drops those of entries that
+// are gone.
+func recordRightEntries(states map[string]*entryState, seen []string, wrong map[string]string, now time.Time) {
+	for key := range states {
+		if wrong[key] == "" && !slices.Contains(seen, key) {
+			delete(states, key)
+		}
+	}
+
+	for _, key := range seen {
+		if states[key] == nil && wrong[key] == "" {
+			states[key] = &entryState{}
+		}
+		if wrong[key] == "" {
+			*states[key] = entryState{right: now}
+		}
+	}
 }
 
 // checkInventory compares the CardInventory with a recount.
@@ -173,7 +178,8 @@ func addPrefix(prefix, text string) string {
 
 // cardDifference returns how an entry differs from a recount, "" if it does not.
 func cardDifference(said *v1alpha1.InventoryCard, c *recountedCard) string {
-	if said == nil && c.isUncertain && !c.isOffered && c.quota == 0 && c.deserved == 0 {
+	isOnlyUncertain := c.isUncertain && !c.isOffered && c.quota == 0 && c.deserved == 0
+	if said == nil && isOnlyUncertain {
 		return "" // a pod may hold it, and is counted under another card
 	}
 	if said == nil {

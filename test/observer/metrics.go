@@ -63,22 +63,26 @@ func (m *clusterState) expectInventoryMetrics(add gauge) {
 		if c.total == 0 && c.quota == 0 && (c.allocated == 0 || c.isUncertain) {
 			continue // it is only requested, or perhaps held
 		}
+		expectCardMetrics(name, c, add)
+	}
+}
 
-		allowed := 0.0
-		if c.allowing > 0 && c.refusing == 0 {
-			allowed = 1
-		}
+// expectCardMetrics adds the series of a card of the CardInventory.
+func expectCardMetrics(name string, c *recountedCard, add gauge) {
+	allowed := 0.0
+	if c.allowing > 0 && c.refusing == 0 {
+		allowed = 1
+	}
+	add("cardquota_over_allocation_allowed", allowed, map[string]string{"card": name})
 
-		add("cardquota_over_allocation_allowed", allowed, map[string]string{"card": name})
-		for metric, value := range map[string]int64{
-			"cardquota_physical_cards": c.total, "cardquota_healthy_cards": c.healthy, "cardquota_cordoned_cards": c.cordoned,
-			"cardquota_granted_cards": c.quota, "cardquota_over_allocated_cards": max(0, c.quota-c.healthy), "cardquota_allocated_cards": c.allocated,
-		} {
-			if c.isUncertain && metric == "cardquota_allocated_cards" {
-				metric = ignoredSeries + metric
-			}
-			add(metric, float64(value), map[string]string{"card": name})
+	for metric, value := range map[string]int64{
+		"cardquota_physical_cards": c.total, "cardquota_healthy_cards": c.healthy, "cardquota_cordoned_cards": c.cordoned,
+		"cardquota_granted_cards": c.quota, "cardquota_over_allocated_cards": max(0, c.quota-c.healthy), "cardquota_allocated_cards": c.allocated,
+	} {
+		if c.isUncertain && metric == "cardquota_allocated_cards" {
+			metric = ignoredSeries + metric
 		}
+		add(metric, float64(value), map[string]string{"card": name})
 	}
 }
 
@@ -166,19 +170,23 @@ func (m *clusterState) expectQueueCards(queue string, status expectation, add ga
 		}
 
 		pending[name] += c.Pending
-		add("cardquota_quota_cards", float64(c.Quota), labels)
-		add("cardquota_used_cards", float64(c.Used), labels)
-
-		if c.OverQuotaBy > 0 {
-			add("cardquota_over_quota_cards", float64(c.OverQuotaBy), labels)
-		}
-		if m.options.Tree {
-			add("cardquota_deserved_cards", float64(c.Deserved), labels)
-		}
+		m.expectQuotaAndUse(c, labels, add)
 	}
 
 	for name, count := range pending {
 		add("cardquota_pending_cards", float64(count), map[string]string{"queue": queue, "card": name})
+	}
+}
+
+// expectQuotaAndUse adds the series of one card of a queue, except the pending ones.
+func (m *clusterState) expectQuotaAndUse(c v1alpha1.CardStatus, labels map[string]string, add gauge) {
+	add("cardquota_quota_cards", float64(c.Quota), labels)
+	add("cardquota_used_cards", float64(c.Used), labels)
+	if c.OverQuotaBy > 0 {
+		add("cardquota_over_quota_cards", float64(c.OverQuotaBy), labels)
+	}
+	if m.options.Tree {
+		add("cardquota_deserved_cards", float64(c.Deserved), labels)
 	}
 }
 
@@ -239,10 +247,11 @@ func (m *clusterState) oldestWithinQuota(quota *v1alpha1.CardQuota) (oldest time
 		entry := &quota.Status.Blocked[i]
 		isGone := entry.Reason == v1alpha1.BlockedUnknownCard && // the nodes of a granted card are gone
 			slices.ContainsFunc(strings.Split(entry.Card, "|"), func(card string) bool { return granted[card] > 0 })
-		if entry.Count > 0 && (isGone || slices.Contains([]v1alpha1.BlockedReason{
+		isWithinQuota := isGone || slices.Contains([]v1alpha1.BlockedReason{
 			v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating,
 			v1alpha1.BlockedGangIncomplete, v1alpha1.BlockedOther,
-		}, entry.Reason)) && (oldest.IsZero() || entry.Since.Time.Before(oldest)) {
+		}, entry.Reason)
+		if entry.Count > 0 && isWithinQuota && (oldest.IsZero() || entry.Since.Time.Before(oldest)) {
 			oldest = entry.Since.Time
 		}
 	}
@@ -325,16 +334,7 @@ func (m *clusterState) withholdsCard(node, card string) bool {
 
 func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limits, add gauge) {
 	used := m.usageOf(m.subtreeOf(queue)).Cards
-	quota := limits.Cards
-	deserved := rule.Quota(nil)
-	guarantee := rule.Quota(nil)
-	if m.options.Tree && queue != "root" {
-		if q := m.currentTree().Queue(queue); q != nil && len(q.Path) > 0 && !q.AnyCard {
-			quota = q.Cards
-			deserved = q.Deserved
-			guarantee = q.Guarantee
-		}
-	}
+	quota, deserved, guarantee := m.amountsInForce(queue, limits)
 
 	_, err := rule.ParseQuota(text)
 	prefix := ""
@@ -357,6 +357,16 @@ func (m *clusterState) expectSchedulerQueue(queue, text string, limits rule.Limi
 			add("cardquota_queue_card_borrowed", float64(max(0, used[card]-deserved[card])), labels)
 		}
 	}
+}
+
+// amountsInForce returns the quota of a queue and, in a tree, what it deserves and its guarantee.
+func (m *clusterState) amountsInForce(queue string, limits rule.Limits) (quota, deserved, guarantee rule.Quota) {
+	if m.options.Tree && queue != "root" {
+		if q := m.currentTree().Queue(queue); q != nil && len(q.Path) > 0 && !q.AnyCard {
+			return q.Cards, q.Deserved, q.Guarantee
+		}
+	}
+	return limits.Cards, nil, nil
 }
 
 // cardsOf returns the cards that a queue has quota for, or uses.

@@ -215,9 +215,11 @@ func (c *metricsComparison) checkGoneQueues(page []sample) {
 	for i := range page {
 		s := &page[i]
 		queue, ofQueue := s.labels["queue"]
-		if !ofQueue || !c.concerns(s) || s.name == secondsMetric || c.state.queues[queue] != nil || c.state.ownerOf(queue) != nil {
+		if !ofQueue || !c.concerns(s) || s.name == secondsMetric {
 			continue
 		}
-		c.compare("queue of "+s.key(), "it does not exist")
+		if c.state.queues[queue] == nil && c.state.ownerOf(queue) == nil {
+			c.compare("queue of "+s.key(), "it does not exist")
+		}
 	}
 }

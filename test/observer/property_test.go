@@ -72,6 +72,7 @@ func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	queues := []string{"q", "r"}
 	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
 	p, exists := pods[name]
+
 	switch rapid.IntRange(0, 6).Draw(t, "act") {
 	case 0:
 		s.playScript(fmt.Sprintf("wait %dms", rapid.IntRange(1, 12000).Draw(t, "wait")))
@@ -81,27 +82,14 @@ func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 		s.playScript(fmt.Sprintf("write queue %s quota=H200:%d", q, cards))
 		o.quotas[q] = append(o.quotas[q], dated{cards, s.clock})
 	case 2, 3:
-		if exists {
-			return
+		if !exists {
+			q := rapid.SampledFrom(queues).Draw(t, "queue")
+			cards := rapid.IntRange(1, 3).Draw(t, "cards")
+			pods[name] = placePod(s, o, name, q, cards)
 		}
-
-		q := rapid.SampledFrom(queues).Draw(t, "queue")
-		cards := rapid.IntRange(1, 3).Draw(t, "cards")
-		p = builder.Pod("test", name).Queue(q).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
-		pods[name] = p
-		s.applyObject(p.DeepCopy(), false)
-		p.Spec.NodeName = "h200-0"
-		s.applyObject(p.DeepCopy(), false)
-		o.recordPlacement(name, q, cards, s.clock)
 	case 4:
 		if exists && p.DeletionTimestamp == nil {
-			now := metav1.NewTime(s.clock)
-			p.DeletionTimestamp = &now
-			s.applyObject(p.DeepCopy(), false)
-			if held, ok := o.held[name]; ok {
-				o.ending[name] = held
-			}
-			delete(o.held, name)
+			terminatePod(s, o, p)
 		}
 	case 5:
 		if exists {
@@ -118,6 +106,27 @@ func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 			delete(o.ending, name)
 		}
 	}
+}
+
+// placePod creates a pod and binds it, on both sides.
+func placePod(s *world, o *oracle, name, queue string, cards int) *corev1.Pod {
+	p := builder.Pod("test", name).Queue(queue).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
+	s.applyObject(p.DeepCopy(), false)
+	p.Spec.NodeName = "h200-0"
+	s.applyObject(p.DeepCopy(), false)
+	o.recordPlacement(name, queue, cards, s.clock)
+	return p
+}
+
+// terminatePod marks a pod as deleted, on both sides; it still runs.
+func terminatePod(s *world, o *oracle, p *corev1.Pod) {
+	now := metav1.NewTime(s.clock)
+	p.DeletionTimestamp = &now
+	s.applyObject(p.DeepCopy(), false)
+	if held, ok := o.held[p.Name]; ok {
+		o.ending[p.Name] = held
+	}
+	delete(o.held, p.Name)
 }
 
 func violationKeys(found []Violation) []string {
@@ -172,25 +181,6 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 		todo[i] = append(todo[i], c)
 	}
 
-	// world returns what lists at a revision would show of each kind.
-	world := func(i int, until int64) listing {
-		p := listing{revision: until, objects: map[types.UID]int64{}}
-		for _, c := range log {
-			_, isQueue := c.object.(*v1beta1.Queue)
-			if c.revision > until || isQueue != (i == 1) {
-				continue
-			}
-
-			if c.deleted {
-				delete(p.objects, c.object.GetUID())
-			} else {
-				p.objects[c.object.GetUID()] = c.revision
-			}
-		}
-
-		return p
-	}
-
 	for len(todo[0])+len(todo[1]) > 0 {
 		i := rapid.IntRange(0, 1).Draw(t, "stream")
 		if len(todo[i]) > 0 {
@@ -199,7 +189,7 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 		}
 
 		until := int64(rapid.IntRange(0, len(log)).Draw(t, "until"))
-		if streams[0].hasReached(world(0, until)) && streams[1].hasReached(world(1, until)) {
+		if streams[0].hasReached(listAt(log, until, false)) && streams[1].hasReached(listAt(log, until, true)) {
 			for _, c := range takeInOrder(streams, until) {
 				s.machine.applyChange(c)
 			}
@@ -211,4 +201,23 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 	}
 
 	return s.machine.violations, late
+}
+
+// listAt returns what a list at a revision would show: of Queues, or of all other objects.
+func listAt(log []change, until int64, ofQueues bool) listing {
+	p := listing{revision: until, objects: map[types.UID]int64{}}
+	for _, c := range log {
+		_, isQueue := c.object.(*v1beta1.Queue)
+		if c.revision > until || isQueue != ofQueues {
+			continue
+		}
+
+		if c.deleted {
+			delete(p.objects, c.object.GetUID())
+		} else {
+			p.objects[c.object.GetUID()] = c.revision
+		}
+	}
+
+	return p
 }

@@ -64,7 +64,9 @@ func (m *clusterState) checkReclaimers(now time.Time) []string {
 	var open []string
 	for _, e := range m.evictions {
 		switch {
-		case e.by == drain || e.reported || served[e] != nil || m.isEvictedWithGang(e, served) || !m.options.Concerns(e.victim):
+		case e.by == drain || e.reported:
+		case served[e] != nil || m.isEvictedWithGang(e, served):
+		case !m.options.Concerns(e.victim):
 		case now.Sub(e.due) < m.options.PlacedWithin:
 			open = append(open, fmt.Sprintf("%s was evicted (%s) and no reclaimer is placed yet", e.victim, e.by))
 		default:

@@ -75,28 +75,32 @@ func (m *clusterState) expectQueueRequests(add gauge) (names []string) {
 			}
 		}
 
-		below := m.subtreeOf(name)
-		sums := map[string]int64{}
-		for card, count := range m.usageOf(below).Cards {
-			sums[card] += count
-		}
-
-		for _, state := range m.pods {
-			group := m.groupOf(state.pod)
-			if group == nil || !slices.Contains(below, rule.QueueOfGroup(group)) || !m.isWaitingIn(state, rule.QueueOfGroup(group)) {
-				continue
-			}
-			if request := rule.RequestOf(state.pod, m.inventory); len(request.Cards) > 0 {
-				sums[seriesOfCards(request.Cards, offered, granted)] += request.Count
-			}
-		}
-
-		for card, count := range sums {
+		for card, count := range m.sumRequests(m.subtreeOf(name), offered, granted) {
 			add("cardquota_queue_card_request", float64(count), map[string]string{"queue": name, "card": card})
 		}
 	}
 
 	return []string{"cardquota_queue_card_request"}
+}
+
+// sumRequests sums the cards that placed and pending pods of some queues request, by series.
+func (m *clusterState) sumRequests(queues []string, offered, granted rule.Quota) map[string]int64 {
+	sums := map[string]int64{}
+	for card, count := range m.usageOf(queues).Cards {
+		sums[card] += count
+	}
+
+	for _, state := range m.pods {
+		group := m.groupOf(state.pod)
+		if group == nil || !slices.Contains(queues, rule.QueueOfGroup(group)) || !m.isWaitingIn(state, rule.QueueOfGroup(group)) {
+			continue
+		}
+		if request := rule.RequestOf(state.pod, m.inventory); len(request.Cards) > 0 {
+			sums[seriesOfCards(request.Cards, offered, granted)] += request.Count
+		}
+	}
+
+	return sums
 }
 
 // seriesOfCards returns the label of a request: all its cards, or unknown if it names one that no node

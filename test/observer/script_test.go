@@ -69,10 +69,7 @@ func (w *world) playScript(text string) *world {
 			w.applyObject(w.Pod(words[0], "evicted="+words[1]), false)
 			w.applyObject(w.Pod(words[0]), true)
 		case "runs":
-			w.playScript("load group " + words[0] + " queue=training members=" + words[1])
-			for _, pod := range words[2:] {
-				w.playScript("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + words[0])
-			}
+			w.loadGang(words[0], words[1], words[2:])
 		case "wait":
 			d, err := time.ParseDuration(words[0])
 			if err != nil {
@@ -87,6 +84,14 @@ func (w *world) playScript(text string) *world {
 	}
 
 	return w
+}
+
+// loadGang loads a PodGroup of the queue training and its pods, which run on h200-0.
+func (w *world) loadGang(name, members string, pods []string) {
+	w.playScript("load group " + name + " queue=training members=" + members)
+	for _, pod := range pods {
+		w.playScript("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + name)
+	}
 }
 
 func (w *world) applyObject(object client.Object, deleted bool) {

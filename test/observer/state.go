@@ -179,22 +179,34 @@ func (m *clusterState) recordChange(c change, happened bool) {
 	case *corev1.Node:
 		m.recordNode(object, c)
 	case *schedulingv1.PriorityClass:
-		m.classes[object.Name] = object
-		if c.deleted {
-			delete(m.classes, object.Name)
-		}
+		m.recordPriorityClass(object, c)
 	case *v1alpha1.LocalCardQuota:
-		m.views[client.ObjectKeyFromObject(object)] = object
-		if c.deleted {
-			delete(m.views, client.ObjectKeyFromObject(object))
-		}
+		m.recordLocalCardQuota(object, c)
 	case *v1alpha1.CardInventory:
-		m.stated = object
-		if c.deleted {
-			m.stated = nil
-		}
+		m.recordCardInventory(object, c)
 	case *v1alpha1.CardQuota:
 		m.recordCardQuota(object, c)
+	}
+}
+
+func (m *clusterState) recordPriorityClass(object *schedulingv1.PriorityClass, c change) {
+	m.classes[object.Name] = object
+	if c.deleted {
+		delete(m.classes, object.Name)
+	}
+}
+
+func (m *clusterState) recordLocalCardQuota(object *v1alpha1.LocalCardQuota, c change) {
+	m.views[client.ObjectKeyFromObject(object)] = object
+	if c.deleted {
+		delete(m.views, client.ObjectKeyFromObject(object))
+	}
+}
+
+func (m *clusterState) recordCardInventory(object *v1alpha1.CardInventory, c change) {
+	m.stated = object
+	if c.deleted {
+		m.stated = nil
 	}
 }
 

@@ -208,18 +208,9 @@ const maxShownLevels = 10
 // larger of card.request and minResources. A Deployment has no card.request. A card.request
 // that cannot be parsed keeps the job out of its queue.
 func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedRequest {
-	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
-	for _, owner := range group.OwnerReferences {
-		ok = ok && owner.Kind != "ReplicaSet"
-	}
-
-	var totals []rule.Total
-	if ok {
-		var err error
-		totals, err = rule.ParseTotals(text)
-		if err != nil {
-			return nil
-		}
+	totals, ok, err := cardRequestOf(group)
+	if err != nil {
+		return nil
 	}
 
 	var out []announcedRequest
@@ -256,6 +247,18 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 	}
 
 	return m.withStated(group, out)
+}
+
+// cardRequestOf returns the card.request of a PodGroup, and whether it has one that counts.
+func cardRequestOf(group *v1beta1.PodGroup) (totals []rule.Total, ok bool, err error) {
+	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
+	for _, owner := range group.OwnerReferences {
+		ok = ok && owner.Kind != "ReplicaSet"
+	}
+	if ok {
+		totals, err = rule.ParseTotals(text)
+	}
+	return totals, ok, err
 }
 
 // statedRequest is a refusal of cards: the cards, how many the job requests, and the quota.
@@ -394,17 +397,7 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 			continue
 		}
 
-		state := m.allocated[name]
-		held := m.usageOf(m.subtreeOf(name)).Cards.String()
-		if state == nil {
-			state = &allocatedState{used: held, since: now}
-			m.allocated[name] = state
-		}
-
-		if touched := m.touchedSince(name, state.since); held != state.used || touched.After(state.since) {
-			*state = allocatedState{used: held, since: touched}
-		}
-
+		state := m.updateAllocated(name, now)
 		wrong := m.allocatedDifference(queue)
 		switch {
 		case wrong == "" || state.reported:
@@ -417,6 +410,23 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 	}
 
 	return open
+}
+
+// updateAllocated returns the record of a Queue. It replaces the record when what the pods hold may
+// have changed.
+func (m *clusterState) updateAllocated(queue string, now time.Time) *allocatedState {
+	state := m.allocated[queue]
+	held := m.usageOf(m.subtreeOf(queue)).Cards.String()
+	if state == nil {
+		state = &allocatedState{used: held, since: now}
+		m.allocated[queue] = state
+	}
+
+	if touched := m.touchedSince(queue, state.since); held != state.used || touched.After(state.since) {
+		*state = allocatedState{used: held, since: touched}
+	}
+
+	return state
 }
 
 // usage recounts what the pods of a queue hold.

@@ -116,7 +116,8 @@ func (m *clusterState) recordNodeSpec(node *corev1.Node, c change) {
 
 // recordEnd remembers a pod that no longer holds cards and was not evicted.
 func (m *clusterState) recordEnd(before *rule.Charge, state *podState, c change) {
-	if !m.knowsTree() || before == nil || (state.charge != nil && !c.deleted) || state.evicted != nil {
+	hasEnded := before != nil && (state.charge == nil || c.deleted)
+	if !m.knowsTree() || !hasEnded || state.evicted != nil {
 		return
 	}
 	m.tree.ended = append(m.tree.ended, endedCharge{*before, c.seen})

@@ -68,15 +68,8 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	}
 
 	below := t.Below(theirs, mine)
-	for _, name := range m.reclaimedNames(victim) {
-		remaining := m.useAfterEvictions(name, victim)
-		for _, queue := range below {
-			left := t.UsedIn(queue, remaining)
-			guarantee := t.Queue(queue).GuaranteeOf(name)
-			if left < guarantee {
-				return fmt.Sprintf("may leave queue <%s> its guarantee of %d of <%s>, and %d are left", queue, guarantee, name, left)
-			}
-		}
+	if wrong := m.guaranteeForbids(t, below, victim); wrong != "" {
+		return wrong
 	}
 
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
@@ -96,6 +89,22 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 		return byMatrix + ", and " + byTree
 	}
 
+	return ""
+}
+
+// guaranteeForbids returns which of some queues would keep less than its guarantee without a victim, ""
+// for none.
+func (m *clusterState) guaranteeForbids(t *rule.Tree, queues []string, victim *podState) string {
+	for _, name := range m.reclaimedNames(victim) {
+		remaining := m.useAfterEvictions(name, victim)
+		for _, queue := range queues {
+			left := t.UsedIn(queue, remaining)
+			guarantee := t.Queue(queue).GuaranteeOf(name)
+			if left < guarantee {
+				return fmt.Sprintf("may leave queue <%s> its guarantee of %d of <%s>, and %d are left", queue, guarantee, name, left)
+			}
+		}
+	}
 	return ""
 }
 

@@ -186,6 +186,12 @@ func (r *waitingRecount) listDifference(entries []v1alpha1.BlockedStatus, namesp
 		return ""
 	}
 
+	return r.workloadsDifference(listed, namespace)
+}
+
+// workloadsDifference returns which workload of a namespace, or of all for "", is not listed although it
+// states why it waits, or is listed with other cards.
+func (r *waitingRecount) workloadsDifference(listed waitingWorkloads, namespace string) string {
 	for _, workload := range sortedWorkloads(r.workloads) {
 		waits := r.workloads[workload]
 		said := listed[workload]
@@ -277,6 +283,18 @@ func (m *clusterState) withQuotaLeft(entry *v1alpha1.BlockedStatus, cards []stri
 		}
 	}
 
+	m.forEachRequestOf(entry, cards, consider)
+	left := slices.DeleteFunc(slices.Clone(cards), func(card string) bool { return !isLeft[card] })
+	if len(left) == 0 {
+		return cards
+	}
+
+	return left
+}
+
+// forEachRequestOf calls consider for everything that waits of an entry: pods, and PodGroups without
+// pods.
+func (m *clusterState) forEachRequestOf(entry *v1alpha1.BlockedStatus, cards []string, consider func(queue string, names []string, count int64)) {
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName != m.options.SchedulerName || !rule.IsWaiting(state.pod) || referenceTo(state.pod, "", "Pod") != entry.Workload {
 			continue
@@ -292,13 +310,6 @@ func (m *clusterState) withQuotaLeft(entry *v1alpha1.BlockedStatus, cards []stri
 			consider(rule.QueueOfGroup(state.group), cards, 1) // a job may use several cards
 		}
 	}
-
-	left := slices.DeleteFunc(slices.Clone(cards), func(card string) bool { return !isLeft[card] })
-	if len(left) == 0 {
-		return cards
-	}
-
-	return left
 }
 
 // hasQuotaLeft reports whether a queue, and those above it in a tree, have quota left for so many of a

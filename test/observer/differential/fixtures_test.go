@@ -75,15 +75,6 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
 	kind := oneOf(t, "type", domains...)
 	label := func(key, value string) { node.Labels[key] = value }
-	add := func(names ...corev1.ResourceName) {
-		if node.Status.Allocatable == nil {
-			node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("64")}
-		}
-		for _, name := range names {
-			node.Status.Allocatable[name] = resource.MustParse(oneOf(t, "allocatable", "8", "8", "7", "0"))
-		}
-	}
-
 	product := func(kind string) {
 		label(kind+".product", oneOf(t, "model", models...))
 		label(kind+".memory", oneOf(t, "memory", "81559", "40960", "40448", "40447", "24564", "1", "0", "-1", "x", "1023999487", "1023999488"))
@@ -115,6 +106,21 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 		label(kind+".replicas", replicas)
 	}
 
+	drawAllocatable(t, node, kind)
+	return node
+}
+
+// drawAllocatable draws the resources that a node offers: those of a device plugin, and others.
+func drawAllocatable(t *rapid.T, node *corev1.Node, kind string) {
+	add := func(names ...corev1.ResourceName) {
+		if node.Status.Allocatable == nil {
+			node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("64")}
+		}
+		for _, name := range names {
+			node.Status.Allocatable[name] = resource.MustParse(oneOf(t, "allocatable", "8", "8", "7", "0"))
+		}
+	}
+
 	switch drawInt(t, 0, 7, "plugin") {
 	case 0, 1, 2:
 		add(corev1.ResourceName(kind))
@@ -129,8 +135,6 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	for range drawInt(t, 0, 2, "more") {
 		add(oneOf(t, "another resource", resources...))
 	}
-
-	return node
 }
 
 // drawLabelsOfSlices draws the labels of a MIG profile, or none.
