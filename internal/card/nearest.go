@@ -1,6 +1,7 @@
 package card
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -32,6 +33,14 @@ func Nearest(name Name, known []Name) (Name, bool) {
 	}
 
 	return "", false
+}
+
+// AskForName asks whether a card was meant of which nodes have so many.
+func AskForName(near Name, count Count) string {
+	if count == 0 { // all are broken, or the device plugin shares them now
+		return fmt.Sprintf("did you mean %s, of which no node has a card now?", near)
+	}
+	return fmt.Sprintf("did you mean %s?", near)
 }
 
 // spelling is a card name in forms that can be compared.

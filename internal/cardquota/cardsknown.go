@@ -33,7 +33,7 @@ func cardsKnownCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Cond
 	if len(unknown) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonCardsKnown, "every card of the spec exists on some node")
 	}
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, slices.Sorted(maps.Keys(f.Physical)), f.Unnamed))
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, f.Physical, f.Unnamed))
 }
 
 // UnknownCards returns the cards of a CardQuota that no node has, in the order of the spec.
@@ -49,7 +49,8 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 
 // describeUnknown names unknown cards with the nearest card that nodes have. Without one it lists
 // what nodes have. Cards that no label names yet may be the unknown ones.
-func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) string {
+func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unnamed []card.UnnamedCards) string {
+	known := slices.Sorted(maps.Keys(physical))
 	var parts []string
 	isListed := false
 	isUnexplained := false
@@ -62,11 +63,12 @@ func describeUnknown(unknown, known []card.Name, unnamed []card.UnnamedCards) st
 		}
 
 		isUnexplained = true
-		if near, found := card.Nearest(name, known); found {
-			part += fmt.Sprintf("; did you mean %s?", near)
-		} else {
-			isListed = true
+		near, found := card.Nearest(name, known)
+		if found {
+			part += "; " + card.AskForName(near, physical[near])
 		}
+
+		isListed = isListed || physical[near] == 0
 		parts = append(parts, part)
 	}
 

@@ -39,7 +39,8 @@ func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha
 
 // cardQuotaInput reads the input of the rules for CardQuotas.
 func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rules.CardQuotaInput, error) {
-	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy()}
+	inventory, _ := h.inventory.Inventory()
+	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy(), Inventory: inventory}
 	read, err := getOrNil(ctx, from, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
 	if err != nil {
 		return input, err

@@ -267,6 +267,11 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Quotas = append(c.Quotas, builder.CardQuota("other").Card("NVIDIA-H20", 2).Resources("64", "1Ti").
 			Condition(v1alpha1.ConditionCardsKnown, metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "no node has NVIDIA-H20; did you mean NVIDIA-H200?").Obj())
 	},
+	"UnknownCard-unnamed": func(_ *testing.T, c *Cluster) {
+		c.Quotas = append(c.Quotas, builder.CardQuota("other").Card("NVIDIA-H20", 2).Resources("64", "1Ti").Obj())
+		c.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, NodesTotal: 1,
+			Nodes: []string{"new-0"}, Message: "offers nvidia.com/gpu but no label names the card"}}
+	},
 	"UnknownFields": func(_ *testing.T, c *Cluster) {
 		c.Quotas[0].Status.Conditions = append(c.Quotas[0].Status.Conditions,
 			condition(v1alpha1.ConditionFieldsKnown, metav1.ConditionFalse, v1alpha1.ReasonUnknownFields, "spec.cohort has no effect in this version"))

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 )
 
 func describeQuota(name string) string { return "kubectl describe cardq " + name }
@@ -141,6 +143,9 @@ func (c *Cluster) findUnknownCards() []Finding {
 		}
 
 		finding := Finding{Severity: Warning, Object: "cardquota/" + quota.Name, Problem: problem, Command: "kubectl edit cardq " + quota.Name}
+		if c.hasUnnamedCards() {
+			finding.Command = "kubectl cardquota inventory --nodes" // the name may be right
+		}
 		if c.plan.isPlanned(quota) {
 			finding.Command = ""
 			finding.Problem = strings.TrimSuffix(problem, ".") + ". Correct it in " + c.fileOf(quota.Name) + "."
@@ -150,6 +155,11 @@ func (c *Cluster) findUnknownCards() []Finding {
 
 	sortByObject(findings)
 	return findings
+}
+
+// hasUnnamedCards reports whether nodes offer cards that no label names yet, or withhold some.
+func (c *Cluster) hasUnnamedCards() bool {
+	return slices.ContainsFunc(c.Inventory.Anomalies, cardinventory.LeavesUnnamed)
 }
 
 func (c *Cluster) findUnknownFields() []Finding {

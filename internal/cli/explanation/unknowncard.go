@@ -7,13 +7,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/conditions"
 )
-
-// reasonsOfUnnamedCards are why cards of nodes have no name.
-var reasonsOfUnnamedCards = []v1alpha1.AnomalyReason{
-	v1alpha1.AnomalyNoModelLabel, v1alpha1.AnomalySeveralModels, v1alpha1.AnomalyAmbiguousResource, v1alpha1.AnomalyInvalidLabel,
-}
 
 // unnamedCards returns the anomalies of cards that have no name, and that may be those of the request.
 func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
@@ -24,7 +20,7 @@ func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
 	var found []v1alpha1.InventoryAnomaly
 	for _, anomaly := range in.Inventory.Anomalies {
 		isOther := in.Request.Resource != "" && anomaly.Resource != "" && anomaly.Resource != in.Request.Resource
-		if slices.Contains(reasonsOfUnnamedCards, anomaly.Reason) && !isOther {
+		if cardinventory.LeavesUnnamed(anomaly) && !isOther {
 			found = append(found, anomaly)
 		}
 	}

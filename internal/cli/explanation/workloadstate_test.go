@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -294,7 +295,7 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 
 // TestACardMayHaveNoNameYet: nothing says which cards these are, so another name comes second.
 func TestACardMayHaveNoNameYet(t *testing.T) {
-	for _, reason := range reasonsOfUnnamedCards {
+	for _, reason := range cardinventory.UnnamedReasons {
 		in := cases["UnknownCard"]()
 		in.Request.Names = []card.Name{"NVIDIA-H20"}
 		in.Request.Resource = "nvidia.com/gpu"

@@ -29,6 +29,8 @@ type CardQuotaInput struct {
 	Queues []*v1beta1.Queue
 	// Healthy counts the cards of Ready nodes by name.
 	Healthy map[card.Name]card.Count
+	// Inventory knows the cards of all nodes. If it is nil, no rule judges whether a card exists.
+	Inventory *card.Inventory
 }
 
 // ValidateCardQuota validates a CardQuota. before is nil for a new one. It does not
@@ -48,15 +50,44 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 
 	checkHierarchy(&result, quota, before, input)
 	checkSelector(&result, quota, before, input)
-	if quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
+	if !changesGrants(quota, before) {
 		return result
 	}
 
-	if changesGrants(quota, before) {
-		checkOverAllocation(&result, quota, before, totalsBeside(quota, input))
+	warnUnknownCards(&result, quota, input.Inventory)
+	if quota.Spec.OverAllocation != v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
+		checkOverAllocation(&result, quota, before, totalsBeside(quota, input), input.Inventory)
 	}
 
 	return result
+}
+
+// maxUnknownCards is how many unknown cards of a CardQuota are warned of one by one.
+const maxUnknownCards = 3
+
+// warnUnknownCards warns of cards that no node offers now: they may be misspelt, or not named yet.
+func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inventory) {
+	unknown := 0
+	for i, entry := range quota.Spec.Cards {
+		name := card.Name(entry.Name)
+		if !isUnknownCard(name, inv) || (entry.Quota != nil && *entry.Quota == 0) {
+			continue
+		}
+
+		unknown++
+		if unknown <= maxUnknownCards {
+			result.warn(specPath.Child("cards").Index(i).Child("name"), "no node offers card %s now: %s", name, describeOffer(name, "", inv))
+		}
+	}
+
+	if more := unknown - maxUnknownCards; more > 0 {
+		result.warn(specPath.Child("cards"), "no node offers %d more of these cards now", more)
+	}
+}
+
+// isUnknownCard reports whether no node offers a card.
+func isUnknownCard(name card.Name, inv *card.Inventory) bool {
+	return inv != nil && len(inv.ResourcesFor(name)) == 0
 }
 
 // changesGrants reports whether a CardQuota may grant other cards than before, or by another policy.
@@ -156,14 +187,16 @@ func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1al
 }
 
 // checkOverAllocation refuses over-allocation with overAllocation Deny, and warns of it
-// with Warn.
-func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, totals *cardquota.QuotaTotals) {
+// with Warn. Another warning names the cards that no node offers.
+func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, totals *cardquota.QuotaTotals, inv *card.Inventory) {
 	if denied := totals.Denied(before, quota); len(denied) > 0 {
 		result.refuse(specPath.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
 			cardquota.DescribeOverAllocation(denied))
 		return
 	}
-	if excess := totals.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
+
+	excess := slices.DeleteFunc(totals.OverAllocated(quota), func(o cardquota.OverAllocatedCard) bool { return isUnknownCard(o.Card, inv) })
+	if len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
 		result.warn(specPath.Child("cards"), "grants more cards than there are: %s: the quota is enforced as written", cardquota.DescribeOverAllocation(excess))
 	}
 }

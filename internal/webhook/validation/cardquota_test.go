@@ -83,6 +83,34 @@ func TestCardQuota(t *testing.T) {
 	}
 }
 
+// TestAQuotaForACardThatNoNodeOffers: its name may be wrong, or the card is not named yet.
+func TestAQuotaForACardThatNoNodeOffers(t *testing.T) {
+	named := card.Recognise(builder.Node("old").GPUs("NVIDIA-H200", 8).Obj(), nil)
+	unlabelled := card.Recognise(builder.Node("new").Resource("nvidia.com/gpu", "8").Obj(), nil)
+	for name, tc := range map[string]struct {
+		node  card.Node
+		card  string
+		quota int64
+		want  []string
+	}{
+		"offered":       {named, "NVIDIA-H200", 8, nil},
+		"misspelt":      {named, "H200", 8, []string{"spec.cards[0].name: no node offers card H200 now: did you mean NVIDIA-H200?"}},
+		"without one":   {named, "H200", 0, nil},
+		"not yet named": {unlabelled, "NVIDIA-H200", 8, []string{"spec.cards[0].name: no node offers card NVIDIA-H200 now: it is not named yet (1 node: offers nvidia.com/gpu but no label"}},
+	} {
+		quota := quotaOf("a", func(q *v1alpha1.CardQuota) { q.Spec.Cards = []v1alpha1.Card{{Name: tc.card, Quota: &tc.quota}} })
+		recognised := card.NewInventory(map[string]card.Node{"gpu-0": tc.node})
+
+		result := ValidateCardQuota(quota, nil, CardQuotaInput{Healthy: map[card.Name]card.Count{"NVIDIA-H200": 8}, Inventory: recognised})
+
+		check.Equal(t, name+": errors", 0, len(result.Errors))
+		check.Equal(t, name+": warnings", len(tc.want), len(result.Warnings))
+		for i, want := range tc.want {
+			check.Contains(t, name, result.Warnings[i], want)
+		}
+	}
+}
+
 func TestDeletion(t *testing.T) {
 	used := func(q *v1alpha1.CardQuota) {
 		q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Used: 6}, {Name: "NVIDIA-H800"}}

@@ -177,7 +177,7 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 
 	text := offeredCards(inv)
 	if near, found := card.Nearest(name, inv.Names()); found {
-		text = fmt.Sprintf("did you mean %s?", near)
+		text = card.AskForName(near, inv.Physical()[near])
 	}
 
 	unnamed := inv.UnnamedCardsFor(resource)
