@@ -96,6 +96,7 @@ func (m *clusterState) countBindings(page *samplePages) map[typeCard][2]float64 
 		if b.seen.Before(m.bindings.since.Add(-maxWatchLag)) {
 			continue
 		}
+
 		sums := counts[b.key]
 		lasted := b.seen.Add(m.options.StatusWithin)
 		sums[1]++

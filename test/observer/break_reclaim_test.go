@@ -54,6 +54,7 @@ func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	w.podIn(inference, "service", "NVIDIA-H200", "1")
 	w.evictAs("first", "reclaim")
 	w.bindPod("service", "h200-0")
+
 	w.podIn(training, "waiting", "NVIDIA-H200", "1")
 	w.evictAs("service", "reclaim") // training may not reclaim
 	w.deletePod("waiting")

@@ -63,6 +63,7 @@ func TestAFalseReasonIsFound(t *testing.T) {
 	w.wantExactly(o)
 	w.stateReason("liar", fmt.Sprintf(short, 1))
 	w.wantExactly(o, "I8 truth pod/break-truth/liar")
+
 	for _, name := range []string{"honest", "liar"} {
 		w.deletePod(name)
 	}

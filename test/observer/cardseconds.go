@@ -220,8 +220,8 @@ func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 
 		key := queueCard{s.labels["queue"], s.labels["card"]}
 		sums[key] += s.value
-		labels := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"])
 
+		labels := billLabels(s.labels["tenant"], s.labels["project"], s.labels["service_type"])
 		difference := ""
 		if !m.seconds.labels[key.queue][labels] {
 			difference = "its queue never had " + labels

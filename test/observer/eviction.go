@@ -74,9 +74,9 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 		group:      types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)},
 		reclaimers: map[types.UID]bool{},
 	}
-
 	e.isGang = m.isGang(e.group)
 	state.evicted = e
+
 	if !happened {
 		return
 	}

@@ -252,8 +252,8 @@ func (m *clusterState) recountQuotas(r *inventoryRecount, owners map[string]*v1a
 			}
 			continue
 		}
-		granted := m.inForce(queue, owner)
 
+		granted := m.inForce(queue, owner)
 		m.addAllowances(r, owner)
 		if !m.options.Tree {
 			addGranted(r, granted)

@@ -268,8 +268,8 @@ func (m *clusterState) expectSchedulerMetrics(add gauge) []string {
 	for name, count := range m.inventory.Totals() {
 		add("cardquota_scheduler_physical_cards", float64(count), map[string]string{"card": name})
 	}
-
 	add("cardquota_nodes_anomalous", float64(m.anomalousNodes()), map[string]string{})
+
 	unowned := map[string]int64{}
 	uncertain := map[string]bool{}
 	for _, state := range m.pods {

@@ -85,8 +85,8 @@ func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
 
 func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 	waits := builder.Pod("test", "waits").GPUs(2).Obj()
-
 	placed := builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()
+
 	for name, c := range map[string]struct {
 		change
 		want bool

@@ -32,6 +32,7 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 		m.checkTreePlacement(state, c)
 		return
 	}
+
 	queue := m.namedQueue(state)
 	if queue == "" {
 		return

@@ -109,13 +109,12 @@ func (w *world) checkNow() []string { return w.machine.checkAll(w.clock) }
 func (w *world) expectViolations(t *testing.T, want string) {
 	t.Helper()
 	open := w.checkNow()
-
 	w.checkNow() // nothing is reported twice
+
 	var got []string
 	for _, v := range w.machine.violations {
 		got = append(got, strings.Fields(string(v.Invariant))[1])
 	}
-
 	for range open {
 		got = append(got, "open")
 	}

@@ -165,8 +165,8 @@ func (m *clusterState) applyChange(c change) { m.recordChange(c, true) }
 
 func (m *clusterState) recordChange(c change, happened bool) {
 	m.lastChange = c.seen
-
 	m.forwardToSessionChecker(c, happened)
+
 	switch object := c.object.(type) {
 	case *corev1.Pod:
 		m.recordPod(object, c, happened)

@@ -193,12 +193,13 @@ func TestChargesAgree(t *testing.T) {
 			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, AllowsNamespace: admits})
 			equal(t, "holds something", holds, counts)
 			equal(t, "charge", cardSums(got), want.String())
+
 			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 			equal(t, "ends", ends, terminates)
 			equal(t, "charge at the end", cardSums(ending), terminating.String())
+
 			last := oneOf(t, "last queue", "", "q")
 			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
-
 			if holds {
 				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, theirs)), want.String())
@@ -273,11 +274,12 @@ func TestServiceTypesAgree(t *testing.T) {
 			group := annotated("PodGroup")
 			owner := drawType(t)
 			equal(t, "service type", workload.ServiceTypeFor(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
+
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
-
 			owned := drawPod(t)
 			equal(t, "type of the owner", ownersOf(kinds).TypeFor(owned), rule.OwnerServiceType(owned, kinds))
+
 			matrix, reclaimFrom, reclaimable := drawMatrix(t)
 			by := oneOf(t, "by", types...)
 			from := oneOf(t, "from", types...)
