@@ -89,7 +89,7 @@ var cardMutants = []mutant{
 	{"internal/card/quota.go", `	if len(text) > maxText {`, `	if len(text) > 9*maxText {`, "a quota has at most 64 KiB"},
 	{"internal/card/quota.go", `		if entries == MaxQuotaEntries {`, `		if entries == MaxQuotaEntries+1 {`, "a quota has at most 256 entries"},
 	{"internal/card/quota.go", `count, err := parseCount(fmt.Sprint(key), string(value))`, `count, err := parseCount(fmt.Sprint(key), strings.Trim(string(value), "\""))`, "a count is a number, not a text"},
-	{"internal/card/noderecognition.go", `kind == "" || model == "" || `, `kind == "" || `, "an empty label names no model"},
+	{"internal/card/noderecognition.go", `kind != "" && model != ""`, `kind != ""`, "an empty label names no model"},
 	{"internal/card/noderecognition.go", `if _, ok := labels[base+memorySuffix]; !ok {`, `if _, ok := labels[base+memorySuffix]; !ok && base == "" {`, "a model needs its memory label"},
 	{"internal/card/noderecognition.go", `|| strings.HasPrefix(key, migPrefix) {
 			continue`, `{
@@ -151,7 +151,7 @@ var quotaMutants = []mutant{
 	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
 	{"internal/quota/fits.go", `q.limits.Cards[name] && !q.isTerminatingOverQuota(name)`, `q.limits.Cards[name]`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
-	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
+	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || (q`, `return q.limits.AnyCard || (q`, "no cards always fit"},
 	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
 	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
 	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
@@ -161,9 +161,9 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `at.terminating[name].count > at.limits.Cards[name]`, `at.terminating[name].count >= at.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
-	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what terminated gives back its own cards"},
-	{"internal/quota/path.go", `limit < used && !at.isRoot()`, `limit <= used && !at.isRoot()`, "a quota may be used up on a node"},
-	{"internal/quota/fits.go", `	if count == 0 || q.tree == nil && q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
+	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
+	{"internal/quota/path.go", `limit < used && !q.isRoot()`, `limit <= used && !q.isRoot()`, "a quota may be used up on a node"},
+	{"internal/quota/fits.go", `	if count == 0 || (q.tree == nil && q.limits.AnyCard) {`, `	if count == 0 {`, "a queue without limits has room on a node"},
 	{"internal/quota/path.go", `int64(at.limits.Cards[name]); total > limit`, `int64(at.limits.Cards[name]); total >= limit`, "as many cards as the quota may terminate before a placement"},
 	{"internal/quota/fits.go", `		requested := request.MilliCPU
 `, `		requested := int64(0)

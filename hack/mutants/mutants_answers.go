@@ -10,7 +10,7 @@ var groupAnswerMutants = []mutant{
 // nearestMutants break which card a name means.
 var nearestMutants = []mutant{
 	{"internal/card/nearest.go", `return other.model == wanted.model`, `return other.lower == wanted.lower`, "the words of a vendor do not count"},
-	{"internal/card/nearest.go", `best := -1, len(wanted.withoutVendor)/3+1`, `best := -1, len(wanted.lower)/3+1`, "two models of one vendor are not near"},
+	{"internal/card/nearest.go", `best := len(wanted.withoutVendor)/3 + 1`, `best := len(wanted.lower)/3 + 1`, "two models of one vendor are not near"},
 	{"internal/card/unnamedcards.go", `slices.Contains(words, string(name))`, `len(words) > 0 && strings.Contains(text, string(name))`, "part of a name is another card"},
 }
 

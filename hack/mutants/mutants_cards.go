@@ -21,8 +21,10 @@ var vendorMutants = []mutant{
 // anomalyMutants are wrong rules of the anomalies, of which the observer has none.
 var anomalyMutants = []mutant{
 	{"internal/cardinventory/anomalies.go", `case card.LooksLikeCores(resource) && !l.offersCardBeside(node, resource):`, `case card.LooksLikeCores(resource):`, "cores beside their card are an amount"},
-	{"internal/cardinventory/modelchanges.go", `held.now, held.isChanged = charge.Cards[0].Name, true`, `held.now, held.isChanged = charge.Cards[0].Name, charge.Cards[0].Name != held.first`, "a change back is a change"},
-	{"internal/cardinventory/modelchanges.go", `case held == nil || isRemapped && !held.isChanged:`, `case held == nil:`, "an entry of spec.cards changes no label"},
+	{"internal/cardinventory/modelchanges.go", `held.now = charge.Cards[0].Name
+		held.isChanged = true`, `held.now = charge.Cards[0].Name
+		held.isChanged = charge.Cards[0].Name != held.first`, "a change back is a change"},
+	{"internal/cardinventory/modelchanges.go", `case held == nil || (isRemapped && !held.isChanged):`, `case held == nil:`, "an entry of spec.cards changes no label"},
 	{"internal/cardinventory/anomalies.go", `isSaid := card.LabelsSayForm(node.Object, held.Resource)`, `isSaid := false`, "cards of a form that the labels say are broken"},
 	{"internal/cardinventory/anomalies.go", `if !isOfVendor && card.IsOfSharingSoftware(other) {`, `if isOfVendor && card.IsOfSharingSoftware(other) {`, "sharing software offers cards of any vendor"},
 	{"internal/cardinventory/anomalies.go", `mayBeSame := isCard && (isOfOneVendor(cores, other) ||`, `mayBeSame := isCard && (other != "" ||`, "cores are no amount beside another vendor's card"},

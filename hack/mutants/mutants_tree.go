@@ -24,7 +24,7 @@ var treeMutants = []mutant{
 	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used(name), more), 0)`, `max(guarantee-AddSaturating(q.used(name), more), 0)`, "a parent's unused guarantee is at least that of its children"},
 	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
-	{"internal/quota/path.go", `			change = at.unusedAfter(name, more, change) - at.tree.unused[name]`, `			change = 0`, "a request may use the unused guarantees of its own path"},
+	{"internal/quota/path.go", `		change = at.unusedAfter(name, more, change) - at.tree.unused[name]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
 	{"internal/quota/path.go", `		if fixed > deserved {`, `		if fixed > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
 	{"internal/quota/tree.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
 	{"internal/quota/tree.go", `	if len(seen) > MaxDepth {`, `	if len(seen) > MaxDepth+1 {`, "at most six queues are on a path"},
@@ -41,7 +41,8 @@ var treeMutants = []mutant{
 // them with an implementation of their own.
 var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `	if (partA < 1) != (partB < 1) {`, `	if (partA < 1) && (partB < 1) {`, "a queue below what it deserves is before one above it"},
-	{"internal/quota/queueorder.go", `		partA, partB = shareA.borrowed, shareB.borrowed
+	{"internal/quota/queueorder.go", `		partA = shareA.borrowed
+		partB = shareB.borrowed
 `, ``, "above what is deserved the borrowed cards order queues"},
 	{"internal/quota/queueorder.go", `averageFactor*averages[name])/weight)`, `averageFactor*averages[name]))`, "weights divide what is borrowed"},
 	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
@@ -49,7 +50,8 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue that deserves no card is at what it deserves"},
 	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(name):`, `	case e.total > q.limits.deserved(name)+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
-	{"internal/quota/reclaim.go", `free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/reclaim.go", `covered = min(free, own)
+				free = min(free, own+left-at.tree.unusedBelow[name])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
 	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)
 		at.isShareKnown = false
 `, `		at.memory.add(c.Memory)

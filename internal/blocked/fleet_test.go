@@ -2,6 +2,7 @@ package blocked
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -143,34 +144,38 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		got := reason(func() *Fleet { return fleet })
 		check.Equal(t, "reason of the next pod of the gang", got, reason(func() *Fleet { return fleet }))
 
-		exists := false
-		fits := false
-		sums := map[card.Name]card.Count{}
-		for _, node := range nodes {
-			for _, name := range r.Names {
-				if node.Cards[0].Name != name {
-					continue
-				}
-
-				exists = true
-				left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
-				fits = fits || (node.IsReady && left >= r.Count)
-				if node.IsReady && !node.IsCordoned {
-					sums[name] += left
-				}
-			}
-		}
-
-		want := v1alpha1.BlockedNoFreeCard
-		switch {
-		case !exists:
-			want = v1alpha1.BlockedUnknownCard
-		case fits:
-			want = v1alpha1.BlockedNodesUnsuitable
-		case sums[h200] >= r.Count || sums[h800] >= r.Count:
-			want = v1alpha1.BlockedFragmented
-		}
-
+		want := naiveReason(&r, nodes, held, taken)
 		check.Must(t, got == want, "%s, want %s, for %+v of %+v, held %v", got, want, r, nodes, held)
 	})
+}
+
+// naiveReason counts the free cards of all nodes once more.
+func naiveReason(r *Request, nodes []card.NodeState, held map[NodeCard]card.Count, taken map[string]card.Count) v1alpha1.BlockedReason {
+	exists := false
+	fits := false
+	sums := map[card.Name]card.Count{}
+	for _, node := range nodes {
+		name := node.Cards[0].Name
+		if !slices.Contains(r.Names, name) {
+			continue
+		}
+
+		exists = true
+		left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
+		fits = fits || (node.IsReady && left >= r.Count)
+		if node.IsReady && !node.IsCordoned {
+			sums[name] += left
+		}
+	}
+
+	switch {
+	case !exists:
+		return v1alpha1.BlockedUnknownCard
+	case fits:
+		return v1alpha1.BlockedNodesUnsuitable
+	case sums[h200] >= r.Count || sums[h800] >= r.Count:
+		return v1alpha1.BlockedFragmented
+	}
+
+	return v1alpha1.BlockedNoFreeCard
 }

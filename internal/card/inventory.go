@@ -202,6 +202,11 @@ type trackedNode struct {
 	ready, cordoned bool
 }
 
+// hasSameState reports whether a node is used, and its cards are shared, as in another version of it.
+func (n *trackedNode) hasSameState(other *trackedNode) bool {
+	return n.ready == other.ready && n.cordoned == other.cordoned && maps.Equal(n.sharing, other.sharing)
+}
+
 // NodeState is the cards of a node, and whether pods can use them.
 type NodeState struct {
 	// Name is the name of the node.
@@ -238,8 +243,7 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
-	sameState := before.ready == after.ready && before.cordoned == after.cordoned && maps.Equal(before.sharing, after.sharing)
-	if sameCards && sameOthers && sameState && !grown {
+	if sameCards && sameOthers && before.hasSameState(&after) && !grown {
 		return false
 	}
 

@@ -51,24 +51,7 @@ type mappedRecognition struct {
 
 // recogniseResource names one resource by the mappings that select the node.
 func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mappings Mappings) {
-	var names []Name
-	var problem *Anomaly
-	isSelected := false
-	for _, mapping := range mappings {
-		if mapping.Resource != resource || !mapping.Selects(m.node.Labels) {
-			continue
-		}
-
-		isSelected = true
-		name, anomaly := mapping.nameOn(m.node)
-		switch {
-		case anomaly == nil && !slices.Contains(names, name):
-			names = append(names, name)
-		case anomaly != nil && (problem == nil || anomaly.Reason == InvalidLabel):
-			problem = anomaly
-		}
-	}
-
+	names, problem, isSelected := m.namesFor(resource, mappings)
 	if !isSelected {
 		m.unmapped = append(m.unmapped, resource)
 		return
@@ -84,6 +67,27 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 	default:
 		m.out.Cards = append(m.out.Cards, NodeCard{names[0], resource, allocatableCount(m.node, resource)})
 	}
+}
+
+// namesFor returns the card names that mappings give to a resource, what is wrong with a mapping, and
+// whether any selects the node. A label that makes no card name is the worst.
+func (m *mappedRecognition) namesFor(resource corev1.ResourceName, mappings Mappings) (names []Name, problem *Anomaly, isSelected bool) {
+	for _, mapping := range mappings {
+		if mapping.Resource != resource || !mapping.Selects(m.node.Labels) {
+			continue
+		}
+
+		isSelected = true
+		name, anomaly := mapping.nameOn(m.node)
+		switch {
+		case anomaly == nil && !slices.Contains(names, name):
+			names = append(names, name)
+		case anomaly != nil && (problem == nil || anomaly.Reason == InvalidLabel):
+			problem = anomaly
+		}
+	}
+
+	return names, problem, isSelected
 }
 
 func (m *mappedRecognition) withhold(anomaly Anomaly) {

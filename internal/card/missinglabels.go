@@ -39,7 +39,8 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 	first := ""
 	for key := range labels {
 		other, isModel := strings.CutSuffix(key, productSuffix)
-		if isModel && strings.HasPrefix(key, vendor+"/") && isIncomplete(other) && (first == "" || other < first) {
+		isCandidate := isModel && strings.HasPrefix(key, vendor+"/") && isIncomplete(other)
+		if isCandidate && (first == "" || other < first) {
 			first = other
 		}
 	}

@@ -121,7 +121,8 @@ func productLabels(labels map[string]string) []product {
 	for key, model := range labels {
 		base, ok := strings.CutSuffix(key, productSuffix)
 		vendor, kind, cut := strings.Cut(base, "/")
-		if !ok || !cut || kind == "" || model == "" || strings.HasPrefix(key, migPrefix) {
+		namesModel := ok && cut && kind != "" && model != ""
+		if !namesModel || strings.HasPrefix(key, migPrefix) {
 			continue
 		}
 		if _, ok := labels[base+memorySuffix]; !ok {

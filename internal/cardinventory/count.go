@@ -116,18 +116,22 @@ func (b *countBuilder) serviceType(queue string) string {
 	return servicetype.DisplayName(b.ServiceTypes[queue])
 }
 
-// addOutside adds the cards that pods hold outside any queue. Those without a queue are in no
-// usage.
-func (b *countBuilder) addOutside() {
+// missingQueues returns the queues that pods name and that do not exist, also "" for none.
+func (b *countBuilder) missingQueues() map[string]bool {
 	missing := map[string]bool{"": true}
 	for queue := range b.Usage {
 		missing[queue] = true
 	}
-
 	for _, queue := range b.Queues {
 		delete(missing, queue.Name)
 	}
+	return missing
+}
 
+// addOutside adds the cards that pods hold outside any queue. Those without a queue are in no
+// usage.
+func (b *countBuilder) addOutside() {
+	missing := b.missingQueues()
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
 		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
@@ -172,15 +176,20 @@ func (b *countBuilder) addUsage(serviceType string, usage cardquota.Usage) {
 	}
 }
 
-// addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves.
-func (b *countBuilder) addQuotas() {
+// parentQueues returns the queues of a tree that have children, by name.
+func (b *countBuilder) parentQueues() map[string]bool {
 	parents := map[string]bool{}
 	if b.Tree != nil {
 		for _, queue := range b.Queues {
 			parents[queue.Spec.Parent] = true
 		}
 	}
+	return parents
+}
 
+// addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves.
+func (b *countBuilder) addQuotas() {
+	parents := b.parentQueues()
 	for queue, owner := range b.Owners {
 		if owner.DeletionTimestamp != nil {
 			continue // it grants nothing

@@ -218,9 +218,15 @@ const unknownManager = "another client"
 // parent, so its value does not count. Nor does a value without an owner, if the wanted
 // parent is another queue.
 func otherParentManager(live *v1beta1.Queue, want string) string {
-	if live == nil || want == "" || live.Spec.Parent == "" || live.Spec.Parent == want || OwnsParent(live) {
+	if live == nil || want == "" {
 		return ""
 	}
+
+	hasOtherParent := live.Spec.Parent != "" && live.Spec.Parent != want
+	if !hasOtherParent || OwnsParent(live) {
+		return ""
+	}
+
 	manager := managersByField(live.ManagedFields, isOtherManager)[fieldParent]
 	if want != workload.RootQueue && (manager == "" || isQueueController(manager)) {
 		return ""

@@ -128,8 +128,8 @@ func TestCountAgreesWithASimpleModel(t *testing.T) {
 			kept = append(kept, pod)
 			queue := pod.Annotations["scheduling.volcano.sh/queue-name"]
 			count := pod.Spec.Containers[0].Resources.Requests[gpu]
-			alive := pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning
-			if queue == "" || pod.Spec.NodeName == "" || !alive || pod.DeletionTimestamp != nil || count.IsZero() {
+			alive := (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) && pod.DeletionTimestamp == nil
+			if queue == "" || pod.Spec.NodeName == "" || !alive || count.IsZero() {
 				continue
 			}
 

@@ -211,20 +211,12 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
 	}
 
-	if live == nil {
-		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
-	}
+	setIdentity(config, live, quota.Name)
 
 	closedByParent := ""
 	manager := ""
 	if live != nil {
 		manager = live.Labels[LabelManagedBy]
-		if live.UID != "" { // an apply must not recreate a Queue that was just deleted
-			config.WithUID(live.UID)
-		}
-		if CreatedByOperator(live) { // applying without it would remove it
-			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
-		}
 		closedByParent = live.Annotations[annotationClosedByParent]
 	}
 
@@ -242,6 +234,22 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 	}
 
 	return desired
+}
+
+// setIdentity lets an apply change only the Queue that was read, or create one if there is none. It
+// keeps the annotation of the CardQuota that created the Queue.
+func setIdentity(config *apply.QueueApplyConfiguration, live *v1beta1.Queue, creator string) {
+	if live == nil {
+		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: creator})
+		return
+	}
+
+	if live.UID != "" { // an apply must not recreate a Queue that was just deleted
+		config.WithUID(live.UID)
+	}
+	if CreatedByOperator(live) { // applying without it would remove it
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
+	}
 }
 
 // namespaceSelectorText returns the value of volcano.sh/namespace-selector, "" for a
@@ -319,10 +327,15 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 // dropEmptySpec drops an empty spec. Applied, it would make the operator own spec as a
 // whole.
 func (d *DesiredQueue) dropEmptySpec() {
-	if spec := d.Config.Spec; spec != nil && spec.Capability == nil && spec.Deserved == nil && spec.Guarantee == nil &&
-		spec.Parent == nil && spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
+	if d.Config.Spec != nil && isEmptySpec(d.Config.Spec) {
 		d.Config.Spec = nil
 	}
+}
+
+// isEmptySpec reports whether a spec has none of the fields that the operator applies.
+func isEmptySpec(spec *apply.QueueSpecApplyConfiguration) bool {
+	return spec.Capability == nil && spec.Deserved == nil && spec.Guarantee == nil &&
+		spec.Parent == nil && spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil
 }
 
 // QueueOwner returns which of all CardQuotas for one queue owns it: the oldest, then the

@@ -163,15 +163,12 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 
 		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
+			below := queuesBelow(all, name)
 			want := card.Count(0)
 			total := 0
-			below := map[string]bool{"queue-" + name: true}
-			for _, node := range names {
-				if isBelowOrSame(all, node, name) {
-					below["queue-"+node] = true
-					want += used["queue-"+node].Used["H200"]
-					total += used["queue-"+node].BlockedTotal
-				}
+			for _, queue := range below {
+				want += used[queue].Used["H200"]
+				total += used[queue].BlockedTotal
 			}
 
 			got := sums["queue-"+name]
@@ -184,10 +181,21 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			}
 
 			check.Must(t, local.Total == total && len(local.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(local.Blocked, compareBlocked), "%s shows %d of %d in lab, want %d", name, len(local.Blocked), local.Total, total)
-			check.Equal(t, "queues below "+name, slices.Sorted(maps.Keys(below)), slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
+			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
 			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
 		}
 	})
+}
+
+// queuesBelow returns the queue of a CardQuota and those of all below it, sorted.
+func queuesBelow(all map[string]*v1alpha1.CardQuota, name string) []string {
+	below := map[string]bool{"queue-" + name: true}
+	for node := range all {
+		if isBelowOrSame(all, node, name) {
+			below["queue-"+node] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(below))
 }
 
 // blockedList is a list of blocked workloads, the longest waiting first.

@@ -63,18 +63,23 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		}
 	}
 
+	return staged, p.newWait(q, f, forParent, forChildren)
+}
+
+// newWait returns why a Queue does not have all of its placement yet: amounts that wait for its parent, or
+// for its children. It is nil when there are none.
+func (p Placement) newWait(q *v1alpha1.CardQuota, f Family, forParent, forChildren []string) *Wait {
 	switch {
 	case len(forParent) > 0:
-		return staged, &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: fmt.Sprintf(
+		return &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: fmt.Sprintf(
 			"queue %s has %s until its parent queue %s, or the other children of it, leave room: Volcano refuses children that have more than their parent",
 			q.QueueName(), strings.Join(forParent, ", "), p.Parent)}
 	case len(forChildren) > 0:
-		return staged, &Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: fmt.Sprintf(
+		return &Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: fmt.Sprintf(
 			"queue %s has %s until its child queues %s are lowered: Volcano refuses children that have more than their parent",
 			q.QueueName(), strings.Join(forChildren, ", "), joinQueueNames(f.Children))}
 	}
-
-	return staged, nil
+	return nil
 }
 
 // amounts are the limit, what is deserved, and the guarantee.

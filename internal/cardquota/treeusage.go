@@ -25,12 +25,16 @@ func sameLimitsAbove(a, b *Tree, name string) bool {
 	for _, node := range b.nodesAbove(name) {
 		was := a.resolved[node]
 		is := b.resolved[node]
-		if was.Parent != is.Parent || was.Limits.MilliCPU != is.Limits.MilliCPU || was.Limits.Memory != is.Limits.Memory ||
-			!maps.Equal(was.Limits.Cards, is.Limits.Cards) || a.stopPolicyOf(node) != b.stopPolicyOf(node) {
+		if was.Parent != is.Parent || !sameQuota(&was.Limits, &is.Limits) || a.stopPolicyOf(node) != b.stopPolicyOf(node) {
 			return false
 		}
 	}
 	return true
+}
+
+// sameQuota reports whether two queues have the same quota of cards, CPU and memory.
+func sameQuota(a, b *quota.Limits) bool {
+	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Cards, b.Cards)
 }
 
 // stopPolicyOf returns the stop policy of a CardQuota, None for a Queue without one.

@@ -96,12 +96,24 @@ type Usage struct {
 
 // Equal reports whether two usages are equal.
 func (u Usage) Equal(o Usage) bool {
-	return u.MilliCPU == o.MilliCPU && u.Memory == o.Memory && u.Members == o.Members && u.BlockedTotal == o.BlockedTotal &&
-		u.OldestPending.Equal(&o.OldestPending) && u.OldestWithinQuota.Equal(&o.OldestWithinQuota) &&
-		maps.Equal(u.Used, o.Used) && maps.Equal(u.Repeated, o.Repeated) && maps.Equal(u.Pending, o.Pending) && maps.Equal(u.BlockedCards, o.BlockedCards) && slices.EqualFunc(u.Blocked, o.Blocked, equalBlocked) &&
-		maps.EqualFunc(u.Local, o.Local, func(a, b localquota.Waiting) bool {
-			return a.Total == b.Total && slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked)
-		})
+	return u.Members == o.Members && equalAssigned(&u, &o) && equalPending(&u, &o)
+}
+
+// equalAssigned reports whether assigned pods use the same.
+func equalAssigned(a, b *Usage) bool {
+	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Used, b.Used) && maps.Equal(a.Repeated, b.Repeated)
+}
+
+// equalPending reports whether the same is pending, since when and why.
+func equalPending(a, b *Usage) bool {
+	return a.OldestPending.Equal(&b.OldestPending) && a.OldestWithinQuota.Equal(&b.OldestWithinQuota) &&
+		a.BlockedTotal == b.BlockedTotal && maps.Equal(a.Pending, b.Pending) && maps.Equal(a.BlockedCards, b.BlockedCards) &&
+		slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked) && maps.EqualFunc(a.Local, b.Local, equalWaiting)
+}
+
+// equalWaiting reports whether the same waits in a namespace.
+func equalWaiting(a, b localquota.Waiting) bool {
+	return a.Total == b.Total && slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked)
 }
 
 // equalBlocked reports whether two entries are equal.
@@ -199,8 +211,12 @@ func (c *counter) usageFor(queue string) *queueUsage {
 	return t
 }
 
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 func (c *counter) countPod(pod *corev1.Pod) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if isFinished(pod) {
 		return
 	}
 

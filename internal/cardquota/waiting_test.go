@@ -293,7 +293,8 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
 			b := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).GPUs(rapid.IntRange(0, 4).Draw(t, "count")).
 				Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "card")).ServiceType(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "type"))
-			if b.Unschedulable(rapid.SampledFrom(messages).Draw(t, "message")); rapid.Bool().Draw(t, "runs") {
+			b.Unschedulable(rapid.SampledFrom(messages).Draw(t, "message"))
+			if rapid.Bool().Draw(t, "runs") {
 				b.Running("h200")
 			}
 			input.Pods = append(input.Pods, b.Obj())

@@ -223,18 +223,7 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 
 	for i := range read.Rows {
 		r := &read.Rows[i]
-		s := m.sums[r.Series]
-		if s == nil {
-			s = m.sumOf(r.Series)
-			s.grewAt = r.GrewAt
-		}
-
-		m.settle(s, part)
-		s.total = min(s.total+r.Total, maxMilli)
-		if s.grewAt.Before(r.GrewAt) {
-			s.grewAt = r.GrewAt
-		}
-
+		s := m.addTotal(part, r)
 		if h.CountedUntil.IsZero() && r.GrewAt.After(p.countedUntil) { // of an earlier version
 			p.countedUntil = r.GrewAt
 		}
@@ -247,6 +236,23 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	}
 
 	return err
+}
+
+// addTotal adds the total of a row of a part to its sum, and returns the sum.
+func (m *Meter) addTotal(part int, r *RunningRow) *sum {
+	s := m.sums[r.Series]
+	if s == nil {
+		s = m.sumOf(r.Series)
+		s.grewAt = r.GrewAt
+	}
+
+	m.settle(s, part)
+	s.total = min(s.total+r.Total, maxMilli)
+	if s.grewAt.Before(r.GrewAt) {
+		s.grewAt = r.GrewAt
+	}
+
+	return s
 }
 
 // SetClosed records that a day or a month of a part has an entry.

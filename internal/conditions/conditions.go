@@ -82,6 +82,11 @@ type Rule struct {
 	Event string
 }
 
+// matches reports whether the rule is about the status and reason of a condition.
+func (r *Rule) matches(c metav1.Condition) bool {
+	return (r.Status == "" || c.Status == r.Status) && (r.Reason == "" || c.Reason == r.Reason)
+}
+
 // CommonRules are the rules for conditions that CardQuota and ServiceTypePolicy share.
 var CommonRules = []Rule{
 	{Type: v1alpha1.ConditionFieldsKnown, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnknownFields},
@@ -96,8 +101,8 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	for _, rule := range rules {
 		was := Get(before, rule.Type)
 		is := Get(after, rule.Type)
-		if is.Reason == "" || (rule.Status != "" && is.Status != rule.Status) || (rule.Reason != "" && is.Reason != rule.Reason) ||
-			(was.Status == is.Status && was.Reason == is.Reason) {
+		isUnchanged := was.Status == is.Status && was.Reason == is.Reason
+		if is.Reason == "" || isUnchanged || !rule.matches(is) {
 			continue
 		}
 

@@ -167,7 +167,8 @@ func isIdentityOf(pod, identity string) bool {
 // fresh by the scheduler's clock and received lately by the operator's. Neither a clock
 // that is ahead nor an old report is proof.
 func (o Observation) SchedulerAlive() bool {
-	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && (o.ReceivedAt.IsZero() || o.receivesHeartbeats()) && !o.stoppedCleanly()
+	isReceivedLately := o.ReceivedAt.IsZero() || o.receivesHeartbeats()
+	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && isReceivedLately && !o.stoppedCleanly()
 }
 
 // stoppedCleanly reports whether the scheduler stopped cleanly without a successor. While
@@ -187,8 +188,12 @@ func (o Observation) receivesHeartbeats() bool {
 // one. A leader that was just elected may still be ours. Without readable heartbeats the
 // leader is unknown.
 func (o Observation) leaseHeldByOther() bool {
-	return o.Leader != nil && o.Unreadable == "" && o.Now.Before(o.Leader.Expires) && o.Now.Sub(o.Leader.Acquired) >= StaleAfter &&
-		(o.Heartbeat == nil || o.Heartbeat.Identity != o.Leader.Identity)
+	if o.Leader == nil || o.Unreadable != "" {
+		return false
+	}
+
+	hadTime := o.Now.Sub(o.Leader.Acquired) >= StaleAfter
+	return o.Now.Before(o.Leader.Expires) && hadTime && (o.Heartbeat == nil || o.Heartbeat.Identity != o.Leader.Identity)
 }
 
 // NextCheck returns the next moment at which the condition may change without a new report,

@@ -75,9 +75,17 @@ func drawFacts(t *rapid.T) Observation {
 // proven states condition Enforced in one sentence.
 func proven(f Observation) bool {
 	return f.NotConfigured == "" && f.WantedHash != "" && len(f.OtherSchedulers) == 0 && len(f.Bypasses) == 0 &&
-		f.Heartbeat != nil && len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
-		noon.Sub(f.Heartbeat.At).Abs() < StaleAfter && (f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter) &&
-		(!f.Heartbeat.Ended || !f.ReceivedAt.IsZero())
+		f.Heartbeat != nil && provenByHeartbeat(f)
+}
+
+// provenByHeartbeat states what the last heartbeat has to say, and when.
+func provenByHeartbeat(f Observation) bool {
+	isFresh := noon.Sub(f.Heartbeat.At).Abs() < StaleAfter
+	isReceivedLately := f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter
+	mayBeTakenOver := !f.Heartbeat.Ended || !f.ReceivedAt.IsZero()
+
+	return len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
+		isFresh && isReceivedLately && mayBeTakenOver
 }
 
 // TestTrueNeedsEveryProof states the condition once more, from the other side:

@@ -70,10 +70,9 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 
 	// One who applies for them is refused for the names as they were written.
 	invented := CardRequest{Names: named("Z", 16), Count: 3}
-	if _, short := matchInQueue(a, &Reservations{}, JobRequest{Cards: []CardRequest{invented}}); short == nil ||
-		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
-		t.Errorf("refused with %+v", short)
-	}
+	_, short = matchInQueue(a, &Reservations{}, JobRequest{Cards: []CardRequest{invented}})
+	check.Must(t, short != nil, "not refused for %+v", invented)
+	check.That(t, slices.Equal(short.Names, invented.Names) && sameLimit(short, &InsufficientQuota{Requested: 3, Total: 3}), "refused with %+v", short)
 
 	s := a.CheckEnqueue("q", only(&waiting), JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)

@@ -353,8 +353,11 @@ func (l *Limits) quota(name card.Name) int64 {
 
 // deserved returns how much of a name the queue deserves: its quota without a tree.
 func (l *Limits) deserved(name card.Name) int64 {
+	if l.Deserved == nil {
+		return l.quota(name)
+	}
 	deserved, isWritten := l.Deserved[name]
-	if l.Deserved == nil || (isCompute(name) && !isWritten) || (l.AnyCard && !isCompute(name)) {
+	if (isCompute(name) && !isWritten) || (l.AnyCard && !isCompute(name)) {
 		return l.quota(name)
 	}
 	return deserved

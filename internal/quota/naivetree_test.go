@@ -152,7 +152,9 @@ func (n naiveAmounts) inherit(queues map[string]TreeQueue, name card.Name, paren
 func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool {
 	for at, q := range queues {
 		path, wrong := naivePath(queues, at)
-		if _, deserves := q.Deserved[key]; (deserves || q.Guarantee[key] > 0) && (at == name || (wrong == NoFault && slices.Contains(path, name))) {
+		isBelow := wrong == NoFault && slices.Contains(path, name)
+		_, deserves := q.Deserved[key]
+		if (deserves || q.Guarantee[key] > 0) && (at == name || isBelow) {
 			return true
 		}
 	}
@@ -354,8 +356,11 @@ func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.
 	used := after.used(at, name)
 	held := n.heldAgainst(after, at, name, more)
 	others := after.unusedBelow(at, name)
+	isStopped := n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name)
+	borrows := n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)
+
 	switch {
-	case n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name) && (n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)):
+	case isStopped && borrows:
 		return "recently reclaimed from " + at
 	case isLimited && others > 0 && used+held+others > limit && others+more.amounts[name] > n.unusedBelow(at, name):
 		return "guaranteed in " + at

@@ -26,8 +26,8 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 		gone := released.amountIn(at, name)
 		more := count - gone
 		used := AddSaturating(at.used(name), more)
-		if limit := at.limits.quota(name); limit < used && !at.isRoot() && !at.isUnlimited(name) {
-			return exceededLimit{Cards, at, used, limit}, true
+		if e, isExceeded := at.checkQuota(name, used); isExceeded {
+			return e, true
 		}
 		if at.tree == nil {
 			return e, false
@@ -43,14 +43,25 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 			return e, true
 		}
 
-		if at.parent != nil {
-			change = at.unusedAfter(name, more, change) - at.tree.unused[name]
+		if at.parent == nil {
+			return e, false
 		}
-		if at.parent != nil && (gone != 0 || opened != 0) { // else nothing opens
+
+		change = at.unusedAfter(name, more, change) - at.tree.unused[name]
+		if gone != 0 || opened != 0 { // else nothing opens
 			opened = at.unusedAfter(name, -gone, opened) - at.tree.unused[name]
 		}
 	}
 
+	return e, false
+}
+
+// checkQuota checks the quota at one queue of the path. Root has none.
+func (q *queueLedger) checkQuota(name card.Name, used int64) (e exceededLimit, isExceeded bool) {
+	limit := q.limits.quota(name)
+	if limit < used && !q.isRoot() && !q.isUnlimited(name) {
+		return exceededLimit{Cards, q, used, limit}, true
+	}
 	return e, false
 }
 

@@ -127,25 +127,18 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // unused guarantee of the path below
 	for at := q; at != nil; at = at.parent {
-		free := Unlimited
+		free := at.freeQuota(name)
 		covered := int64(0)
-		deserved := Unlimited
 		besideHolds := Unlimited
 		coverable := int64(0)
-
-		if !at.isRoot() && !at.isUnlimited(name) {
-			free = at.limits.quota(name) - at.used(name)
-		}
-		if !at.isRoot() && !at.deservesAny(name) {
-			deserved = max(0, at.limits.deserved(name)-at.used(name))
-		}
 
 		if at.tree != nil && !at.isUnlimited(name) {
 			left := at.freeBesideHolds(q, name)
 			free = min(free, left)
 			if at != q {
 				besideHolds = free
-				free, covered = min(free, own+left-at.tree.unusedBelow[name]), min(free, own)
+				covered = min(free, own)
+				free = min(free, own+left-at.tree.unusedBelow[name])
 			}
 
 			if at.isRoot() { // physical cards are checked node by node
@@ -163,7 +156,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
 		}
-		m.addLevel(free, covered, deserved, besideHolds, coverable)
+		m.addLevel(free, covered, at.freeDeserved(name), besideHolds, coverable)
 	}
 
 	if q.tree == nil {
@@ -179,6 +172,22 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideHolds, coverable int64
 	m.Deserved = append(m.Deserved, deserved)
 	m.BesideHolds = append(m.BesideHolds, besideHolds)
 	m.Coverable = append(m.Coverable, coverable)
+}
+
+// freeQuota returns how much more of a name the quota of the queue itself allows. Root has none.
+func (q *queueLedger) freeQuota(name card.Name) int64 {
+	if q.isRoot() || q.isUnlimited(name) {
+		return Unlimited
+	}
+	return q.limits.quota(name) - q.used(name)
+}
+
+// freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
+func (q *queueLedger) freeDeserved(name card.Name) int64 {
+	if q.isRoot() || q.deservesAny(name) {
+		return Unlimited
+	}
+	return max(0, q.limits.deserved(name)-q.used(name))
 }
 
 func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {

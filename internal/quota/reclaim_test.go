@@ -76,6 +76,18 @@ func (h *treeTest) fitsBeyondInventory(queue string, name card.Name, n, physical
 	return n > physical && (h.naive.unusedBelow("", name) == 0 || after.unusedBelow("", name) == 0)
 }
 
+// mayUseByLeaf returns what each leaf may use of each name.
+func (h *treeTest) mayUseByLeaf() map[string]map[card.Name]MayUse {
+	out := map[string]map[card.Name]MayUse{}
+	for _, queue := range h.leaves() {
+		out[queue] = map[card.Name]MayUse{}
+		for _, name := range treeNames {
+			out[queue][name] = h.ledger.MayUseByLevel(queue, name)
+		}
+	}
+	return out
+}
+
 // TestMayUseGrowsWithWhatIsReleased: what victims release at a level is what the level leaves
 // more, so a plan may add the two.
 func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
@@ -86,22 +98,19 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 			return
 		}
 
-		before := map[string]map[card.Name]MayUse{}
-		for _, queue := range h.leaves() {
-			before[queue] = map[card.Name]MayUse{}
-			for _, name := range treeNames {
-				before[queue][name] = h.ledger.MayUseByLevel(queue, name)
-			}
-		}
-
+		before := h.mayUseByLeaf()
 		h.ledger.Release(victim)
 		for queue, all := range before {
+			level := h.naive.naiveLevel(queue, p.queue)
+			if slices.Contains(h.naive.path(p.queue), queue) { // a deleted child frees its parent's own quota
+				level = 0
+			}
+
 			for name, m := range all {
 				after := h.ledger.MayUseByLevel(queue, name)
-				level := h.naive.naiveLevel(queue, p.queue)
 				for i := range m.Quota {
 					released := int64(0)
-					if i >= level || slices.Contains(h.naive.path(p.queue), queue) { // a deleted child frees its parent's own quota
+					if i >= level {
 						released = p.amounts[name]
 					}
 					grown := after.Quota[i] - m.Quota[i]
@@ -259,9 +268,10 @@ func drawJobRequest(t *rapid.T) JobRequest {
 func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) bool {
 	cpu := scaleLimit(l.limit(CPUName), e.factor)
 	memory := scaleLimit(l.limit(MemoryName), e.factor)
-	return (e.naive.limits[at].AnyCard || l.givesAll(reserved.Cards, e.request.Cards, e.factor)) &&
-		(e.request.MilliCPU == 0 || l.used(CPUName)+reserved.MilliCPU+e.request.MilliCPU <= cpu) &&
-		(e.request.Memory == 0 || l.used(MemoryName)+reserved.Memory+e.request.Memory <= memory)
+	givesCards := e.naive.limits[at].AnyCard || l.givesAll(reserved.Cards, e.request.Cards, e.factor)
+	givesCPU := e.request.MilliCPU == 0 || l.used(CPUName)+reserved.MilliCPU+e.request.MilliCPU <= cpu
+	givesMemory := e.request.Memory == 0 || l.used(MemoryName)+reserved.Memory+e.request.Memory <= memory
+	return givesCards && givesCPU && givesMemory
 }
 
 // isWithinQuota reports whether a queue gives the request of a leaf, beside what is inqueue,
@@ -411,7 +421,8 @@ func TestReclaimByExample(t *testing.T) {
 
 	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
-	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "" && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
+	isOfRoot := got != nil && got.Kind == Guaranteed && got.Queue == ""
+	check.Must(t, isOfRoot && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
 	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideHolds: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")

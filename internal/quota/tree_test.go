@@ -25,21 +25,7 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 		resolved := ResolveTree(queues)
 		check.Must(t, len(resolved) == len(queues), "%d queues of %d", len(resolved), len(queues))
 		for name, r := range resolved {
-			fault := naiveFault(queues, name)
-			check.Must(t, r.Fault.Kind == fault, "fault %v of %s, want %v", r.Fault, name, fault)
-			if path, wrong := naivePath(queues, name); fault != NoFault {
-				check.Must(t, slices.Contains(path, r.Fault.Queue), "the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
-				check.Must(t, wrong == NoFault || r.Fault.Parent == queues[r.Fault.Queue].Parent, "the fault of %s names parent %s", name, r.Fault.Parent)
-				check.Must(t, wrong == NoFault || (r.Parent == "" && r.Limits.IsHeld), "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
-				check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
-			} else {
-				check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
-			}
-
-			if fault == NoFault || fault == IsParent {
-				useless := len(naiveChildren(queues, name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
-				check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
-			}
+			checkFault(t, queues, name, r)
 		}
 
 		for _, name := range treeNames {
@@ -53,6 +39,25 @@ func TestResolveTreeFollowsTheDocuments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkFault compares the fault of a queue, and its parent, with naive ones.
+func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r Resolved) {
+	fault := naiveFault(queues, name)
+	check.Must(t, r.Fault.Kind == fault, "fault %v of %s, want %v", r.Fault, name, fault)
+	if path, wrong := naivePath(queues, name); fault != NoFault {
+		check.Must(t, slices.Contains(path, r.Fault.Queue), "the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
+		check.Must(t, wrong == NoFault || r.Fault.Parent == queues[r.Fault.Queue].Parent, "the fault of %s names parent %s", name, r.Fault.Parent)
+		check.Must(t, wrong == NoFault || (r.Parent == "" && r.Limits.IsHeld), "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
+		check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
+	} else {
+		check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
+	}
+
+	if fault == NoFault || fault == IsParent {
+		useless := len(naiveChildren(queues, name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
+		check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
+	}
 }
 
 // TestResolvedAmountsAreConsistent checks what must hold of every tree, however it is written.
@@ -140,31 +145,38 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 // checkQuotaReported checks the reports about the quota of one name.
 func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Resolved, name card.Name, reported map[ExcessKind]Excess) {
 	written, isWritten := queues[q].Quota[name]
-	_, isDeserved := queues[q].Deserved[name]
-	_, isGuaranteed := queues[q].Guarantee[name]
-
 	above := int64(-1)
 	if r.Parent != "" {
 		parent := ResolveTree(queues)[r.Parent].Limits
 		above = parent.quota(name)
 	}
 
-	var want []ExcessKind
-	switch {
-	case !isWritten && !isDeserved && !isGuaranteed:
-	case r.Parent == "" && !isWritten:
-		want = append(want, NothingToInherit)
-	case r.Parent == "":
-	case above == 0 && (written > 0 || !isWritten):
-		want = append(want, NotInParent)
-	case isWritten && written > above:
-		want = append(want, QuotaAboveParent)
-	}
-
+	want := naiveQuotaExcess(queues[q], r.Parent, above, name)
 	for _, kind := range []ExcessKind{NothingToInherit, NotInParent, QuotaAboveParent} {
 		_, got := reported[kind]
 		check.Must(t, got == slices.Contains(want, kind), "%s of %s: written %d (%v), the parent has %d, reported %+v", name, q, written, isWritten, above, reported)
 	}
+}
+
+// naiveQuotaExcess returns what is wrong with the quota of one name. above is the quota of the parent.
+func naiveQuotaExcess(q TreeQueue, parent string, above int64, name card.Name) []ExcessKind {
+	written, isWritten := q.Quota[name]
+	_, isDeserved := q.Deserved[name]
+	_, isGuaranteed := q.Guarantee[name]
+	switch {
+	case !isWritten && !isDeserved && !isGuaranteed:
+		return nil
+	case parent == "" && !isWritten:
+		return []ExcessKind{NothingToInherit}
+	case parent == "":
+		return nil
+	case above == 0 && (written > 0 || !isWritten):
+		return []ExcessKind{NotInParent}
+	case isWritten && written > above:
+		return []ExcessKind{QuotaAboveParent}
+	}
+
+	return nil
 }
 
 // TestAQueueWithoutAPathChangesNoOtherQueue: a broken part of a tree closes itself only.

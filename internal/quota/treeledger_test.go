@@ -243,7 +243,10 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isFixed) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
-				check.Must(t, got.Ancestor == (got.Queue != queue) && (!got.Ancestor || (got.Requester == queue && (got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue)))), "a refusal of %s that names the wrong queues: %+v", queue, got)
+
+				isOnPath := got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue)
+				check.Must(t, got.Ancestor == (got.Queue != queue), "a refusal of %s that names the wrong queue: %+v", queue, got)
+				check.Must(t, !got.Ancestor || (got.Requester == queue && isOnPath), "a refusal of %s that names the wrong queues: %+v", queue, got)
 			}
 		}
 	}
@@ -367,7 +370,8 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 
 		flat := New(0)
 		for id, p := range h.naive.pods {
-			if flat.Charge(id, p.charge()); p.isEnd {
+			flat.Charge(id, p.charge())
+			if p.isEnd {
 				flat.ChargeTerminating(id, p.charge(), time.Minute)
 			}
 		}

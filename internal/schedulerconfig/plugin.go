@@ -38,7 +38,7 @@ func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 		if isUnset(value) {
 			continue
 		}
-		if value.Kind != yaml.ScalarNode || (value.Value != "true" && value.Value != "false") || value.ShortTag() != "!!bool" {
+		if !isTrueOrFalse(value) {
 			v.addFault(value, "%s of plugin %s is not a switch: write true or false", name, plugin)
 			continue
 		}

@@ -66,12 +66,19 @@ func entry(t *rapid.T, b *strings.Builder, name string) {
 // oneLine makes a text fit for YAML's single quotes.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || (r >= 0xfffe && r <= 0xffff) || r == 0xfffd {
+		if isUnfitForLine(r) {
 			return -1
 		}
 		return r
 	}, s)
 	return strings.ReplaceAll(s, "'", "''")
+}
+
+// isUnfitForLine reports whether YAML escapes a character, or ends the line at it.
+func isUnfitForLine(r rune) bool {
+	isControl := r < ' ' || (r >= 0x7f && r < 0xa0)
+	isNoncharacter := r >= 0xfffe && r <= 0xffff
+	return isControl || isNoncharacter || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd
 }
 
 func comment(t *rapid.T) string {

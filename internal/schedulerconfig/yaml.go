@@ -129,6 +129,11 @@ func isUnset(node *yaml.Node) bool {
 	return node == nil || node.ShortTag() == "!!null"
 }
 
+// isTrueOrFalse reports whether a value is written as true or false.
+func isTrueOrFalse(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && (node.Value == "true" || node.Value == "false") && node.ShortTag() == "!!bool"
+}
+
 // isString reports whether a value is a string scalar.
 func isString(node *yaml.Node) bool {
 	return node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str"

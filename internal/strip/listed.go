@@ -84,11 +84,16 @@ func hostPorts(containers []corev1.Container) []corev1.ContainerPort {
 func attachedVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {
-		if v.EmptyDir == nil && v.HostPath == nil && v.ConfigMap == nil && v.Secret == nil && v.Projected == nil && v.DownwardAPI == nil {
+		if !isMadeByNode(&v) {
 			kept = append(kept, v)
 		}
 	}
 	return kept
+}
+
+// isMadeByNode reports whether each node makes the volume for the pod.
+func isMadeByNode(v *corev1.Volume) bool {
+	return v.EmptyDir != nil || v.HostPath != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil
 }
 
 // listedGroupAnnotations are the annotations of a PodGroup that are kept of too many.

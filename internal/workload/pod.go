@@ -24,16 +24,19 @@ import (
 // terminating. Volcano calls these states allocated (Bound and Running). A terminating pod
 // releases its quota at once, while its cards stay in use on the node (see IsTerminating).
 func IsAssigned(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
-		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")
+	isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isUnfinished
 }
 
 // IsPending reports whether a pod waits for a scheduler to place it. A pod with scheduling
 // gates does not.
 func IsPending(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
-		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
+		isPendingPhase(pod.Status.Phase)
 }
+
+// isPendingPhase reports whether a phase is Pending, or not set yet.
+func isPendingPhase(phase corev1.PodPhase) bool { return phase == corev1.PodPending || phase == "" }
 
 // IsPodGroupPending reports whether a PodGroup, of which there are no pods, waits to be enqueued or for
 // its pods.

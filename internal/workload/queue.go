@@ -95,14 +95,7 @@ func (r *QueueRules) InTree(queue string, resolved *quota.Resolved) *QueueRules 
 func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
-	rules.selector, rules.hasSelector = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	if last != nil && last.selector == rules.selector && last.hasSelector == rules.hasSelector {
-		rules.Namespaces = last.Namespaces
-		rules.selectorRefusal = last.selectorRefusal
-	} else {
-		rules.Namespaces, rules.selectorRefusal = NamespaceSelectorFor(queue)
-	}
-
+	rules.readSelector(queue, last)
 	if rules.selectorRefusal != nil {
 		rules.Refusal = rules.selectorRefusal
 	}
@@ -132,6 +125,18 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	}
 
 	return rules
+}
+
+// readSelector sets which namespaces may use a Queue. It parses no text again that the last rules have
+// parsed.
+func (r *QueueRules) readSelector(queue *v1beta1.Queue, last *QueueRules) {
+	r.selector, r.hasSelector = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if last != nil && last.selector == r.selector && last.hasSelector == r.hasSelector {
+		r.Namespaces = last.Namespaces
+		r.selectorRefusal = last.selectorRefusal
+	} else {
+		r.Namespaces, r.selectorRefusal = NamespaceSelectorFor(queue)
+	}
 }
 
 // checkOpen refuses new pods for a queue that is not Open.

@@ -90,7 +90,6 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 		return // no cards: card.name alone requests nothing
 	}
 
-	inv := r.Inventory
 	request.Named = named
 	switch {
 	case request.Unreadable != "":
@@ -102,17 +101,28 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	case request.Count > card.MaxCount:
 		request.deny("requests more than %d of %s, which is more than any quota can give", card.MaxCount, request.Resource)
 	case request.Named.AllowsAny():
-		request.Names = inv.NamesFor(request.Resource)
-		if len(request.Names) == 0 {
-			request.deny("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", request.Resource)
-		}
+		request.allowAnyCard(r.Inventory)
 	default:
-		request.Names = request.Named.Names()
-		for _, name := range request.Names {
-			if resources := inv.ResourcesFor(name); len(resources) > 0 && !slices.Contains(resources, request.Resource) {
-				request.deny("names card <%s>, which is requested as %s, but requests %s", name, resources[0], request.Resource)
-				return
-			}
+		request.allowNamedCards(r.Inventory)
+	}
+}
+
+// allowAnyCard lets the pod run on every card that its resource stands for.
+func (request *Request) allowAnyCard(inv *card.Inventory) {
+	request.Names = inv.NamesFor(request.Resource)
+	if len(request.Names) == 0 {
+		request.deny("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", request.Resource)
+	}
+}
+
+// allowNamedCards lets the pod run on the cards of card.name. It denies a pod that requests one of them by
+// another resource.
+func (request *Request) allowNamedCards(inv *card.Inventory) {
+	request.Names = request.Named.Names()
+	for _, name := range request.Names {
+		if resources := inv.ResourcesFor(name); len(resources) > 0 && !slices.Contains(resources, request.Resource) {
+			request.deny("names card <%s>, which is requested as %s, but requests %s", name, resources[0], request.Resource)
+			return
 		}
 	}
 }

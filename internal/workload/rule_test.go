@@ -75,8 +75,9 @@ func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged v1alpha1.Unmanag
 	for name, count := range rules.Limits.Cards {
 		cards[string(name)] = int64(count)
 	}
-	if l := rules.Limits; l.AnyCard != want.AnyCard || l.MilliCPU != want.MilliCPU || l.Memory != want.Memory ||
-		cards.String() != want.Cards.String() || (rules.Refusal != nil) != (want.Closed != "") {
-		t.Errorf("limits %v, refusal %v, by the observer's rules %s", l, rules.Refusal, want)
-	}
+
+	l := rules.Limits
+	sameLimits := l.AnyCard == want.AnyCard && l.MilliCPU == want.MilliCPU && l.Memory == want.Memory && cards.String() == want.Cards.String()
+	sameRefusal := (rules.Refusal != nil) == (want.Closed != "")
+	check.That(t, sameLimits && sameRefusal, "limits %v, refusal %v, by the observer's rules %s", l, rules.Refusal, want)
 }

@@ -77,10 +77,11 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 		t.Guarantee[key] = amountOf(guarantee, scale)
 	}
 
+	hasAmount := deserves || guarantees
 	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
-	case inherits && !deserves && !guarantees:
+	case inherits && !hasAmount:
 		t.Guarantee[key] = 0 // names the resource, so that it is inherited
-	case inherits, isManaged && !isLimited && (deserves || guarantees):
+	case inherits, isManaged && !isLimited && hasAmount:
 	default:
 		t.Quota[key] = limit
 	}

@@ -130,7 +130,8 @@ func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, value stri
 	if *list == nil {
 		*list = corev1.ResourceList{}
 	}
-	if delete(*list, name); value != "" {
+	delete(*list, name)
+	if value != "" {
 		(*list)[name] = resource.MustParse(value)
 	}
 }
@@ -139,7 +140,8 @@ func withEntry(values map[string]string, key, value string) map[string]string {
 	if values == nil {
 		values = map[string]string{}
 	}
-	if delete(values, key); value != "" {
+	delete(values, key)
+	if value != "" {
 		values[key] = value
 	}
 	return values
@@ -205,39 +207,45 @@ func setField(object client.Object, option, value string) {
 	case *corev1.Pod:
 		setPod(object, option, value)
 	case *corev1.Node:
-		switch option {
-		case "model":
-			object.Labels = withEntry(withEntry(object.Labels, "nvidia.com/gpu.product", value), "nvidia.com/gpu.memory", strings.Repeat("1024", min(1, len(value))))
-		case "ready":
-			object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(value)}}
-		case "cordoned":
-			object.Spec.Unschedulable = true
-		case "tainted":
-			object.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}
-		default:
-			panic("a node has no " + option)
-		}
+		setNode(object, option, value)
 	case *v1beta1.Queue:
-		switch option {
-		case "priority":
-			object.Spec.Priority = int32(parseNumber(value))
-		case "reclaimable":
-			reclaimable := value == "true"
-
-			object.Spec.Reclaimable = &reclaimable
-		case "parent":
-			object.Spec.Parent = value
-		case "cpudeserved":
-			setQuantity(&object.Spec.Deserved, corev1.ResourceCPU, value)
-		case "cpuguarantee":
-			setQuantity(&object.Spec.Guarantee.Resource, corev1.ResourceCPU, value)
-		case "state":
-			object.Status.State = v1beta1.QueueState(value)
-		default:
-			panic("a queue has no " + option)
-		}
+		setQueue(object, option, value)
 	case *v1beta1.PodGroup:
 		setPodGroup(object, option, value)
+	}
+}
+
+func setNode(n *corev1.Node, option, value string) {
+	switch option {
+	case "model":
+		n.Labels = withEntry(withEntry(n.Labels, "nvidia.com/gpu.product", value), "nvidia.com/gpu.memory", strings.Repeat("1024", min(1, len(value))))
+	case "ready":
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(value)}}
+	case "cordoned":
+		n.Spec.Unschedulable = true
+	case "tainted":
+		n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}
+	default:
+		panic("a node has no " + option)
+	}
+}
+
+func setQueue(q *v1beta1.Queue, option, value string) {
+	switch option {
+	case "priority":
+		q.Spec.Priority = int32(parseNumber(value))
+	case "reclaimable":
+		q.Spec.Reclaimable = ptr.To(value == "true")
+	case "parent":
+		q.Spec.Parent = value
+	case "cpudeserved":
+		setQuantity(&q.Spec.Deserved, corev1.ResourceCPU, value)
+	case "cpuguarantee":
+		setQuantity(&q.Spec.Guarantee.Resource, corev1.ResourceCPU, value)
+	case "state":
+		q.Status.State = v1beta1.QueueState(value)
+	default:
+		panic("a queue has no " + option)
 	}
 }
 
@@ -249,9 +257,9 @@ func setPodGroup(g *v1beta1.PodGroup, option, value string) {
 		g.Spec.MinMember = int32(parseNumber(value))
 	case "tasks":
 		g.Spec.MinTaskMember = map[string]int32{}
+
 		for _, task := range strings.Split(value, ",") {
 			name, least, _ := strings.Cut(task, ":")
-
 			g.Spec.MinTaskMember[name] = int32(parseNumber(least))
 		}
 	case "class":
@@ -267,41 +275,44 @@ func setPodGroup(g *v1beta1.PodGroup, option, value string) {
 
 func setPod(p *corev1.Pod, option, value string) {
 	switch option {
-	case "on":
-		p.Spec.NodeName = value
 	case "phase":
 		p.Status.Phase = corev1.PodPhase(value)
 	case "nominated":
 		p.Status.NominatedNodeName = value
-	case "scheduler":
-		p.Spec.SchedulerName = value
-	case "class":
-		p.Spec.PriorityClassName = value
-	case "selector":
-		key, wanted, _ := strings.Cut(value, "=")
-		p.Spec.NodeSelector = map[string]string{key: wanted}
 	case "owner":
-		controller := true
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: value, Controller: &controller}}
-	case "priority":
-		priority := int32(parseNumber(value))
-		p.Spec.Priority = &priority
-	case "grace":
-		seconds := parseNumber(value)
-		p.Spec.TerminationGracePeriodSeconds = &seconds
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: value, Controller: ptr.To(true)}}
 	case "created", "started", "scheduled":
 		setPodTime(p, option, metav1.NewTime(Began.Add(time.Duration(parseNumber(value))*time.Second)))
-	case "preempts":
-		policy := corev1.PreemptionPolicy(value)
-
-		p.Spec.PreemptionPolicy = &policy
-	case "gated":
-		p.Spec.SchedulingGates = nil
-		if value != "no" {
-			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
-		}
 	case "says", "evicted":
 		setPodConditions(p, option, value)
+	default:
+		setPodSpec(&p.Spec, option, value)
+	}
+}
+
+func setPodSpec(spec *corev1.PodSpec, option, value string) {
+	switch option {
+	case "on":
+		spec.NodeName = value
+	case "scheduler":
+		spec.SchedulerName = value
+	case "class":
+		spec.PriorityClassName = value
+	case "selector":
+		key, wanted, _ := strings.Cut(value, "=")
+		spec.NodeSelector = map[string]string{key: wanted}
+	case "priority":
+		spec.Priority = ptr.To(int32(parseNumber(value)))
+	case "grace":
+		spec.TerminationGracePeriodSeconds = ptr.To(parseNumber(value))
+	case "preempts":
+		spec.PreemptionPolicy = ptr.To(corev1.PreemptionPolicy(value))
+	case "gated":
+		spec.SchedulingGates = nil
+
+		if value != "no" {
+			spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
+		}
 	default:
 		panic("a pod has no " + option)
 	}

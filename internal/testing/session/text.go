@@ -92,35 +92,40 @@ var queueAnnotations = map[string]string{
 // addQueue adds a queue, or replaces the one of its name.
 func (c *Cluster) addQueue(words []string) {
 	q := Queue(words[0], words[1])
-	gives := func(does bool) { q.Spec.Reclaimable = &does }
 	for _, word := range words[2:] {
-		option, value, _ := strings.Cut(word, "=")
-		switch priority, err := strconv.Atoi(word); {
-		case err == nil:
-			q.Spec.Priority = int32(priority)
-		case word == "gives" || word == "keeps":
-			gives(word == "gives")
-		case word == "closed":
-			q.Status.State = v1beta1.QueueStateClosed
-		case option == "cpu" && value == "":
-			q.Spec.Capability = nil
-		case option == "cpu":
-			q.Spec.Capability["cpu"] = resource.MustParse(value)
-		case option == "parent":
-			q.Spec.Parent = value
-		case option == "weight":
-			q.Spec.Weight = int32(mustParseInt(value))
-		case queueAnnotations[option] != "":
-			q.Annotations[queueAnnotations[option]] = value
-		default:
-			q.Annotations["volcano.sh/service.type"] = word
-			if q.Spec.Reclaimable == nil {
-				gives(word != "inference")
-			}
+		setQueueOption(q, word)
+	}
+	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
+}
+
+// setQueueOption sets a field or an annotation of a queue. A word that is no option is its service type.
+func setQueueOption(q *v1beta1.Queue, word string) {
+	gives := func(does bool) { q.Spec.Reclaimable = &does }
+	option, value, _ := strings.Cut(word, "=")
+
+	switch priority, err := strconv.Atoi(word); {
+	case err == nil:
+		q.Spec.Priority = int32(priority)
+	case word == "gives" || word == "keeps":
+		gives(word == "gives")
+	case word == "closed":
+		q.Status.State = v1beta1.QueueStateClosed
+	case option == "cpu" && value == "":
+		q.Spec.Capability = nil
+	case option == "cpu":
+		q.Spec.Capability["cpu"] = resource.MustParse(value)
+	case option == "parent":
+		q.Spec.Parent = value
+	case option == "weight":
+		q.Spec.Weight = int32(mustParseInt(value))
+	case queueAnnotations[option] != "":
+		q.Annotations[queueAnnotations[option]] = value
+	default:
+		q.Annotations["volcano.sh/service.type"] = word
+		if q.Spec.Reclaimable == nil {
+			gives(word != "inference")
 		}
 	}
-
-	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
 }
 
 // job is the statement of a PodGroup and its pods.
