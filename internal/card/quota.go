@@ -75,6 +75,7 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 		if entries == MaxQuotaEntries {
 			return fmt.Errorf("more than %d entries", MaxQuotaEntries)
 		}
+
 		key, err := dec.Token()
 		if err != nil {
 			return syntaxError(text, err)

@@ -125,8 +125,8 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 	}) {
 		all := tenantTree()
 		tc.change(all)
-		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
 
+		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
 		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
 		check.Equal(t, "stop policy", tc.want, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
 		check.Equal(t, "hold message", tc.why, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])

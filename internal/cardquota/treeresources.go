@@ -146,6 +146,7 @@ func (f Family) boundsFor(key card.Name) bounds {
 	if f.Parent == nil {
 		return b
 	}
+
 	above := liveAmounts(f.Parent, key)
 	b.most = above
 

@@ -126,8 +126,8 @@ func TestReadReportRefuses(t *testing.T) {
 	}) {
 		lease := full().Lease("ns")
 		tc.spoil(lease)
-		report, err := ReadReport(lease)
 
+		report, err := ReadReport(lease)
 		check.Says(t, err, tc.want)
 		check.Says(t, err, "Lease ns/"+lease.Name)
 		check.Equal(t, "a report all the same", Report{}, report)

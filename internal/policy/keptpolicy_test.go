@@ -51,8 +51,8 @@ func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 	flat := &v1alpha1.ServiceTypePolicy{}
 	flat.Spec.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	written := inTree()
-
 	written.Spec.QueueHierarchy = ""
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy
 		want       v1alpha1.QueueHierarchy

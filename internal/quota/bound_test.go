@@ -217,10 +217,10 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
 		requests := choosing(named("M", 16), choices, 3).Cards
 		requests = append(requests, requests[:2]...)
+
 		var first, second Reservations
 		first.Add(JobRequest{Cards: requests})
 		random.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
-
 		for _, d := range requests {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference

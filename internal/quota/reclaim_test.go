@@ -318,8 +318,8 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 			return isLimited && limit == 0
 		})
 	}
-	usable := request
 
+	usable := request
 	usable.Cards = slices.Clone(request.Cards)
 	for i, d := range usable.Cards {
 		names := slices.DeleteFunc(slices.Clone(d.Names), isUnusable)
@@ -339,8 +339,8 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			reserved := func(at string) *Reservations { return e.reserved[at] }
 			asked := e.request
 			e.request = e.withUsableNames(queue, asked)
-			want := e.isWithinQuota(queue, queue)
 
+			want := e.isWithinQuota(queue, queue)
 			isEntitled := e.isEntitled(queue)
 			for _, at := range append(e.naive.path(queue)[1:], "") {
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
@@ -348,10 +348,10 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 
 			got := e.ledger.CheckEnqueue(queue, reserved, asked, e.factor)
 			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", asked, queue, e.reserved[queue], got, want, isEntitled)
+
 			fixed := asked
 			fixed.IsFixed = true
 			got = e.ledger.CheckEnqueue(queue, reserved, fixed, e.factor)
-
 			want = want && e.isFixedWithinDeserved(queue)
 			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", fixed, queue, got, want)
 			e.request = asked

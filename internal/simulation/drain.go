@@ -25,9 +25,9 @@ func (c *Cluster) Drain(name string) error {
 	cordoned := c.Nodes[i].DeepCopy()
 	cordoned.Spec.Unschedulable = true
 	c.Nodes[i] = cordoned
+
 	isEvicted := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name && !staysDuringDrain(pod) }
 	restarted, ended := c.jobsOfEvicted(isEvicted)
-
 	var left []*corev1.Pod
 	for _, pod := range c.Pods {
 		job := types.NamespacedName{Namespace: pod.Namespace, Name: workload.VCJobOwner(pod)}
