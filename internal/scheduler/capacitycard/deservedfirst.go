@@ -186,7 +186,8 @@ func (p *plugin) hasPreempted(r checkInput) bool {
 // cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
 // Of a request with one card, allocatable knows that already.
 func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
-	if p.deservedFirst == nil || p.deservedFirst.borrows || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
+	isFirstRun := p.deservedFirst != nil && !p.deservedFirst.borrows
+	if !isFirstRun || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
 		return nodeFits
 	}
 

@@ -148,7 +148,8 @@ func parsed(text string) time.Duration {
 
 func TestOutOfSyncPodOnANodeOutsideTheSession(t *testing.T) {
 	s := newReclaimScene(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
-		if vcjobPod(p); p.Spec.NodeName == "lost" {
+		vcjobPod(p)
+		if p.Spec.NodeName == "lost" {
 			outOfSync(p)
 		}
 	}).openSession()

@@ -289,7 +289,8 @@ func TestReclaimEvictsConflictingPods(t *testing.T) {
 		"all of them, and cards lack":  {"a*8", 8, func(*corev1.Pod) {}},
 	}) {
 		s := newReclaimScene(t, "t tra 1: "+tc.runs+"; high inf 1: - cards=8", func(p *corev1.Pod) {
-			if avoidsX(p); strings.HasPrefix(p.Name, "t-") {
+			avoidsX(p)
+			if strings.HasPrefix(p.Name, "t-") {
 				p.Labels["app"] = "x"
 			} else if tc.runs != "a*8" {
 				p.Spec.Containers[0].Resources.Requests[gpu] = amount("1")

@@ -116,8 +116,10 @@ func (l *lifecycle) mayUse(task *api.TaskInfo, node string, used map[use]int) bo
 	if l.quotas[queue] == nil || cards == 0 {
 		return l.quotas[queue] != nil
 	}
-	return model != "" && (names == "" || strings.Contains(names, model)) &&
-		used[use{queue, model, false}]+cards <= l.quotas[queue][model] && used[use{queue, model, true}] <= l.quotas[queue][model]
+	limit := l.quotas[queue][model]
+	isNamed := names == "" || strings.Contains(names, model)
+	isWithinQuota := used[use{queue, model, false}]+cards <= limit && used[use{queue, model, true}] <= limit
+	return model != "" && isNamed && isWithinQuota
 }
 
 // check compares the ledger with the recount.

@@ -105,8 +105,7 @@ func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]
 				}
 			}
 
-			if best == nil || alternative < bestAlternative ||
-				(alternative == bestAlternative && (score > bestScore || (score == bestScore && node.Name < best.Name))) {
+			if best == nil || alternative < bestAlternative || (alternative == bestAlternative && comesBefore(node, score, best, bestScore)) {
 				best = node
 				bestAlternative = alternative
 				bestScore = score
@@ -115,6 +114,12 @@ func (p *plugin) bestScoredNode(request *workload.Request, scored map[float64][]
 	}
 
 	return best, bestScore
+}
+
+// comesBefore reports whether a node has a higher score than another one, or the first name of
+// two with the same score.
+func comesBefore(node *api.NodeInfo, score float64, other *api.NodeInfo, otherScore float64) bool {
+	return score > otherScore || (score == otherScore && node.Name < other.Name)
 }
 
 // hasUntoleratedSoftTaint reports whether a node has a PreferNoSchedule taint that the pod does
@@ -128,7 +133,12 @@ func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 // hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
 func (p *plugin) hasNodePreferences(task *api.TaskInfo) bool {
 	job, ok := p.ssn.Jobs[task.Job]
-	return (ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue))) || podHasNodePreferences(&task.Pod.Spec)
+	return (ok && p.jobHasNodePreferences(job)) || podHasNodePreferences(&task.Pod.Spec)
+}
+
+// jobHasNodePreferences reports whether a job or its queue prefers some nodes.
+func (p *plugin) jobHasNodePreferences(job *api.JobInfo) bool {
+	return job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)
 }
 
 // hasTaskTopology reports whether a job has affinity or anti-affinity between its tasks.
@@ -153,12 +163,12 @@ func (p *plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
 // that are not required.
 func podHasNodePreferences(pod *corev1.PodSpec) bool {
 	a := ptr.Deref(pod.Affinity, corev1.Affinity{})
-	return (a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
-		(a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
-		(a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) ||
-		slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
-			return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
-		})
+	prefersNodes := a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	prefersPods := a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	avoidsPods := a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	return prefersNodes || prefersPods || avoidsPods || slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
+		return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
+	})
 }
 
 // maxGangNodes bounds how many nodes of the pod's own gang are checked besides the sample. They

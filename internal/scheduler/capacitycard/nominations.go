@@ -401,7 +401,8 @@ func (p *plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo)
 	var tasks []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
-		if job != nil && job.Queue == queue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.isEvictable(task) {
+		isInQueue := job != nil && job.Queue == queue
+		if isInQueue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.isEvictable(task) {
 			tasks = append(tasks, task)
 		}
 	}

@@ -176,7 +176,8 @@ func evictedSince(since time.Time) func(*corev1.Pod) {
 // newConflictScene are pods app=x that fill three nodes, and a gang that must not be beside them.
 func newConflictScene(t testing.TB, quota, high string, change func(*corev1.Pod)) *scene {
 	return newScene(t, "node a A 4; node b A 4; node c A 4; queue q "+quota+"; low q 1: a*4 b*4 c*4 class=low; high q "+high+" class=high", func(p *corev1.Pod) {
-		if change(p); strings.HasPrefix(p.Name, "low") {
+		change(p)
+		if strings.HasPrefix(p.Name, "low") {
 			p.Labels["app"] = "x"
 		}
 	})
@@ -201,7 +202,8 @@ func wantsPort(p *corev1.Pod) {
 func TestPreemptEvictsConflictingPods(t *testing.T) {
 	on := func(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			if avoidsX(p); node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
+			avoidsX(p)
+			if node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
 				change(p)
 			}
 		}

@@ -79,7 +79,8 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		request := p.RequestFor(reclaimee)
-		isUseful := (request.Count > 0 && request.Resource == resource) || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
+		hasResource := request.Count > 0 && request.Resource == resource
+		isUseful := hasResource || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
 		if isUseful && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}

@@ -111,9 +111,11 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
 func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
-	if state.charge != nil && state.chargedNode == node && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
+	isChargedHere := state.charge != nil && state.chargedNode == node
+	if isChargedHere && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
 	}
+
 	queue := string(job.Queue)
 	if state.annotatedQueue != "" && p.hasQueue(state.annotatedQueue) {
 		queue = state.annotatedQueue
@@ -259,8 +261,8 @@ func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 
 // updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
 func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
-	unchanged = state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node &&
-		(state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
+	isChargedHere := state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node
+	unchanged = isChargedHere && (state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
 	if !unchanged {
 		last := state.charge
 		if state.chargedNode != node {

@@ -86,7 +86,8 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	// It is reported once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
-	if s.p.allocatable(queue, task); before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
+	s.p.allocatable(queue, task)
+	if before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
 		t.Errorf("it was told %q and now %q", before, s.m.messages.lastMessages[task.Pod.UID].text)
 	}
 }
@@ -148,7 +149,8 @@ func (s *scene) allocateTask(pod, node string, status api.TaskStatus) error {
 	task.NodeName = node
 	task.Status = status
 	event := &framework.Event{Task: task}
-	if s.p.onAllocate(event); event.Err != nil {
+	s.p.onAllocate(event)
+	if event.Err != nil {
 		s.p.onDeallocate(event)
 	}
 	return event.Err

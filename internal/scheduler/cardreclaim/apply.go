@@ -280,9 +280,13 @@ func (a *Action) isRecreated(namespace, vcjob string) bool {
 // them.
 func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := s.ssn.Queues[job.Queue]
-	if job.PodGroup == nil || queue == nil || (action == Name && !queue.Reclaimable()) || (job.IsReady() && job.CheckTaskReady()) {
+	if job.PodGroup == nil || queue == nil || (action == Name && !queue.Reclaimable()) {
 		return nil
 	}
+	if job.IsReady() && job.CheckTaskReady() {
+		return nil
+	}
+
 	var rest []*api.TaskInfo
 	for _, task := range job.Tasks {
 		if isOnNode(task) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {

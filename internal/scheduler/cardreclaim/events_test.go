@@ -60,6 +60,12 @@ func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
 	return found
 }
 
+// isOnlyEvent reports whether there is one event: of a type, about an object of a kind, and with
+// a text in its message.
+func isOnlyEvent(events []corev1.Event, eventType, kind, text string) bool {
+	return len(events) == 1 && events[0].Type == eventType && events[0].InvolvedObject.Kind == kind && strings.Contains(events[0].Message, text)
+}
+
 func TestReclaimEvents(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, victimJob, promise string }{
 		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
@@ -80,12 +86,12 @@ func TestReclaimEvents(t *testing.T) {
 		}
 
 		events := eventsAbout(t, uid, "CardsReclaimed")
-		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.victimJob) {
+		if !isOnlyEvent(events, "Warning", tc.kind, tc.victimJob) || events[0].Source.Component != "capacity-card" {
 			t.Errorf("the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
 		}
 
 		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
-		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
+		if want := fmt.Sprintf(tc.promise, taken); !isOnlyEvent(events, "Normal", "PodGroup", want) {
 			t.Errorf("the reclaimer has %+v, want %q", events, want)
 		}
 	}

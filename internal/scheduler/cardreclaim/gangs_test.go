@@ -167,7 +167,8 @@ func TestMinimumRuntime(t *testing.T) {
 			}}
 		}
 
-		if w.runAction(t); tc.isTaken {
+		w.runAction(t)
+		if tc.isTaken {
 			w.expectEvictedAndPlaced(t, "a*4", "i-0@n")
 		} else {
 			w.expectEvictedAndPlaced(t, "", "")

@@ -48,7 +48,8 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	byNeeds := map[string]*podSet{}
 	var milliCPU, memory int64
 	for _, task := range tasks {
-		if s.addWork(workPerTask); s.jobExhausted() {
+		s.addWork(workPerTask)
+		if s.jobExhausted() {
 			return nil, false
 		}
 

@@ -124,7 +124,8 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 
 		w.startCache()
 		preempt := NewPreempt(w.action)
-		if tc.change(w); strings.Contains(t.Name(), "short") {
+		tc.change(w)
+		if strings.Contains(t.Name(), "short") {
 			w.add("first inf 1: - cards=9 class=high")
 			w.startCache()
 			preempt = NewPreempt(w.action)

@@ -156,8 +156,10 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	isUnsolvable := func(c *podSet) bool {
 		n, known := s.unsolvable[s.unsolvableKeyOf(c)]
-		return (known && (n == 1 || (all && len(c.tasks) >= n))) || s.jobExhausted() || len(s.nodesOf(c)) == 0
+		isRemembered := known && (n == 1 || (all && len(c.tasks) >= n))
+		return isRemembered || s.jobExhausted() || len(s.nodesOf(c)) == 0
 	}
+
 	if all && (slices.ContainsFunc(podSets, isUnsolvable) || (len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)])) {
 		return nil
 	}

@@ -188,7 +188,8 @@ func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, 
 	for _, units := range g.releasing[quota][:level+1] {
 		tries := 0
 		for _, u := range units {
-			if g.countVisits(1); !g.canChoose(u) {
+			g.countVisits(1)
+			if !g.canChoose(u) {
 				continue
 			}
 

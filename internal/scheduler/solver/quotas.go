@@ -130,8 +130,9 @@ type release struct {
 func (m *model) validRelease(x QuotaAmount, level int) (release, bool) {
 	quota := m.validQuota(x.Quota)
 	levels := m.levelsOf[quota]
-	ok := quota == x.Quota && (m.ofCards[quota] || slices.Contains(m.required, quota)) && x.Amount > 0 && level >= 0 && level < levels.end-levels.from
-	return release{quota: quota, level: level, amount: min(x.Amount, m.maxShared)}, ok
+	isNeeded := quota == x.Quota && (m.ofCards[quota] || slices.Contains(m.required, quota))
+	isLevel := level >= 0 && level < levels.end-levels.from
+	return release{quota: quota, level: level, amount: min(x.Amount, m.maxShared)}, isNeeded && isLevel && x.Amount > 0
 }
 
 // resetQuotas sets the quotas to what is left before any eviction.

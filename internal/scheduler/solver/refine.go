@@ -57,7 +57,8 @@ func (s *state) refineVictims() (changed bool) {
 // units must be of the victim's quota, or of one that is not used up.
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
-	if n.addJob(s.units[u].job, maxJobNeighbors); len(n.jobs) == 0 {
+	n.addJob(s.units[u].job, maxJobNeighbors)
+	if len(n.jobs) == 0 {
 		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
 		n.seen[s.units[u].job] = true
 	}
