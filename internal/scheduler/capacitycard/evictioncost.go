@@ -95,8 +95,7 @@ func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	var offered []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
-		isOffered := job != nil && job.Tasks[task.UID] != nil && job.Queue == queue && task.Job != preemptor.Job && api.PreemptableStatus(task.Status) && task.Preemptable
-		if isOffered && (task.BestEffort || !preemptor.BestEffort) {
+		if job != nil && job.Queue == queue && isOffered(job, task, preemptor) {
 			// Topology-aware preemption clones nodes in other goroutines, and that writes the node's own copies.
 			offered = append(offered, job.Tasks[task.UID])
 		}
@@ -109,4 +108,12 @@ func (p *plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	}
 
 	return p.costOf(victims, breaks)
+}
+
+// isOffered reports whether Volcano offers a pod as a victim for one of another job of its queue.
+func isOffered(job *api.JobInfo, task, preemptor *api.TaskInfo) bool {
+	if job.Tasks[task.UID] == nil || task.Job == preemptor.Job {
+		return false
+	}
+	return api.PreemptableStatus(task.Status) && task.Preemptable && (task.BestEffort || !preemptor.BestEffort)
 }

@@ -265,16 +265,7 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 	}
 
 	for name, count := range used {
-		if !limits.AnyCard {
-			ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
-		}
-
-		ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
-		if limits.Deserved != nil && !limits.AnyCard {
-			ch.sendGauge(deservedDesc, float64(limits.Deserved[name]), queue, string(name))
-			ch.sendGauge(guaranteeDesc, float64(limits.Guarantee[name]), queue, string(name))
-			ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-limits.Deserved[name])), queue, string(name))
-		}
+		q.sendCardMetrics(ch, name, count)
 	}
 
 	for label, sums := range waiting {
@@ -292,6 +283,22 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 
 	ch.sendGauge(cpuAllocatedDesc, float64(q.usage.MilliCPU)/1000, queue)
 	ch.sendGauge(memoryAllocatedDesc, float64(q.usage.Memory), queue)
+}
+
+// sendCardMetrics sends what a queue uses of a card, and what it may use.
+func (q *queueMetrics) sendCardMetrics(ch sender, name card.Name, count card.Count) {
+	queue := q.usage.Queue
+	limits := q.usage.Limits
+	if !limits.AnyCard {
+		ch.sendGauge(quotaDesc, float64(limits.Cards[name]), queue, string(name))
+	}
+
+	ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
+	if limits.Deserved != nil && !limits.AnyCard {
+		ch.sendGauge(deservedDesc, float64(limits.Deserved[name]), queue, string(name))
+		ch.sendGauge(guaranteeDesc, float64(limits.Guarantee[name]), queue, string(name))
+		ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-limits.Deserved[name])), queue, string(name))
+	}
 }
 
 // unknownCard is the label for names that no node and no quota has. Users write them, so there

@@ -192,28 +192,13 @@ func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 		return nil // no two pods of the job share a node
 	}
 
-	seen := map[string]bool{}
-	for _, nodes := range lookedAt {
-		for _, node := range nodes {
-			seen[node.Name] = true
-		}
-	}
-
-	var roomy, fitting []*api.NodeInfo
-	for other := range tasksIn(job, api.AllocatedStatus) {
-		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
-			seen[node.Name] = true
-			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
-				roomy = append(roomy, node)
-			}
-		}
-	}
-
+	roomy := p.unseenGangNodes(task, job, lookedAt)
 	resource := p.RequestFor(task).Resource
 	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
 	})
 
+	var fitting []*api.NodeInfo
 	for _, node := range roomy[:min(len(roomy), maxGangNodes)] {
 		if p.ssn.PredicateForAllocateAction(task, node) == nil {
 			fitting = append(fitting, node)
@@ -221,6 +206,29 @@ func (p *plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 	}
 
 	return fitting
+}
+
+// unseenGangNodes returns nodes that hold pods of a job and have enough idle for a task, but were
+// not looked at.
+func (p *plugin) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+	seen := map[string]bool{}
+	for _, nodes := range lookedAt {
+		for _, node := range nodes {
+			seen[node.Name] = true
+		}
+	}
+
+	var unseen []*api.NodeInfo
+	for other := range tasksIn(job, api.AllocatedStatus) {
+		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
+			seen[node.Name] = true
+			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
+				unseen = append(unseen, node)
+			}
+		}
+	}
+
+	return unseen
 }
 
 // surelyOutscores reports whether an unscored node is certain to score more than a scored one

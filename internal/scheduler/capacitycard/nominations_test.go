@@ -196,19 +196,20 @@ func wantsPort(p *corev1.Pod) {
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }
 
+// changeOutside changes the pods app=x that are not on a node. The gang must not be beside them.
+func changeOutside(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		avoidsX(p)
+		if node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
+			change(p)
+		}
+	}
+}
+
 // TestPreemptEvictsConflictingPods: preempt evicts the pods that conflict with the preemptor,
 // on as few nodes as its gang needs, and none where a conflicting pod cannot be evicted. After
 // three sessions with an outdated API server it has evicted no other pod.
 func TestPreemptEvictsConflictingPods(t *testing.T) {
-	on := func(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			avoidsX(p)
-			if node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
-				change(p)
-			}
-		}
-	}
-
 	protected := annotate("volcano.sh/preemptable", "false")
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, high    string
@@ -220,8 +221,8 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 		"a gang that does not fit at all":        {`{"A":12}`, "13: -*13", avoidsX, 0, 0},
 		"one pod":                                {`{"A":12}`, "1: -", avoidsX, 4, 1},
 		"cards and quota are free":               {`{"A":24}`, "1: - cards=0", avoidsX, 4, 1},
-		"who may not be evicted stays elsewhere": {`{"A":12}`, "1: -", on("b", protected), 4, 1},
-		"who may not be evicted stays":           {`{"A":12}`, "6: -*6", on("b", protected), 0, 0},
+		"who may not be evicted stays elsewhere": {`{"A":12}`, "1: -", changeOutside("b", protected), 4, 1},
+		"who may not be evicted stays":           {`{"A":12}`, "6: -*6", changeOutside("b", protected), 0, 0},
 		"a port of the node": {`{"A":24}`, "1: - cards=0", func(p *corev1.Pod) {
 			if p.Name == "low-2" || p.Name == "low-5" || p.Name == "low-9" || p.Name == "high-0" {
 				wantsPort(p)

@@ -43,12 +43,17 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	}
 
 	attempt.node = preemptees[0].NodeName
+	return p.selectInAttempt(attempt, job, preemptor, preemptees), util.Permit
+}
+
+// selectInAttempt selects the victims on the node of an attempt. It notes in the attempt whether
+// the preemptor is refused there, and which pods must be evicted before it can be there.
+func (p *plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
 	request := p.RequestFor(preemptor)
 	name, allowed := p.cardFor(request, attempt.node)
-
 	node, known := p.ssn.Nodes[attempt.node]
 	if !allowed || !known || p.ledger.IsTerminatingOverQuota(string(job.Queue), name) {
-		return nil, util.Permit
+		return nil
 	}
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
@@ -60,14 +65,14 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	}
 
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
-		return nil, util.Permit
+		return nil
 	}
 	attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks)
 	if attempt.refused {
-		return nil, util.Permit
+		return nil
 	}
 
-	return victims, util.Permit
+	return victims
 }
 
 // wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
@@ -376,18 +381,24 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	}
 
 	if attempt.node == "" {
-		for name := range p.stuckPods { // the attempt may be on this one
-			node, known := p.ssn.Nodes[name]
-			if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
-				return false
-			}
-		}
-		return p.fitsNodeWithoutVictims(r)
+		return !p.mayNeedStuckRoom(r) && p.fitsNodeWithoutVictims(r)
 	}
 
 	r.node = attempt.node
 	name, _ := p.cardFor(r.request, r.node)
 	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name) == 0
+}
+
+// mayNeedStuckRoom reports whether a pod fits a node with possible victims only after stuck pods are
+// gone. The attempt may be on that node.
+func (p *plugin) mayNeedStuckRoom(r checkInput) bool {
+	for name := range p.stuckPods {
+		node, known := p.ssn.Nodes[name]
+		if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that

@@ -283,21 +283,10 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 			framework.CloseSession(l.ssn)
 			l.answerBindings(t)
-			for _, name := range slices.Sorted(maps.Keys(l.pods)) {
-				pod := l.pods[name]
-				if pod.Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
-					continue
-				}
-
-				node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
-				delete(l.binding, name)
-				l.update(name, func(p *corev1.Pod) {
-					p.Spec.NodeName = node
-					delete(p.Annotations, "cardquota.dev/charged-queue")
-				})
-
-				if waited[pod.UID] && !slices.Contains(mine[pod.UID], node) {
-					want[pod.UID] = "ns/" + name
+			for name, node := range l.bindByOthers(t) {
+				pod := l.pods[name].UID
+				if waited[pod] && !slices.Contains(mine[pod], node) {
+					want[pod] = "ns/" + name
 					found++
 				}
 			}
@@ -340,4 +329,25 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		framework.CloseSession(l.ssn)
 	})
 	check.That(t, found != 0, "nobody else ever bound a pod")
+}
+
+// bindByOthers lets another scheduler bind some of the pods without a node. It returns their nodes by
+// name.
+func (l *lifecycle) bindByOthers(t *rapid.T) map[string]string {
+	bound := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
+		if l.pods[name].Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
+			continue
+		}
+
+		node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
+		delete(l.binding, name)
+		l.update(name, func(p *corev1.Pod) {
+			p.Spec.NodeName = node
+			delete(p.Annotations, "cardquota.dev/charged-queue")
+		})
+		bound[name] = node
+	}
+
+	return bound
 }

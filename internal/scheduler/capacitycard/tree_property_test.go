@@ -146,6 +146,12 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 		return ""
 	}
 
+	return g.exceededGuarantee(placed, s, grown)
+}
+
+// exceededGuarantee says where the pod that was placed last takes what others are guaranteed, "" for
+// nowhere. grown is its job.
+func (g *grove) exceededGuarantee(placed map[string]int, s *scene, grown string) string {
 	before := map[string]int{}
 	for job, count := range placed {
 		before[job] = count

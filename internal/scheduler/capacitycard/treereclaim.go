@@ -54,11 +54,17 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	switch {
 	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix
-	case p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimerJob.Queue, charged)) > 0:
+	case p.canReclaimByTree(reclaimerJob.Queue, charged, by, from):
 		return ReclaimableByTree
 	}
 
 	return NotReclaimable
+}
+
+// canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
+// may reclaim by their places in the tree.
+func (p *plugin) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
+	return p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimer, victim)) > 0
 }
 
 // knowsServiceType reports whether the reclaim matrix has a service type.

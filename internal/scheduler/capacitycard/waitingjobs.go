@@ -26,10 +26,7 @@ type waitingJob struct {
 // together. It returns nil for other jobs. A job with a hard topology is none: its part of the
 // network is chosen when it is placed, so no node is known to help it.
 func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
-	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
-		return nil
-	}
-	if awaitsEnqueue(job) || job.ContainsHardTopology() || job.ContainsSubJobPolicy() || p.checkQueue(job) != nil {
+	if !p.mayWaitForCards(job) {
 		return nil
 	}
 
@@ -57,6 +54,15 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 
 	slices.Reverse(missing)
 	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: hasAllocatedPods(job)}
+}
+
+// mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
+// them from being placed.
+func (p *plugin) mayWaitForCards(job *api.JobInfo) bool {
+	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
+		return false
+	}
+	return !awaitsEnqueue(job) && !job.ContainsHardTopology() && !job.ContainsSubJobPolicy() && p.checkQueue(job) == nil
 }
 
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue

@@ -55,27 +55,15 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 
 		needs := s.needsKey(job, task)
 		c, known := byNeeds[needs]
-		if !known && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
+		if !s.mayFitSomewhere(task, needs, known) {
 			if all {
 				return nil, false
 			}
 			continue
 		}
 
-		if !known || hasVolumeClaims(task.Pod) { // pods of one kind differ only in their volumes
-			if err := s.ssn.PrePredicateFn(task); err != nil {
-				klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
-				s.scope.unbound = true
-				if all {
-					return nil, false
-				}
-				continue
-			}
-		}
-
 		request := s.policy.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
-
 		memory = quota.AddSaturating(memory, request.Memory)
 		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
@@ -93,6 +81,24 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	}
 
 	return podSets, len(podSets) > 0
+}
+
+// mayFitSomewhere reports whether some node may fit a pod. isKnown means that one with the same
+// needs may be placed: pods of one kind differ only in their volumes.
+func (s *reclaimSession) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown bool) bool {
+	if !isKnown && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
+		return false
+	}
+	if isKnown && !hasVolumeClaims(task.Pod) {
+		return true
+	}
+
+	err := s.ssn.PrePredicateFn(task)
+	if err != nil {
+		klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
+		s.scope.unbound = true
+	}
+	return err == nil
 }
 
 // needs is all that decides which nodes fit a pod.

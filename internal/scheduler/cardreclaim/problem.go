@@ -68,15 +68,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			if !known && name != "" {
 				pool = s.addPool(q, job.Queue, name)
 			}
-
-			switch {
-			case name == "" || name == names[i]:
-			case names[i] == "":
-				q.input.Nodes[i].Quota = pool
-				names[i] = name
-			default:
-				q.input.Nodes[i].Quota = 0
-			}
+			q.setNodePool(i, pool, name, names)
 		}
 
 		if c.request.Count > 0 {
@@ -98,6 +90,19 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	}
 
 	return q
+}
+
+// setNodePool sets the quota of a node to the pool of a card that pods use there. A node on which
+// they use several has the first quota. names are the cards so far, by node.
+func (q *problem) setNodePool(node, pool int, name card.Name, names []card.Name) {
+	switch {
+	case name == "" || name == names[node]:
+	case names[node] == "":
+		q.input.Nodes[node].Quota = pool
+		names[node] = name
+	default:
+		q.input.Nodes[node].Quota = 0
+	}
 }
 
 // addVictimJobs adds those of some jobs that use what is needed on a wanted node. In a tree, it

@@ -195,19 +195,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	y := w.tally(t, before, after)
 	for _, j := range w.Groups {
-		least := int(j.Spec.MinMember)
-		gone := y.evicted[j.Name]
-		if strings.HasPrefix(j.Name, "i") && y.placed[j.Name] > 0 && y.placed[j.Name] < least {
-			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, y.placed[j.Name], least)
-		}
-		if len(gone) == 0 {
-			continue
-		}
-
-		w.checkVictimJob(t, j.Name, gone, before, y.came)
-		if y.runs[j.Name] > 0 && (y.runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
-			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, y.ran[j.Name], y.runs[j.Name], least, gone)
-		}
+		w.checkJob(t, y, j.Name, int(j.Spec.MinMember), before)
 	}
 
 	w.checkQuotas(t, y)
@@ -218,6 +206,24 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	}
 
 	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v are evicted although all fit", y.evicted)
+}
+
+// checkJob checks that a job has its minimum of pods or none: placed by the action, or left by its
+// evictions. Those must be allowed, and help a queue of higher priority.
+func (w *world) checkJob(t *rapid.T, y *tally, job string, least int, before map[string]pod) {
+	if strings.HasPrefix(job, "i") && y.placed[job] > 0 && y.placed[job] < least {
+		t.Fatalf("%s has %d pods placed, its minimum is %d", job, y.placed[job], least)
+	}
+
+	gone := y.evicted[job]
+	if len(gone) == 0 {
+		return
+	}
+
+	w.checkVictimJob(t, job, gone, before, y.came)
+	if y.runs[job] > 0 && (y.runs[job] < least || w.habits["ns/"+job].Inelastic) {
+		t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", job, y.ran[job], y.runs[job], least, gone)
+	}
 }
 
 // checkQuotas compares the usage of every inference queue with its quota.

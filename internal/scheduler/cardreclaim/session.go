@@ -138,10 +138,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 
 		s.excludeNode(unfit)
 		if unfit.waits { // one pod waits for terminating pods, the others may still be placed
-			unfit.podSet.tasks = unfit.podSet.tasks[1:]
-			if len(unfit.podSet.tasks) == 0 {
-				podSets = slices.DeleteFunc(podSets, func(c *podSet) bool { return c == unfit.podSet })
-			}
+			podSets = dropFirstPod(podSets, unfit.podSet)
 			if len(podSets) == 0 {
 				return false
 			}
@@ -149,6 +146,15 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	}
 
 	return false
+}
+
+// dropFirstPod drops the first pod of a pod set, and the pod set with its last pod.
+func dropFirstPod(podSets []*podSet, from *podSet) []*podSet {
+	from.tasks = from.tasks[1:]
+	if len(from.tasks) > 0 {
+		return podSets
+	}
+	return slices.DeleteFunc(podSets, func(c *podSet) bool { return c == from })
 }
 
 // dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none

@@ -253,12 +253,7 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 		for _, queue := range g.path {
 			limit, most := s.takeLimitFor(q, takeKey{queue, name, borrowed}, amount)
 			takes = append(takes, solver.TakeAmount{Limit: limit, Amount: amount})
-			switch {
-			case !borrowed:
-				may = may && most > 0 && most >= amount
-			case g.byTree[i]:
-				may = may && most > 0
-			}
+			may = may && allowsTake(most, amount, borrowed, g.byTree[i])
 		}
 	}
 
@@ -282,6 +277,15 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 	}
 
 	return takes, may && (allowed || !g.byTree[i])
+}
+
+// allowsTake reports whether a limit allows the eviction of a victim of an amount. That of what is
+// borrowed may be less than the amount, and counts only for a victim by the tree.
+func allowsTake(most, amount int64, borrowed, byTree bool) bool {
+	if borrowed {
+		return most > 0 || !byTree
+	}
+	return most > 0 && most >= amount
 }
 
 // borrowedNames returns of which names the victim's queues must hold more than they deserve, so

@@ -248,23 +248,29 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 			unit = 1
 		}
 
-		byMatrix := f.queues[leaf].keeps // inference reclaims from training
-		allowed := true
-		for _, name := range f.below(from.name, leaf) {
-			q := f.queues[name]
-			allowed = allowed && used[name]-unit*f.size[job] >= q.guarantee && (byMatrix || used[name] > q.deserved)
-		}
-
-		for _, name := range f.below(leaf, from.name) {
-			allowed = allowed && used[name]+1 <= f.queues[name].deserved
-		}
-
-		if allowed && f.fitsAfter(leaf, job, unit, had) {
+		if f.allowsReclaim(leaf, from.name, unit*f.size[job], used) && f.fitsAfter(leaf, job, unit, had) {
 			return job
 		}
 	}
 
 	return ""
+}
+
+// allowsReclaim reports whether the queues of both sides allow that a leaf gets one more card and
+// another leaf loses some.
+func (f *forest) allowsReclaim(leaf, from string, lost int, used map[string]int) bool {
+	byMatrix := f.queues[leaf].keeps // inference reclaims from training
+	allowed := true
+	for _, name := range f.below(from, leaf) {
+		q := f.queues[name]
+		allowed = allowed && used[name]-lost >= q.guarantee && (byMatrix || used[name] > q.deserved)
+	}
+
+	for _, name := range f.below(leaf, from) {
+		allowed = allowed && used[name]+1 <= f.queues[name].deserved
+	}
+
+	return allowed
 }
 
 // fitsAfter reports whether one more card of a leaf fits every quota and leaves the unused

@@ -170,6 +170,21 @@ func (w *world) fill(result *simulation.Result) {
 		}
 	}
 
+	drained := w.fillDrained(result, &resolver, blocked)
+	others := w.fillPlaced(result, isNew, drained)
+	result.OthersPlaced = len(others)
+	result.Others = w.startedWorkloads(&resolver, others)
+	if len(w.workloads) == 0 { // the question is about what waits already
+		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
+	}
+
+	for _, v := range w.victims {
+		result.Victims = append(result.Victims, v.Victim)
+	}
+}
+
+// fillDrained writes what became of the pods of drained nodes. It returns their successors.
+func (w *world) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
 	drained := map[types.UID]bool{}
 	for _, evicted := range w.cluster.Evicted {
 		if evicted.Successor == "" {
@@ -178,12 +193,17 @@ func (w *world) fill(result *simulation.Result) {
 		}
 		drained[evicted.Successor] = true
 		if pod := w.pods[evicted.Successor]; pod != nil && pod.Spec.NodeName == "" {
-			result.DrainedWaiting = append(result.DrainedWaiting, w.placementOf(&resolver, blocked, pod))
+			result.DrainedWaiting = append(result.DrainedWaiting, w.placementOf(resolver, blocked, pod))
 		}
 	}
 
 	result.DrainedPods = len(drained)
-	var others []*corev1.Pod
+	return drained
+}
+
+// fillPlaced counts the placed successors of evicted and drained pods. It returns the other placed
+// pods, which waited before.
+func (w *world) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
 	for uid := range w.placed {
 		pod := w.pods[uid]
 		if pod == nil || isNew[uid] {
@@ -203,15 +223,7 @@ func (w *world) fill(result *simulation.Result) {
 		}
 	}
 
-	result.OthersPlaced = len(others)
-	result.Others = w.startedWorkloads(&resolver, others)
-	if len(w.workloads) == 0 { // the question is about what waits already
-		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
-	}
-
-	for _, v := range w.victims {
-		result.Victims = append(result.Victims, v.Victim)
-	}
+	return others
 }
 
 // placedWithClaims returns the pods with ResourceClaims that a session placed, sorted.

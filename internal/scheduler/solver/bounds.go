@@ -34,16 +34,7 @@ func (s *state) cannotSuffice(units []int) bool {
 		return true
 	}
 
-	wholly := make([]bool, len(s.jobs))
-	podsAt := make([][]int, len(s.jobNodes))
-	for _, u := range units {
-		if x := s.units[u]; x.pod == wholeJob {
-			wholly[x.job] = true
-		} else if s.pods[x.pod].jobNode != none {
-			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
-		}
-	}
-
+	wholly, podsAt := s.splitUnits(units)
 	for j := range s.jobs {
 		job := &s.jobs[j]
 		left := max(0, s.jobs[j].elastic-s.jobStates[j].pods)
@@ -59,6 +50,22 @@ func (s *state) cannotSuffice(units []int) bool {
 	}
 
 	return all.isInsufficient()
+}
+
+// splitUnits reports by job whether it is among the units as a whole, and lists the single pods
+// among them by their jobNode.
+func (s *state) splitUnits(units []int) (wholly []bool, podsAt [][]int) {
+	wholly = make([]bool, len(s.jobs))
+	podsAt = make([][]int, len(s.jobNodes))
+	for _, u := range units {
+		if x := s.units[u]; x.pod == wholeJob {
+			wholly[x.job] = true
+		} else if s.pods[x.pod].jobNode != none {
+			podsAt[s.pods[x.pod].jobNode] = append(podsAt[s.pods[x.pod].jobNode], x.pod)
+		}
+	}
+
+	return wholly, podsAt
 }
 
 // smallestUsages returns the sum of the n smallest usages of each resource.

@@ -90,18 +90,8 @@ func (g *greedySearch) makeMoves() bool {
 			continue
 		}
 
-		taken := []int{m.id}
-		if m.id >= len(g.units) {
-			taken, _ = g.chooseSet(m.id - len(g.units))
-		}
-
+		taken := g.makeMove(m.id)
 		hasMoved = true
-		for _, u := range taken {
-			if g.canChoose(u) {
-				g.addVictim(u, none)
-			}
-		}
-
 		room = g.countPlaceable(g.podSet, g.quotas)
 		if room < count {
 			g.requeueAffected(taken, count-room)
@@ -109,6 +99,22 @@ func (g *greedySearch) makeMoves() bool {
 	}
 
 	return true
+}
+
+// makeMove adds the victims of a move. It returns its units.
+func (g *greedySearch) makeMove(id int) (taken []int) {
+	taken = []int{id}
+	if id >= len(g.units) {
+		taken, _ = g.chooseSet(id - len(g.units))
+	}
+
+	for _, u := range taken {
+		if g.canChoose(u) {
+			g.addVictim(u, none)
+		}
+	}
+
+	return taken
 }
 
 // queueMoves queues all moves that help: units, nodes that can be cleared, and quotas that

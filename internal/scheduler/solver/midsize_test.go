@@ -29,38 +29,15 @@ func midsizeProblem(t *rapid.T) *Problem {
 		free[node] = 8
 	}
 
-	job := func(pods int, loss int64) Job {
-		var job Job
-		for range pods {
-			node := rapid.IntRange(0, nodes-1).Draw(t, "node")
-			for range nodes {
-				if free[node] > 0 {
-					break
-				}
-				node = (node + 1) % nodes
-			}
-
-			if free[node] == 0 {
-				break
-			}
-
-			cards := min(free[node], rapid.SampledFrom([]int{1, 2, 1, 4}).Draw(t, "cards"))
-			free[node] -= cards
-			job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{float64(cards), float64(rapid.IntRange(1, 8).Draw(t, "gives cpu"))}, Loss: int64(cards) * loss})
-		}
-
-		return job
-	}
-
 	for range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
-		made := job(rapid.IntRange(2, 5).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
+		made := drawJob(t, free, rapid.IntRange(2, 5).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
 		made.Elastic = rapid.IntRange(0, 3).Draw(t, "spare")
 		made.Whole = rapid.Bool().Draw(t, "whole")
 		p.Jobs = append(p.Jobs, made)
 	}
 
 	for range rapid.IntRange(10, 14).Draw(t, "gangs") {
-		made := job(rapid.SampledFrom([]int{1, 2, 4, 3, 8}).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
+		made := drawJob(t, free, rapid.SampledFrom([]int{1, 2, 4, 3, 8}).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
 		made.Whole = true
 		p.Jobs = append(p.Jobs, made)
 	}
@@ -82,6 +59,31 @@ func midsizeProblem(t *rapid.T) *Problem {
 	}
 
 	return p
+}
+
+// drawJob draws a job of pods that all have the same loss for each card, as far as the nodes have
+// free cards.
+func drawJob(t *rapid.T, free []int, pods int, loss int64) Job {
+	var job Job
+	for range pods {
+		node := rapid.IntRange(0, len(free)-1).Draw(t, "node")
+		for range free {
+			if free[node] > 0 {
+				break
+			}
+			node = (node + 1) % len(free)
+		}
+
+		if free[node] == 0 {
+			break
+		}
+
+		cards := min(free[node], rapid.SampledFrom([]int{1, 2, 1, 4}).Draw(t, "cards"))
+		free[node] -= cards
+		job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{float64(cards), float64(rapid.IntRange(1, 8).Draw(t, "gives cpu"))}, Loss: int64(cards) * loss})
+	}
+
+	return job
 }
 
 func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {

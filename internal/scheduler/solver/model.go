@@ -299,7 +299,8 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 		shared = b.sharedAmountsOf(x, from.Level, whole)
 	}
 
-	if len(b.limits) > 0 && shared.isAllowed && j.isElastic(from, x) {
+	mayGoAlone := shared.isAllowed && j.isElastic(from, x)
+	if len(b.limits) > 0 && mayGoAlone {
 		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
 	}
 
@@ -307,7 +308,7 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 		b.addUsage(j, x, &made)
 	}
 
-	if (made.jobNode != none || len(shared.releases) > 0) && shared.isAllowed && j.isElastic(from, x) {
+	if mayGoAlone && (made.jobNode != none || len(shared.releases) > 0) {
 		if from.RoleElastic != nil {
 			made.role = j.firstRole + x.Role
 		}

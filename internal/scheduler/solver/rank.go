@@ -59,12 +59,7 @@ func (m *model) chooseByRank() *state {
 	}
 
 	for top > 0 && m.work <= end {
-		for _, u := range last.chosenUnits() {
-			if m.unitRanks[u] == top {
-				fixed = append(fixed, u)
-			}
-		}
-
+		fixed = append(fixed, last.chosenOfRank(top)...)
 		m.prepareRank(none, fixed)
 		if s := m.initialState(); s.fitsAll() {
 			return m.pruneAcrossRanks(s, highest)
@@ -86,6 +81,11 @@ func (m *model) chooseByRank() *state {
 
 	m.outOfBudget = m.outOfBudget || top > 0
 	return m.pruneAcrossRanks(last, highest)
+}
+
+// chosenOfRank lists the chosen units of one rank.
+func (s *state) chosenOfRank(rank int) []int {
+	return slices.DeleteFunc(s.chosenUnits(), func(u int) bool { return s.unitRanks[u] != rank })
 }
 
 // chooseIn chooses units of one rank beside fixed ones. It keeps an earlier outOfBudget,
@@ -159,21 +159,7 @@ func (m *model) preselectLowerRanks(job *job) {
 		return
 	}
 
-	asked := 0
-	roles := map[int]int{}
-	for u := job.units.from; u < job.units.end; u++ {
-		if x := m.units[u]; x.pod != wholeJob && (m.unitRanks[u] <= m.currentRank || m.preselected[u]) {
-			asked++
-			if role := m.pods[x.pod].role; role != none {
-				roles[role]++
-				if roles[role] > m.roleElastic[role] {
-					return
-				}
-			}
-		}
-	}
-
-	if asked > job.elastic {
+	if !m.canLoseAllPods(job) {
 		return
 	}
 
@@ -182,6 +168,26 @@ func (m *model) preselectLowerRanks(job *job) {
 			m.preselected[u] = true
 		}
 	}
+}
+
+// canLoseAllPods reports whether a job can lose at once all single pods that are preselected, or of
+// ranks up to the current one.
+func (m *model) canLoseAllPods(job *job) bool {
+	asked := 0
+	roles := map[int]int{}
+	for u := job.units.from; u < job.units.end; u++ {
+		if x := m.units[u]; x.pod != wholeJob && (m.unitRanks[u] <= m.currentRank || m.preselected[u]) {
+			asked++
+			if role := m.pods[x.pod].role; role != none {
+				roles[role]++
+				if roles[role] > m.roleElastic[role] {
+					return false
+				}
+			}
+		}
+	}
+
+	return asked <= job.elastic
 }
 
 // isOpen reports whether the current choice decides about a unit.

@@ -258,16 +258,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	}
 
 	if fresh && b.fitsAll() {
-		b.lossBound = b.loss
-		b.hasBound = true
-		b.found = true
-		b.bestSet = b.bestSet[:0]
-		for i := range b.options[:at] {
-			if u := b.options[i].unit; b.isVictim[u] {
-				b.bestSet = append(b.bestSet, u)
-			}
-		}
-
+		b.recordBest(at)
 		return
 	}
 
@@ -291,6 +282,19 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	b.leaveOut(u, -1)
 	b.searchFrom(at+1, false)
 	b.leaveOut(u, 1)
+}
+
+// recordBest records the current set, from the options before one, as the best so far.
+func (b *branchAndBound) recordBest(at int) {
+	b.lossBound = b.loss
+	b.hasBound = true
+	b.found = true
+	b.bestSet = b.bestSet[:0]
+	for i := range b.options[:at] {
+		if u := b.options[i].unit; b.isVictim[u] {
+			b.bestSet = append(b.bestSet, u)
+		}
+	}
 }
 
 // leaveOut subtracts from the potential capacity what a unit frees, or adds it if sign is 1. A
