@@ -168,10 +168,10 @@ func (l *lifecycle) restart() {
 	l.evicting = map[string]bool{}
 	l.last = map[types.UID]string{}
 	l.paid = map[types.UID]payment{}
+
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
 	l.cache.Jobs = map[api.JobID]*api.JobInfo{}
-
 	l.cache.Nodes = map[string]*api.NodeInfo{}
 	l.cache.Queues = map[api.QueueID]*api.QueueInfo{}
 	l.cache.NodeList = nil
@@ -207,8 +207,8 @@ func (l *lifecycle) requota(t *rapid.T, name string) {
 	l.born++
 	queue.ResourceVersion = fmt.Sprint(l.born) // Volcano looks whether it changed
 	l.queues[name] = queue
-
 	l.quotas[name] = quota.allows
+
 	switch {
 	case l.ssn == nil:
 	case old == nil:

@@ -230,10 +230,10 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 
 	s.addToPodLister(all...)
 	agree("at first")
+
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue = queue
-
 	taken = "evil"
 	s.p.buildSnapshot()
 	agree("when the queue chooses another namespace")

@@ -195,8 +195,8 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.saveNominations()
 	p.cache.closeOtherBindings()
 	p.reportSession()
-	p.ssn = nil
 
+	p.ssn = nil
 	p.inventory = nil
 	p.ledger = nil
 	p.queueRules = nil
@@ -206,7 +206,6 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.namespaceRefusals = nil
 	p.reclaimedRoom = nil
 	p.stuckPods = nil
-
 	p.triedTasks = nil
 	p.ownFitErrors = nil
 	p.preemptedCards = preemptedCards{}

@@ -338,12 +338,13 @@ func (p *plugin) prePredicate(task *api.TaskInfo) error {
 
 	p.triedTasks[task.UID] = true
 	p.preemption.completeGangs()
+
 	s := p.newSearch(task)
 	s.mayReclaim = p.reclaimerCandidate == task.UID
-
 	p.reclaimerCandidate = ""
 	p.search.Store(s)
 	p.attempt.Store(nil)
+
 	if p.preemption != nil {
 		return p.checkPreemptor(task)
 	}

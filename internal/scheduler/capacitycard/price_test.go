@@ -204,8 +204,8 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 		name, _, _ := strings.Cut(gone[0].Name, "-")
 		evicted := jobs[slices.IndexFunc(jobs, func(j *pricedJob) bool { return j.name == name })]
 		node := s.In(api.Pipelined)[0].NodeName
-		want := 1
 
+		want := 1
 		cost := evicted.cost()
 		if cost[1] == 1 {
 			want = len(evicted.pods)

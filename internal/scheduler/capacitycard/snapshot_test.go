@@ -119,9 +119,9 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
+
 		a := s.usedCards("q", "A")
 		b := s.usedCards("q", "B")
-
 		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
 	}

@@ -44,8 +44,8 @@ func drawGrove(t *rapid.T) *grove {
 		for range rapid.IntRange(0, 2).Draw(t, "jobs of "+queue) {
 			jobs++
 			name := fmt.Sprintf("j%d", jobs)
-			protected := ""
 
+			protected := ""
 			g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0
 			if g.protected[name] {
 				protected = "protected"
@@ -65,8 +65,8 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		g.guarantee[name] = rapid.IntRange(0, min(guarantee, g.deserved[name])).Draw(t, "guarantee of "+name)
 		g.quota[name] = rapid.IntRange(g.deserved[name], quota).Draw(t, "quota of "+name)
 		deserved -= g.deserved[name]
-
 		guarantee -= g.guarantee[name]
+
 		fmt.Fprintf(&g.text, `queue %s {"A":%d} training cpu= parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
 			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])

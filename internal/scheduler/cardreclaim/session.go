@@ -189,12 +189,13 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 		if narrowed(c) {
 			continue
 		}
-		n := 1
-		key := s.unsolvableKeyOf(c)
 
+		n := 1
 		if all {
 			n = len(c.tasks)
 		}
+
+		key := s.unsolvableKeyOf(c)
 		if known, ok := s.unsolvable[key]; !ok || n < known {
 			s.unsolvable[key] = n
 		}

@@ -222,8 +222,8 @@ func (m *model) addJobs(p *Problem) {
 	m.jobs = make([]job, len(p.Jobs))
 	m.pods = make([]pod, 0, count)
 	m.jobNodes = make([]jobNode, 0, count)
-
 	m.units = make([]unit, 0, count+len(p.Jobs))
+
 	l := &jobBuilder{
 		model:       m,
 		problem:     p,

@@ -37,7 +37,6 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 		"elastic pods before their job, where the job ranks higher": {
 			problem: fullProblem(1, 1, 1, elasticJob(1, 900, 0, 0), gang(1, 0)).changed(func(p *Problem) {
 				p.Jobs[0].Rank = 1
-
 				p.Jobs[1].Rank = 1
 			}),
 			want: singlePods(0, 0)},
@@ -54,6 +53,7 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 			problem: fullProblem(2, 1, 1, elasticJob(1, 5, 0, 1)).changed(func(p *Problem) {
 				p.Jobs[0].Whole = false
 				p.Jobs[0].Pods[1].Rank = 1
+
 				p.PodSets[0].Nodes = []int{1}
 			}),
 			want: singlePods(0, 1)},

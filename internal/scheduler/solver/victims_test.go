@@ -37,7 +37,6 @@ func TestSolveChoosesVictims(t *testing.T) {
 		"no victims when no pod is pending": {problem: fullProblem(1, 0, 1, gang(5, 0))},
 		"no victims when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
 			p.Nodes[0].Free = Amounts{1}
-
 			p.Nodes[1].Free = Amounts{1}
 		})},
 		"only what free room lacks": {problem: fullProblem(2, 3, 1, gang(5, 0), gang(4, 1)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{2} }),
@@ -87,6 +86,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 				for i := range p.Nodes {
 					p.Nodes[i].Free = Amounts{0, 0}
 				}
+
 				p.Jobs[0].Pods[0].Usage = Amounts{1, 2}
 				p.Jobs[1].Pods[0].Usage = Amounts{1, 6}
 				p.Jobs[2].Pods[0].Usage = Amounts{1, 8}
@@ -110,7 +110,6 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 		"the cheaper pool while it lasts, then the other": {
 			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
 				p.Quotas = flatQuotas(2, 5)
-
 				p.Nodes[1].Quota = 1
 			}),
 			want: wholeJobs(0, 1, 3),
@@ -133,6 +132,7 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 			problem: fullProblem(2, 1, 1, gang(7, 1)).changed(func(p *Problem) {
 				p.Quotas = flatQuotas(0, 1)
 				p.Nodes[1].Quota = 1
+
 				p.Nodes[0].Free = Amounts{4}
 			}),
 			want: wholeJobs(0),
