@@ -21,17 +21,23 @@ type board struct {
 			Refresh    int
 		}
 	}
-	Panels []struct {
-		ID                 int
-		Title, Description string
-		Datasource         struct{ UID string }
-		FieldConfig        struct{ Defaults struct{ Unit string } }
-		Targets            []struct {
-			Expr, RefID, LegendFormat string
-			Datasource                struct{ UID string }
-		}
+	Panels []boardPanel
+}
+
+// boardPanel is what these tests read of a panel.
+type boardPanel struct {
+	ID                 int
+	Title, Description string
+	Datasource         struct{ UID string }
+	FieldConfig        struct{ Defaults struct{ Unit string } }
+	Targets            []struct {
+		Expr, RefID, LegendFormat string
+		Datasource                struct{ UID string }
 	}
 }
+
+// boardSource is the variable for the data source that each board has.
+const boardSource = "${datasource}"
 
 // readBoards returns the boards of config/grafana by file.
 func readBoards(t *testing.T) map[string]board {
@@ -55,28 +61,35 @@ func readBoards(t *testing.T) map[string]board {
 
 // TestBoardsAreWellFormed has the rules of Grafana's dashboard-linter that fit.
 func TestBoardsAreWellFormed(t *testing.T) {
-	const source = "${datasource}"
 	for name, b := range readBoards(t) {
 		ids := map[int]bool{}
 		checkVariables(t, name, b)
 		for _, p := range b.Panels {
-			if p.Title == "" || p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != source || p.ID == 0 || ids[p.ID] {
+			isDescribed := p.Title != "" && p.Description != "" && p.FieldConfig.Defaults.Unit != ""
+			isUnique := p.ID != 0 && !ids[p.ID]
+			if !isDescribed || !isUnique || p.Datasource.UID != boardSource {
 				t.Errorf("%s: panel %d %q lacks something", name, p.ID, p.Title)
 			}
 
 			ids[p.ID] = true
-			refs := map[string]bool{}
-			for _, target := range p.Targets {
-				if target.RefID == "" || refs[target.RefID] || target.Datasource.UID != source {
-					t.Errorf("%s: panel %q: query %q lacks something", name, p.Title, target.RefID)
-				}
-				refs[target.RefID] = true
-			}
+			checkQueries(t, name, p)
 		}
 
 		if b.Editable || len(b.Panels) == 0 {
 			t.Errorf("%s: editable %v, %d panels", name, b.Editable, len(b.Panels))
 		}
+	}
+}
+
+// checkQueries checks that each query of a panel has a name of its own and the board's data source.
+func checkQueries(t *testing.T, name string, p boardPanel) {
+	t.Helper()
+	refs := map[string]bool{}
+	for _, target := range p.Targets {
+		if target.RefID == "" || refs[target.RefID] || target.Datasource.UID != boardSource {
+			t.Errorf("%s: panel %q: query %q lacks something", name, p.Title, target.RefID)
+		}
+		refs[target.RefID] = true
 	}
 }
 

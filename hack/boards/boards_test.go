@@ -38,6 +38,17 @@ func TestBoardsAreUpToDate(t *testing.T) {
 	}
 }
 
+// renderedPanel is what TestNumbersAreThoseOfNow reads of a panel.
+type renderedPanel struct {
+	Title, Type string
+	Options     struct{ ReduceOptions struct{ Calcs []string } }
+	FieldConfig struct{ Defaults struct{ Unit string } }
+	Targets     []struct {
+		Expr           string
+		Instant, Range bool
+	}
+}
+
 // TestNumbersAreThoseOfNow: a number of hours ago would say that all is well while a program is dead.
 func TestNumbersAreThoseOfNow(t *testing.T) {
 	count := 0
@@ -47,44 +58,38 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		var rendered struct {
-			Panels []struct {
-				Title, Type string
-				Options     struct{ ReduceOptions struct{ Calcs []string } }
-				FieldConfig struct{ Defaults struct{ Unit string } }
-				Targets     []struct {
-					Expr           string
-					Instant, Range bool
-				}
-			}
-		}
+		var rendered struct{ Panels []renderedPanel }
 		if err := json.Unmarshal(text, &rendered); err != nil {
 			t.Fatal(err)
 		}
 
 		for _, p := range rendered.Panels {
-			if p.Type != "stat" {
-				continue
-			}
-
-			count++
-			if !slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}) {
-				t.Errorf("%s: panel %q shows %v of its values", b.name, p.Title, p.Options.ReduceOptions.Calcs)
-			}
-
-			for _, target := range p.Targets {
-				if !target.Instant || target.Range {
-					t.Errorf("%s: panel %q asks for a time that is past: %s", b.name, p.Title, target.Expr)
-				}
-				if p.FieldConfig.Defaults.Unit == "bool_yes_no" && !strings.HasSuffix(target.Expr, " or vector(0)") {
-					t.Errorf("%s: panel %q shows nothing instead of no: %s", b.name, p.Title, target.Expr)
-				}
+			if p.Type == "stat" {
+				count++
+				checkNumber(t, b.name, p)
 			}
 		}
 	}
 
 	if count < 5 {
 		t.Errorf("%d panels show a number", count)
+	}
+}
+
+// checkNumber checks that a panel with one number shows the last value, and asks for that of now.
+func checkNumber(t *testing.T, board string, p renderedPanel) {
+	t.Helper()
+	if !slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}) {
+		t.Errorf("%s: panel %q shows %v of its values", board, p.Title, p.Options.ReduceOptions.Calcs)
+	}
+
+	for _, target := range p.Targets {
+		if !target.Instant || target.Range {
+			t.Errorf("%s: panel %q asks for a time that is past: %s", board, p.Title, target.Expr)
+		}
+		if p.FieldConfig.Defaults.Unit == "bool_yes_no" && !strings.HasSuffix(target.Expr, " or vector(0)") {
+			t.Errorf("%s: panel %q shows nothing instead of no: %s", board, p.Title, target.Expr)
+		}
 	}
 }
 
@@ -113,7 +118,9 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 	for _, b := range boards {
 		seen := map[string]bool{}
 		for _, p := range b.panels {
-			if p.title == "" || !strings.HasSuffix(p.description, ".") || p.unit == "" || p.width == 0 || p.width > 24 || len(p.queries) == 0 || seen[p.title] {
+			isDescribed := p.title != "" && strings.HasSuffix(p.description, ".") && p.unit != ""
+			hasWidth := p.width != 0 && p.width <= 24
+			if !isDescribed || !hasWidth || len(p.queries) == 0 || seen[p.title] {
 				t.Errorf("%s: panel %q: want a title of its own, a sentence, a unit, a width and a query", b.name, p.title)
 			}
 

@@ -246,6 +246,22 @@ func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
 	}
 }
 
+// checkStatusDescriptors checks that each field of a status has a name of its own and a description.
+func checkStatusDescriptors(t *testing.T, descriptors []v1alpha1.StatusDescriptor) {
+	t.Helper()
+	names := map[string]string{}
+	for _, descriptor := range descriptors {
+		if other, ok := names[descriptor.DisplayName]; ok {
+			t.Errorf("status.%s and status.%s are both called %s", descriptor.Path, other, descriptor.DisplayName)
+		}
+		names[descriptor.DisplayName] = descriptor.Path
+
+		if descriptor.Description == "" {
+			t.Errorf("status.%s has no description", descriptor.Path)
+		}
+	}
+}
+
 func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
 	if want := len(configObjects(t, "crd/bases/*.yaml")); len(owned) != want {
@@ -263,17 +279,7 @@ func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 			t.Errorf("%s has no statusDescriptors", crd.Name)
 		}
 
-		names := map[string]string{}
-		for _, descriptor := range crd.StatusDescriptors {
-			if other, ok := names[descriptor.DisplayName]; ok {
-				t.Errorf("status.%s and status.%s are both called %s", descriptor.Path, other, descriptor.DisplayName)
-			}
-			names[descriptor.DisplayName] = descriptor.Path
-			if descriptor.Description == "" {
-				t.Errorf("status.%s has no description", descriptor.Path)
-			}
-		}
-
+		checkStatusDescriptors(t, crd.StatusDescriptors)
 		for _, descriptor := range crd.SpecDescriptors {
 			if strings.Contains(descriptor.Description, "not supported") || strings.Contains(descriptor.Description, "reserved") {
 				t.Errorf("spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)

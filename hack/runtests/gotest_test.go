@@ -27,16 +27,7 @@ not an event
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.passed != 1 || got.failed != 2 || !slices.Equal(got.skipped, []string{"a TestC"}) {
-		t.Errorf("passed %d, failed %d, skipped %v", got.passed, got.failed, got.skipped)
-	}
-
-	if len(got.failures) != 1 || got.failures[0] != (failure{"a TestA/one", "it is wrong\n"}) {
-		t.Errorf("the failures that the verdict repeats: %v", got.failures)
-	}
-	if len(got.tests) != 3 || got.tests[0].name != "a TestA/one" {
-		t.Errorf("the tests without subtests: %v", got.tests)
-	}
+	checkCounts(t, got)
 
 	for _, want := range []string{"FAIL a TestA/one (1.5 s)\nit is wrong", "panic: boom", "b.go:1: no such thing", "ok   c", "not an event"} {
 		if !strings.Contains(out.String(), want) {
@@ -49,5 +40,20 @@ not an event
 	}
 	if log.String() != events {
 		t.Error("the log differs from the events")
+	}
+}
+
+// checkCounts checks what TestFollowCountsTestsAndPrintsFailures has counted.
+func checkCounts(t *testing.T, got testResults) {
+	t.Helper()
+	if got.passed != 1 || got.failed != 2 || !slices.Equal(got.skipped, []string{"a TestC"}) {
+		t.Errorf("passed %d, failed %d, skipped %v", got.passed, got.failed, got.skipped)
+	}
+
+	if len(got.failures) != 1 || got.failures[0] != (failure{"a TestA/one", "it is wrong\n"}) {
+		t.Errorf("the failures that the verdict repeats: %v", got.failures)
+	}
+	if len(got.tests) != 3 || got.tests[0].name != "a TestA/one" {
+		t.Errorf("the tests without subtests: %v", got.tests)
 	}
 }

@@ -208,13 +208,18 @@ func (f *inputFinder) addNamed(file, name string, joined bool) {
 		case f.known[candidate]:
 			f.addFile(candidate, file)
 		case strings.Contains(candidate, "*"):
-			for _, other := range f.files {
-				if matched, _ := path.Match(candidate, other); matched {
-					f.addFile(other, file)
-				}
-			}
+			f.addMatches(candidate, file)
 		case joined || strings.Contains(name, "/") || candidate != name || f.holdsNoPackages(candidate):
 			f.addFolder(candidate, file)
+		}
+	}
+}
+
+// addMatches adds the files that match a pattern in a file.
+func (f *inputFinder) addMatches(pattern, file string) {
+	for _, other := range f.files {
+		if matched, _ := path.Match(pattern, other); matched {
+			f.addFile(other, file)
 		}
 	}
 }

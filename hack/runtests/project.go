@@ -117,15 +117,20 @@ func (p *project) loadPackages(ctx context.Context) error {
 	}
 
 	for _, l := range tests {
-		if pkg := p.packages[p.packageDir(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
-			pkg.testDeps = p.packageDirs(l.Deps)
-			pkg.cluster = slices.ContainsFunc(l.Deps, func(dep string) bool {
-				return strings.HasPrefix(dep, p.module+"/test/cluster")
-			})
-		}
+		p.addTestDeps(l)
 	}
 
 	return nil
+}
+
+// addTestDeps adds the dependencies of a test program to its package.
+func (p *project) addTestDeps(l goListPackage) {
+	if pkg := p.packages[p.packageDir(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
+		pkg.testDeps = p.packageDirs(l.Deps)
+		pkg.cluster = slices.ContainsFunc(l.Deps, func(dep string) bool {
+			return strings.HasPrefix(dep, p.module+"/test/cluster")
+		})
+	}
 }
 
 func (p *project) addPackage(l goListPackage) {

@@ -145,14 +145,13 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 	return o
 }
 
-// runTests runs go test for a stage.
-func (r *runner) runTests(ctx context.Context, o *outcome) {
-	s := o.stage
+// testFlags returns the arguments of go test before the packages, and its environment.
+func (r *runner) testFlags(ctx context.Context, s stage) (args, env []string) {
 	// The lint stage vets these packages.
-	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
+	args = []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
 	args = append(args, s.flags...)
 
-	env := slices.Clone(s.env)
+	env = slices.Clone(s.env)
 	switch {
 	case s.race && hasCompiler(ctx):
 		args = append(args, "-race")
@@ -176,6 +175,13 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	// Run the garbage collector less often, for more memory. Clusters do not pass this to the
 	// programs.
 	env = append(env, "GOGC=400")
+	return args, env
+}
+
+// runTests runs go test for a stage.
+func (r *runner) runTests(ctx context.Context, o *outcome) {
+	s := o.stage
+	args, env := r.testFlags(ctx, s)
 	temporary, err := openTempDir()
 	if err != nil {
 		o.err = err

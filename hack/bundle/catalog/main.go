@@ -49,39 +49,49 @@ func run(args []string) error {
 		}
 	}
 
-	documents, err := packageDocuments(bundles)
+	text, err := renderCatalog(*opm, bundles, set.Args())
 	if err != nil {
 		return err
-	}
-
-	var text bytes.Buffer
-	for _, document := range documents {
-		content, err := yaml.Marshal(document)
-		if err != nil {
-			return err
-		}
-		text.WriteString("---\n")
-		text.Write(content)
-	}
-
-	for _, dir := range set.Args() {
-		rendered, err := runOutput(*opm, "render", dir, "--output=yaml")
-		if err != nil {
-			return err
-		}
-		text.Write(rendered)
 	}
 
 	file := filepath.Join(*out, bundles[0].Package, "catalog.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
 
 	_, err = runOutput(*opm, "validate", *out)
 	return err
+}
+
+// renderCatalog returns the package and its channels, and then the manifests of the bundles.
+func renderCatalog(opm string, bundles []*manifests.Bundle, dirs []string) ([]byte, error) {
+	documents, err := packageDocuments(bundles)
+	if err != nil {
+		return nil, err
+	}
+
+	var text bytes.Buffer
+	for _, document := range documents {
+		content, err := yaml.Marshal(document)
+		if err != nil {
+			return nil, err
+		}
+		text.WriteString("---\n")
+		text.Write(content)
+	}
+
+	for _, dir := range dirs {
+		rendered, err := runOutput(opm, "render", dir, "--output=yaml")
+		if err != nil {
+			return nil, err
+		}
+		text.Write(rendered)
+	}
+
+	return text.Bytes(), nil
 }
 
 // loadBundle reads a bundle and the name of its package.
