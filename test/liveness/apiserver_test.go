@@ -134,14 +134,8 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 
 	switch a := action.(type) {
 	case clienttesting.GetActionImpl:
-		known, is := k.objects[a.Name]
-		switch {
-		case k.drawFault("get", a.Name) != done:
-			return true, nil, errRefused
-		case !is:
-			return true, nil, apierrors.NewNotFound(podsOf, a.Name)
-		}
-		return true, known.DeepCopy(), nil
+		known, err := s.getPod(a.Name)
+		return true, known, err
 	case clienttesting.CreateActionImpl:
 		b := a.Object.(*corev1.Binding)
 		err = withFault(k.drawFault("bind", b.Name), func() error { return s.bindPod(b) })
@@ -167,6 +161,18 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	}
 
 	return true, pod, nil
+}
+
+// getPod returns a copy of a pod.
+func (s *apiServer) getPod(name string) (runtime.Object, error) {
+	known, is := s.pods.objects[name]
+	switch {
+	case s.pods.drawFault("get", name) != done:
+		return nil, errRefused
+	case !is:
+		return nil, apierrors.NewNotFound(podsOf, name)
+	}
+	return known.DeepCopy(), nil
 }
 
 // bindPod gives a pod its node.

@@ -150,15 +150,23 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 
+	if wrong := w.checkEvictedInVain(now, victims, len(promised)); wrong != "" {
+		return wrong
+	}
+
+	return w.checkEndingSuffices(now, victims)
+}
+
+// checkEvictedInVain reports evictions for the only pipelined group if it fits without them.
+func (w *simulation) checkEvictedInVain(now *sessionView, victims map[string]int, promised int) string {
 	for _, g := range now.groups {
-		isOnlyReclaimer := len(g.promised) > 0 && len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims)
+		isOnlyReclaimer := len(g.promised) > 0 && promised == len(g.promised) && w.reclaimedFrom(now, g, victims)
 		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
 		if isOnlyReclaimer && !mayLackQuota && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}
-
-	return w.checkEndingSuffices(now, victims)
+	return ""
 }
 
 // checkPipelinedPods checks that all pipelined pods fit together once the evicted pods are gone.
@@ -174,15 +182,23 @@ func (w *simulation) checkPipelinedPods() string {
 
 	for _, g := range v.groups {
 		for _, p := range g.promised {
-			n := nodes[p.node]
-			alone := !p.apart || n.apart[g.name] <= 1
-			if n.cards < 0 || n.cpu < 0 || !alone || (n.tainted && !p.tolerates) || (p.cards > 0 && len(p.names) > 0 && !slices.Contains(p.names, n.card)) {
+			if !nodes[p.node].canRun(p) {
 				return fmt.Sprintf("promised in vain: %s cannot be on node %s", p.name, p.node)
 			}
 		}
 	}
 
 	return ""
+}
+
+// canRun reports whether a node can run a pod that it already counts, beside the others that it counts.
+func (n *nodeView) canRun(p *pod) bool {
+	isAlone := !p.apart || n.apart[p.group] <= 1
+	isTolerated := !n.tainted || p.tolerates
+	if n.cards < 0 || n.cpu < 0 || !isAlone || !isTolerated {
+		return false
+	}
+	return p.cards == 0 || p.allowsCard(n.card)
 }
 
 // fitsWithout reports whether the pipelined pods of a group fit beside all other pods,
@@ -262,20 +278,8 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 // checkReclaimedForOne checks that a group was evicted for one other group.
 func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == reclaimer })]
-	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
+	made := now.newReclaimRecord(g, by)
 	last, known := w.reclaimed[g.name+" for "+by.name]
-	left := map[string]bool{} // the nodes that the victim leaves: only pods there have wanted its cards
-	for _, p := range g.leaving {
-		left[p.node] = true
-	}
-
-	for _, p := range by.promised {
-		made.nodes = append(made.nodes, p.node)
-		if left[p.node] {
-			made.promised[p.uid] = true
-		}
-	}
-
 	if w.quiet {
 		w.reclaimers[by.name] = made
 	}
@@ -290,11 +294,35 @@ func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer 
 	key := g.name + " for " + by.name
 	w.reclaimed[key] = made
 	isAgain := known && made.wantsAgain(last) && w.hasStartedSince(g, last) && time.Since(last.at) < minRestartInterval
-	if w.quiet && isAgain && !w.hasOtherCardsSince(g, last.at) && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
+	if w.quiet && isAgain && !w.mayTakeAgain(now, by, g, last) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 
 	return ""
+}
+
+// newReclaimRecord records that a victim was evicted for another group.
+func (v *sessionView) newReclaimRecord(victim, by *group) reclaimRecord {
+	made := reclaimRecord{from: victim.name, at: time.Now(), placed: v.placedPods(), promised: map[string]bool{}}
+	left := map[string]bool{} // the nodes that the victim leaves: only pods there have wanted its cards
+	for _, p := range victim.leaving {
+		left[p.node] = true
+	}
+
+	for _, p := range by.promised {
+		made.nodes = append(made.nodes, p.node)
+		if left[p.node] {
+			made.promised[p.uid] = true
+		}
+	}
+
+	return made
+}
+
+// mayTakeAgain reports whether a group may need cards of the same victim again, because of what happened
+// since the last eviction.
+func (w *simulation) mayTakeAgain(now *sessionView, by, victim *group, last reclaimRecord) bool {
+	return w.hasOtherCardsSince(victim, last.at) || now.isOvertaken(by, last) || slices.ContainsFunc(last.nodes, w.isUnavailable)
 }
 
 // hasOtherCardsSince reports whether a victim may have other cards than those that it lost at a moment: a quota
@@ -367,7 +395,8 @@ func (w *simulation) countFitting(v *sessionView) string {
 	}
 
 	counted := map[string]int{}
-	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
+	isAlone := w.quiet && waits == 1 && len(units) == 1 && !v.leaves
+	if isAlone && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
 		counted[name] = w.fitsAlone[name] + 1
 		if counted[name] > startsWithin {
@@ -424,10 +453,9 @@ func (w *simulation) checkDrainedAtRest() string {
 func (w *simulation) checkWaitingAtRest() string {
 	v := w.last
 	for _, u := range v.waitingUnits() {
-		last, took := w.reclaimers[u.name]
 		switch {
-		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last) && !w.hasLostCardsSince(u.queue, last.at):
-			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
+		case w.hasReclaimedInVain(v, u):
+			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", w.reclaimers[u.name].from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)
 		case v.tree != nil && !w.reclaimsNothing && v.fitsByTree(u, w.runsEnough):
@@ -440,6 +468,13 @@ func (w *simulation) checkWaitingAtRest() string {
 	}
 
 	return ""
+}
+
+// hasReclaimedInVain reports whether others were evicted for a unit that does not run, although no other job can
+// have got what was freed.
+func (w *simulation) hasReclaimedInVain(v *sessionView, u *startUnit) bool {
+	last, took := w.reclaimers[u.name]
+	return took && len(u.placed) < u.min && !v.isOvertaken(u.group, last) && !w.hasLostCardsSince(u.queue, last.at)
 }
 
 // runsEnough reports whether a group has certainly run for its minimum runtime.

@@ -25,13 +25,10 @@ func (w *simulation) runControllers() {
 // actOn simulates the kubelet of a pod's node, or the controller of its job.
 func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	s := w.server
+
 	switch works := w.isNodeUp(pod.Spec.NodeName); {
 	case pod.DeletionTimestamp != nil && works && s.hasEnded(pod):
-		s.pods.remove(name)
-
-		if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
-			j.restarts = true
-		}
+		w.removeEnded(name, pod)
 	case pod.DeletionTimestamp != nil:
 	case isMarkedForRecreation(pod) && len(pod.OwnerReferences) > 0:
 		s.deletePod(name)
@@ -41,6 +38,14 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 			p.Status.Phase = corev1.PodRunning
 			p.Status.StartTime = &now
 		})
+	}
+}
+
+// removeEnded removes a pod that has ended. A job that is not elastic restarts then.
+func (w *simulation) removeEnded(name string, pod *corev1.Pod) {
+	w.server.pods.remove(name)
+	if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
+		j.restarts = true
 	}
 }
 

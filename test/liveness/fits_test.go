@@ -43,13 +43,19 @@ func kindOf(p *pod) string {
 
 // fitsPod reports whether a pod fits a node and its queue's quota.
 func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
-	if n.closed || (n.tainted && !p.tolerates) || n.cpu < p.cpu || (p.apart && n.apart[p.group] > 0) {
+	isRepelled := (n.tainted && !p.tolerates) || (p.apart && n.apart[p.group] > 0)
+	if n.closed || isRepelled || n.cpu < p.cpu {
 		return false
 	}
 	if p.cards == 0 {
 		return true
 	}
-	return p.isMIG == strings.Contains(n.card, "/mig-") && n.cards >= p.cards && room[n.card] >= p.cards && (len(p.names) == 0 || slices.Contains(p.names, n.card))
+	return p.isMIG == strings.Contains(n.card, "/mig-") && n.cards >= p.cards && room[n.card] >= p.cards && p.allowsCard(n.card)
+}
+
+// allowsCard reports whether a pod names a card, or none.
+func (p *pod) allowsCard(card string) bool {
+	return len(p.names) == 0 || slices.Contains(p.names, card)
 }
 
 // mustFit reports whether pods can all be placed in any order and on any nodes. Then a
@@ -161,7 +167,8 @@ func (v *sessionView) reclaimablePods(priority int32, runsEnough func(*group) bo
 	var pods []*pod
 	for _, g := range v.groups {
 		of := v.queues[g.queue]
-		if of.kind == "training" && of.gives && of.priority < priority && !g.isProtected && !g.strange && runsEnough(g) {
+		isLower := of.kind == "training" && of.gives && of.priority < priority
+		if isLower && !g.isProtected && !g.strange && runsEnough(g) {
 			pods = append(pods, g.placed...)
 		}
 	}

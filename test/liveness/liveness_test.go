@@ -172,15 +172,20 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 	return s, wrong, trace
 }
 
-// isWhole reports whether a sequence has all queues and nodes that it names.
-func (s sequence) isWhole() bool {
+// queuesAndNodes returns the names of the queues and nodes of a sequence, and "-" for none.
+func (s sequence) queuesAndNodes() map[string]bool {
 	named := map[string]bool{"-": true}
 	for _, line := range s {
 		if words := strings.Fields(line); slices.Contains([]string{"queue", "node", "mig"}, words[0]) {
 			named[words[1]] = true
 		}
 	}
+	return named
+}
 
+// isWhole reports whether a sequence has all queues and nodes that it names.
+func (s sequence) isWhole() bool {
+	named := s.queuesAndNodes()
 	for _, line := range s {
 		if _, step, is := strings.Cut(line, "quota "); is && !named[strings.Fields(step)[0]] {
 			return false

@@ -113,7 +113,8 @@ func (w *simulation) recount() *sessionView {
 		v.nodes = append(v.nodes, p)
 		for _, task := range n.Tasks {
 			of := readPod(task.Pod)
-			if p.addPod(of); task.Status == api.Releasing {
+			p.addPod(of)
+			if task.Status == api.Releasing {
 				p.leaving = append(p.leaving, of)
 				v.leaves = true
 			}

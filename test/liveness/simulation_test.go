@@ -119,37 +119,10 @@ func (w *simulation) loadConfiguration() {
 	}
 
 	text := string(shipped)
-	least := "minimumRuntime: 0s"
 	for _, line := range w.script {
 		if options, is := strings.CutPrefix(line, "policy"); is {
 			for _, option := range strings.Fields(options) {
-				name, value, _ := strings.Cut(option, "=")
-				switch name {
-				case "asks": // checked as a tree, scheduled flat
-					w.isTree = true
-				case "tree":
-					w.isTree = true
-					text = strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
-				case "preempt":
-					w.preempts = true
-					text = addPreempt(text, value == "first")
-				case "reclaim":
-					w.reclaimsNothing = true
-					text = removeAction(text, "cardreclaim")
-				case "without":
-					text = removeAction(text, value)
-				case "period":
-					w.period, err = time.ParseDuration(value)
-					if err != nil {
-						panic(err)
-					}
-				default:
-					w.minimumRuntime, err = time.ParseDuration(value)
-					if err != nil {
-						panic(err)
-					}
-					least = "minimumRuntime: " + value
-				}
+				text = w.applyOption(text, option)
 			}
 		}
 	}
@@ -162,11 +135,46 @@ func (w *simulation) loadConfiguration() {
 	framework.RegisterAction(cardreclaim.NewAllocate(reclaim))
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
 
-	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
+	text = strings.Replace(text, "minimumRuntime: 10m0s", "minimumRuntime: "+w.minimumRuntime.String(), 1)
 	w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
 		panic(err)
 	}
+}
+
+// applyOption applies an option of a sequence's policy, and returns the configuration with it. The minimum
+// runtime is not in it yet.
+func (w *simulation) applyOption(text, option string) string {
+	name, value, _ := strings.Cut(option, "=")
+	switch name {
+	case "asks": // checked as a tree, scheduled flat
+		w.isTree = true
+	case "tree":
+		w.isTree = true
+		text = strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
+	case "preempt":
+		w.preempts = true
+		text = addPreempt(text, value == "first")
+	case "reclaim":
+		w.reclaimsNothing = true
+		text = removeAction(text, "cardreclaim")
+	case "without":
+		text = removeAction(text, value)
+	case "period":
+		w.period = mustParseDuration(value)
+	default:
+		w.minimumRuntime = mustParseDuration(value)
+	}
+
+	return text
+}
+
+func mustParseDuration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
 }
 
 // removeAction removes an action from a configuration.

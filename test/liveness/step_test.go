@@ -34,12 +34,7 @@ func (w *simulation) applyStep(line string) {
 		was[2] = words[2]
 		w.setQueue(strings.Join(was, " "))
 	case "job":
-		j := parseJob(w.id, strings.TrimPrefix(line, "job "))
-		w.jobs[j.group.Name] = j
-		w.server.groups.store(j.group.DeepCopy())
-		for _, pod := range j.pods {
-			w.server.pods.store(pod.DeepCopy())
-		}
+		w.addJob(parseJob(w.id, strings.TrimPrefix(line, "job ")))
 	case "end":
 		w.endJob(words[1])
 	case "finish":
@@ -49,16 +44,30 @@ func (w *simulation) applyStep(line string) {
 	case "cordon", "uncordon", "down", "up":
 		w.changeNode(words[1], words[0])
 	case "hold":
-		if words[1] == "pods" {
-			w.holdPods = mustParseInt(words[2])
-		} else {
-			w.holdGroups = mustParseInt(words[2])
-		}
+		w.delayChanges(words[1], mustParseInt(words[2]))
 	case "faults":
 		w.server.pods.percent = mustParseInt(words[1])
 		w.server.pods.seed = words[2]
 		w.server.groups.percent = mustParseInt(words[1])
 		w.server.groups.seed = words[2]
+	}
+}
+
+// addJob creates a job and its pods.
+func (w *simulation) addJob(j *job) {
+	w.jobs[j.group.Name] = j
+	w.server.groups.store(j.group.DeepCopy())
+	for _, pod := range j.pods {
+		w.server.pods.store(pod.DeepCopy())
+	}
+}
+
+// delayChanges lets the scheduler not see changes of pods, or of groups, for some sessions.
+func (w *simulation) delayChanges(of string, sessions int) {
+	if of == "pods" {
+		w.holdPods = sessions
+	} else {
+		w.holdGroups = sessions
 	}
 }
 

@@ -128,8 +128,7 @@ func (w *simulation) reclaimersOf(v *sessionView, queue string) []string {
 // the tree it held more than it deserves before the last unit was taken.
 func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 	reclaimers := w.reclaimersOf(v, queue)
-	mayPreempt := func(g *group) bool { return w.preempts && g.queue == queue && len(g.promised) > 0 }
-	if len(reclaimers) == 0 || slices.ContainsFunc(v.groups, mayPreempt) {
+	if len(reclaimers) == 0 || w.mayPreemptIn(v, queue) {
 		return "" // preempt, or a drain
 	}
 
@@ -155,6 +154,11 @@ func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 	}
 
 	return ""
+}
+
+// mayPreemptIn reports whether a group of a queue may have evicted another one of it.
+func (w *simulation) mayPreemptIn(v *sessionView, queue string) bool {
+	return w.preempts && slices.ContainsFunc(v.groups, func(g *group) bool { return g.queue == queue && len(g.promised) > 0 })
 }
 
 // isNeeded reports whether some pipelined pod outside of a queue is on a card.
@@ -246,17 +250,8 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 		if len(v.treeUse(card, func(g *group) []*pod { return g.promised })) == 0 {
 			continue
 		}
-
-		claimed := v.treeUse(card, claimedPods)
-		for i, name := range v.tree.PathOf(by.queue)[:farthest] {
-			taken, _ := w.takenIn(v, name, card)
-			before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
-			holds := v.tree.UsedIn(name, claimed)
-			deserved := v.tree.Queue(name).Deserved[card]
-			needed := deserved - (before - taken)
-			if holds > deserved && (i == 0 || holds > before) && !w.isLeftOver(v, card, needed, holds-deserved, by.elasticCards()) {
-				return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
-			}
+		if wrong := w.checkBorrowing(v, by, card, farthest); wrong != "" {
+			return wrong
 		}
 	}
 
@@ -264,6 +259,24 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 		return w.checkNearerVictims(v, by, victims, farthest)
 	}
 
+	return ""
+}
+
+// checkBorrowing reports a queue, the reclaimer's or one of its ancestors below the farthest victim, that gets more
+// of a card than it deserves by reclaiming.
+func (w *simulation) checkBorrowing(v *sessionView, by *group, card string, farthest int) string {
+	claimed := v.treeUse(card, claimedPods)
+	for i, name := range v.tree.PathOf(by.queue)[:farthest] {
+		taken, _ := w.takenIn(v, name, card)
+		before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
+		holds := v.tree.UsedIn(name, claimed)
+
+		deserved := v.tree.Queue(name).Deserved[card]
+		needed := deserved - (before - taken)
+		if holds > deserved && (i == 0 || holds > before) && !w.isLeftOver(v, card, needed, holds-deserved, by.elasticCards()) {
+			return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
+		}
+	}
 	return ""
 }
 
@@ -290,7 +303,8 @@ func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[s
 	defer back()
 
 	for _, g := range v.groups {
-		if victims[g.name] > 0 || len(g.placed) == 0 || len(g.leaving) > 0 || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
+		runsWhole := victims[g.name] == 0 && len(g.placed) > 0 && len(g.leaving) == 0
+		if !runsWhole || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
 			continue
 		}
 		if w.runsEnough(g) && v.canTakeWhole(u, g, heldPods) && v.fitsAfter(u, []*group{g}, heldPods) {
@@ -332,7 +346,8 @@ func (u *startUnit) cardNeeded() (string, int64, bool) {
 // are selected. A group that runs above its minimum may lose those pods first, and keep the rest.
 func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*pod) bool {
 	card, _, plain := u.cardNeeded()
-	if !plain || g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0 || !v.mayTakeInTree(u.group, g) {
+	mayStay := g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0
+	if !plain || mayStay || !v.mayTakeInTree(u.group, g) {
 		return false
 	}
 
@@ -379,14 +394,9 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 		farthest = max(farthest, len(v.tree.Below(u.queue, g.queue)))
 	}
 
-	for i, name := range v.tree.PathOf(u.queue)[:farthest] {
-		used := v.tree.UsedIn(name, after)
-		deserved := v.tree.Queue(name).Deserved[card]
-		if used > deserved && (i == 0 || used > v.tree.UsedIn(name, before)) {
-			return false
-		}
+	if v.borrowsMore(v.tree.PathOf(u.queue)[:farthest], card, before, after) {
+		return false
 	}
-
 	if v.leaveAboveQuota(u, gone, card) || v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
 		return false
 	}
@@ -408,6 +418,19 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 	return v.mustFit(u.pods, map[string]int{card: int(count)})
 }
 
+// borrowsMore reports whether the first queue of a path uses more of a card than it deserves, or another one does
+// and uses more than before.
+func (v *sessionView) borrowsMore(path []string, card string, before, after map[string]int64) bool {
+	for i, name := range path {
+		used := v.tree.UsedIn(name, after)
+		deserved := v.tree.Queue(name).Deserved[card]
+		if used > deserved && (i == 0 || used > v.tree.UsedIn(name, before)) {
+			return true
+		}
+	}
+	return false
+}
+
 // leaveAboveQuota reports whether all pods of some groups, and those that leave already, hold more
 // of a card than the quota of an ancestor of a unit: more than may leave at the same time.
 func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) bool {
@@ -425,7 +448,7 @@ func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) 
 // fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that hold more than
 // their queues deserve are taken one by one until it fits.
 func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) bool {
-	if v.tree.WhyClosed(u.queue) != "" || !isKnownType(v.queues[u.queue].kind) || len(v.reservedInQueue(u)) > 0 {
+	if !v.canReclaimByTree(u) {
 		return false
 	}
 
@@ -451,6 +474,11 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 	}
 
 	return false
+}
+
+// canReclaimByTree reports whether the tree lets the queue of a unit reclaim, and no other group of it waits.
+func (v *sessionView) canReclaimByTree(u *startUnit) bool {
+	return v.tree.WhyClosed(u.queue) == "" && isKnownType(v.queues[u.queue].kind) && len(v.reservedInQueue(u)) == 0
 }
 
 // canTakeTogether reports whether groups are certainly reclaimable for a unit together: what goes by the

@@ -104,10 +104,8 @@ func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 		return false
 	}
 
-	for _, g := range v.groups {
-		if g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) {
-			return false
-		}
+	if !v.hasPrecedence(u, card) {
+		return false
 	}
 
 	always := func(*group) bool { return true }
@@ -117,6 +115,16 @@ func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
 
 	isSingle := int(count) == len(u.pods) && !u.pods[0].apart
 	return isSingle && v.fitsByTree(u, always)
+}
+
+// hasPrecedence reports whether all other groups that wait must leave cards to a unit.
+func (v *sessionView) hasPrecedence(u *startUnit, card string) bool {
+	for _, g := range v.groups {
+		if g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) {
+			return false
+		}
+	}
+	return true
 }
 
 // isPromised reports whether pods of a group were pipelined in this session. It starts once pods have ended that

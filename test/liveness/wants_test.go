@@ -305,12 +305,24 @@ func (v *sessionView) isAwaited(g *group) bool {
 // evicted or deleted before.
 func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]int) string {
 	by := now.onlyReclaimer()
-	if by == nil || !w.tookFor(now, by, victims) || w.coolsDown(now, by.queue) || now.isAwaited(by) || len(w.wants) > 0 {
+	if by == nil || !w.tookFor(now, by, victims) {
+		return ""
+	}
+	if w.coolsDown(now, by.queue) || now.isAwaited(by) || len(w.wants) > 0 {
 		return ""
 	}
 
+	v := w.recountWithoutEnding()
+	if v.fitsWithout(v.groupNamed(by.name)) {
+		return fmt.Sprintf("evicted beside pods that end: %v go for %s, which fits without that", victims, by.name)
+	}
+
+	return ""
+}
+
+// recountWithoutEnding recounts the session as if the pods had ended that were evicted or deleted before it.
+func (w *simulation) recountWithoutEnding() *sessionView {
 	v := w.recount()
-	by = v.groupNamed(by.name)
 	for _, n := range v.nodes {
 		for _, p := range n.leaving {
 			if !w.taken[p.uid] && !n.down {
@@ -329,9 +341,5 @@ func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]in
 		})
 	}
 
-	if v.fitsWithout(by) {
-		return fmt.Sprintf("evicted beside pods that end: %v go for %s, which fits without that", victims, by.name)
-	}
-
-	return ""
+	return v
 }
