@@ -148,6 +148,11 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		return c.createCRDs(ctx)
 	}
 
+	return c.startOtherComponents(ctx)
+}
+
+// startOtherComponents starts the components that need the API server, all at the same time.
+func (c *Cluster) startOtherComponents(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControllerManager(ctx) })
 	if !c.options.WithoutVolcano {

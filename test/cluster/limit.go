@@ -54,24 +54,9 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 	defer poll.Stop()
 
 	for {
-		var owners []string
-		for i := range limit {
-			if i == 0 && permitsHeld.Load() == 0 {
-				continue
-			}
-
-			path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
-			lock, err := lockFile(path)
-			if err == nil {
-				permitsHeld.Add(1)
-				return &permit{lock}, writeOwner(lock)
-			}
-
-			text, readErr := os.ReadFile(path)
-			if !errors.Is(err, syscall.EWOULDBLOCK) || readErr != nil {
-				return nil, fmt.Errorf("limit of running clusters: %w", errors.Join(err, readErr))
-			}
-			owners = append(owners, strings.TrimSpace(string(text)))
+		free, owners, err := takeFreePermit(dir, limit)
+		if free != nil || err != nil {
+			return free, err
 		}
 
 		select {
@@ -83,6 +68,30 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 		case <-poll.C:
 		}
 	}
+}
+
+// takeFreePermit takes a permit, or returns the owners of all that this process may take.
+func takeFreePermit(dir string, limit int) (free *permit, owners []string, err error) {
+	for i := range limit {
+		if i == 0 && permitsHeld.Load() == 0 {
+			continue
+		}
+
+		path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
+		lock, err := lockFile(path)
+		if err == nil {
+			permitsHeld.Add(1)
+			return &permit{lock}, nil, writeOwner(lock)
+		}
+
+		text, readErr := os.ReadFile(path)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || readErr != nil {
+			return nil, nil, fmt.Errorf("limit of running clusters: %w", errors.Join(err, readErr))
+		}
+		owners = append(owners, strings.TrimSpace(string(text)))
+	}
+
+	return nil, owners, nil
 }
 
 func waitingMessage(limit int, owners []string) string {

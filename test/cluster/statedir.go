@@ -46,12 +46,7 @@ func openStateDir(path string) (d stateDir, err error) {
 		}
 	}()
 
-	if d.temporary {
-		removeAbandoned()
-		d.path, err = os.MkdirTemp("", unlockedPrefix+"*")
-	} else if d.path, err = filepath.Abs(path); err == nil {
-		err = os.MkdirAll(d.path, 0o755)
-	}
+	d.path, err = makeUnlockedDir(path)
 	if err != nil {
 		return stateDir{}, err
 	}
@@ -91,6 +86,19 @@ func openStateDir(path string) (d stateDir, err error) {
 	}
 
 	return d, nil
+}
+
+// makeUnlockedDir creates path, or a temporary folder when path is empty, and returns its absolute path.
+func makeUnlockedDir(path string) (string, error) {
+	if path == "" {
+		removeAbandoned()
+		return os.MkdirTemp("", unlockedPrefix+"*")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return path, os.MkdirAll(path, 0o755)
 }
 
 // close releases the folder and removes a temporary one.

@@ -21,10 +21,12 @@ func (g *tour) run() error {
 		g.buildTree, g.lendAtNight, g.reclaimInTheMorning,
 		g.showUsage, g.explainWaiting, g.showInventory, g.simulateService, g.keepPromise, g.showCardHours,
 	} {
-		if chapter(); g.err != nil {
+		chapter()
+		if g.err != nil {
 			return g.err
 		}
 	}
+
 	return nil
 }
 

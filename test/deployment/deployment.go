@@ -96,18 +96,8 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 
 	d := &Deployment{cluster: c, options: o}
 	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("no manifests at %s (%w)", pattern, err)
-		}
-
-		for _, file := range files {
-			if filepath.Base(file) == "kustomization.yaml" {
-				continue
-			}
-			if err := c.ApplyFile(ctx, file); err != nil {
-				return nil, err
-			}
+		if err := applyFiles(ctx, c, root, pattern); err != nil {
+			return nil, err
 		}
 	}
 
@@ -130,6 +120,25 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 
 	volcanos := strings.Replace(o.Configuration, "cardquota-scheduler-configmap", "volcano-scheduler-configmap", 1)
 	return d, c.Apply(ctx, []byte(o.Configuration+"\n---\n"+volcanos))
+}
+
+// applyFiles applies the manifests that match a pattern below a folder.
+func applyFiles(ctx context.Context, c *cluster.Cluster, root, pattern string) error {
+	files, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no manifests at %s (%w)", pattern, err)
+	}
+
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		if err := c.ApplyFile(ctx, file); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // Start installs and starts both programs and waits until they are ready.

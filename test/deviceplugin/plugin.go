@@ -74,6 +74,11 @@ func (p *plugin) serve(ctx context.Context) error {
 	}
 
 	log.Printf("%d cards of %s registered", len(p.cards), p.resource)
+	return p.waitForRemoval(ctx, watch, socket, served)
+}
+
+// waitForRemoval returns errSocketGone when the plugin's socket is removed, or why it ends before.
+func (p *plugin) waitForRemoval(ctx context.Context, watch *fsnotify.Watcher, socket string, served <-chan error) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -91,6 +91,22 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 	}
 }
 
+// checkPostRenderer checks that Helm's plugin in a document runs the script, and that the document
+// names it.
+func checkPostRenderer(t *testing.T, document, text string) {
+	t.Helper()
+	var plugin struct {
+		APIVersion, Type, Name string
+		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
+	}
+
+	check.NoError(t, yaml.Unmarshal([]byte(text), &plugin))
+	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
+		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
+		t.Errorf("the plugin is %+v", plugin)
+	}
+}
+
 // TestPostRendererChangesTheOneImage tests the script of docs/helm.md with its kustomization:
 // the output is Volcano's installer with our image in the scheduler's Deployment and in no
 // other.
@@ -107,17 +123,7 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 	}
 
-	var plugin struct {
-		APIVersion, Type, Name string
-		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
-	}
-
-	check.NoError(t, yaml.Unmarshal([]byte(objects[1]), &plugin))
-	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
-		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
-		t.Errorf("the plugin is %+v", plugin)
-	}
-
+	checkPostRenderer(t, document, objects[1])
 	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
 		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700))
 	}

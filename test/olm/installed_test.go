@@ -103,17 +103,11 @@ func (a *administrator) installedObjects() ([]string, error) {
 		return nil, err
 	}
 
-	validating, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(a.ctx, all)
+	lines, err := a.installedWebhooks()
 	if err != nil {
 		return nil, err
 	}
 
-	mutating, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(a.ctx, all)
-	if err != nil {
-		return nil, err
-	}
-
-	var lines []string
 	for i := range deployments.Items {
 		lines = append(lines, deploymentLine(deployments.Items[i].Name, &deployments.Items[i].Spec))
 	}
@@ -126,6 +120,25 @@ func (a *administrator) installedObjects() ([]string, error) {
 		lines = append(lines, "NetworkPolicy "+policy.Name)
 	}
 
+	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "cardquota") }) // Volcano's own
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// installedWebhooks returns the webhooks of the cluster in the same form.
+func (a *administrator) installedWebhooks() ([]string, error) {
+	client := a.cluster.Client().AdmissionregistrationV1()
+	validating, err := client.ValidatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+
+	mutating, err := client.MutatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+
+	var lines []string
 	for _, configuration := range validating.Items {
 		for _, webhook := range configuration.Webhooks {
 			lines = append(lines, "Webhook "+webhook.Name)
@@ -138,8 +151,6 @@ func (a *administrator) installedObjects() ([]string, error) {
 		}
 	}
 
-	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "cardquota") }) // Volcano's own
-	slices.Sort(lines)
 	return lines, nil
 }
 

@@ -27,6 +27,9 @@ type permission struct {
 	verb, group, resource, subresource, namespace, name string
 }
 
+// hasNoRequest reports whether no request has this verb. Some requests need it in addition to their own verb.
+func (r permission) hasNoRequest() bool { return r.verb == "escalate" || r.verb == "bind" }
+
 func (r permission) String() string {
 	what := r.resource
 	if r.subresource != "" {
@@ -142,7 +145,7 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 
 	config.QPS = -1
 	switch {
-	case r.verb == "escalate" || r.verb == "bind":
+	case r.hasNoRequest():
 		return c.accessReview(t, r)
 	case r.verb == "impersonate" && r.resource == "serviceaccounts":
 		config.Impersonate.UserName = "system:serviceaccount:" + r.namespace + ":" + r.name
@@ -167,7 +170,12 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 		t.Fatalf("%s: %s: nothing was tried: %v", c.user, r, err)
 	}
 
-	return !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), " cannot "+verb+" ")
+	return !isRefusal(err, verb)
+}
+
+// isRefusal reports whether an error says that RBAC refuses a verb. Every other error comes after that check.
+func isRefusal(err error, verb string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" ")
 }
 
 // accessReview asks the API server for RBAC's decision.

@@ -130,13 +130,18 @@ func (b *PodTracker) observe(pod *corev1.Pod, now time.Time) {
 		e.running = now
 	}
 
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if isLeaving(pod) {
 		b.recordLeaving(w, e, now)
 	}
 
 	if !w.broken.IsZero() && w.runningPods() == GangSize {
 		w.broken = time.Time{}
 	}
+}
+
+// isLeaving reports whether a pod has ended or must end.
+func isLeaving(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 func (b *PodTracker) podDeleted(pod *corev1.Pod, now time.Time) {

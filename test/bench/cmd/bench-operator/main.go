@@ -72,7 +72,8 @@ func main() {
 
 // validate returns an error for a size that cannot be measured.
 func (s *size) validate() error {
-	if s.nodes < 1 || s.quotas < 1 || s.cards < 1 || s.views < 1 || s.changes <= 0 || s.pods < s.quotas*gangSize {
+	lacksSome := s.nodes < 1 || s.quotas < 1 || s.cards < 1 || s.views < 1 || s.changes <= 0
+	if lacksSome || s.pods < s.quotas*gangSize {
 		return fmt.Errorf("%d nodes, %d pods, %d CardQuotas of %d cards in %d namespaces, %g changes in a second: at least one of each, and %d pods for each CardQuota",
 			s.nodes, s.pods, s.quotas, s.cards, s.views, s.changes, gangSize)
 	}

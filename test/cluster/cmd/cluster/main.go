@@ -72,7 +72,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.Usage()
 		return errUsage
 	}
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || (args[0] != "up" && (o.Dir == "" || *withCardquota)) {
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+		return errUsage
+	}
+	if args[0] != "up" && (o.Dir == "" || *withCardquota) {
 		return errUsage
 	}
 

@@ -42,10 +42,12 @@ type runResult struct {
 
 // compareActions runs both actions alternately.
 func compareActions(ctx context.Context, s size, out io.Writer) (*report, error) {
-	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < harness.GangSize || s.Flood%harness.GangSize != 0 || s.Gang < 1 ||
-		max(s.Flood, s.Gang, s.Requests) > s.Nodes*harness.GangSize {
+	lacksSome := s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Gang < 1
+	floodsWholeGangs := s.Flood >= harness.GangSize && s.Flood%harness.GangSize == 0
+	if lacksSome || !floodsWholeGangs || max(s.Flood, s.Gang, s.Requests) > s.Nodes*harness.GangSize {
 		return nil, fmt.Errorf("impossible size %+v: at least one of each, and no more pods than %d cards", s, s.Nodes*harness.GangSize)
 	}
+
 	r := &report{Size: s, Runs: map[string][]*runResult{}}
 	r.printHeader(out)
 	return r, harness.RunAlternating(s.Runs, []string{tide.Reclaim, tide.CardReclaim}, func(action string) error {
