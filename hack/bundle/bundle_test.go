@@ -157,8 +157,8 @@ func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	var file struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-
 	noError(t, yaml.UnmarshalStrict(committedFile(t, "metadata/annotations.yaml"), &file))
+
 	labels := map[string]string{}
 	line := regexp.MustCompile(`(?m)^LABEL ([^=\s]+)=(.+)$`)
 	for _, label := range line.FindAllStringSubmatch(string(committedFile(t, "bundle.Dockerfile")), -1) {

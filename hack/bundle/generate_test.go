@@ -194,10 +194,10 @@ func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
 	files := generateFor(t, chosen)
+
 	var config struct {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
-
 	noError(t, yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config))
 	if n := len(config.Stages[0].Tests); n != 6 {
 		t.Errorf("%d tests, want 6", n)

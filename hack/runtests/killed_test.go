@@ -104,7 +104,6 @@ func waitForPID(t *testing.T, file string) int {
 	}
 
 	t.Fatalf("%s did not start", filepath.Base(file))
-
 	return 0
 }
 

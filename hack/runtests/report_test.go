@@ -12,8 +12,8 @@ func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 	p := &plan{stages: []stage{{name: "olm", group: true}}, decisions: map[string]decision{"olm": {false, "no input has changed"}}}
 	passed := outcome{results: testResults{passed: 3}}
 	broken := outcome{results: testResults{failed: 1, failures: []failure{{"test/olm TestX", "=== RUN TestX\n    a_test.go:3: it is wrong\n--- FAIL: TestX\n"}}}}
-
 	skips := outcome{results: testResults{passed: 3, skipped: []string{"test/olm TestX"}}}
+
 	for name, tc := range map[string]struct {
 		outcome outcome
 		inCI    bool

@@ -142,8 +142,8 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
 	t.Run("templates", func(t *testing.T) { templateTests(t, w, p) })
 	t.Run("grace-periods", func(t *testing.T) { gracePeriodTests(t, w, p, exempt) })
-
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
+
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
 		g := framework.NewGomega(t)

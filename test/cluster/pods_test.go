@@ -152,7 +152,6 @@ func TestHowLongPodsRun(t *testing.T) {
 
 	// The watch starts at its creation and sees every state, however short.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
-
 	got, err := watchUntilGone(t.Context(), c, pod)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))

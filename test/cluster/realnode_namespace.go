@@ -74,8 +74,8 @@ func (n *realNode) connectNetwork(ctx context.Context) error {
 		args = n.nsenterCommand("ip", args...)
 		return exec.CommandContext(ctx, args[0], args[1:]...)
 	}
-
 	outside := func(args ...string) *exec.Cmd { return exec.CommandContext(ctx, "ip", args...) }
+
 	for _, command := range []*exec.Cmd{
 		outside("link", "add", s.linkName(), "type", "veth", "peer", "name", port, "netns", strconv.Itoa(n.initProcess.Pid())),
 		outside("address", "add", s.hostAddress()+"/30", "dev", s.linkName()),

@@ -99,8 +99,8 @@ func checkPostRenderer(t *testing.T, document, text string) {
 		APIVersion, Type, Name string
 		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
 	}
-
 	check.NoError(t, yaml.Unmarshal([]byte(text), &plugin))
+
 	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
 		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
 		t.Errorf("the plugin is %+v", plugin)

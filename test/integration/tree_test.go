@@ -252,10 +252,10 @@ func testOtherManagersParent(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, branches)
 	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") }) // makes room in the tenant
 	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
+
 	queue := &v1beta1.Queue{}
 	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "held-search"}, queue)).To(gomega.Succeed())
 	base := queue.DeepCopy()
-
 	queue.Spec.Parent = "held-tenant"
 	e.g.Expect(e.Patch(t.Context(), queue, client.MergeFrom(base), client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
 	e.g.Eventually(e.quotaCondition(t, "held-search", "QueueSynced")).Should(gomega.HavePrefix(

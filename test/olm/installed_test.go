@@ -66,8 +66,8 @@ func (a *administrator) csvObjects(content []byte) []string {
 			WebhookDefinitions []struct{ GenerateName, DeploymentName string }
 		}
 	}
-
 	a.Expect(yaml.Unmarshal(content, &csv)).To(Succeed())
+
 	var lines []string
 	for _, deployment := range csv.Spec.Install.Spec.Deployments {
 		lines = append(lines, deploymentLine(deployment.Name, &deployment.Spec))

@@ -32,6 +32,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 			q.Spec.Cards[0].Quota = ptr.To[int64](1000)
 		}), client.DryRunAll)
 	}
+
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	key := client.ObjectKey{Name: "cardquota"}
 	check.NoError(t, suite.admin.Get(t.Context(), key, configuration))

@@ -73,6 +73,7 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 
 	m.Fill = time.Since(began)
 	harness.Printf(out, "  training took %d cards in %s\n", s.Nodes*harness.GangSize, harness.FormatSeconds(m.Fill))
+
 	play := map[string]func() (*tide.Result, error){
 		oneByOne:      func() (*tide.Result, error) { return w.ServePodsOneByOne(ctx, s.Requests) },
 		oneDeployment: func() (*tide.Result, error) { return w.ServeDeployments(ctx, "one", 1, s.Flood) },
@@ -101,6 +102,7 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 
 		m.Scenes[name] = scene
 		harness.Printf(out, "  %s, at a load of %s: %s\n", name, average, describeScene(scene))
+
 		ebb, err := w.ReturnToTraining(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("after %s: %w", name, err)
