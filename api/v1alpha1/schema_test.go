@@ -92,15 +92,24 @@ func unbounded(path string, s schema) string {
 		return ""
 	case s.Type == "array" && s.MaxItems == nil:
 		return "a list without an end"
-	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format != "date-time":
+	case s.Type == "string" && !isBoundedText(s):
 		return "a text without an end"
-	case s.Type == "integer" && (s.Minimum == nil || (strings.HasPrefix(path, "spec") && s.Maximum == nil)):
+	case s.Type == "integer" && !isBoundedNumber(path, s):
 		return "a number without bounds"
 	case s.Type == "number":
 		return "a fraction: cards are whole"
 	default:
 		return ""
 	}
+}
+
+func isBoundedText(s schema) bool {
+	return s.MaxLength != nil || len(s.Enum) > 0 || s.Format == "date-time"
+}
+
+func isBoundedNumber(path string, s schema) bool {
+	isInSpec := strings.HasPrefix(path, "spec")
+	return s.Minimum != nil && (!isInSpec || s.Maximum != nil)
 }
 
 func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {

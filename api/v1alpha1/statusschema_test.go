@@ -87,7 +87,9 @@ func TestEveryStatusIsValid(t *testing.T) {
 			if owner := strings.Repeat(rapid.String().Draw(t, "owner"), many); owner != "" {
 				b.Owner(owner+"/v1", owner, owner)
 			}
-			if b.Condition(corev1.PodScheduled, corev1.ConditionFalse, rapid.String().Draw(t, "reason"), strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "message"), many)); rapid.Bool().Draw(t, "runs") {
+
+			b.Condition(corev1.PodScheduled, corev1.ConditionFalse, rapid.String().Draw(t, "reason"), strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "message"), many))
+			if rapid.Bool().Draw(t, "runs") {
 				b.Running("a")
 			}
 			input.Pods = append(input.Pods, b.Obj())

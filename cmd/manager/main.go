@@ -101,25 +101,7 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 }
 
 func run(f flags) error {
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
-	}
-
-	config.QPS = float32(f.qps)
-	config.Burst = int(2 * f.qps)
-
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
-
-	webhooks, err := newWebhookServer(f)
-	if err != nil {
-		return err
-	}
-
-	mgr, err := newManager(config, f, scheme, webhooks.server)
+	mgr, webhooks, err := setUpManager(f)
 	if err != nil {
 		return err
 	}
@@ -143,9 +125,7 @@ func run(f flags) error {
 	}
 
 	quotas := cardquota.DefaultOptions()
-	policies := servicetypepolicy.DefaultOptions()
 	quotas.Inventory = nodes
-
 	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return err
@@ -154,6 +134,7 @@ func run(f flags) error {
 		return err
 	}
 
+	policies := servicetypepolicy.DefaultOptions()
 	policies.SchedulerNamespace = f.schedulerNamespace
 	policies.VolcanoNamespace = f.volcanoNamespace
 	policies.Bypasses = usageCollector
@@ -175,6 +156,30 @@ func run(f flags) error {
 	}
 
 	return nil
+}
+
+// setUpManager returns a manager for the API server of the kubeconfig, and the server of its webhooks.
+func setUpManager(f flags) (ctrl.Manager, *webhookServer, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+
+	config.QPS = float32(f.qps)
+	config.Burst = int(2 * f.qps)
+
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	webhooks, err := newWebhookServer(f)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	mgr, err := newManager(config, f, scheme, webhooks.server)
+	return mgr, webhooks, err
 }
 
 // newManager returns a manager whose replicas elect a leader.

@@ -59,6 +59,7 @@ func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error
 
 	address = fmt.Sprintf("127.0.0.1:%d", port)
 	check.NoError(t, add(mgr, address))
+
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -163,13 +163,7 @@ func (f *flags) complete() error {
 		f.volcano.DisableDefaultSchedulerConfig = true
 	}
 
-	// Volcano's installer and chart switch the election off. If our image runs in their
-	// Deployment, a second replica, or one on a lost node, would then have its own ledger.
-	// Outside a cluster the administrator starts the scheduler by hand.
-	if client := f.volcano.KubeClientOptions; !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
-		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never run at the same time")
-		f.volcano.LeaderElection.LeaderElect = true
-	}
+	f.requireElection()
 
 	//nolint:staticcheck // the deprecated flag still works in Volcano
 	if namespace := f.volcano.LockObjectNamespace; namespace != "" {
@@ -184,6 +178,17 @@ func (f *flags) complete() error {
 
 	f.volcano.RegisterOptions()
 	return nil
+}
+
+// requireElection switches the leader election on in a cluster. Volcano's installer and chart switch it off. If
+// our image runs in their Deployment, a second replica, or one on a lost node, would then have its own ledger.
+// Outside a cluster the administrator starts the scheduler by hand.
+func (f *flags) requireElection() {
+	client := f.volcano.KubeClientOptions
+	if !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
+		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never run at the same time")
+		f.volcano.LeaderElection.LeaderElect = true
+	}
 }
 
 func (f *flags) configMapName() (types.NamespacedName, error) {

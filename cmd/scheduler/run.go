@@ -47,10 +47,8 @@ func run(signalCtx context.Context, flags *flags) error {
 
 	cache := capacitycard.NewCache()
 	preempt := registerPlugins(cache)
-	if opt.PluginsDir != "" {
-		if err := framework.LoadCustomPlugins(opt.PluginsDir); err != nil {
-			return fmt.Errorf("plugins of %s: %w", opt.PluginsDir, err)
-		}
+	if err := loadCustomPlugins(opt.PluginsDir); err != nil {
+		return err
 	}
 
 	ctx, end := context.WithCancelCause(signalCtx)
@@ -117,6 +115,17 @@ func run(signalCtx context.Context, flags *flags) error {
 			beforeRelease: work.writeFinalHeartbeat,
 		}
 	})
+}
+
+// loadCustomPlugins loads the plugins of a directory, "" for none.
+func loadCustomPlugins(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := framework.LoadCustomPlugins(dir); err != nil {
+		return fmt.Errorf("plugins of %s: %w", dir, err)
+	}
+	return nil
 }
 
 // stopReason returns nil after a signal, otherwise why ctx ended.

@@ -91,7 +91,16 @@ func readCluster(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 }
 
 // readPrograms reads both programs, and other schedulers.
-func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err error) {
+func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
+	if err := readDeployments(ctx, r, c); err != nil {
+		return err
+	}
+	return readRunningSchedulers(ctx, r, c)
+}
+
+// readDeployments reads the Deployments of both programs, and the namespace from them. Without a Deployment of
+// the operator it reads the Lease of the operator.
+func readDeployments(ctx context.Context, r *reader, c *diagnosis.Cluster) (err error) {
 	var mayRead bool
 	c.Operators, mayRead, err = r.deploymentsOf(ctx, "cardquota-manager", c.Namespace)
 	if err != nil {
@@ -120,8 +129,13 @@ func readPrograms(ctx context.Context, r *reader, c *diagnosis.Cluster) (err err
 		c.HidesOperatorLease = !mayRead
 	}
 
+	return nil
+}
+
+// readRunningSchedulers reads the heartbeat of our scheduler, and other schedulers.
+func readRunningSchedulers(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 	var pods []*corev1.Pod
-	_, err = listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
+	_, err := listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
 	if err != nil {
 		return err
 	}

@@ -32,11 +32,8 @@ func explainError(err error) string {
 	var missing *meta.NoKindMatchError
 	var noResource *meta.NoResourceMatchError
 	var groups *discovery.ErrGroupDiscoveryFailed
-	var request *url.Error
-	var network net.Error
-	var file *fs.PathError
-
 	var syntax *json.SyntaxError
+
 	switch {
 	case errors.As(err, &missing):
 		return explainMissingKind(missing.GroupKind.Group, missing.GroupKind.Kind)
@@ -56,6 +53,19 @@ func explainError(err error) string {
 		return "the API server does not answer for some API groups: " + output.Clean(groups.Error())
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), errors.Is(err, context.DeadlineExceeded):
 		return "the API server does not answer in time: " + output.Clean(err.Error())
+	default:
+		return explainConnectionError(err)
+	}
+}
+
+// explainConnectionError returns what is wrong on the way to the API server. It returns any other error as
+// it is.
+func explainConnectionError(err error) string {
+	var request *url.Error
+	var network net.Error
+	var file *fs.PathError
+
+	switch {
 	case errors.As(err, &request) && serverOf(request) == withoutConfiguration:
 		return noConfiguration
 	case errors.As(err, &request):

@@ -53,15 +53,7 @@ func (p *program) newTopCommand() *cobra.Command {
 				return err
 			}
 
-			quotas, source, err := readCardQuotas(cmd.Context(), c, namespace)
-			if isForbidden(err) && len(names) > 0 { // who may not list may still get some by name
-				if named, getErr := getCardQuotas(cmd.Context(), c, names); !isForbidden(getErr) {
-					quotas = named
-					source = quotaSource{}
-					err = getErr
-				}
-			}
-
+			quotas, source, err := readTopQuotas(cmd.Context(), c, namespace, names)
 			var noView *noViewError
 			switch {
 			case errors.As(err, &noView):
@@ -87,6 +79,22 @@ func (p *program) newTopCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
 	return cmd
+}
+
+// readTopQuotas returns the quotas that the user may list, and where they come from. Who may not list may
+// still get some by name.
+func readTopQuotas(ctx context.Context, c client.Client, namespace string, names []string) ([]*v1alpha1.CardQuota, quotaSource, error) {
+	quotas, source, err := readCardQuotas(ctx, c, namespace)
+	if !isForbidden(err) || len(names) == 0 {
+		return quotas, source, err
+	}
+
+	named, getErr := getCardQuotas(ctx, c, names)
+	if isForbidden(getErr) {
+		return quotas, source, err
+	}
+
+	return named, quotaSource{}, getErr
 }
 
 // getCardQuotas returns the CardQuotas of some names that exist.

@@ -93,22 +93,28 @@ func readVersions(ctx context.Context, r *reader, namespace string, now time.Tim
 	}
 
 	unknown := r.gaps
-	switch {
-	case operator != "" || !mayRead:
-	case leads:
-		unknown = append(unknown, "cardquota-manager runs and holds its Lease, which does not state its version")
-	case len(deployments) == 0:
-		unknown = append(unknown, "no Deployment has the label "+programLabel+"=cardquota-manager, and nothing holds the Lease "+
-			namespace+"/"+enforcement.OperatorLeaseName+": the operator is not installed")
-	default:
-		unknown = append(unknown, "the image of cardquota-manager has no tag with a version")
+	if operator == "" && mayRead {
+		unknown = append(unknown, describeUnknownOperator(leads, len(deployments) > 0, namespace))
 	}
-
 	if scheduler == "" && mayReadScheduler {
 		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
 	}
 
 	return versions.NewDocument(build.Version, operator, scheduler, unknown...), nil
+}
+
+// describeUnknownOperator says why the version of the operator is unknown. leads reports that it holds its
+// Lease.
+func describeUnknownOperator(leads, hasDeployment bool, namespace string) string {
+	switch {
+	case leads:
+		return "cardquota-manager runs and holds its Lease, which does not state its version"
+	case !hasDeployment:
+		return "no Deployment has the label " + programLabel + "=cardquota-manager, and nothing holds the Lease " +
+			namespace + "/" + enforcement.OperatorLeaseName + ": the operator is not installed"
+	default:
+		return "the image of cardquota-manager has no tag with a version"
+	}
 }
 
 // findOperatorVersion returns the version in the tag of the first image that has one, "" for none.

@@ -38,11 +38,7 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 
 	go quotas.RunWithContext(ctx)
 	listed := make(chan struct{})
-	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), quotas.HasSynced) {
-			close(listed)
-		}
-	}()
+	go closeWhenListed(ctx, quotas, listed)
 
 	var updates <-chan struct{} // nil until all CardQuotas are listed
 	last := ""
@@ -70,19 +66,40 @@ func (p *program) watchTop(ctx context.Context, c client.WithWatch, source quota
 			return err
 		}
 
-		if text != last {
-			if err := p.replaceScreen(text, last == ""); err != nil {
-				return err
-			}
+		if err := p.showChange(text, last); err != nil {
+			return err
 		}
-
 		last = text
-		select { // collect the changes of a second
-		case <-ctx.Done():
+
+		if !sleepUntilRefresh(ctx) {
 			return nil
-		case <-time.After(refreshInterval):
 		}
 	}
+}
+
+// closeWhenListed closes a channel when all quotas are listed, unless the context ends before.
+func closeWhenListed(ctx context.Context, quotas cache.SharedInformer, listed chan<- struct{}) {
+	if cache.WaitForCacheSync(ctx.Done(), quotas.HasSynced) {
+		close(listed)
+	}
+}
+
+// sleepUntilRefresh collects the changes of a second. It returns false if the context has ended.
+func sleepUntilRefresh(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(refreshInterval):
+		return true
+	}
+}
+
+// showChange shows a text unless it is the last one.
+func (p *program) showChange(text, last string) error {
+	if text == last {
+		return nil
+	}
+	return p.replaceScreen(text, last == "")
 }
 
 // readIdleAgain reads the idle cards for the next table. After an error the last numbers stay.
@@ -106,8 +123,8 @@ func (p *program) renderTop(store cache.Store, idle map[string]int64, names []st
 	copied.streams.Out = &text
 	copied.isTerminal = func(io.Writer) bool { return p.isTerminal(p.streams.Out) }
 	copied.terminalColumns = func(io.Writer) int { return p.terminalColumns(p.streams.Out) }
-	err := copied.showTop(quotas, idle, names, note)
 
+	err := copied.showTop(quotas, idle, names, note)
 	return text.String(), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -91,12 +93,9 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 		return none, errors.New("nothing is asked: write --filename, --quota, --drain or --add-nodes")
 	}
 
-	objects, err := asked.files.readObjects(p.streams.In)
+	objects, err := asked.readObjects(p.streams.In)
 	if err != nil {
 		return none, err
-	}
-	if len(asked.files.names) > 0 && len(objects) == 0 {
-		return none, errors.New("read --filename: the files have no objects")
 	}
 
 	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
@@ -118,9 +117,7 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 		return none, err
 	}
 
-	for _, note := range r.notes {
-		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("note: "+note, "", "  "))
-	}
+	p.printNotes(r.notes)
 
 	var added []simulation.Workload
 	if len(objects) > 0 {
@@ -137,6 +134,24 @@ func (p *program) answerWhatIf(ctx context.Context, asked *whatIf) (whatifview.R
 	}
 
 	return answer, err
+}
+
+// readObjects returns the objects in the files. Files without any are an error.
+func (asked *whatIf) readObjects(stdin io.Reader) ([]*unstructured.Unstructured, error) {
+	objects, err := asked.files.readObjects(stdin)
+	if err != nil {
+		return nil, err
+	}
+	if len(asked.files.names) > 0 && len(objects) == 0 {
+		return nil, errors.New("read --filename: the files have no objects")
+	}
+	return objects, nil
+}
+
+func (p *program) printNotes(notes []string) {
+	for _, note := range notes {
+		_, _ = fmt.Fprint(p.streams.ErrOut, output.Indent("note: "+note, "", "  "))
+	}
 }
 
 // simulationNotice is after what time a person at a terminal is told why no answer comes.

@@ -51,13 +51,17 @@ func readConfiguration(ctx context.Context, r *reader, systemNamespace string, c
 			"If Cardquota is in another namespace, write --system-namespace", systemNamespace, policy.ConfigMapName))
 	}
 
+	return renderConfiguration(ctx, r, spec)
+}
+
+// renderConfiguration returns the configuration that the operator would render.
+func renderConfiguration(ctx context.Context, r *reader, spec v1alpha1.ServiceTypePolicySpec) (string, error) {
 	ref := policy.BaseFor(spec, defaultSystemNamespace)
 	base := &corev1.ConfigMap{}
 	exists, _, err := r.lookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base)
 	if err != nil {
 		return "", err
 	}
-
 	if !exists {
 		base = nil
 	}

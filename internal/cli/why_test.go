@@ -74,7 +74,9 @@ func TestWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, busyCluster(), tc.intercept, append([]string{"why", "-n", "lab"}, strings.Fields(tc.args)...)...)
 			check.That(t, r.code == tc.code && r.errOut == "", "exit code %d, want %d: %s", r.code, tc.code, r.errOut)
-			if compareGolden(t, "why-"+name, r.out); !strings.Contains(tc.args, "yaml") {
+			compareGolden(t, "why-"+name, r.out)
+
+			if !strings.Contains(tc.args, "yaml") {
 				checkColumns(t, r.out)
 			}
 			if strings.HasPrefix(name, "tenant") {

@@ -160,6 +160,17 @@ func (w *whyReader) podsOfWorkload() []*corev1.Pod {
 	return pods
 }
 
+// countExistingPods returns how many pods of the workload have not finished and are not being deleted.
+func (w *whyReader) countExistingPods() int {
+	existing := 0
+	for _, pod := range w.podsOfWorkload() {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			existing++
+		}
+	}
+	return existing
+}
+
 // setCreation sets which pods the controller could not create. events are those of the namespace.
 func (w *whyReader) setCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
@@ -167,13 +178,7 @@ func (w *whyReader) setCreation(controller client.Object, events workloadEvents)
 	}
 
 	desired, isSuspended := desiredPods(controller)
-	existing := 0
-	for _, pod := range w.podsOfWorkload() {
-		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			existing++
-		}
-	}
-
+	existing := w.countExistingPods()
 	failure := failureOf(controller)
 	isRollout := failure != "" // its old pods may still be all that it wants
 	if failure == "" && existing < desired && !w.hasCreatedSince(controller, events.failureAt) {

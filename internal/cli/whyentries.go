@@ -201,7 +201,6 @@ func (w *whyReader) addGangRequest(group *v1beta1.PodGroup, resource corev1.Reso
 // findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
 // would be. The status has ten entries at most. Those of the pods that the user asks for come first.
 func (w *whyReader) findEntries() {
-	ofWorkload := func(b v1alpha1.BlockedStatus) bool { return b.Workload == w.input.Workload }
 	var blocked []v1alpha1.BlockedStatus
 	if len(w.input.Path) > 0 {
 		blocked = w.input.Path[0].Status.Blocked
@@ -218,7 +217,7 @@ func (w *whyReader) findEntries() {
 	}
 
 	for _, entry := range blocked {
-		if ofWorkload(entry) {
+		if entry.Workload == w.input.Workload {
 			w.input.Entries = append(w.input.Entries, entry)
 		}
 	}
@@ -226,12 +225,7 @@ func (w *whyReader) findEntries() {
 	var counted []v1alpha1.BlockedStatus
 	isListed := slices.ContainsFunc(w.input.Entries, isAsked)
 	if !isListed || len(w.input.Entries) > 1 {
-		for _, entry := range w.countBlocked() {
-			if ofWorkload(entry) {
-				w.setRequest(entry.Card)
-				counted = append(counted, w.withoutGuess(entry))
-			}
-		}
+		counted = w.countEntries()
 	}
 
 	if !isListed {
@@ -242,6 +236,18 @@ func (w *whyReader) findEntries() {
 		return w.entryRank(a, isAsked(a), counted) - w.entryRank(b, isAsked(b), counted)
 	})
 	w.countWaitLonger(blocked)
+}
+
+// countEntries returns the entries that the workload would have, and sets the request to that of the last one.
+func (w *whyReader) countEntries() []v1alpha1.BlockedStatus {
+	var counted []v1alpha1.BlockedStatus
+	for _, entry := range w.countBlocked() {
+		if entry.Workload == w.input.Workload {
+			w.setRequest(entry.Card)
+			counted = append(counted, w.withoutGuess(entry))
+		}
+	}
+	return counted
 }
 
 // entryRank returns the place of an entry in the explanation. A user who asks for one pod gets its own

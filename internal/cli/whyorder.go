@@ -134,23 +134,11 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 		groups[client.ObjectKeyFromObject(group)] = group
 	}
 
-	keyOf := func(pod *corev1.Pod) client.ObjectKey {
-		return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
-	}
-
-	hasPods := map[client.ObjectKey]bool{}
-	ready := map[client.ObjectKey]int32{}
+	hasPods, ready := countReadyPods(w.world.pods)
 	for _, pod := range w.world.pods {
-		hasPods[keyOf(pod)] = true
-		if isReady(pod) {
-			ready[keyOf(pod)]++
-		}
-	}
-
-	for _, pod := range w.world.pods {
-		key := keyOf(pod)
+		key := podGroupKey(pod)
 		group := groups[key]
-		if !workload.IsPending(pod) || !w.resolver.UsesOurScheduler(pod) || w.queueOf(pod, group) != w.input.Queue {
+		if !w.waitsInQueue(pod, group) {
 			continue
 		}
 
@@ -168,4 +156,28 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 	}
 
 	return turns
+}
+
+// waitsInQueue reports whether a pod waits in the queue of the workload.
+func (w *whyReader) waitsInQueue(pod *corev1.Pod, group *v1beta1.PodGroup) bool {
+	return workload.IsPending(pod) && w.resolver.UsesOurScheduler(pod) && w.queueOf(pod, group) == w.input.Queue
+}
+
+// countReadyPods returns which PodGroups have pods, and how many of these are ready.
+func countReadyPods(pods []*corev1.Pod) (hasPods map[client.ObjectKey]bool, ready map[client.ObjectKey]int32) {
+	hasPods = map[client.ObjectKey]bool{}
+	ready = map[client.ObjectKey]int32{}
+	for _, pod := range pods {
+		key := podGroupKey(pod)
+		hasPods[key] = true
+		if isReady(pod) {
+			ready[key]++
+		}
+	}
+	return hasPods, ready
+}
+
+// podGroupKey returns the key of the PodGroup of a pod.
+func podGroupKey(pod *corev1.Pod) client.ObjectKey {
+	return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 }

@@ -69,7 +69,8 @@ func parseTarget(args []string) (target, error) {
 
 // matches reports whether a reference is the target.
 func (t target) matches(w v1alpha1.WorkloadReference) bool {
-	return strings.EqualFold(w.Kind, t.kind) && w.Name == t.name && w.Namespace == t.namespace && (t.group == "*" || t.group == w.APIGroup)
+	isOfGroup := t.group == "*" || t.group == w.APIGroup
+	return strings.EqualFold(w.Kind, t.kind) && w.Name == t.name && w.Namespace == t.namespace && isOfGroup
 }
 
 // matchesPod reports whether a pod is named by something else than its reference: by its own name, its

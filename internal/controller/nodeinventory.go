@@ -144,9 +144,12 @@ func (n *NodeInventory) updateNode(object any) {
 
 // hasSameCards reports whether the CardInventory shows the same for two versions of a node.
 func hasSameCards(before, after *corev1.Node) bool {
-	return before == after || (before.Spec.Unschedulable == after.Spec.Unschedulable && card.IsNodeReady(before) == card.IsNodeReady(after) &&
-		maps.Equal(before.Labels, after.Labels) && sameResources(before.Status.Allocatable, after.Status.Allocatable) &&
-		sameResources(before.Status.Capacity, after.Status.Capacity))
+	if before == after {
+		return true
+	}
+	hasSameState := before.Spec.Unschedulable == after.Spec.Unschedulable && card.IsNodeReady(before) == card.IsNodeReady(after)
+	return hasSameState && maps.Equal(before.Labels, after.Labels) &&
+		sameResources(before.Status.Allocatable, after.Status.Allocatable) && sameResources(before.Status.Capacity, after.Status.Capacity)
 }
 
 // sameResources compares the resources that can be cards. Others, such as ephemeral-storage, may

@@ -133,9 +133,9 @@ func (p *Prices) find(series cardseconds.Series) int {
 	best := -1
 	rank := -1
 	for i, entry := range p.prices {
-		ofTenant := entry.Tenant == series.Tenant
-		ofType := entry.ServiceType == series.ServiceType
-		if entry.Card != series.Card || (entry.Tenant != "" && !ofTenant) || (entry.ServiceType != "" && !ofType) {
+		isForTenant := entry.Tenant == "" || entry.Tenant == series.Tenant
+		isForType := entry.ServiceType == "" || entry.ServiceType == series.ServiceType
+		if entry.Card != series.Card || !isForTenant || !isForType {
 			continue
 		}
 

@@ -61,6 +61,15 @@ func describeGaps(gaps []string) string {
 		}
 	}
 
+	if len(all) > 0 {
+		texts = append([]string{describeMissingRights(all)}, texts...)
+	}
+
+	return strings.Join(append(texts, hints...), ". ")
+}
+
+// describeMissingRights names each user once.
+func describeMissingRights(all []*missingRights) string {
 	var rights []string
 	for i, m := range all {
 		text := fmt.Sprintf("may not %s %s%s", m.verb, output.JoinWords(m.resources, "and"), m.where)
@@ -69,12 +78,7 @@ func describeGaps(gaps []string) string {
 		}
 		rights = append(rights, text)
 	}
-
-	if len(rights) > 0 {
-		texts = append([]string{strings.Join(rights, ", and ")}, texts...)
-	}
-
-	return strings.Join(append(texts, hints...), ". ")
+	return strings.Join(rights, ", and ")
 }
 
 // describeHint returns what grants a right as a sentence of its own, about several rights.

@@ -277,6 +277,11 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 		return workload.RefusalForFault(queue, fault)
 	}
 
+	return p.findSelectorRefusal(queue, namespace, owner)
+}
+
+// findSelectorRefusal returns the refusal of a namespace by the CardQuota that owns a queue, or by one above it.
+func (p *placements) findSelectorRefusal(queue, namespace string, owner *v1alpha1.CardQuota) *workload.Refusal {
 	for _, above := range append([]*v1alpha1.CardQuota{owner}, p.plan.tree.Ancestors(owner.Name)...) {
 		if above.Spec.NamespaceSelector == nil {
 			continue

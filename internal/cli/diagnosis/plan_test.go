@@ -287,7 +287,8 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 		runs := canRun(requests, spare, limits)
 
 		isSimple := spare == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
-		if (isReported && runs) || (isSimple && !isReported && !runs) {
+		isMissed := isSimple && !isReported && !runs
+		if (isReported && runs) || isMissed {
 			t.Fatalf("reported %t, can run %t: %+v, spare %d, limits %v", isReported, runs, requests, spare, limits)
 		}
 	})

@@ -22,7 +22,10 @@ func (c *Cluster) findUnreadyQuotas() []Finding {
 	cause := c.policyCondition(v1alpha1.ConditionEnforced)
 	for _, quota := range c.Quotas {
 		ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Status == metav1.ConditionTrue || (cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason) {
+		if ready == nil || ready.Status == metav1.ConditionTrue {
+			continue
+		}
+		if cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason {
 			continue
 		}
 
@@ -121,13 +124,7 @@ func (c *Cluster) findUnknownCards() []Finding {
 
 	var findings []Finding
 	for _, quota := range c.plan.quotas {
-		var unknown []string
-		for _, entry := range quota.Spec.Cards {
-			if !exists[entry.Name] && (entry.Quota == nil || *entry.Quota > 0) {
-				unknown = append(unknown, entry.Name)
-			}
-		}
-
+		unknown := findUnknownNames(quota, exists)
 		if len(unknown) == 0 {
 			continue
 		}
@@ -160,6 +157,17 @@ func (c *Cluster) findUnknownCards() []Finding {
 // hasUnnamedCards reports whether nodes offer cards that no label names yet, or withhold some.
 func (c *Cluster) hasUnnamedCards() bool {
 	return slices.ContainsFunc(c.Inventory.Anomalies, cardinventory.LeavesUnnamed)
+}
+
+// findUnknownNames returns the cards of a quota that do not exist. A quota of 0 may name any card.
+func findUnknownNames(quota *v1alpha1.CardQuota, exists map[string]bool) []string {
+	var unknown []string
+	for _, entry := range quota.Spec.Cards {
+		if !exists[entry.Name] && (entry.Quota == nil || *entry.Quota > 0) {
+			unknown = append(unknown, entry.Name)
+		}
+	}
+	return unknown
 }
 
 func (c *Cluster) findUnknownFields() []Finding {

@@ -106,13 +106,20 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 		return []string{fmt.Sprintf("See why the other pods of the gang wait: kubectl -n %s describe podgroup.scheduling.volcano.sh %s.", in.Workload.Namespace, in.PodGroup)}
 	case reason == v1alpha1.BlockedFragmented && in.Nodes == nil:
 		return []string{"Request fewer cards for each pod, or ask the administrator to free one node."}
-	case reason == v1alpha1.BlockedQueueStopped && len(in.Path) > 0 && in.Path[0].Namespace == "":
+	case reason == v1alpha1.BlockedQueueStopped && in.seesCardQuota():
 		return []string{fmt.Sprintf("Ask the administrator of the queue why it is stopped: kubectl describe cardq %s says so too.", in.Path[0].Name)}
-	case len(in.Path) > 0 || in.HasQueue == nil:
-		return fixedAdvice[reason]
+	case in.lacksCardQuota():
+		return in.adviseQueue(reason)
 	}
-	return in.adviseQueue(reason)
+	return fixedAdvice[reason]
 }
+
+// seesCardQuota reports whether the user may read the CardQuota itself, and not only its
+// LocalCardQuota.
+func (in *Input) seesCardQuota() bool { return len(in.Path) > 0 && in.Path[0].Namespace == "" }
+
+// lacksCardQuota reports whether no CardQuota owns the queue.
+func (in *Input) lacksCardQuota() bool { return len(in.Path) == 0 && in.HasQueue != nil }
 
 // adviseQueue returns what helps in a Queue without a CardQuota.
 func (in *Input) adviseQueue(reason v1alpha1.BlockedReason) []string {
@@ -164,7 +171,7 @@ func (in *Input) adviseAlternatives() []string {
 	for _, status := range in.Path[0].Status.Cards {
 		name := card.Name(status.Name)
 		least, _ := in.freeCards(name)
-		if in.Request.allows(name) || least < int64(in.Request.Count) || !in.takesPod(name) || !in.sameResource(name) || !in.fitsPath(name) {
+		if in.Request.allows(name) || least < int64(in.Request.Count) || !in.canRunOn(name) {
 			continue
 		}
 
@@ -174,6 +181,11 @@ func (in *Input) adviseAlternatives() []string {
 	}
 
 	return advice
+}
+
+// canRunOn reports whether nodes and quotas would take the pod if its request named another card.
+func (in *Input) canRunOn(name card.Name) bool {
+	return in.takesPod(name) && in.sameResource(name) && in.fitsPath(name)
 }
 
 // unit returns what gets the cards of the request at once.

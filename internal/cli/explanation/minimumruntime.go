@@ -22,8 +22,12 @@ func (in *Input) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
 	var endings []ending
 	for _, holder := range holders {
 		runs, known := in.Running[holder.Workload]
+		if !known || runs.IsProtected || runs.Since.IsZero() || holder.Workload == in.Workload {
+			continue
+		}
+
 		minimum := in.minimumRuntime(holder.ServiceType)
-		if at := runs.Since.Add(minimum); known && minimum > 0 && !runs.IsProtected && !runs.Since.IsZero() && at.After(in.Now) && holder.Workload != in.Workload {
+		if at := runs.Since.Add(minimum); minimum > 0 && at.After(in.Now) {
 			endings = append(endings, ending{holder, at})
 		}
 	}
@@ -54,10 +58,15 @@ func (in *Input) minimumRuntime(holderType string) time.Duration {
 	}
 	by := in.effectiveType(in.serviceType())
 	from := in.effectiveType(holderType)
-	if by == nil || from == nil || from.ReclaimPolicy != v1alpha1.ReclaimWhenNeeded || from.Priority >= by.Priority || !slices.Contains(by.ReclaimFrom, from.Name) {
+	if by == nil || from == nil || !canReclaim(by, from) {
 		return 0
 	}
 	return time.Duration(from.MinimumRuntimeSeconds) * time.Second
+}
+
+// canReclaim reports whether workloads of one service type may take cards back from those of another.
+func canReclaim(by, from *v1alpha1.ServiceTypeStatus) bool {
+	return from.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded && from.Priority < by.Priority && slices.Contains(by.ReclaimFrom, from.Name)
 }
 
 // effectiveType returns a service type as it is in force, nil for one that the policy does not have.

@@ -19,19 +19,37 @@ func (in *Input) describeReason(reason v1alpha1.BlockedReason) string {
 		return "CardQuota " + in.deletedQuota().Name + " is being deleted, and its queue gives no more cards"
 	case reason == v1alpha1.BlockedNodesUnsuitable && in.Request.Count == 0:
 		return "every node refuses the pod"
-	case reason == v1alpha1.BlockedGangIncomplete && in.Gang.lacksPods():
-		return in.Gang.describe()
-	case reason == v1alpha1.BlockedGangIncomplete && in.Gang.Pods > 0:
-		return "its pods fit, but others of its gang do not"
-	case reason == v1alpha1.BlockedUnknownCard && in.areAllWithheld():
-		return "nodes offer more of this card than their labels say, so no new pod gets one"
-	case reason == v1alpha1.BlockedUnknownCard && len(in.unnamedCards()) > 0:
-		return "no node has this card, or it is not named yet"
+	case reason == v1alpha1.BlockedGangIncomplete:
+		return in.describeIncompleteGang()
+	case reason == v1alpha1.BlockedUnknownCard:
+		return in.describeUnknownCard()
 	case reason == v1alpha1.BlockedQuotaExhausted, reason == v1alpha1.BlockedAncestorQuotaExhausted:
 		return in.describeExhaustion(reason)
 	}
 
 	return reasonTexts[reason]
+}
+
+func (in *Input) describeIncompleteGang() string {
+	switch {
+	case in.Gang.lacksPods():
+		return in.Gang.describe()
+	case in.Gang.Pods > 0:
+		return "its pods fit, but others of its gang do not"
+	default:
+		return reasonTexts[v1alpha1.BlockedGangIncomplete]
+	}
+}
+
+func (in *Input) describeUnknownCard() string {
+	switch {
+	case in.areAllWithheld():
+		return "nodes offer more of this card than their labels say, so no new pod gets one"
+	case len(in.unnamedCards()) > 0:
+		return "no node has this card, or it is not named yet"
+	default:
+		return reasonTexts[v1alpha1.BlockedUnknownCard]
+	}
 }
 
 // describeExhaustion says in which way a quota is exhausted: it is smaller than the request, in use, or
@@ -76,11 +94,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 
 	at := slices.IndexFunc(in.Path, in.isRefusing)
 	if at < 0 || in.Path[at].Status.Summary == "" || len(in.Request.Names) == 0 {
-		if stated == nil || stated.Limit == 0 {
-			return requested, found
-		}
-		// What is used and what is reserved is not known apart.
-		return requested, exhaustedAmounts{quota: stated.Limit, largest: stated.Limit, isKnown: true}
+		return requested, statedAmounts(stated)
 	}
 
 	for _, name := range in.quotaCards(stated) {
@@ -101,6 +115,15 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	}
 
 	return requested, found
+}
+
+// statedAmounts returns the amounts that the scheduler states. What is used and what is reserved is not known
+// apart.
+func statedAmounts(stated *workload.StatedRefusal) exhaustedAmounts {
+	if stated == nil || stated.Limit == 0 {
+		return exhaustedAmounts{}
+	}
+	return exhaustedAmounts{quota: stated.Limit, largest: stated.Limit, isKnown: true}
 }
 
 // quotaCards returns the cards that a refusal is about.

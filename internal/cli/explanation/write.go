@@ -38,11 +38,9 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 	if len(d.Advice) > 0 {
 		b.WriteString("\nWhat would help:\n")
 	}
-
 	for _, advice := range d.Advice {
 		b.WriteString(output.Indent(output.Clean(advice), "- ", "  "))
 	}
-
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}

@@ -138,26 +138,16 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 			name = ""
 		}
 
-		state := item.state()
 		anomalies := output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
 		if item.Card == "" {
 			grid.AddRow(output.Text(name), anomalies)
 			continue
 		}
 
-		row := []output.Cell{output.Text(name), output.Text(item.Card), output.Number(item.Total), optionalNumber(item.Used), optionalNumber(item.Free), output.Text("?"), output.Text(state)}
-		if item.Used != nil {
-			row[5] = output.Bar(output.Share{Used: *item.Used, Quota: item.Total}, barColumns)
-		}
-
-		if state != "Ready" {
-			row[6] = output.Colored(state, output.Yellow)
-		}
-
+		row := item.row(name)
 		if isShared {
 			row = append(row, output.Text(item.Sharing))
 		}
-
 		if style.Wide {
 			row = append(row, output.Text(item.Resource))
 		}
@@ -170,6 +160,20 @@ func (l NodeList) Write(w io.Writer, style output.Style) error {
 	}
 
 	return grid.Write(w, style)
+}
+
+// row returns the cells of the columns that every table of nodes has. name is that of the node, or "" below
+// another row of the node.
+func (n Node) row(name string) []output.Cell {
+	state := n.state()
+	row := []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), output.Text("?"), output.Text(state)}
+	if n.Used != nil {
+		row[5] = output.Bar(output.Share{Used: *n.Used, Quota: n.Total}, barColumns)
+	}
+	if state != "Ready" {
+		row[6] = output.Colored(state, output.Yellow)
+	}
+	return row
 }
 
 func optionalNumber(n *int64) output.Cell {

@@ -92,11 +92,9 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 // setCards sets the quotas: what the Queue says, else what its pods hold, and for a parent at least
 // what the queues below it have.
 func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
-	usage := p.Usage[queue.Name]
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	counts := card.Quota{}
 	err := error(nil)
-
 	if isWritten {
 		counts, err = card.ParseQuota(text)
 	}
@@ -126,10 +124,22 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 	if err != nil {
 		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
 	}
+
+	usage := p.Usage[queue.Name]
 	if pending := describeCards(usage.Pending); pending != "" {
 		i.addComment("Pending pods request %s.", pending)
 	}
 
+	p.addCards(i, counts, deserved, guarantee)
+	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
+		if held := usage.Used[name]; held > counts[name] {
+			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", held, name, counts[name])
+		}
+	}
+}
+
+// addCards adds the quotas of cards, as many as a CardQuota can have. In a tree each has a deserved.
+func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
 	names := slices.Sorted(maps.Keys(counts))
 	if len(names) > maxCards {
 		i.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
@@ -143,12 +153,6 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 			i.addComment("deserved of %s: the whole quota, so that the queue borrows nothing.", name)
 		}
 		i.Quota.Spec.Cards = append(i.Quota.Spec.Cards, imported)
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
-		if held := usage.Used[name]; held > counts[name] {
-			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", held, name, counts[name])
-		}
 	}
 }
 

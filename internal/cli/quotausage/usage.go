@@ -84,18 +84,8 @@ type Card struct {
 // below them. missing are names that no CardQuota has.
 func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing []string) {
 	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: isTree(quotas), Items: []Usage{}}
-	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[types.NamespacedName]bool{}}
 	sorted := slices.SortedFunc(slices.Values(quotas), compareQuotas)
-	for _, quota := range sorted {
-		f.known[quota.Name] = quota
-	}
-
-	for _, quota := range sorted {
-		if list.Tree {
-			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
-		}
-	}
-
+	f := newForest(sorted, list.Tree)
 	for _, name := range names {
 		if f.known[name] == nil {
 			missing = append(missing, name)
@@ -141,6 +131,18 @@ type forest struct {
 	children map[string][]*v1alpha1.CardQuota
 	known    map[string]*v1alpha1.CardQuota
 	seen     map[types.NamespacedName]bool
+}
+
+// newForest returns the forest of sorted CardQuotas, which have children in a tree only.
+func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
+	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[types.NamespacedName]bool{}}
+	for _, quota := range sorted {
+		f.known[quota.Name] = quota
+		if hasTree {
+			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
+		}
+	}
+	return f
 }
 
 // hasAncestor reports whether one of the CardQuotas above is wanted.

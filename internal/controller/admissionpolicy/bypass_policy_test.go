@@ -119,15 +119,7 @@ func TestModes(t *testing.T) {
 		v1alpha1.SchedulerBypassAllow: {"", "False/SwitchedOff"},
 	} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.SchedulerBypassPolicy = mode })
-		binding := Binding(owner, spec, ChargePolicyName)
-		switch {
-		case binding != nil && (binding.Name != ChargePolicyName || binding.Spec.PolicyName != binding.Name):
-			t.Errorf("%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
-		case want.action == "" && binding != nil:
-			t.Errorf("%s: binding %+v, want none", mode, binding.Spec)
-		case want.action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{want.action})):
-			t.Errorf("%s: binding %+v, want %s", mode, binding, want.action)
-		}
+		checkBinding(t, mode, Binding(owner, spec, ChargePolicyName), want.action)
 
 		v := GuardCondition(spec, cards)
 		check.That(t, string(v.Status)+"/"+v.Reason == want.verdict, "%s: verdict %+v, want %s", mode, v, want.verdict)
@@ -138,6 +130,19 @@ func TestModes(t *testing.T) {
 	}
 	if v := GuardRefusedCondition(errors.New("forbidden")); v.Status != metav1.ConditionFalse || !strings.Contains(v.Message, "forbidden") {
 		t.Errorf("refused: %+v", v)
+	}
+}
+
+// checkBinding checks the binding of the charge policy. There is none without an action.
+func checkBinding(t *testing.T, mode v1alpha1.SchedulerBypassPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding, action admissionv1.ValidationAction) {
+	t.Helper()
+	switch {
+	case binding != nil && (binding.Name != ChargePolicyName || binding.Spec.PolicyName != binding.Name):
+		t.Errorf("%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
+	case action == "" && binding != nil:
+		t.Errorf("%s: binding %+v, want none", mode, binding.Spec)
+	case action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{action})):
+		t.Errorf("%s: binding %+v, want %s", mode, binding, action)
 	}
 }
 

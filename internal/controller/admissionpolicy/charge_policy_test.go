@@ -35,35 +35,41 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, PolicyNames()[i])
 		}
 
-		var known []string
-		check := func(where, expression string) {
-			for _, name := range uses(expression) {
-				if !slices.Contains(known, name) {
-					t.Errorf("%s: %s uses %s, which is not defined there", p.Name, where, name)
-				}
-			}
-		}
-
-		for _, c := range p.Spec.MatchConditions {
-			check(c.Name, c.Expression)
-			if strings.Contains(c.Expression, "authorizer") {
-				t.Errorf("%s: %s asks the authorizer about every request", p.Name, c.Name)
-			}
-		}
-
-		for _, v := range p.Spec.Variables {
-			check(v.Name, v.Expression)
-			known = append(known, v.Name)
-		}
-
-		for _, v := range p.Spec.Validations {
-			check(v.Message, v.Expression)
-			check(v.Message, v.MessageExpression)
-		}
+		checkVariables(t, p)
 	}
 
 	if Policies(owner, effective(nil), nil) != nil || ChargePolicy(owner, effective(nil), nil) != nil {
 		t.Error("policies about no card")
+	}
+}
+
+// checkVariables reports each variable of a policy that an expression uses before it is defined.
+func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
+	t.Helper()
+	var known []string
+	check := func(where, expression string) {
+		for _, name := range uses(expression) {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s: %s uses %s, which is not defined there", p.Name, where, name)
+			}
+		}
+	}
+
+	for _, c := range p.Spec.MatchConditions {
+		check(c.Name, c.Expression)
+		if strings.Contains(c.Expression, "authorizer") {
+			t.Errorf("%s: %s asks the authorizer about every request", p.Name, c.Name)
+		}
+	}
+
+	for _, v := range p.Spec.Variables {
+		check(v.Name, v.Expression)
+		known = append(known, v.Name)
+	}
+
+	for _, v := range p.Spec.Validations {
+		check(v.Message, v.Expression)
+		check(v.Message, v.MessageExpression)
 	}
 }
 

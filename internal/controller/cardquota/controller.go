@@ -149,18 +149,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return p.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
 
-	// Add the finalizer before writing anything that must be undone.
-	if controllerutil.ContainsFinalizer(quota, finalizer) {
-		return p.syncQueue(ctx)
+	return p.syncOwnedQueue(ctx)
+}
+
+// syncOwnedQueue writes the Queue and the status of a CardQuota that owns its queue. It adds the finalizer
+// before it writes anything that must be undone.
+func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error) {
+	if controllerutil.ContainsFinalizer(r.quota, finalizer) {
+		return r.syncQueue(ctx)
 	}
 
-	before := quota.DeepCopy()
-	controllerutil.AddFinalizer(quota, finalizer)
-	if result, err := p.patchMeta(ctx, before); err != nil || !result.IsZero() {
+	before := r.quota.DeepCopy()
+	controllerutil.AddFinalizer(r.quota, finalizer)
+	if result, err := r.patchMeta(ctx, before); err != nil || !result.IsZero() {
 		return result, err
 	}
 
-	return p.syncQueue(ctx)
+	return r.syncQueue(ctx)
 }
 
 // patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
@@ -209,11 +214,8 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 		return ctrl.Result{}, err
 	}
 
-	// If the Queue carried this spec, and neither its service type nor the tree changed, another
-	// manager caused the difference.
 	now := desired(r.queue)
-	wasInSync := before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation &&
-		!now.ServiceTypeChanged(r.queue) && !now.TreeChanged(r.queue)
+	wasInSync := r.wasInSync(before, now)
 	if !inSync && wasInSync && r.statusDelay > 0 {
 		// The operator writes a changed spec or policy at once. It reverts changes of other
 		// managers with the next status write, so that constant writes of another manager
@@ -250,6 +252,13 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 	}
 
 	return result, err
+}
+
+// wasInSync reports whether the Queue carried this spec, and neither its service type nor the tree changed
+// since. Another manager has then caused a difference.
+func (r *reconciliation) wasInSync(before metav1.Condition, now cardquota.DesiredQueue) bool {
+	return before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation &&
+		!now.ServiceTypeChanged(r.queue) && !now.TreeChanged(r.queue)
 }
 
 // reportWriteError reports a refused write in the status and returns any other error. The

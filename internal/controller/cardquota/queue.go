@@ -189,14 +189,19 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	case err != nil:
 		return r.reportWriteError(ctx, err)
 	case !drained.done:
-		result, err := r.updateStatus(ctx, cardquota.DrainingCondition(r.quota.QueueName(), drained.members))
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		return shared.RequeueWithin(result, drained.requeueAfter), nil
+		return r.reportDraining(ctx, drained)
 	}
 
 	return r.removeFinalizer(ctx)
+}
+
+// reportDraining reports what still uses the Queue, and checks again when no watch reports a change.
+func (r *reconciliation) reportDraining(ctx context.Context, drained drainStatus) (ctrl.Result, error) {
+	result, err := r.updateStatus(ctx, cardquota.DrainingCondition(r.quota.QueueName(), drained.members))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return shared.RequeueWithin(result, drained.requeueAfter), nil
 }
 
 // releaseQueue retains, releases, abandons or drains the Queue of a CardQuota that is being

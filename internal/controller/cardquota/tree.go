@@ -56,34 +56,41 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 		return nil, err
 	}
 
-	seen := map[string]bool{}
-	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
-		seen[at.Name] = true
-		if err := addChildren(at.Spec.Parent); err != nil {
-			return nil, err
-		}
-
-		above := &v1alpha1.CardQuota{}
-		err := r.client.Get(ctx, client.ObjectKey{Name: at.Spec.Parent}, above)
-		if apierrors.IsNotFound(err) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read parent %s: %w", at.Spec.Parent, err)
-		}
-
-		if _, known := members[above.Name]; !known {
-			members[above.Name] = above
-		}
-
-		at = above
+	if err := r.addAncestors(ctx, members, addChildren); err != nil {
+		return nil, err
 	}
-
 	if err := addBelow(members, addChildren); err != nil {
 		return nil, err
 	}
 
 	return r.treeOfOwners(ctx, members)
+}
+
+// addAncestors adds the ancestors of the CardQuota to the members, and the children of each.
+func (r *reconciliation) addAncestors(ctx context.Context, members map[string]*v1alpha1.CardQuota, addChildren func(parent string) error) error {
+	seen := map[string]bool{}
+	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
+		seen[at.Name] = true
+		if err := addChildren(at.Spec.Parent); err != nil {
+			return err
+		}
+
+		above := &v1alpha1.CardQuota{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: at.Spec.Parent}, above)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read parent %s: %w", at.Spec.Parent, err)
+		}
+
+		if _, known := members[above.Name]; !known {
+			members[above.Name] = above
+		}
+		at = above
+	}
+
+	return nil
 }
 
 // addBelow adds all CardQuotas below the members, if one of these limits CPU or memory: what is

@@ -253,43 +253,54 @@ func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error)
 			return specChanged(before, after) || changesForce(before, after)
 		}},
 	} {
-		informer, err := u.cache.GetInformer(ctx, w.object)
-		if err != nil {
-			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
-		}
-
-		shared, ok := informer.(toolscache.SharedIndexInformer)
-		if !ok {
-			return objectStores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
-		}
-
-		changed := u.markDirty
+		markChange := u.markDirty
 		if w.store == &s.quotas || w.store == &s.policies {
-			changed = u.markSpecsDirty
+			markChange = u.markSpecsDirty
 		}
 
-		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { changed() },
-			DeleteFunc: func(any) { changed() },
-			UpdateFunc: func(before, after any) {
-				was, ok := before.(client.Object)
-				is, isObject := after.(client.Object)
-				if w.changed == nil || !ok || !isObject || w.changed(was, is) {
-					changed()
-				}
-			},
-		})
+		store, err := u.watchKind(ctx, w.object, w.changed, markChange)
 		if err != nil {
-			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, err)
+			return objectStores{}, err
 		}
-
-		if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
-			return objectStores{}, fmt.Errorf("watch %T: %w", w.object, context.Cause(ctx))
-		}
-		*w.store = shared.GetStore()
+		*w.store = store
 	}
 
 	return s, nil
+}
+
+// watchKind waits for the cache of one kind of object and calls markChange on every change that matters. changed
+// reports whether an update matters; nil is always.
+func (u *UsageCollector) watchKind(ctx context.Context, object client.Object, changed func(before, after client.Object) bool, markChange func()) (toolscache.Store, error) {
+	informer, err := u.cache.GetInformer(ctx, object)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", object, err)
+	}
+
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("watch %T: informer %T has no store", object, informer)
+	}
+
+	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { markChange() },
+		DeleteFunc: func(any) { markChange() },
+		UpdateFunc: func(before, after any) {
+			was, ok := before.(client.Object)
+			is, isObject := after.(client.Object)
+			if changed == nil || !ok || !isObject || changed(was, is) {
+				markChange()
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", object, err)
+	}
+
+	if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
+		return nil, fmt.Errorf("watch %T: %w", object, context.Cause(ctx))
+	}
+
+	return shared.GetStore(), nil
 }
 
 // countUsage counts once and returns the queues to reconcile. It counts nothing before all
@@ -309,11 +320,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 
 	queueObjects := storedObjects[v1beta1.Queue](s.queues)
 	tree := treeOfAll(inForce, granted, queueObjects)
-	quotas := make(map[string]card.Quota, len(owners))
-	for queue, owner := range owners {
-		quotas[queue] = tree.QuotaFor(owner)
-	}
-
+	quotas := quotasByQueue(tree, owners)
 	types := cardquota.ServiceTypesByQueue(owners, queueObjects)
 	now := time.Now()
 	var queues map[string]cardquota.Usage
@@ -336,6 +343,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 
 	u.metrics.observeBindings(u.facts.NewBindings(schedulers), types)
 	u.metrics.setLastCount(now)
+
 	var bypasses []enforcement.Bypass
 	if len(schedulers) > 0 { // without a policy, our schedulers are unknown
 		bypasses = enforcement.FindBypasses(pods, u.lastCharges, inventory, schedulers, u.provenance)
@@ -369,12 +377,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.delays = nil
 	if u.queues != nil {
 		moved, turned := totals.ChangedQueues(u.totals)
-		switch wait := totalsAge(len(moved)) - now.Sub(u.totalsUpdatedAt); {
-		case len(moved) == 0: // no condition changes
-		case wait <= 0 || turned:
-			u.totalsUpdatedAt = now
-		default:
-			u.recountForTotals(wait)
+		if u.postponeTotals(moved, turned, now) {
 			moved = nil
 			totals = u.totals
 		}
@@ -409,8 +412,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.inventoryCount = inventoryCount
 	u.zone = zoneInForce(inForce, u.zone)
 	u.inUse = inUse
-
 	u.listHoldings = func() []cardseconds.Holding { return payers.listHoldings(held) }
+
 	if bypassesChanged {
 		select {
 		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:
@@ -419,6 +422,32 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	}
 
 	return wakeups
+}
+
+// quotasByQueue returns the quota of each queue that a CardQuota owns.
+func quotasByQueue(tree *cardquota.Tree, owners map[string]*v1alpha1.CardQuota) map[string]card.Quota {
+	quotas := make(map[string]card.Quota, len(owners))
+	for queue, owner := range owners {
+		quotas[queue] = tree.QuotaFor(owner)
+	}
+	return quotas
+}
+
+// postponeTotals reports whether the numbers of over-allocated cards stay as they are for now. It then counts
+// again when they may change. moved and turned are what QuotaTotals.ChangedQueues returns.
+func (u *UsageCollector) postponeTotals(moved []string, turned bool, now time.Time) bool {
+	if len(moved) == 0 { // no condition changes
+		return false
+	}
+
+	wait := totalsAge(len(moved)) - now.Sub(u.totalsUpdatedAt)
+	if wait <= 0 || turned {
+		u.totalsUpdatedAt = now
+		return false
+	}
+
+	u.recountForTotals(wait)
+	return true
 }
 
 // recountForTotals counts again once the numbers of over-allocated cards are old. One timer is enough for all

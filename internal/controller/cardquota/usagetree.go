@@ -67,7 +67,10 @@ func unmanagedQueues(p *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
 func changedInTree(before, after client.Object) bool {
 	was, ok := before.(*v1beta1.Queue)
 	is, isQueue := after.(*v1beta1.Queue)
-	return ok && isQueue && (isBelowRoot(was) || isBelowRoot(is)) &&
+	if !ok || !isQueue {
+		return false
+	}
+	return (isBelowRoot(was) || isBelowRoot(is)) &&
 		treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: was, ObjectNew: is})
 }
 

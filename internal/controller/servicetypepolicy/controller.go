@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -168,6 +169,17 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		return ctrl.Result{}, errors.Join(writeErr, classErr)
 	}
 
+	result, err := r.reportConfiguration(ctx, live, out, writeErr)
+	if err := errors.Join(err, classErr); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	return result, nil
+}
+
+// reportConfiguration writes the status after the configuration was written, or could not be. live is the
+// ConfigMap as it was before.
+func (r *reconciliation) reportConfiguration(ctx context.Context, live *corev1.ConfigMap, out configResult, writeErr error) (ctrl.Result, error) {
 	var requeueAfter time.Duration
 	if writeErr != nil {
 		final := isRefused(writeErr)
@@ -187,7 +199,7 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		err = r.keepInForce(ctx)
 	}
 
-	if err := errors.Join(err, writeErr, classErr); err != nil {
+	if err := errors.Join(err, writeErr); err != nil {
 		return ctrl.Result{}, err
 	}
 

@@ -111,8 +111,11 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	until := now.Add(leaderPollInterval)
 	if observed.SchedulerAlive() {
 		until = observed.NextCheck()
-	} else if observed.Leader = e.readLeader(ctx); !observed.NextCheck().IsZero() && observed.NextCheck().Before(until) {
-		until = observed.NextCheck()
+	} else {
+		observed.Leader = e.readLeader(ctx)
+		if next := observed.NextCheck(); !next.IsZero() && next.Before(until) {
+			until = next
+		}
 	}
 
 	condition := enforcement.Evaluate(observed)

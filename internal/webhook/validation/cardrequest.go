@@ -68,8 +68,13 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 // waitsForNode reports whether a request is refused for lack of a node: no node offers the
 // resource, or no node tells which card it is.
 func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
-	return len(request.ExtraResources) == 0 && request.Count <= card.MaxCount &&
-		(request.Resource == "" || !inv.IsCard(request.Resource) || (request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0))
+	if len(request.ExtraResources) > 0 || request.Count > card.MaxCount {
+		return false
+	}
+	if request.Resource == "" || !inv.IsCard(request.Resource) {
+		return true
+	}
+	return request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0
 }
 
 // refusalDetail returns the message of a refusal without its subject, which the path of the

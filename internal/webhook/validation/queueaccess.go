@@ -125,20 +125,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			checkTotalFitsQuota(result, load, p, input)
 		}
 
-		own := map[string]string(nil)
-		if p.Pod != nil {
-			own = p.Pod.Annotations
-		}
-
-		requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
-		if requestedType != "" {
-			at := load.annotationPath(v1alpha1.AnnotationServiceType)
-			if own[v1alpha1.AnnotationServiceType] != "" {
-				at = p.annotationPath(v1alpha1.AnnotationServiceType)
-			}
-			checkServiceType(result, at, p, requestedType, input.Policy)
-		}
-
+		checkRequestedType(result, load, p, input.Policy)
 		if p.Pod != nil && p.hasAccess() {
 			checkPodFitsQuota(result, p, input)
 		}
@@ -146,6 +133,25 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInp
 			result.warn(load.annotationPath(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
 		}
 	}
+}
+
+// checkRequestedType checks the service type that a pod or its workload requests, if one does.
+func checkRequestedType(result *Result, load *Workload, p queuedPod, in *v1alpha1.ServiceTypePolicy) {
+	own := map[string]string(nil)
+	if p.Pod != nil {
+		own = p.Pod.Annotations
+	}
+
+	requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
+	if requestedType == "" {
+		return
+	}
+
+	at := load.annotationPath(v1alpha1.AnnotationServiceType)
+	if own[v1alpha1.AnnotationServiceType] != "" {
+		at = p.annotationPath(v1alpha1.AnnotationServiceType)
+	}
+	checkServiceType(result, at, p, requestedType, in)
 }
 
 func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType string, in *v1alpha1.ServiceTypePolicy) {

@@ -23,6 +23,12 @@ type treeAmounts struct {
 	isNamed, inherits bool
 }
 
+// needsGrant reports whether the entry asks the parent for something.
+func (a treeAmounts) needsGrant() bool { return a.inherits || a.quota > 0 }
+
+// exceedsInherited reports whether an amount is more than the quota, which the entry inherits.
+func (a treeAmounts) exceedsInherited(amount int64) bool { return a.inherits && amount > a.quota }
+
 // names returns the cards, CPU and memory of which a CardQuota has an entry.
 func (w *treeWorld) names(c *v1alpha1.CardQuota) []card.Name {
 	written := w.writtenFor(c.Name)
@@ -133,16 +139,15 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
 			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
 		}
-
 		is := func(n int64) string { return cardquota.FormatTreeAmount(name, n) }
 		switch {
-		case above.quota == 0 && (own.inherits || own.quota > 0):
+		case above.quota == 0 && own.needsGrant():
 			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), again, child.Name)
 		case !own.inherits && own.quota > above.quota:
 			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first%s", is(own.quota), parent.Name, is(above.quota), again)
-		case own.inherits && own.deserved > own.quota:
+		case own.exceedsInherited(own.deserved):
 			add("deserved", own.deserved-own.quota, amountPath(name, "deserved"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.deserved), parent.Name, is(own.quota), again)
-		case own.inherits && own.guarantee > own.quota:
+		case own.exceedsInherited(own.guarantee):
 			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.guarantee), parent.Name, is(own.quota), again)
 		}
 	}

@@ -58,6 +58,11 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 		return JobDefaults{}
 	}
 
+	return missingDefaults(job)
+}
+
+// missingDefaults returns what a job does not state and needs to survive the reclaim of its cards.
+func missingDefaults(job *vcbatch.Job) JobDefaults {
 	var out JobDefaults
 	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoMaxRetry {
 		out.MaxRetry = DefaultMaxRetry
