@@ -1,32 +1,25 @@
 // Command style checks what linters of Go do not: that functions are named by verb and object,
-// that docs are written in short sentences, and with -form that code is laid out in paragraphs.
+// that docs are written in short sentences, and that code is laid out in paragraphs.
 //
-//	go -C hack/style run . [-form] ROOT
+//	go -C hack/style run . ROOT
 //
 // It prints every finding and exits with status 1 when there is one. CONTRIBUTING.md has the
 // rules and their reasons.
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
+	"slices"
 )
 
 func main() {
-	withForm := flag.Bool("form", false, "check the layout of code too")
-	flag.Parse()
 	root := "."
-	if flag.NArg() > 0 {
-		root = flag.Arg(0)
+	if len(os.Args) > 1 {
+		root = os.Args[1]
 	}
 
 	findings, err := checkTree(root)
-	if err == nil && *withForm {
-		var layout []string
-		layout, err = checkForm(root)
-		findings = append(findings, layout...)
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "style:", err)
 		os.Exit(1)
@@ -53,5 +46,10 @@ func checkTree(root string) ([]string, error) {
 		return nil, err
 	}
 
-	return append(names, pages...), nil
+	layout, err := checkForm(root)
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.Concat(names, pages, layout), nil
 }

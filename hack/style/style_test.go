@@ -105,3 +105,10 @@ func TestTheAverageOfAPageIsBounded(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 }
+
+func TestFormIsChecked(t *testing.T) {
+	found := checkTreeOf(t, map[string]string{"a_test.go": "package a\n\nfunc f() { x, y := 1, 2 }\n"})
+	if found != "a_test.go:3: 2 assignments in one statement: write one in each" {
+		t.Errorf("found %q", found)
+	}
+}
