@@ -1,8 +1,9 @@
 package cardquota
 
 import (
-	"fmt"
 	"strings"
+
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Members counts the unfinished pods and PodGroups of a queue. A pod and its PodGroup are counted both.
@@ -17,19 +18,11 @@ func (m Members) Any() bool { return m != Members{} }
 func (m Members) String() string {
 	var parts []string
 	if m.Pods > 0 || m.PodGroups == 0 {
-		parts = append(parts, nameCount(m.Pods, "unfinished pod"))
+		parts = append(parts, conditions.CountThings(m.Pods, "unfinished pod"))
 	}
 	if m.PodGroups > 0 {
-		parts = append(parts, nameCount(m.PodGroups, "unfinished PodGroup"))
+		parts = append(parts, conditions.CountThings(m.PodGroups, "unfinished PodGroup"))
 	}
 
 	return strings.Join(parts, " and ")
-}
-
-// nameCount returns a number with the name of what is counted.
-func nameCount(count int, name string) string {
-	if count == 1 {
-		return "1 " + name
-	}
-	return fmt.Sprintf("%d %ss", count, name)
 }

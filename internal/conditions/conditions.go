@@ -56,6 +56,17 @@ func JoinFirst[S ~string](names []S, most int) string {
 	return text
 }
 
+// CountThings returns a number with its noun: "1 error", "2 errors", "2 anomalies".
+func CountThings(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, isY := strings.CutSuffix(noun, "y"); isY {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Same reports whether two conditions have the same status, reason and message.
 func Same(a, b metav1.Condition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message

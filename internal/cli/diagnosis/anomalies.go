@@ -45,7 +45,7 @@ func (c *Cluster) findAnomalies() []Finding {
 	all := int(c.Inventory.AnomaliesTotal)
 	if listed < all {
 		findings = append(findings, Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName,
-			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, countThings(all, "anomaly"))})
+			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, conditions.CountThings(all, "anomaly"))})
 	}
 
 	return findings

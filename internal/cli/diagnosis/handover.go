@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -65,7 +66,7 @@ func (c *Cluster) findBypasses() []Finding {
 		namespace, name, _ := strings.Cut(pods[0], "/")
 		findings = append(findings, Finding{Severity: Warning, Object: "pod/" + pods[0], Command: "kubectl -n " + namespace + " describe pod " + name,
 			Problem: fmt.Sprintf("%s: %s (%s). They hold cards without the scheduler. With schedulerBypassPolicy: Deny such pods are refused when they are created.",
-				countThings(len(pods), "pod"), listFirst(pods), reason)})
+				conditions.CountThings(len(pods), "pod"), listFirst(pods), reason)})
 	}
 
 	return findings

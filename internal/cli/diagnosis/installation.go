@@ -156,10 +156,10 @@ func (c *Cluster) findUnreadyPrograms() []Finding {
 			finding.Problem = "It is scaled to 0 replicas, so the program does not run."
 			finding.Command = c.repairCommand(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", deployment.Namespace, deployment.Name))
 		case ready == 0:
-			finding.Problem = fmt.Sprintf("0 of %s are ready, so the program does not run.", countThings(int(wanted), "replica"))
+			finding.Problem = fmt.Sprintf("0 of %s are ready, so the program does not run.", conditions.CountThings(int(wanted), "replica"))
 		case ready < wanted:
 			finding.Severity = Warning
-			finding.Problem = fmt.Sprintf("%d of %s are ready.", ready, countThings(int(wanted), "replica"))
+			finding.Problem = fmt.Sprintf("%d of %s are ready.", ready, conditions.CountThings(int(wanted), "replica"))
 		default:
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -317,7 +318,7 @@ func (p *placements) findings() []Finding {
 	for why, names := range p.found {
 		namespace, name, _ := strings.Cut(slices.Min(names), "/")
 		findings = append(findings, Finding{Severity: Warning, Object: "queue/" + why.queue, Command: fmt.Sprintf("kubectl -n %s %s %s", namespace, commands[why.noun], name),
-			Problem: fmt.Sprintf("%s would not be placed again%s: %s. %s.", countThings(len(names), why.noun), why.because, listFirst(names), why.advice)})
+			Problem: fmt.Sprintf("%s would not be placed again%s: %s. %s.", conditions.CountThings(len(names), why.noun), why.because, listFirst(names), why.advice)})
 	}
 	sortByObject(findings)
 	return findings

@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 func describeQuota(name string) string { return "kubectl describe cardq " + name }
@@ -53,7 +54,7 @@ func (c *Cluster) findUnobservedQuotas() []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Warning, Object: "cardquota/" + sortedCopy(names)[0], Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
-		Problem: fmt.Sprintf("The operator has not seen the last change of %s: %s. If this stays for a minute, it does not run.", countThings(len(names), "CardQuota"), listFirst(names))}}
+		Problem: fmt.Sprintf("The operator has not seen the last change of %s: %s. If this stays for a minute, it does not run.", conditions.CountThings(len(names), "CardQuota"), listFirst(names))}}
 }
 
 func (c *Cluster) findOverQuota() []Finding {

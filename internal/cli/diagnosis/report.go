@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Severity is how bad a finding is.
@@ -167,20 +168,9 @@ func (r Report) Write(w io.Writer, style output.Style) error {
 	if len(r.Items) == 0 {
 		fmt.Fprintf(&text, "Nothing is wrong: %d rules checked.\n", r.Rules)
 	} else {
-		fmt.Fprintf(&text, "%s, %s, %s.\n", countThings(r.Errors, "error"), countThings(r.Warnings, "warning"), countThings(r.Infos, "info"))
+		fmt.Fprintf(&text, "%s, %s, %s.\n", conditions.CountThings(r.Errors, "error"), conditions.CountThings(r.Warnings, "warning"), conditions.CountThings(r.Infos, "info"))
 	}
 
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-// countThings returns a number with its noun: "1 error", "2 errors", "2 anomalies".
-func countThings(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, isY := strings.CutSuffix(noun, "y"); isY {
-		return fmt.Sprintf("%d %sies", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -58,7 +58,7 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 		result.warn(name, "names card %.160s, but the pod requests no card and gets none: write the resource and the number in resources.limits of its container", text)
 	default:
 		for _, card := range request.Named.Names() {
-			if len(inv.ResourcesFor(card)) == 0 {
+			if isUnknownCard(card, inv) {
 				result.warn(name, "names card %s, which no node offers now: %s", card, describeOffer(card, request.Resource, inv))
 			}
 		}

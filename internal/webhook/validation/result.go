@@ -190,11 +190,7 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		unnamed = unnamed[mentioned:]
 	}
 
-	of := "1 node"
-	if n := len(unnamed[0].Nodes); n > 1 {
-		of = fmt.Sprintf("%d nodes", n)
-	}
-
+	of := conditions.CountThings(len(unnamed[0].Nodes), "node")
 	notNamed := fmt.Sprintf("it is not named yet (%s: %s), then it waits until the labels are there", of, unnamed[0].Message)
 	if mentioned >= 0 || len(inv.Names()) == 0 {
 		return notNamed
