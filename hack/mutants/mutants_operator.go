@@ -41,7 +41,7 @@ var simulatedClaimMutants = []mutant{
 
 // claimMutants are wrong rules of ResourceClaims.
 var claimMutants = []mutant{
-	{"internal/deviceclaim/drivers.go", "found = found.both(driversAllowedBy(arg))", "found = found.either(driversAllowedBy(arg))", "a condition beside device.driver does not lift it"},
+	{"internal/deviceclaim/drivers.go", "found = found.intersect(driversAllowedBy(arg))", "found = found.unite(driversAllowedBy(arg))", "a condition beside device.driver does not lift it"},
 	{"internal/deviceclaim/drivers.go", "found := drivers{}\n\t\tfor", "found := anyDriver\n\t\tfor", "one of two drivers is none but these"},
 	{"internal/deviceclaim/claim.go", "unmanaged == v1alpha1.UnmanagedIgnore {", "unmanaged != v1alpha1.UnmanagedEnforce {", "claims for cards are denied with Deny"},
 	{"internal/deviceclaim/claim.go", "for _, alternative := range request.FirstAvailable {", "for _, alternative := range request.FirstAvailable[:min(1, len(request.FirstAvailable))] {", "every alternative of a request counts"},

@@ -47,10 +47,10 @@ func (w *whyReader) readEvents(ctx context.Context) workloadEvents {
 
 		switch event.Reason {
 		case reclaimedEvent:
-			found.evictions = append(found.evictions, repeat(event)...)
+			found.evictions = append(found.evictions, repeatEviction(event)...)
 		case evictEvent:
 			if event.InvolvedObject.Kind == "Pod" {
-				perPod = append(perPod, repeat(event)...)
+				perPod = append(perPod, repeatEviction(event)...)
 			}
 		case failedEvent:
 			if at := eventTime(event); found.failure == "" || at.After(found.failureAt) {
@@ -71,8 +71,8 @@ func (w *whyReader) readEvents(ctx context.Context) workloadEvents {
 	return found
 }
 
-// repeat returns an eviction as often as its event counts it.
-func repeat(event *corev1.Event) []explanation.Eviction {
+// repeatEviction returns an eviction as often as its event counts it.
+func repeatEviction(event *corev1.Event) []explanation.Eviction {
 	const most = 100
 	return slices.Repeat([]explanation.Eviction{{At: eventTime(event), Message: event.Message}}, int(min(max(1, event.Count), most)))
 }

@@ -36,7 +36,7 @@ func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objec
 		return nil
 	}
 	if !objects.IsReadable() {
-		return refuse(unmanaged, "Pod has ResourceClaims, which the scheduler cannot read in a cluster without resource.k8s.io/v1, and which may be for cards that no quota limits")
+		return refuseClaim(unmanaged, "Pod has ResourceClaims, which the scheduler cannot read in a cluster without resource.k8s.io/v1, and which may be for cards that no quota limits")
 	}
 
 	for _, reference := range pod.Spec.ResourceClaims {
@@ -81,7 +81,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		if driver == "" {
 			return nil
 		}
-		return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+		return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
 	}
 
 	for _, request := range requestsOf(claim) {
@@ -90,15 +90,15 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 			return awaitObject("DeviceClass <%s> of its ResourceClaim <%s>", request.class, name)
 		}
 
-		allowed := driversOf(class.Spec.Selectors).both(driversOf(request.selectors))
+		allowed := driversOf(class.Spec.Selectors).intersect(driversOf(request.selectors))
 		if driver := firstAccelerator(allowed.names); driver != "" {
-			return refuse(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
 		}
 		if !allowed.isAny {
 			continue
 		}
 		if driver := firstAccelerator(objects.Drivers()); driver != "" {
-			return refuse(unmanaged, "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <%s>, which no quota limits",
+			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <%s>, which no quota limits",
 				name, request.class, driver)
 		}
 	}
@@ -150,8 +150,8 @@ func awaitObject(format string, values ...any) *workload.Refusal {
 	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: "Pod waits for " + fmt.Sprintf(format, values...) + ", which does not exist yet"}
 }
 
-// refuse refuses a pod with a claim for cards, and says what would help.
-func refuse(unmanaged v1alpha1.UnmanagedQueues, format string, values ...any) *workload.Refusal {
+// refuseClaim refuses a pod with a claim for cards, and says what would help.
+func refuseClaim(unmanaged v1alpha1.UnmanagedQueues, format string, values ...any) *workload.Refusal {
 	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: fmt.Sprintf(format, values...) + fmt.Sprintf(
 		" (unmanagedQueues: %s): request cards as resources of a device plugin, or ask an administrator for unmanagedQueues: %s", unmanaged, v1alpha1.UnmanagedIgnore)}
 }

@@ -21,8 +21,8 @@ type drivers struct {
 
 var anyDriver = drivers{isAny: true}
 
-// both returns the drivers that two conditions allow.
-func (d drivers) both(other drivers) drivers {
+// intersect returns the drivers that two conditions allow.
+func (d drivers) intersect(other drivers) drivers {
 	switch {
 	case d.isAny:
 		return other
@@ -32,8 +32,8 @@ func (d drivers) both(other drivers) drivers {
 	return drivers{names: slices.DeleteFunc(slices.Clone(d.names), func(name string) bool { return !slices.Contains(other.names, name) })}
 }
 
-// either returns the drivers that one of two conditions allows.
-func (d drivers) either(other drivers) drivers {
+// unite returns the drivers that one of two conditions allows.
+func (d drivers) unite(other drivers) drivers {
 	if d.isAny || other.isAny {
 		return anyDriver
 	}
@@ -45,7 +45,7 @@ func driversOf(selectors []resourcev1.DeviceSelector) drivers {
 	found := anyDriver
 	for _, selector := range selectors {
 		if selector.CEL != nil {
-			found = found.both(driversIn(selector.CEL.Expression))
+			found = found.intersect(driversIn(selector.CEL.Expression))
 		}
 	}
 	return found
@@ -112,13 +112,13 @@ func driversAllowedBy(expression ast.Expr) drivers {
 	case operators.LogicalAnd:
 		found := anyDriver
 		for _, arg := range args {
-			found = found.both(driversAllowedBy(arg))
+			found = found.intersect(driversAllowedBy(arg))
 		}
 		return found
 	case operators.LogicalOr:
 		found := drivers{}
 		for _, arg := range args {
-			found = found.either(driversAllowedBy(arg))
+			found = found.unite(driversAllowedBy(arg))
 		}
 		return found
 	case operators.Equals:

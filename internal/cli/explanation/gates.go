@@ -180,7 +180,7 @@ func (in *Input) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	}
 
 	if gate.Answer == Yes && in.isRefusing(quota) {
-		answer, why := in.doubt(quota)
+		answer, why := in.explainRefusal(quota)
 		gate.Answer = answer
 		gate.Detail += why
 	}

@@ -147,9 +147,9 @@ func (in *Input) isRefusing(quota *v1alpha1.CardQuota) bool {
 	return in.Entries[0].Reason != v1alpha1.BlockedAncestorQuotaExhausted && quota == in.Path[0]
 }
 
-// doubt returns what a quota answers that has enough left by its status, although the scheduler refuses
+// explainRefusal returns what a quota answers that has enough left by its status, although the scheduler refuses
 // the request because of it.
-func (in *Input) doubt(quota *v1alpha1.CardQuota) (Answer, string) {
+func (in *Input) explainRefusal(quota *v1alpha1.CardQuota) (Answer, string) {
 	stated := in.statedShortage()
 	if stated == nil || stated.Requested == 0 || stated.Queue != quota.QueueName() {
 		return Unknown, "; the scheduler has refused it"

@@ -147,7 +147,7 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		return
 	}
 
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.store, UpdateFunc: func(_, object any) { w.store(object) }, DeleteFunc: w.remove}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.storeSlice, UpdateFunc: func(_, object any) { w.storeSlice(object) }, DeleteFunc: w.removeSlice}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
@@ -161,22 +161,22 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 	}()
 
 	informer.RunWithContext(ctx)
-	w.change(func() { clear(w.slices) })
+	w.applyChange(func() { clear(w.slices) })
 }
 
-// store keeps a slice.
-func (w *Watcher) store(object any) {
+// storeSlice keeps a slice.
+func (w *Watcher) storeSlice(object any) {
 	if kept, ok := object.(*record); ok {
-		w.change(func() { w.slices[kept.Name] = kept.slice })
+		w.applyChange(func() { w.slices[kept.Name] = kept.slice })
 	}
 }
 
-func (w *Watcher) remove(object any) {
+func (w *Watcher) removeSlice(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
 	if kept, ok := object.(*record); ok {
-		w.change(func() { delete(w.slices, kept.Name) })
+		w.applyChange(func() { delete(w.slices, kept.Name) })
 	}
 }
 
@@ -186,12 +186,12 @@ func (w *Watcher) markRead() {
 	isFirst := !w.isRead
 	w.mu.Unlock()
 	if isFirst {
-		w.change(func() { w.isRead = true })
+		w.applyChange(func() { w.isRead = true })
 	}
 }
 
-// change makes a change under the lock, and calls the callbacks.
-func (w *Watcher) change(apply func()) {
+// applyChange makes a change under the lock, and calls the callbacks.
+func (w *Watcher) applyChange(apply func()) {
 	w.mu.Lock()
 	apply()
 	w.mu.Unlock()
