@@ -5,12 +5,13 @@ package main
 var treeMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `	case !now.Before(s.forgottenAt()):
-		s.cooldown = borrowCooldown
+	{"internal/scheduler/capacitycard/borrowstop.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
+	{"internal/scheduler/capacitycard/borrowstop.go", `	case s.isForgotten(now):
+		cooldown = borrowCooldown
 `, `	case s.cooldown == 0:
-		s.cooldown = borrowCooldown
+		cooldown = borrowCooldown
 `, "an old reclaim makes no pause longer"},
+	{"internal/scheduler/capacitycard/borrowstop.go", `if isBorrowing && now.After(from) {`, `if now.After(from) {`, "a queue that could not borrow what it lost forgets no reclaim"},
 	{"internal/quota/ledger.go", `		counted := l.countedAt(at, c)
 		for _, amount := range counted.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `		counted := l.countedAt(at, c)

@@ -3,12 +3,10 @@ package capacitycard
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -131,80 +129,6 @@ func (p *plugin) AboveDeserved(queue api.QueueID, name card.Name) int64 {
 // AboveGuarantee is documented at AboveDeserved.
 func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
 	return p.ledger.AboveGuarantee(string(queue), name)
-}
-
-// borrowCooldown is how long a queue may not borrow a card again after others reclaimed it.
-// Otherwise the queue could borrow it between two jobs of its owner, and lose it again. If others
-// reclaim soon after a cooldown, the next one is twice as long, up to maxBorrowCooldown.
-var (
-	borrowCooldown    = build.Wait(5 * time.Minute)
-	maxBorrowCooldown = build.Wait(time.Hour)
-)
-
-// borrowStop is why a queue may not borrow a card: others reclaimed it.
-type borrowStop struct {
-	since    time.Time
-	cooldown time.Duration
-}
-
-// end is when the queue may borrow the card again.
-func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
-
-// forgottenAt is until when another reclaim makes the next cooldown longer.
-func (s borrowStop) forgottenAt() time.Time { return s.end().Add(s.cooldown) }
-
-// restartedAt returns the stop after another reclaim: twice as long if that is soon after the last stop ended.
-func (s borrowStop) restartedAt(now time.Time) borrowStop {
-	switch {
-	case !now.Before(s.forgottenAt()):
-		s.cooldown = borrowCooldown
-	case !now.Before(s.end()):
-		s.cooldown = min(2*s.cooldown, maxBorrowCooldown)
-	}
-	s.since = now
-	return s
-}
-
-// RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
-// borrowed. The queue may not borrow them again for a cooldown.
-func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
-	if !p.IsTree() {
-		return
-	}
-
-	stops := p.cache.borrowStops[queue]
-	if stops == nil {
-		stops = map[card.Name]borrowStop{}
-		p.cache.borrowStops[queue] = stops
-	}
-
-	for _, name := range names {
-		stops[name] = stops[name].restartedAt(p.cache.now())
-	}
-
-	p.stopBorrowing()
-}
-
-// stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
-func (p *plugin) stopBorrowing() {
-	now := p.cache.now()
-	for queue, stops := range p.cache.borrowStops {
-		stopped := make(map[card.Name]bool, len(stops))
-		for name, stop := range stops {
-			if now.Before(stop.end()) {
-				stopped[name] = true
-			} else if !now.Before(stop.forgottenAt()) {
-				delete(stops, name)
-			}
-		}
-
-		if p.hasQueue(string(queue)) {
-			p.ledger.StopBorrowing(string(queue), stopped)
-		}
-		if len(stops) == 0 {
-			delete(p.cache.borrowStops, queue)
-		}
-	}
 }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in

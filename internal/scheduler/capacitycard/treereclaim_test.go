@@ -62,28 +62,6 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
 }
 
-// TestCooldownGrows: a queue that loses again what it has just borrowed again waits twice as long. More
-// reclaims while it does not borrow change nothing, and neither do old ones.
-func TestCooldownGrows(t *testing.T) {
-	began := time.Unix(0, 0)
-	minutes := func(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
-
-	for t, tc := range check.Cases(t, map[string]struct{ reclaims, ends []int }{
-		"again at once":                  {[]int{0, 5, 15, 35, 75, 135}, []int{5, 15, 35, 75, 135, 195}},
-		"within as long as it stopped":   {[]int{0, 9}, []int{5, 19}},
-		"later":                          {[]int{0, 10}, []int{5, 15}},
-		"meanwhile":                      {[]int{0, 4, 8}, []int{5, 9, 13}},
-		"later, after it grew":           {[]int{0, 5, 24, 63}, []int{5, 15, 44, 103}},
-		"later than twice a grown pause": {[]int{0, 5, 25}, []int{5, 15, 30}},
-	}) {
-		var stop borrowStop
-		for i, reclaim := range tc.reclaims {
-			stop = stop.restartedAt(minutes(reclaim))
-			check.Equal(t, fmt.Sprintf("end after reclaim %d", i), minutes(tc.ends[i]), stop.end())
-		}
-	}
-}
-
 // keepRoom opens a session that records that cards were reclaimed on a node for pending pods.
 func (s *scene) keepRoom(node string, pods ...string) *scene {
 	s.openSession()

@@ -1,0 +1,109 @@
+package capacitycard
+
+import (
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/card"
+)
+
+// borrowCooldown is how long a queue may not borrow a card again after others reclaimed it. Otherwise the
+// queue could borrow it between two jobs of its owner, and lose it again. If others reclaim again before the
+// queue has borrowed for as long as it was stopped, the next cooldown is twice as long, up to maxBorrowCooldown.
+var (
+	borrowCooldown    = build.Wait(5 * time.Minute)
+	maxBorrowCooldown = build.Wait(time.Hour)
+)
+
+// borrowStop is why a queue may not borrow a card: others reclaimed it.
+type borrowStop struct {
+	since    time.Time
+	cooldown time.Duration
+	// borrowed is how long the queue has borrowed the card since then, counted up to countedAt.
+	borrowed  time.Duration
+	countedAt time.Time
+}
+
+// end is when the queue may borrow the card again.
+func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
+
+// isForgotten reports whether another reclaim would make the next cooldown no longer. A queue that
+// borrows nothing, because it lacks cards or pods, has not shown that others leave it what it borrows.
+func (s borrowStop) isForgotten(now time.Time) bool {
+	return s.borrowed >= s.cooldown || !now.Before(s.end().Add(maxBorrowCooldown))
+}
+
+// countBorrowing returns the stop with the time up to now counted: as borrowed if the queue borrows the card
+// again, after the stop has ended.
+func (s borrowStop) countBorrowing(isBorrowing bool, now time.Time) borrowStop {
+	from := s.countedAt
+	if end := s.end(); from.Before(end) {
+		from = end
+	}
+
+	if isBorrowing && now.After(from) {
+		s.borrowed += now.Sub(from)
+	}
+	s.countedAt = now
+	return s
+}
+
+// restartedAt returns the stop after another reclaim: twice as long, unless the last stop goes on or is forgotten.
+func (s borrowStop) restartedAt(now time.Time) borrowStop {
+	cooldown := s.cooldown
+	switch {
+	case s.isForgotten(now):
+		cooldown = borrowCooldown
+	case !now.Before(s.end()):
+		cooldown = min(2*s.cooldown, maxBorrowCooldown)
+	}
+	return borrowStop{since: now, cooldown: cooldown, countedAt: now}
+}
+
+// RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
+// borrowed. The queue may not borrow them again for a cooldown.
+func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
+	if !p.IsTree() {
+		return
+	}
+
+	stops := p.cache.borrowStops[queue]
+	if stops == nil {
+		stops = map[card.Name]borrowStop{}
+		p.cache.borrowStops[queue] = stops
+	}
+
+	for _, name := range names {
+		stops[name] = stops[name].restartedAt(p.cache.now())
+	}
+
+	p.stopBorrowing()
+}
+
+// stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
+func (p *plugin) stopBorrowing() {
+	now := p.cache.now()
+	for queue, stops := range p.cache.borrowStops {
+		isKnown := p.hasQueue(string(queue))
+		stopped := make(map[card.Name]bool, len(stops))
+		for name, stop := range stops {
+			stop = stop.countBorrowing(isKnown && p.AboveDeserved(queue, name) > 0, now)
+			stops[name] = stop
+			switch {
+			case now.Before(stop.end()):
+				stopped[name] = true
+			case stop.isForgotten(now):
+				delete(stops, name)
+			}
+		}
+
+		if isKnown {
+			p.ledger.StopBorrowing(string(queue), stopped)
+		}
+		if len(stops) == 0 {
+			delete(p.cache.borrowStops, queue)
+		}
+	}
+}
