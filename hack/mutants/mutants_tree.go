@@ -5,13 +5,6 @@ package main
 var treeMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
-	{"internal/scheduler/capacitycard/borrowstop.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
-	{"internal/scheduler/capacitycard/borrowstop.go", `	case s.isForgotten(now):
-		cooldown = borrowCooldown
-`, `	case s.cooldown == 0:
-		cooldown = borrowCooldown
-`, "an old reclaim makes no pause longer"},
-	{"internal/scheduler/capacitycard/borrowstop.go", `if isBorrowing && now.After(from) {`, `if now.After(from) {`, "a queue that could not borrow what it lost forgets no reclaim"},
 	{"internal/quota/ledger.go", `		counted := l.countedAt(at, c)
 		for _, amount := range counted.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `		counted := l.countedAt(at, c)
@@ -126,4 +119,15 @@ var notOfferedMutants = []mutant{
 	{"internal/quota/ledger.go", `	if at == l.root {
 		return c.inInventory()`, `	if at == nil {
 		return c.inInventory()`, "what nodes do not offer is not charged against the inventory"},
+}
+
+// The rules of the pauses of a queue that lost what it had borrowed.
+var borrowStopMutants = []mutant{
+	{"internal/scheduler/capacitycard/borrowstop.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
+	{"internal/scheduler/capacitycard/borrowstop.go", `	case s.isForgotten(now):
+		cooldown = borrowCooldown
+`, `	case s.cooldown == 0:
+		cooldown = borrowCooldown
+`, "an old reclaim makes no pause longer"},
+	{"internal/scheduler/capacitycard/borrowstop.go", `if isBorrowing && now.After(from) {`, `if now.After(from) {`, "a queue that could not borrow what it lost forgets no reclaim"},
 }
