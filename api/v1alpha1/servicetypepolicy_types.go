@@ -73,6 +73,7 @@ type ServiceTypePolicySpec struct {
 	PriorityClasses []PriorityClass `json:"priorityClasses,omitempty"`
 	// priorityClassPolicy is Managed (default) if the operator creates priorityClasses. None: it creates
 	// none, deletes those it created, and all work of a queue has the same priority in a reclaim.
+	// Deprecated: a single class in priorityClasses makes all work of a queue equal, too.
 	// +optional
 	// +kubebuilder:default=Managed
 	PriorityClassPolicy PriorityClassPolicy `json:"priorityClassPolicy,omitempty"`
@@ -91,6 +92,8 @@ type ServiceTypePolicySpec struct {
 	// victimOrder selects the victims of a reclaim. Priority (default): the lowest priority of queue, job
 	// and pod, then the least loss of work. Loss: the least loss of work, whatever the priority. Pods
 	// that a PodDisruptionBudget protects come last. See docs/tide.md.
+	// Deprecated: Loss evicts work of high priority where work of low priority would suffice. For the
+	// least loss among the queues of one priority, list a single class in priorityClasses.
 	// +optional
 	// +kubebuilder:default=Priority
 	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
@@ -141,7 +144,8 @@ type ServiceTypePolicySpec struct {
 	BillingTimeZone string `json:"billingTimeZone,omitempty"`
 	// nodeOrderWeightPercent scales the score that keeps gangs together and fills used nodes, 1 to
 	// 100000. At 100 (default) it counts like a Volcano plugin of weight 25. The order of a pod's
-	// cards does not depend on it. See docs/scheduler.md.
+	// cards does not depend on it. Lower it for plugins without a weight of their own, such as
+	// nodegroup, which cannot decide otherwise. See docs/scheduler.md.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1

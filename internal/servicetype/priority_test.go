@@ -20,6 +20,7 @@ func TestPriorityOfAClass(t *testing.T) {
 		"a class of a tenant's own is lowest": {listed, "mine", -5},
 		"no class is lowest":                  {listed, "", -5},
 		"of an empty list all are equal":      {NewPriorityClasses(nil), "high", 0},
+		"beside a single class all are equal": {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
 		"the classes of the installation":     {DefaultPriorityClasses(), "pc-medium", 60000},
 		"beside those of the installation":    {DefaultPriorityClasses(), "other", 20000},
 	}) {

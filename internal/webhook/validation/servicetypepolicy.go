@@ -65,6 +65,7 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 	}
 
 	warnUnmanagedDenied(&result, object, before)
+	warnDeprecated(&result, effective)
 	warnBaseConfigMap(&result, effective, object.Status.ConfigHash, input)
 	return result
 }
@@ -115,6 +116,20 @@ func warnUnmappedCards(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 func warnUnmanagedDenied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 	if object.Spec.UnmanagedQueues == v1alpha1.UnmanagedDeny && (before == nil || before.Spec.UnmanagedQueues != v1alpha1.UnmanagedDeny) {
 		result.warn(specPath.Child("unmanagedQueues"), "%s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
+	}
+}
+
+// warnDeprecated warns of values that a later version will not have, and says what to write instead.
+func warnDeprecated(result *Result, effective v1alpha1.ServiceTypePolicySpec) {
+	if effective.VictimOrder == v1alpha1.VictimsByLoss {
+		result.warn(specPath.Child("victimOrder"),
+			"%s is deprecated, because it evicts work of high priority where work of low priority would suffice: remove the field; for the least loss among the queues of one priority, list a single class in spec.priorityClasses",
+			effective.VictimOrder)
+	}
+	if effective.PriorityClassPolicy == v1alpha1.PriorityClassesNone {
+		result.warn(specPath.Child("priorityClassPolicy"),
+			"%s is deprecated: remove the field, and list a single class in spec.priorityClasses, which makes all work of a queue equal, too",
+			effective.PriorityClassPolicy)
 	}
 }
 

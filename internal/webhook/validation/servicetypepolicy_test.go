@@ -71,9 +71,18 @@ func TestServiceTypePolicy(t *testing.T) {
 		}), base: good},
 		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
 			warning: "2 CardQuotas have a service type that this policy does not define: a (batch), b (batch)"},
-		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
-		"denied from the start":           {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
-		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
+		"unmanaged queues are denied": {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
+		"denied from the start":       {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
+		"denied before":               {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
+		"victims by the least loss": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.VictimOrder = v1alpha1.VictimsByLoss }), base: good,
+			warning: "spec.victimOrder: Loss is deprecated, because it evicts work of high priority where work of low priority would suffice: remove the field; for the least loss among the queues of one priority, list a single class in spec.priorityClasses"},
+		"no PriorityClasses": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.PriorityClassPolicy = v1alpha1.PriorityClassesNone }), base: good,
+			warning: "spec.priorityClassPolicy: None is deprecated: remove the field, and list a single class in spec.priorityClasses, which makes all work of a queue equal, too"},
+		"what they are without the fields": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+			s.VictimOrder = v1alpha1.VictimsByPriority
+			s.PriorityClassPolicy = v1alpha1.PriorityClassesManaged
+			s.NodeOrderWeightPercent = 4
+		}), base: good},
 		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
 		"the base is gone":                {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"what is rendered stays":          {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "; what was rendered last stays"},
