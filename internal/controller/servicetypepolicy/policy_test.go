@@ -297,3 +297,21 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestAStoredPolicyWithPodsInATreeSaysWhatToChange: an earlier version accepted the pair, and an upgrade
+// leaves it stored.
+func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
+	stored := newPolicy()
+	stored.Spec.Reclaim = v1alpha1.ReclaimPods
+	stored.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	w := newWorld(t, newConfigMap(place.Name, plain), stored)
+	w.settle()
+	w.expect("False/InvalidPolicy: ")
+	check.Contains(t, "condition", w.says(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
+	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())
+
+	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
+	w.settle()
+	w.expect("True/Synced: ")
+	check.Contains(t, "configuration", w.text(), "cardreclaim", "queueHierarchy: Tree")
+}
