@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -27,13 +28,9 @@ type schema = apiextensionsv1.JSONSchemaProps
 func schemaOf(t *testing.T, plural string) schema {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(content, &crd); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.UnmarshalStrict(content, &crd))
 	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
@@ -69,18 +66,14 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 					return
 				}
 				fields++
-				if len(s.Description) < 20 && !strings.HasSuffix(path, "[]") {
-					t.Errorf("%s: %s has no description", plural, path)
-				}
+				check.That(t, len(s.Description) >= 20 || strings.HasSuffix(path, "[]"), "%s: %s has no description", plural, path)
 				if missing := unbounded(path, s); missing != "" {
 					t.Errorf("%s: %s is %s", plural, path, missing)
 				}
 			})
 		}
 
-		if fields < 25 {
-			t.Errorf("%s: only %d fields were looked at", plural, fields)
-		}
+		check.That(t, fields >= 25, "%s: only %d fields were looked at", plural, fields)
 	}
 }
 
@@ -128,9 +121,7 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	}
 
 	for name, l := range lengths {
-		if l.field.MaxLength == nil || *l.field.MaxLength != l.want {
-			t.Errorf("%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
-		}
+		check.That(t, l.field.MaxLength != nil && *l.field.MaxLength == l.want, "%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
 	}
 
 	if got := *blocked.MaxItems; got != cardquota.MaxBlocked {
@@ -143,9 +134,7 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
 	most := month.Properties["cards"].MaxItems
 	summary := month.Properties["summary"].MaxLength
-	if *most != cardquota.MaxStatusCards || *summary != cardquota.MaxSummaryLength {
-		t.Errorf("card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, cardquota.MaxSummaryLength)
-	}
+	check.That(t, *most == cardquota.MaxStatusCards && *summary == cardquota.MaxSummaryLength, "card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, cardquota.MaxSummaryLength)
 }
 
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
@@ -165,9 +154,7 @@ func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 		"summary":      {status.Properties["summary"].MaxLength, cardquota.MaxSummaryLength},
 		"message":      {anomaly.Properties["message"].MaxLength, conditions.MaxMessageLength},
 	} {
-		if l.got == nil || *l.got != l.want {
-			t.Errorf("%s: the schema says %v, the operator %d", name, l.got, l.want)
-		}
+		check.That(t, l.got != nil && *l.got == l.want, "%s: the schema says %v, the operator %d", name, l.got, l.want)
 	}
 }
 
@@ -199,9 +186,7 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 			rapid.StringMatching(name.Pattern),
 			rapid.String(),
 		).Draw(t, "name")
-		if err := agree(text); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, agree(text))
 	})
 }
 
@@ -221,9 +206,7 @@ func TestQueueOfACardQuota(t *testing.T) {
 // from seeing any CardQuota.
 func TestAStatusOfBeforeIsRead(t *testing.T) {
 	var status v1alpha1.CardQuotaStatus
-	if err := json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status))
 	if got := status.Blocked; got[0].Workload != (v1alpha1.WorkloadReference{}) || got[0].Count != 1 || got[1].Workload.Name != "a" {
 		t.Errorf("read as %+v", got)
 	}

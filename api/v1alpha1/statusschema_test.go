@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -29,14 +30,10 @@ func validate(t *testing.T, plural string) func(any) error {
 	t.Helper()
 	var internal apiextensions.JSONSchemaProps
 	schema := schemaOf(t, plural).Properties["status"]
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil))
 
 	validator, _, err := validation.NewSchemaValidator(&internal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 
 	return func(status any) error {
 		text, err := json.Marshal(status)
@@ -62,9 +59,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 	isValid := validate(t, "cardquotas")
 	isValidView := validate(t, "localcardquotas")
 	wrong := []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "a"}, Holders: []v1alpha1.CardHolder{{Card: "NVIDIA-H200"}}}}
-	if isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) == nil || isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) == nil {
-		t.Error("a holder of no cards is valid")
-	}
+	check.That(t, isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) != nil && isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) != nil, "a holder of no cards is valid")
 
 	node := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}}}
 	quota := builder.CardQuota("q").ServiceType("training").Card("NVIDIA-H200", 8).Obj()
@@ -98,9 +93,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 		usage := cardquota.CountUsage(input)["q"]
 		quota := quota.DeepCopy()
 		quota.Status = cardquota.NewStatus(cardquota.StatusInput{Quota: quota, Usage: &usage, Own: &usage, Sync: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}, Now: time.Unix(0, 0)})
-		if err := isValid(quota.Status); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, isValid(quota.Status))
 
 		month := cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{}}
 		for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "used cards") {
@@ -110,9 +103,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 		for _, namespace := range []string{"lab", "other", "third"} {
 			view := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
 			view.CardHours = cardhours.NewStatus(cardseconds.QueueMonths{CountedUntil: time.Unix(0, 0), This: month, Last: month})
-			if err := isValidView(view); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, isValidView(view))
 		}
 	})
 }

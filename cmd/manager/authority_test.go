@@ -36,9 +36,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 
 	var err error
 	a.certificate, err = x509.ParseCertificate(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 
 	return a
 }

@@ -41,28 +41,26 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
 	}
 
-	for name, authority := range map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""} {
-		t.Run(name, func(t *testing.T) {
-			port, err := cluster.FreePort()
-			check.NoError(t, err)
+	for t, authority := range check.Cases(t, map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""}) {
+		port, err := cluster.FreePort()
+		check.NoError(t, err)
 
-			address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
-			for who, tc := range map[string]struct {
-				config   *rest.Config
-				answered bool
-			}{
-				"nobody":         {&rest.Config{}, authority == ""},
-				"a stranger":     {with("stranger"), authority == ""},
-				"a server":       {with("tls"), authority == ""},
-				"a client":       {with("client"), true},
-				"the API server": {documented(t, dir), true},
-			} {
-				tc.config.CAFile = filepath.Join(dir, "ours.crt")
-				if err := ask(t, tc.config, address); tc.answered != (err == nil) {
-					t.Errorf("%s: %v, answered shall be: %v", who, err, tc.answered)
-				}
+		address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
+		for who, tc := range map[string]struct {
+			config   *rest.Config
+			answered bool
+		}{
+			"nobody":         {&rest.Config{}, authority == ""},
+			"a stranger":     {with("stranger"), authority == ""},
+			"a server":       {with("tls"), authority == ""},
+			"a client":       {with("client"), true},
+			"the API server": {documented(t, dir), true},
+		} {
+			tc.config.CAFile = filepath.Join(dir, "ours.crt")
+			if err := ask(t, tc.config, address); tc.answered != (err == nil) {
+				t.Errorf("%s: %v, answered shall be: %v", who, err, tc.answered)
 			}
-		})
+		}
 	}
 }
 
@@ -180,9 +178,7 @@ func documented(t *testing.T, dir string) *rest.Config {
 	const head = "    apiVersion: v1\n    kind: Config\n"
 	_, body, found := strings.Cut(string(page), head)
 	body, _, closed := strings.Cut(body, "    ```")
-	if !found || !closed {
-		t.Fatal("docs/admission.md shows no kubeconfig")
-	}
+	check.Must(t, found && closed, "docs/admission.md shows no kubeconfig")
 
 	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
 	file := filepath.Join(t.TempDir(), "kubeconfig")

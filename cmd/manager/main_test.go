@@ -44,9 +44,7 @@ func TestParse(t *testing.T) {
 			check.NoError(t, err)
 			check.Equal(t, "it logs what is for debugging", slices.Contains(tc.args, "--zap-log-level=debug"), zap.New(zap.UseFlagOptions(&got.logging)).V(1).Enabled())
 			tc.want.logging = got.logging
-			if !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("flags = %+v, want %+v", got, tc.want)
-			}
+			check.That(t, reflect.DeepEqual(got, tc.want), "flags = %+v, want %+v", got, tc.want)
 		})
 	}
 }

@@ -58,18 +58,14 @@ func startCluster(t *testing.T) *testCluster {
 	c.create(t, builder.Namespace("volcano-system"))
 
 	manifests, err := filepath.Glob(filepath.Join(root, "config/rbac/scheduler_*.yaml"))
-	if err != nil || len(manifests) == 0 {
-		t.Fatalf("no manifests of the scheduler's rights: %v", err)
-	}
+	check.Must(t, err == nil && len(manifests) > 0, "no manifests of the scheduler's rights: %v", err)
 
 	for _, file := range manifests {
 		check.NoError(t, server.ApplyFile(t.Context(), file))
 	}
 
 	c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 
 	node := builder.Node("node").Obj()
 	c.create(t, node)
@@ -89,9 +85,7 @@ func goTool(t *testing.T, args ...string) string {
 	command.Stderr = &stderr
 	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped, also under the race detector
 	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
-	}
+	check.Must(t, err == nil, "go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	return string(out)
 }
 

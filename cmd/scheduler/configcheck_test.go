@@ -32,9 +32,7 @@ func TestMain(m *testing.M) {
 func texts(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../internal/schedulerconfig/testdata/valid/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no corpus: %v", err)
-	}
+	check.Must(t, err == nil && len(files) > 0, "no corpus: %v", err)
 
 	found := map[string]string{"shipped": shippedConfiguration(t)}
 	for _, file := range files {

@@ -45,15 +45,11 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	componentbaseoptions.BindLeaderElectionFlags(&componentbaseconfig.LeaderElectionConfiguration{}, election)
 
 	election.VisitAll(func(flag *pflag.Flag) {
-		if ours.Lookup(flag.Name) == nil {
-			t.Errorf("flag --%s is missing", flag.Name)
-		}
+		check.That(t, ours.Lookup(flag.Name) != nil, "flag --%s is missing", flag.Name)
 	})
 
 	for _, name := range []string{"feature-gates", "log-flush-frequency"} {
-		if ours.Lookup(name) == nil {
-			t.Errorf("flag --%s is missing", name)
-		}
+		check.That(t, ours.Lookup(name) != nil, "flag --%s is missing", name)
 	}
 }
 
@@ -97,18 +93,14 @@ func TestWhatFlagsMean(t *testing.T) {
 		election := f.volcano.LeaderElection
 		check.Equal(t, "times", [3]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second},
 			[3]time.Duration{election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration})
-		if options.ServerOpts != f.volcano {
-			t.Error("Volcano does not know the options")
-		}
+		check.That(t, options.ServerOpts == f.volcano, "Volcano does not know the options")
 	}
 }
 
 func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	f := parse(t, "--disable-default-scheduler-config=false")
 	check.NoError(t, f.complete())
-	if !f.volcano.DisableDefaultSchedulerConfig {
-		t.Error("Volcano would fall back to a configuration without card quotas")
-	}
+	check.That(t, f.volcano.DisableDefaultSchedulerConfig, "Volcano would fall back to a configuration without card quotas")
 }
 
 func TestFlagsRefused(t *testing.T) {

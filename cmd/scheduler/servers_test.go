@@ -31,9 +31,7 @@ func TestHealthPages(t *testing.T) {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 
-		if answer.Code != http.StatusOK || answer.Body.String() != want {
-			t.Errorf("%s answers %d %q, want 200 %q", path, answer.Code, answer.Body.String(), want)
-		}
+		check.That(t, answer.Code == http.StatusOK && answer.Body.String() == want, "%s answers %d %q, want 200 %q", path, answer.Code, answer.Body.String(), want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 )
 
@@ -46,7 +47,7 @@ type buildEnv struct {
 	dir string
 }
 
-func newWorld(t *testing.T) buildEnv {
+func newBuildEnv(t *testing.T) buildEnv {
 	t.Parallel()
 	if _, err := exec.LookPath("flock"); err != nil {
 		missing.Skip(t, err)
@@ -67,9 +68,7 @@ func (w buildEnv) letBuildsEnd() {
 
 func (w buildEnv) letBuildsHang() {
 	w.Helper()
-	if err := os.Remove(w.goOn()); err != nil {
-		w.Fatal(err)
-	}
+	check.NoError(w, os.Remove(w.goOn()))
 }
 
 // countBuilds returns how often a build was started.
@@ -83,18 +82,14 @@ func (w buildEnv) newClone() clone {
 	root := w.TempDir()
 	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			w.Fatal(err)
-		}
+		check.NoError(w, err)
 		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(text))
 	}
 
 	writeFile(w.T, root+"/hack/build-fake.sh", script)
 	writeFile(w.T, filepath.Join(root, "source"), "first")
 	scratch := filepath.Join(w.dir, "tmp")
-	if err := os.MkdirAll(scratch, 0o755); err != nil {
-		w.Fatal(err)
-	}
+	check.NoError(w, os.MkdirAll(scratch, 0o755))
 
 	return clone{w.T, root, append(os.Environ(),
 		"XDG_CACHE_HOME="+w.cacheDir(), "GO_ON="+w.goOn(), "BUILDS="+w.buildsDir(), "TMPDIR="+scratch)}
@@ -110,9 +105,7 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	command.Stderr = &out
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
-	if err := command.Start(); err != nil {
-		c.Fatal(err)
-	}
+	check.NoError(c, command.Start())
 	c.Cleanup(func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) })
 
 	return command, &out
@@ -122,9 +115,8 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 func (c clone) runScript() string {
 	c.Helper()
 	command, out := c.startScript()
-	if err := command.Wait(); err != nil {
-		c.Fatalf("%v: %s", err, out)
-	}
+	err := command.Wait()
+	check.Must(c, err == nil, "%v: %s", err, out)
 	return out.String()
 }
 
@@ -132,31 +124,22 @@ func (c clone) runScript() string {
 func (c clone) expectProgram(want string) {
 	c.Helper()
 	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
-	if err != nil || string(got) != want {
-		c.Errorf("the program is %q (%v), want %q", got, err, want)
-	}
-	if _, err := os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
-		c.Error(err)
-	}
+	check.That(c, err == nil && string(got) == want, "the program is %q (%v), want %q", got, err, want)
+	_, err = os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml"))
+	check.NoError(c, err)
 }
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // eventually waits for a state.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after a minute: %s", what)
-		}
+		check.Must(t, time.Now().Before(deadline), "not after a minute: %s", what)
 	}
 }
 
@@ -173,32 +156,24 @@ func findEntries(t *testing.T, folder, prefix string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 
 	return found
 }
 
 func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
-	w := newWorld(t)
+	w := newBuildEnv(t)
 	first := w.newClone()
 	second := w.newClone()
-	if said := first.runScript(); !strings.Contains(said, "build: the program ready") {
-		t.Errorf("the first build says %q", said)
-	}
+	check.Contains(t, "the first build says", first.runScript(), "build: the program ready")
 
 	first.expectProgram("first")
 	for _, c := range []clone{first, second} {
-		if said := c.runScript(); said != "" {
-			t.Errorf("without anything to build the script says %q", said)
-		}
+		check.Equal(t, "what the script says without anything to build", "", c.runScript())
 		c.expectProgram("first")
 	}
 
-	if w.countBuilds() != 1 {
-		t.Errorf("built %d times, want once", w.countBuilds())
-	}
+	check.That(t, w.countBuilds() == 1, "built %d times, want once", w.countBuilds())
 
 	writeFile(t, filepath.Join(second.root, "source"), "second")
 	second.runScript()
@@ -208,29 +183,21 @@ func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
 
 	second.runScript()
 	second.expectProgram("first")
-	if w.countBuilds() != 2 {
-		t.Errorf("built %d times, want twice: a result of before is there still", w.countBuilds())
-	}
+	check.That(t, w.countBuilds() == 2, "built %d times, want twice: a result of before is there still", w.countBuilds())
 }
 
 func TestAKilledBuildLeavesNothing(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newBuildEnv(t)
 			c := w.newClone()
 			w.letBuildsHang()
 			command, out := c.startScript()
 			eventually(t, "the build writes", func() bool { return len(findEntries(t, w.cacheDir(), "program")) > 1 })
 
-			if err := syscall.Kill(-command.Process.Pid, signal); err != nil {
-				t.Fatal(err)
-			}
-			if err := command.Wait(); err == nil {
-				t.Errorf("a build that was %s ends as if it had succeeded: %s", name, out)
-			}
-			if kept := findEntries(t, w.cacheDir(), "fake-"); len(kept) > 0 {
-				t.Errorf("counts as built: %v", kept)
-			}
+			check.NoError(t, syscall.Kill(-command.Process.Pid, signal))
+			check.That(t, command.Wait() != nil, "a build that was %s ends as if it had succeeded: %s", name, out)
+			check.Equal(t, "what counts as built", nil, findEntries(t, w.cacheDir(), "fake-"))
 			if left := findEntries(t, w.cacheDir(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
 				t.Errorf("left behind: %v", left)
 			}
@@ -239,15 +206,13 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 			c.runScript()
 			c.expectProgram("first")
 			left := slices.Concat(findEntries(t, w.dir, "tmp."), findEntries(t, c.root, "tmp."))
-			if len(left) > 0 {
-				t.Errorf("left behind after the next build: %v", left)
-			}
+			check.Equal(t, "left behind after the next build", nil, left)
 		})
 	}
 }
 
 func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newBuildEnv(t)
 	first := w.newClone()
 	second := w.newClone()
 	w.letBuildsHang()
@@ -259,12 +224,9 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	eventually(t, "the second waits", func() bool { return isHeldOpen(t, waiting, two.Process.Pid) })
 	w.letBuildsEnd()
 
-	if err := errors.Join(one.Wait(), two.Wait()); err != nil {
-		t.Fatal(err, saidOne, saidTwo)
-	}
-	if !strings.Contains(saidTwo.String(), "waiting for another build") || w.countBuilds() != 1 {
-		t.Errorf("built %d times, want once; the second says %q", w.countBuilds(), saidTwo)
-	}
+	err := errors.Join(one.Wait(), two.Wait())
+	check.Must(t, err == nil, "%v %s %s", err, saidOne, saidTwo)
+	check.That(t, strings.Contains(saidTwo.String(), "waiting for another build") && w.countBuilds() == 1, "built %d times, want once; the second says %q", w.countBuilds(), saidTwo)
 
 	first.expectProgram("first")
 	second.expectProgram("first")
@@ -288,7 +250,7 @@ func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 		"another user's":      {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newBuildEnv(t)
 			c := w.newClone()
 			gocache := filepath.Join(w.dir, "go")
 			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
@@ -296,33 +258,28 @@ func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 			c.runScript()
 			c.runScript()
 			c.expectProgram("first")
-			if kept := findEntries(t, filepath.Join(c.root, "bin"), "fake-"); len(kept) != 1 || w.countBuilds() != 1 {
-				t.Errorf("built %d times, kept %v, want one below ./bin", w.countBuilds(), kept)
-			}
+			kept := findEntries(t, filepath.Join(c.root, "bin"), "fake-")
+			check.That(t, len(kept) == 1 && w.countBuilds() == 1, "built %d times, kept %v, want one below ./bin", w.countBuilds(), kept)
 		})
 	}
 }
 
 func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newBuildEnv(t)
 	c := w.newClone()
 	c.runScript()
-	if err := os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")))
 
 	c.runScript()
 	c.expectProgram("first")
 	writeFile(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
 	c.runScript()
 	c.expectProgram("first")
-	if w.countBuilds() != 3 {
-		t.Errorf("built %d times, want three times", w.countBuilds())
-	}
+	check.That(t, w.countBuilds() == 3, "built %d times, want three times", w.countBuilds())
 }
 
 func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
-	w := newWorld(t)
+	w := newBuildEnv(t)
 	c := w.newClone()
 	c.runScript()
 	old := findEntries(t, w.cacheDir(), "fake-")
@@ -331,19 +288,15 @@ func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
 
 	for folder, age := range map[string]int{old[0]: 32, recent: 29} {
 		then := time.Now().AddDate(0, 0, -age)
-		if err := os.Chtimes(folder, then, then); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.Chtimes(folder, then, then))
 	}
 
 	writeFile(t, filepath.Join(c.root, "source"), "second")
 	c.runScript()
 	c.expectProgram("second")
 
-	if _, err := os.Stat(old[0]); !os.IsNotExist(err) {
-		t.Errorf("%s was not used for 32 days and is there still", old[0])
-	}
-	if _, err := os.Stat(recent); err != nil {
-		t.Errorf("used 29 days ago: %v", err)
-	}
+	_, err := os.Stat(old[0])
+	check.That(t, os.IsNotExist(err), "%s was not used for 32 days and is there still", old[0])
+	_, err = os.Stat(recent)
+	check.That(t, err == nil, "used 29 days ago: %v", err)
 }

@@ -36,9 +36,7 @@ func FuzzParseName(f *testing.F) {
 		form := name.Form()
 
 		want := formOf(strings.TrimPrefix(text, name.Model()))
-		if form != want || (form == MIG) != (name.migProfile() != "") {
-			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
-		}
+		check.Must(t, form == want && (form == MIG) == (name.migProfile() != ""), "%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
 
 		checkUse(t, name)
 	})
@@ -186,9 +184,7 @@ func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 	seen := map[corev1.ResourceName]bool{}
 	for _, h := range got.Cards {
 		quantity, there := n.Status.Allocatable[h.Resource]
-		if !there || seen[h.Resource] || h.Count < 0 || h.Count != NewCount(quantity) {
-			t.Fatalf("holds %d %s as %s of %s", h.Count, h.Resource, h.Name, quantity.String())
-		}
+		check.Must(t, there && !seen[h.Resource] && h.Count >= 0 && h.Count == NewCount(quantity), "holds %d %s as %s of %s", h.Count, h.Resource, h.Name, quantity.String())
 		seen[h.Resource] = true
 	}
 

@@ -148,9 +148,7 @@ func BenchmarkOverAllocated(b *testing.B) {
 	totals := NewQuotaTotals(quotas, nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(totals.OverAllocated(quotas[0])) != 20 {
-			b.Fatal("not all cards are over-allocated")
-		}
+		check.Must(b, len(totals.OverAllocated(quotas[0])) == 20, "not all cards are over-allocated")
 	}
 }
 

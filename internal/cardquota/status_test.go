@@ -279,9 +279,7 @@ func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
 	}
 	got := NewStatus(f).Cards
 	granted := len(f.Quota.Spec.Cards)
-	if len(got) != MaxStatusCards || got[granted].Name != "held" || got[granted+1].Name != "there" {
-		t.Errorf("%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
-	}
+	check.That(t, len(got) == MaxStatusCards && got[granted].Name == "held" && got[granted+1].Name == "there", "%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
 }
 
 func TestStatusStaysWithinItsBounds(t *testing.T) {

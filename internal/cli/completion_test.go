@@ -17,7 +17,7 @@ import (
 func TestCompletion(t *testing.T) {
 	objects := append(flatQuotas(), client.Object(builder.Namespace("chat")))
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
 		want []string
 	}{
@@ -27,18 +27,16 @@ func TestCompletion(t *testing.T) {
 		"formats of files": {[]string{"import", "-o", ""}, []string{"yaml", "json"}},
 		"system namespace": {[]string{"version", "--system-namespace", ""}, []string{"chat"}},
 		"namespace":        {[]string{"top", "--namespace", ""}, []string{"chat"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := execute(t, objects, interceptor.Funcs{}, append([]string{"__complete"}, tc.args...)...)
-			check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
-			var got []string
-			for line := range strings.Lines(r.out) {
-				if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
-					got = append(got, word)
-				}
+	}) {
+		r := execute(t, objects, interceptor.Funcs{}, append([]string{"__complete"}, tc.args...)...)
+		check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+		var got []string
+		for line := range strings.Lines(r.out) {
+			if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
+				got = append(got, word)
 			}
-			check.Equal(t, "completions", tc.want, got)
-		})
+		}
+		check.Equal(t, "completions", tc.want, got)
 	}
 }
 
@@ -69,12 +67,12 @@ func TestCompletionBoundsDiscovery(t *testing.T) {
 }
 
 func TestKubectlStartsTheProgramToComplete(t *testing.T) {
-	for name, tc := range map[string]struct{ args, want []string }{
+	for t, tc := range check.Cases(t, map[string]struct{ args, want []string }{
 		"command":    {[]string{"/bin/kubectl-cardquota", "top", "-w"}, []string{"top", "-w"}},
 		"completion": {[]string{"/bin/kubectl_complete-cardquota", "top", ""}, []string{"__complete", "top", ""}},
 		"nothing":    {nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) { check.Equal(t, "arguments", tc.want, completionArguments(tc.args)) })
+	}) {
+		check.Equal(t, "arguments", tc.want, completionArguments(tc.args))
 	}
 }
 

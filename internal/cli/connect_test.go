@@ -66,7 +66,7 @@ func TestRealAnswers(t *testing.T) {
 
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(broken, []byte("clusters: {"), 0o600))
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		answers map[string]string
 		args    []string
 		code    int
@@ -80,23 +80,21 @@ func TestRealAnswers(t *testing.T) {
 		"no server":                  {nil, []string{"--server", closed.URL}, exitError, "does not answer: connection refused"},
 		"an unknown context":         {nil, []string{"--context", "gone"}, exitError, "context was not found for specified context: gone"},
 		"a broken kubeconfig":        {nil, []string{"--kubeconfig", broken}, exitError, "error loading config file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := []string{"top", "--kubeconfig", empty}
-			if tc.answers != nil {
-				args = append(args, "--server", serve(t, tc.answers))
-			}
+	}) {
+		args := []string{"top", "--kubeconfig", empty}
+		if tc.answers != nil {
+			args = append(args, "--server", serve(t, tc.answers))
+		}
 
-			var out, errOut bytes.Buffer
-			p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-			code := p.execute(t.Context(), append(args, tc.args...))
+		var out, errOut bytes.Buffer
+		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+		code := p.execute(t.Context(), append(args, tc.args...))
 
-			text := strings.Join(strings.Fields(out.String()+errOut.String()), " ")
-			check.That(t, code == tc.code, "exit code %d: %s", code, text)
-			check.Contains(t, "output", text, tc.want)
-			checkColumns(t, errOut.String())
-			check.That(t, !strings.Contains(text, "goroutine"), "a stack trace: %s", text)
-		})
+		text := strings.Join(strings.Fields(out.String()+errOut.String()), " ")
+		check.That(t, code == tc.code, "exit code %d: %s", code, text)
+		check.Contains(t, "output", text, tc.want)
+		checkColumns(t, errOut.String())
+		check.That(t, !strings.Contains(text, "goroutine"), "a stack trace: %s", text)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestAForbiddenWatchEnds(t *testing.T) {
 func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "template")
 	check.NoError(t, os.WriteFile(file, []byte("{{range .items}}{{.tenant}} {{end}}"), 0o600))
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		objects []client.Object
 		args    []string
 		want    string
@@ -109,12 +109,10 @@ func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 		"columns of cards":     {fleet(), []string{"inventory", "--no-headers", "-o", "custom-columns=CARD:.name,TOTAL:.total"}, "NVIDIA-H200                     16\nNVIDIA-H200/mig-1g.18gb-mixed   14\n"},
 		"a large number":       {[]client.Object{counted("a", "a", "", v1alpha1.CardStatus{Name: "A", Quota: 1000000}).Obj()}, []string{"top", "-o", "jsonpath={.items[0].cards[0].quota}"}, "1000000"},
 		"a path in braces":     {flatQuotas(), []string{"top", "ads", "--no-headers", "-o", "custom-columns=N:{.name},T:tenant"}, "ads   ads\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, interceptor.Funcs{}, tc.args...)
-			check.That(t, r.errOut == "", "error %s", r.errOut)
-			check.Equal(t, "output", tc.want, r.out)
-		})
+	}) {
+		r := execute(t, tc.objects, interceptor.Funcs{}, tc.args...)
+		check.That(t, r.errOut == "", "error %s", r.errOut)
+		check.Equal(t, "output", tc.want, r.out)
 	}
 
 	r := execute(t, flatQuotas(), interceptor.Funcs{}, "top", "ads", "--no-headers")

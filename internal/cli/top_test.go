@@ -175,7 +175,7 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 
 	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: syscall.ECONNREFUSED}
 	nowhere := &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: syscall.ECONNREFUSED}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		intercept interceptor.Funcs
 		want      []string
 	}{
@@ -186,13 +186,11 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 		"too slow":       {fail(context.DeadlineExceeded), []string{"in time"}},
 		"escape":         {fail(errors.New("a \x1b[31mred\x1b[0m\nline")), []string{"a ?[31mred?[0m line"}},
 		"something else": {fail(errors.New("the disk is full")), []string{"error: the disk is full"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := execute(t, flatQuotas(), tc.intercept, "top")
-			check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
-			check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want...)
-			checkColumns(t, r.errOut)
-		})
+	}) {
+		r := execute(t, flatQuotas(), tc.intercept, "top")
+		check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
+		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want...)
+		checkColumns(t, r.errOut)
 	}
 }
 

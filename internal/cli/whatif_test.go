@@ -177,7 +177,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		return path
 	}
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
 		want string
 	}{
@@ -197,12 +197,10 @@ func TestWhatIfRefuses(t *testing.T) {
 		"no manifest":   {[]string{"-f", written("text.yaml", "some words")}, "text.yaml"},
 		"another kind":  {[]string{"-f", written("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n")}, "is no kind that whatif knows"},
 		"no such kind":  {[]string{"-f", written("kind.yaml", "apiVersion: example.com/v1\nkind: 任务\nmetadata: {name: x}\n")}, "example.com/v1, Kind=任务 is no kind that whatif knows"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
-			check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
-			check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want)
-		})
+	}) {
+		r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
+		check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
+		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want)
 	}
 }
 

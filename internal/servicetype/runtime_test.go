@@ -16,9 +16,7 @@ func TestMinimumRuntimeHasBounds(t *testing.T) {
 		matrix := Matrix{"inference": {ReclaimFrom: []string{"training"}}, "training": {Reclaimable: true, MinimumRuntime: runtime}}
 		err := matrix.Validate()
 		check.That(t, good == (err == nil), "a minimum runtime of %s: error %v, want accepted %v", runtime, err, good)
-		if err != nil && !strings.Contains(err.Error(), `type "training" has a minimum runtime of `+runtime.String()+": write 0s to 168h0m0s") {
-			t.Errorf("the refusal of %s does not help: %v", runtime, err)
-		}
+		check.That(t, err == nil || strings.Contains(err.Error(), `type "training" has a minimum runtime of `+runtime.String()+": write 0s to 168h0m0s"), "the refusal of %s does not help: %v", runtime, err)
 	}
 
 	check.Equal(t, "the default matrix has a minimum runtime", 0, DefaultMatrix()["training"].MinimumRuntime)

@@ -141,8 +141,6 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 
 		owner := metav1.GetControllerOf(stripped)
 		wholeOwner := metav1.GetControllerOf(whole)
-		if owner == nil || *owner.Controller != *wholeOwner.Controller || owner.UID != wholeOwner.UID {
-			t.Errorf("it is controlled by %v, as a whole by %v", owner, wholeOwner)
-		}
+		check.That(t, owner != nil && *owner.Controller == *wholeOwner.Controller && owner.UID == wholeOwner.UID, "it is controlled by %v, as a whole by %v", owner, wholeOwner)
 	}
 }

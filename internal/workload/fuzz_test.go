@@ -223,9 +223,7 @@ func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unrea
 	if got.Refusal == nil {
 		return
 	}
-	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !check.FitsEvent(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
-		t.Fatalf("refused by %+v", got.Refusal)
-	}
+	check.Must(t, unreadable == (got.Refusal.Reason == ReasonInvalidQuota) && check.FitsEvent(got.Refusal.Message) && strings.HasPrefix(got.Refusal.Message, "Queue <q> "), "refused by %+v", got.Refusal)
 }
 
 // limitOf is the limit that a capability states, in unit parts. A limit may be

@@ -143,9 +143,7 @@ func TestVCJobMinimumIsVolcanos(t *testing.T) {
 		}
 
 		got := minimumPods(job, func(class string) int32 { return priorities[class] })
-		if !slices.Equal(got, want) {
-			t.Fatalf("of each task %v pods are the minimum of %+v, want %v", got, job.Spec, want)
-		}
+		check.Must(t, slices.Equal(got, want), "of each task %v pods are the minimum of %+v, want %v", got, job.Spec, want)
 	})
 }
 

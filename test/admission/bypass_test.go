@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -91,7 +92,7 @@ func bypassTests(t *testing.T, w *env) {
 		return pod
 	}
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		as   client.Client
 		pod  *corev1.Pod
 		want []string
@@ -124,8 +125,8 @@ func bypassTests(t *testing.T, w *env) {
 		"runs as an exempt account":             {w, runsAs("search"), nil},
 		"runs as one of the same name":          {tenant, runsAs("chat"), []string{"schedulerName"}},
 		"in the namespace of the exempt one":    {tenant, runsAs("search"), []string{"cannot create resource"}},
-	} {
-		t.Run(name, func(t *testing.T) { expectAnswer(t, dryRun(t, tc.as, tc.pod), tc.want...) })
+	}) {
+		expectAnswer(t, dryRun(t, tc.as, tc.pod), tc.want...)
 	}
 
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -84,7 +85,7 @@ func jobTests(t *testing.T, w *env) {
 		return rulesOf(job)
 	}).Should(gomega.HaveLen(1))
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*batchv1.JobSpec)
 		rules  int
 		gets   bool
@@ -100,19 +101,17 @@ func jobTests(t *testing.T, w *env) {
 		}, 0, false},
 		"requests no card":            {func(s *batchv1.JobSpec) { s.Template.Spec.Containers = podSpecWith("", gpu, 0).Containers }, 0, false},
 		"an init container has cards": {cardsInInitContainer, 1, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is added when the operator does not answer in time
-				job := batchJob("x", tc.change)
-				g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
-				rules := rulesOf(job)
-				g.Expect(rules).To(gomega.HaveLen(tc.rules))
-				if tc.gets {
-					g.Expect(rules[0]).To(gomega.Equal(evictionRule))
-					g.Expect(*job.Spec.PodReplacementPolicy).To(gomega.Equal(batchv1.Failed))
-				}
-			}).Should(gomega.Succeed())
-		})
+	}) {
+		framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is added when the operator does not answer in time
+			job := batchJob("x", tc.change)
+			g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
+			rules := rulesOf(job)
+			g.Expect(rules).To(gomega.HaveLen(tc.rules))
+			if tc.gets {
+				g.Expect(rules[0]).To(gomega.Equal(evictionRule))
+				g.Expect(*job.Spec.PodReplacementPolicy).To(gomega.Equal(batchv1.Failed))
+			}
+		}).Should(gomega.Succeed())
 	}
 
 	t.Run("restartPolicy OnFailure is a warning", func(t *testing.T) {
@@ -157,7 +156,7 @@ func fileAgainTests(t *testing.T, w *env) {
 
 	defaulted := func(s *batchv1.JobSpec) { s.PodReplacementPolicy = ptr.To(batchv1.TerminatingOrFailed) }
 	serverSide := []string{"apply", "--server-side"}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		first, again []string
 		changes      []func(*batchv1.JobSpec)
 	}{
@@ -169,46 +168,44 @@ func fileAgainTests(t *testing.T, w *env) {
 		"apply":                             {[]string{"apply"}, []string{"apply"}, nil},
 		"apply with rules":                  {[]string{"apply"}, []string{"apply"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
 		"server-side apply of what is here": {[]string{"create"}, []string{"apply", "--server-side", "--force-conflicts"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(1))}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := framework.NewGomega(t)
-			job := batchJob("again", func(s *batchv1.JobSpec) {
-				s.Completions = ptr.To[int32](2)
-				s.Parallelism = ptr.To[int32](1)
-				for _, change := range tc.changes {
-					change(s)
-				}
-			})
+	}) {
+		g := framework.NewGomega(t)
+		job := batchJob("again", func(s *batchv1.JobSpec) {
+			s.Completions = ptr.To[int32](2)
+			s.Parallelism = ptr.To[int32](1)
+			for _, change := range tc.changes {
+				change(s)
+			}
+		})
 
-			count := len(rulesOf(job)) + 1
-			path := writeFile(t, job)
-			t.Cleanup(func() { w.DeleteAndWait(t, job) })
+		count := len(rulesOf(job)) + 1
+		path := writeFile(t, job)
+		t.Cleanup(func() { w.DeleteAndWait(t, job) })
 
-			g.Eventually(func(g gomega.Gomega) { // the rule is not added when the operator does not answer in time
-				out, err := w.cluster.Kubectl(t.Context(), append(tc.first, "-f", path)...)
-				g.Expect(err).NotTo(gomega.HaveOccurred(), out)
-				stored := &batchv1.Job{}
-				g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(job), stored)).To(gomega.Succeed())
-				if len(rulesOf(stored)) != count {
-					g.Expect(w.Delete(t.Context(), stored)).To(gomega.Succeed())
-				}
-				g.Expect(rulesOf(stored)).To(gomega.HaveLen(count))
-			}).Should(gomega.Succeed())
-
-			job.Spec.Parallelism = ptr.To[int32](2)
-			path = writeFile(t, job)
-			g.Eventually(func(g gomega.Gomega) {
-				out, err := w.cluster.Kubectl(t.Context(), append(tc.again, "-f", path)...)
-				g.Expect(err).NotTo(gomega.HaveOccurred(), out)
-			}).Should(gomega.Succeed())
-
+		g.Eventually(func(g gomega.Gomega) { // the rule is not added when the operator does not answer in time
+			out, err := w.cluster.Kubectl(t.Context(), append(tc.first, "-f", path)...)
+			g.Expect(err).NotTo(gomega.HaveOccurred(), out)
 			stored := &batchv1.Job{}
 			g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(job), stored)).To(gomega.Succeed())
+			if len(rulesOf(stored)) != count {
+				g.Expect(w.Delete(t.Context(), stored)).To(gomega.Succeed())
+			}
 			g.Expect(rulesOf(stored)).To(gomega.HaveLen(count))
-			g.Expect(rulesOf(stored)[0]).To(gomega.Equal(evictionRule))
-			g.Expect(*stored.Spec.PodReplacementPolicy).To(gomega.Equal(batchv1.Failed))
-			g.Expect(*stored.Spec.Parallelism).To(gomega.Equal(int32(2)), "what the file changes")
-		})
+		}).Should(gomega.Succeed())
+
+		job.Spec.Parallelism = ptr.To[int32](2)
+		path = writeFile(t, job)
+		g.Eventually(func(g gomega.Gomega) {
+			out, err := w.cluster.Kubectl(t.Context(), append(tc.again, "-f", path)...)
+			g.Expect(err).NotTo(gomega.HaveOccurred(), out)
+		}).Should(gomega.Succeed())
+
+		stored := &batchv1.Job{}
+		g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(job), stored)).To(gomega.Succeed())
+		g.Expect(rulesOf(stored)).To(gomega.HaveLen(count))
+		g.Expect(rulesOf(stored)[0]).To(gomega.Equal(evictionRule))
+		g.Expect(*stored.Spec.PodReplacementPolicy).To(gomega.Equal(batchv1.Failed))
+		g.Expect(*stored.Spec.Parallelism).To(gomega.Equal(int32(2)), "what the file changes")
 	}
 
 	t.Run("another rule is missing", func(t *testing.T) {

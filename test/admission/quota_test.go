@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -75,7 +76,7 @@ func vcjobTests(t *testing.T, w *env) {
 	g.Eventually(func() int32 { return submitted(trainingJob("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
 
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		queue    string
 		change   func(*vcbatch.Job)
 		retries  int32
@@ -84,15 +85,13 @@ func vcjobTests(t *testing.T, w *env) {
 		"says nothing":          {"nights", nil, 100, restart},
 		"says how often":        {"nights", func(j *vcbatch.Job) { j.Spec.MaxRetry = 7 }, 7, restart},
 		"in a queue that takes": {"days", nil, 3, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
-				job := trainingJob("x", tc.queue, tc.change)
-				g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
-				g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
-				g.Expect(job.Spec.Policies).To(gomega.Equal(tc.policies))
-			}).Should(gomega.Succeed())
-		})
+	}) {
+		framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
+			job := trainingJob("x", tc.queue, tc.change)
+			g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
+			g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
+			g.Expect(job.Spec.Policies).To(gomega.Equal(tc.policies))
+		}).Should(gomega.Succeed())
 	}
 }
 

@@ -37,31 +37,23 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 // checkMeasurement checks that a run with 80 pods measured everything.
 func checkMeasurement(t *testing.T, name, program string, d measurement) {
 	t.Helper()
-	if d.first <= 0 || d.half < d.first || d.all < d.half {
-		t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
-	}
+	check.That(t, d.first > 0 && d.half >= d.first && d.all >= d.half, "%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
 	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > harness.GangSize { // 80 pods fill 10 nodes of 8 cards
 		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
 	}
 
-	if d.apiWrites["POST pods/binding"] < 80 {
-		t.Errorf("%s: writes %v, want at least 80 bindings", name, d.apiWrites)
-	}
-	if d.cpuSeconds[program] <= 0 || d.cpuSeconds["kube-apiserver"] <= 0 || d.load == "" {
-		t.Errorf("%s: CPU seconds %v at a load of %q", name, d.cpuSeconds, d.load)
-	}
+	check.That(t, d.apiWrites["POST pods/binding"] >= 80, "%s: writes %v, want at least 80 bindings", name, d.apiWrites)
+	check.That(t, d.cpuSeconds[program] > 0 && d.cpuSeconds["kube-apiserver"] > 0 && d.load != "", "%s: CPU seconds %v at a load of %q", name, d.cpuSeconds, d.load)
 }
 
 func TestImpossibleSizesAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, s := range map[string]size{
+	for t, s := range check.Cases(t, map[string]size{
 		"no node": {gangs: 1, runs: 1}, "no gang": {nodes: 1, runs: 1}, "no run": {nodes: 1, gangs: 1}, "more gangs than cards": {nodes: 4, gangs: 5, runs: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := compareSchedulers(ctx, s, os.Stderr)
-			check.Says(t, err, "at least one of each")
-		})
+	}) {
+		_, err := compareSchedulers(ctx, s, os.Stderr)
+		check.Says(t, err, "at least one of each")
 	}
 }
 
@@ -113,7 +105,5 @@ func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
 	check.Equal(t, "seconds elsewhere", 3, otherCPUSeconds(used))
 	check.Equal(t, "seconds of the benchmark", map[string]float64{"a": 3, "b": 4}, used)
 	now, err := processorTime()
-	if err != nil || now["bench"] <= 0 || now[wholeMachine] < now["bench"] {
-		t.Errorf("%v, %v", now, err)
-	}
+	check.That(t, err == nil && now["bench"] > 0 && now[wholeMachine] >= now["bench"], "%v, %v", now, err)
 }

@@ -15,9 +15,7 @@ func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 	for range 50 {
 		port, err := FreePort()
 		check.NoError(t, err)
-		if seen[port] {
-			t.Fatalf("port %d was handed out twice", port)
-		}
+		check.Must(t, !seen[port], "port %d was handed out twice", port)
 
 		seen[port] = true
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -49,9 +47,7 @@ func wantFile(t *testing.T, path string, want bool) {
 
 func TestDecodeSkipsCommentsAndNamesBadDocuments(t *testing.T) {
 	objects, err := Decode([]byte("# only a comment\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"))
-	if err != nil || len(objects) != 1 || objects[0].GetName() != "a" {
-		t.Errorf("got %v, %v, want the one Namespace", objects, err)
-	}
+	check.That(t, err == nil && len(objects) == 1 && objects[0].GetName() == "a", "got %v, %v, want the one Namespace", objects, err)
 	_, err = Decode([]byte("apiVersion: v1\nkind: Namespace\n---\nmetadata: {}\n"))
 	check.Says(t, err, "document 2")
 }

@@ -162,9 +162,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	check.NoError(t, err)
 	check.NoError(t, p.release())
 
-	if len(said) == 0 {
-		t.Fatal("nothing was said")
-	}
+	check.Must(t, len(said) > 0, "nothing was said")
 	if message := <-said; !strings.Contains(message, "waiting until another cluster stops") || time.Since(began) > 30*time.Second {
 		t.Errorf("%q after %s", message, time.Since(began))
 	}
@@ -173,7 +171,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 func TestClusterLimit(t *testing.T) {
 	const gib = 1 << 30
 
-	for name, test := range map[string]struct {
+	for t, test := range check.Cases(t, map[string]struct {
 		configured string
 		cores      int
 		memory     uint64
@@ -187,13 +185,9 @@ func TestClusterLimit(t *testing.T) {
 		"configured":               {configured: "7", cores: 2, memory: gib, want: 7},
 		"too few for a test":       {configured: "1", cores: 8, memory: 64 * gib},
 		"something else as number": {configured: "many", cores: 8, memory: 64 * gib},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := clusterLimit(test.configured, test.cores, test.memory)
-			if got != test.want || (err != nil) != (test.want == 0) {
-				t.Errorf("got %d, %v, want %d", got, err, test.want)
-			}
-		})
+	}) {
+		got, err := clusterLimit(test.configured, test.cores, test.memory)
+		check.That(t, got == test.want && (err != nil) == (test.want == 0), "got %d, %v, want %d", got, err, test.want)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestSessionsAreRead(t *testing.T) {
 }
 
 func TestAwaitSessions(t *testing.T) {
-	for name, test := range map[string]struct {
+	for t, test := range check.Cases(t, map[string]struct {
 		pages func(scrape int64) string
 		// scrapes is the number of scrapes until two sessions have opened and closed.
 		scrapes int64
@@ -55,14 +55,12 @@ func TestAwaitSessions(t *testing.T) {
 		"the session that was open does not count":   {func(n int64) string { return metricsPage(n, 1) }, 4},
 		"sessions that hold back do not count":       {func(n int64) string { return metricsPage(n, min(1, n/11)) }, 14}, // from the 11th on it decides
 		"a scheduler that begins again begins again": {func(n int64) string { return metricsPage((n+98)%100+1, 1) }, 5},  // 100, 1, 2 …
-	} {
-		t.Run(name, func(t *testing.T) {
-			d, scrapes := newDeploymentReading(t, test.pages)
+	}) {
+		d, scrapes := newDeploymentReading(t, test.pages)
 
-			if err := d.AwaitSessions(t.Context(), 2); err != nil || scrapes.Load() != test.scrapes {
-				t.Errorf("%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
-			}
-		})
+		if err := d.AwaitSessions(t.Context(), 2); err != nil || scrapes.Load() != test.scrapes {
+			t.Errorf("%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
+		}
 	}
 }
 

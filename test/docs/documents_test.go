@@ -37,35 +37,25 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	for file, prefix := range map[string]string{"api/v1alpha1/conditions.go": "Reason", "internal/workload/refusal.go": "Reason", "api/v1alpha1/blocked_types.go": "Blocked"} {
 		reasons := constantsOf(t, file, prefix)
 		for name, reason := range reasons {
-			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {
-				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
-			}
+			check.That(t, slices.Contains(inOrder, name) || strings.Contains(document, "`"+reason+"`"), "docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
 		}
 
-		if len(reasons) < 4 {
-			t.Errorf("%s has the reasons %v only", file, reasons)
-		}
+		check.That(t, len(reasons) >= 4, "%s has the reasons %v only", file, reasons)
 	}
 
 	anomalies := constantsOf(t, "api/v1alpha1/cardinventory_types.go", "Anomaly")
 	for name, reason := range anomalies {
-		if !strings.Contains(document, "| `"+reason+"` |") {
-			t.Errorf("docs/troubleshooting.md does not tell of the anomaly %s (%s)", reason, name)
-		}
+		check.That(t, strings.Contains(document, "| `"+reason+"` |"), "docs/troubleshooting.md does not tell of the anomaly %s (%s)", reason, name)
 	}
 
-	if len(anomalies) < 7 {
-		t.Errorf("the anomalies are %v only", anomalies)
-	}
+	check.That(t, len(anomalies) >= 7, "the anomalies are %v only", anomalies)
 
 	for words, file := range map[string]string{
 		"node(s) have another card than <":    "internal/scheduler/capacitycard/predicate.go",
 		"node(s) have no named card for ":     "internal/scheduler/capacitycard/predicate.go",
 		"has not seen every node and pod yet": "internal/scheduler/capacitycard/snapshot.go",
 	} {
-		if !strings.Contains(document, words) || !strings.Contains(readDocument(t, file), words) {
-			t.Errorf("docs/troubleshooting.md and %s do not both say %q", file, words)
-		}
+		check.That(t, strings.Contains(document, words) && strings.Contains(readDocument(t, file), words), "docs/troubleshooting.md and %s do not both say %q", file, words)
 	}
 }
 
@@ -108,9 +98,7 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 		typed, err := Commands(adopt, step)
 		check.NoError(t, err)
 		for _, block := range blocks {
-			if !strings.Contains(strings.Join(typed, ""), block) {
-				t.Errorf("docs/break-glass.md, %q: docs/adopt.md, %q does not have the command %q", heading, step, block)
-			}
+			check.That(t, strings.Contains(strings.Join(typed, ""), block), "docs/break-glass.md, %q: docs/adopt.md, %q does not have the command %q", heading, step, block)
 		}
 	}
 }

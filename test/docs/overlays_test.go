@@ -85,9 +85,7 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 			}
 		}
 
-		if !slices.Equal(got, want) {
-			t.Errorf("%s is %q, want %q", flag, got, want)
-		}
+		check.That(t, slices.Equal(got, want), "%s is %q, want %q", flag, got, want)
 	}
 }
 
@@ -101,10 +99,7 @@ func checkPostRenderer(t *testing.T, document, text string) {
 	}
 	check.NoError(t, yaml.Unmarshal([]byte(text), &plugin))
 
-	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
-		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
-		t.Errorf("the plugin is %+v", plugin)
-	}
+	check.That(t, plugin.Type == "postrenderer/v1" && strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") && plugin.RuntimeConfig.PlatformCommand[0].Command == "${HELM_PLUGIN_DIR}/render.sh", "the plugin is %+v", plugin)
 }
 
 // TestPostRendererChangesTheOneImage tests the script of docs/helm.md with its kustomization:
@@ -119,9 +114,7 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 	folder := t.TempDir()
 	script := sectionBlocks(t, document, section, "bash")
 	objects := sectionBlocks(t, document, section, "yaml")
-	if len(script) != 1 || len(objects) != 2 {
-		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
-	}
+	check.Must(t, len(script) == 1 && len(objects) == 2, "%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 
 	checkPostRenderer(t, document, objects[1])
 	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
@@ -140,9 +133,7 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 
 	before := parseDeployments(t, installer)
 	after := parseDeployments(t, string(out))
-	if len(before) < 3 || len(after) != len(before) {
-		t.Fatalf("%d Deployments of %d", len(after), len(before))
-	}
+	check.Must(t, len(before) >= 3 && len(after) == len(before), "%d Deployments of %d", len(after), len(before))
 
 	for name, deployment := range after {
 		want := before[name].Spec.Template.Spec.Containers[0].Image

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestAPIRulesOfTrees tests the rules of trees that one object alone decides.
@@ -28,7 +30,7 @@ func TestAPIRulesOfTrees(t *testing.T) {
 	}
 	type amounts = map[string]any
 
-	for title, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		spec      map[string]any
 		wantError string
 	}{
@@ -66,9 +68,7 @@ func TestAPIRulesOfTrees(t *testing.T) {
 		"deserved nothing":           {spec: resources(amounts{"cpu": "8"}, amounts{}, nil), wantError: "should have at least 1 properties"},
 		"negative deserved CPU":      {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "-1"}, nil), wantError: "cpu must be between 0 and 1000000000"},
 		"too much deserved memory":   {spec: resources(nil, amounts{"memory": "5Ei"}, nil), wantError: "memory must be between 0 and 4Ei"},
-	} {
-		t.Run(title, func(t *testing.T) {
-			expectAPIAnswer(t, cardQuotaObject("rule", tc.spec), tc.wantError)
-		})
+	}) {
+		expectAPIAnswer(t, cardQuotaObject("rule", tc.spec), tc.wantError)
 	}
 }

@@ -48,9 +48,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 			kind = types.MergePatchType
 		}
 		copied, ok := object.DeepCopyObject().(client.Object)
-		if !ok {
-			t.Fatalf("%T is no object", object)
-		}
+		check.Must(t, ok, "%T is no object", object)
 		return as.Patch(t.Context(), copied, client.RawPatch(kind, []byte(patch)), client.DryRunAll)
 	}
 	const secrets = `[{"op":"add","path":"/webhooks/0/rules/-","value":{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["secrets"],"scope":"*"}}]`

@@ -30,32 +30,30 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 	})
 	waitUntilMetricsReadable(t, neighbour, "prometheus")
 
-	for program, page := range map[string]string{
+	for t, page := range check.Cases(t, map[string]string{
 		manager:   "https://" + suite.managerMetrics + "/metrics",
 		scheduler: "https://" + suite.schedulerMetrics + "/metrics",
-	} {
-		t.Run(program, func(t *testing.T) {
-			for who, tc := range map[string]struct {
-				token string
-				want  int
-			}{
-				"nobody": {"", http.StatusUnauthorized},
-				// The API server's answer that the token is unknown is returned as an error.
-				"an invented token":        {"invented", http.StatusInternalServerError},
-				"a tenant's account":       {snoop, http.StatusForbidden},
-				"who may read the metrics": {reader, http.StatusOK},
-			} {
-				if code, body := readMetrics(t, page, tc.token); code != tc.want {
-					t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)
-				} else if code == http.StatusOK && !strings.Contains(body, "# TYPE ") {
-					t.Errorf("%s reads no metrics: %.200s", who, body)
-				}
+	}) {
+		for who, tc := range map[string]struct {
+			token string
+			want  int
+		}{
+			"nobody": {"", http.StatusUnauthorized},
+			// The API server's answer that the token is unknown is returned as an error.
+			"an invented token":        {"invented", http.StatusInternalServerError},
+			"a tenant's account":       {snoop, http.StatusForbidden},
+			"who may read the metrics": {reader, http.StatusOK},
+		} {
+			if code, body := readMetrics(t, page, tc.token); code != tc.want {
+				t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)
+			} else if code == http.StatusOK && !strings.Contains(body, "# TYPE ") {
+				t.Errorf("%s reads no metrics: %.200s", who, body)
 			}
+		}
 
-			if code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
-				t.Error("metrics are also served in the clear, where the token can be read on its way")
-			}
-		})
+		if code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
+			t.Error("metrics are also served in the clear, where the token can be read on its way")
+		}
 	}
 }
 

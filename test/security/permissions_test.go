@@ -166,9 +166,7 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	}
 
 	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) || apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "could not find the requested resource") {
-		t.Fatalf("%s: %s: nothing was tried: %v", c.user, r, err)
-	}
+	check.Must(t, errors.As(err, &answer) && !apierrors.IsUnauthorized(err) && !strings.Contains(err.Error(), "could not find the requested resource"), "%s: %s: nothing was tried: %v", c.user, r, err)
 
 	return !isRefusal(err, verb)
 }

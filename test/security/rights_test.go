@@ -219,17 +219,11 @@ func TestNoRuleIsOpen(t *testing.T) {
 
 		for _, rule := range append(cluster.Rules, namespaced.Rules...) {
 			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
-				if slices.Contains(list, rbacv1.ResourceAll) {
-					t.Errorf("%s has a rule with a star: %v", account, rule)
-				}
+				check.That(t, !slices.Contains(list, rbacv1.ResourceAll), "%s has a rule with a star: %v", account, rule)
 			}
 
-			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
-				t.Errorf("%s has a rule for every Secret: %v", account, rule)
-			}
-			if slices.Contains(rule.Verbs, "deletecollection") {
-				t.Errorf("%s may delete collections: %v", account, rule)
-			}
+			check.That(t, !slices.Contains(rule.Resources, "secrets") || len(rule.ResourceNames) > 0, "%s has a rule for every Secret: %v", account, rule)
+			check.That(t, !slices.Contains(rule.Verbs, "deletecollection"), "%s may delete collections: %v", account, rule)
 		}
 	}
 }

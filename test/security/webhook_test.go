@@ -27,7 +27,7 @@ import (
 // and numbers, and change nothing. cmd/manager tests how to close it.
 func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	createReadyQuota(t, newCardQuota("readable", asNeighbour))
-	for what, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		path, version, kind string
 		object              client.Object
 		told                string
@@ -40,19 +40,17 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 				q.Spec.Cards[0].Quota = ptr.To[int64](1_000_000)
 			}), "8 by readable"},
 		"whom a queue takes": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			newGomega(t).Eventually(func() string { // when the operator has seen the queue that it wrote
-				if answer := sendForgedReview(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {
-					return answer.Result.Message
-				}
-				return ""
-			}).Should(ContainSubstring(tc.told))
-			stored := tc.object.DeepCopyObject().(client.Object)
-			if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(tc.object), stored); !apierrors.IsNotFound(err) {
-				t.Errorf("what was made up exists: %v", err)
+	}) {
+		newGomega(t).Eventually(func() string { // when the operator has seen the queue that it wrote
+			if answer := sendForgedReview(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {
+				return answer.Result.Message
 			}
-		})
+			return ""
+		}).Should(ContainSubstring(tc.told))
+		stored := tc.object.DeepCopyObject().(client.Object)
+		if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(tc.object), stored); !apierrors.IsNotFound(err) {
+			t.Errorf("what was made up exists: %v", err)
+		}
 	}
 
 	live := &v1alpha1.CardQuota{}

@@ -35,9 +35,7 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 
 		back, err := w.ReturnToTraining(ctx)
 		check.NoError(t, err)
-		if len(back.Stuck)+scene.Stuck > 0 {
-			t.Errorf("%s: %v did not come back, and %d before", tide.name, back.Stuck, scene.Stuck)
-		}
+		check.That(t, len(back.Stuck)+scene.Stuck == 0, "%s: %v did not come back, and %d before", tide.name, back.Stuck, scene.Stuck)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestWhichQueuesAreImported(t *testing.T) {
 	}
 
 	owner := builder.CardQuota("owner").Queue("owned").Obj()
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		usage map[string]cardquota.Usage
 		only  []string
 		want  []string
@@ -72,16 +72,14 @@ func TestWhichQueuesAreImported(t *testing.T) {
 		"without a count":                      {nil, nil, []string{"written"}},
 		"named ones without a count":           {nil, []string{"idle", "used"}, []string{"idle", "used"}},
 		"an owned one":                         {usage, []string{"owned", "root", "gone"}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, plan := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
-			check.Equal(t, "imported", tc.want, slices.Sorted(maps.Keys(got)))
-			considered := len(queues)
-			if tc.only != nil {
-				considered = len(tc.only)
-			}
-			check.That(t, len(plan.LeftOut) == considered-len(tc.want), "each Queue that is left out has a reason: %v", plan.LeftOut)
-		})
+	}) {
+		got, plan := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
+		check.Equal(t, "imported", tc.want, slices.Sorted(maps.Keys(got)))
+		considered := len(queues)
+		if tc.only != nil {
+			considered = len(tc.only)
+		}
+		check.That(t, len(plan.LeftOut) == considered-len(tc.want), "each Queue that is left out has a reason: %v", plan.LeftOut)
 	}
 }
 

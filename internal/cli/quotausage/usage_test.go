@@ -37,7 +37,7 @@ func TestOrder(t *testing.T) {
 	cycle := []*v1alpha1.CardQuota{quota("a", "x", "b", true), quota("b", "x", "a", true)}
 
 	orphan := []*v1alpha1.CardQuota{quota("a", "x", "gone", true)}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		quotas        []*v1alpha1.CardQuota
 		names         []string
 		want, missing []string
@@ -53,12 +53,10 @@ func TestOrder(t *testing.T) {
 		"a cycle":                               {cycle, nil, []string{"0 a", "1 b"}, nil},
 		"a missing parent":                      {orphan, nil, []string{"0 a"}, nil},
 		"a missing name":                        {flat, []string{"a", "z"}, []string{"0 a"}, []string{"z"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			list, missing := NewList(tc.quotas, tc.names...)
-			check.Equal(t, "order", tc.want, namesOf(list))
-			check.Equal(t, "missing", tc.missing, missing)
-		})
+	}) {
+		list, missing := NewList(tc.quotas, tc.names...)
+		check.Equal(t, "order", tc.want, namesOf(list))
+		check.Equal(t, "missing", tc.missing, missing)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func TestWhichReleasesFit(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		client, other string
 		fits          bool
 	}{
@@ -20,12 +20,10 @@ func TestWhichReleasesFit(t *testing.T) {
 		"no release":            {"v0.0.0-dev", "v0.2.0", true},
 		"an unknown version":    {"v0.2.0", "", true},
 		"a name without number": {"v0.2.0", "latest", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			problem := Compare(tc.client, "cardquota-manager", tc.other)
+	}) {
+		problem := Compare(tc.client, "cardquota-manager", tc.other)
 
-			check.That(t, (problem == "") == tc.fits, "problem %q", problem)
-		})
+		check.That(t, (problem == "") == tc.fits, "problem %q", problem)
 	}
 }
 

@@ -26,9 +26,7 @@ func uses(expression string) []string {
 // it has not read yet, or in a matchCondition.
 func TestVariablesComeBeforeTheirUse(t *testing.T) {
 	policies := Policies(owner, effective(nil), cards)
-	if len(policies) != len(PolicyNames()) {
-		t.Fatalf("%d policies, want one for each of %v", len(policies), PolicyNames())
-	}
+	check.Must(t, len(policies) == len(PolicyNames()), "%d policies, want one for each of %v", len(policies), PolicyNames())
 
 	for i, p := range policies {
 		if p.Name != PolicyNames()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
@@ -38,38 +36,32 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 		checkVariables(t, p)
 	}
 
-	if Policies(owner, effective(nil), nil) != nil || ChargePolicy(owner, effective(nil), nil) != nil {
-		t.Error("policies about no card")
-	}
+	check.That(t, Policies(owner, effective(nil), nil) == nil && ChargePolicy(owner, effective(nil), nil) == nil, "policies about no card")
 }
 
 // checkVariables reports each variable of a policy that an expression uses before it is defined.
 func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	t.Helper()
 	var known []string
-	check := func(where, expression string) {
+	checkExpression := func(where, expression string) {
 		for _, name := range uses(expression) {
-			if !slices.Contains(known, name) {
-				t.Errorf("%s: %s uses %s, which is not defined there", p.Name, where, name)
-			}
+			check.That(t, slices.Contains(known, name), "%s: %s uses %s, which is not defined there", p.Name, where, name)
 		}
 	}
 
 	for _, c := range p.Spec.MatchConditions {
-		check(c.Name, c.Expression)
-		if strings.Contains(c.Expression, "authorizer") {
-			t.Errorf("%s: %s asks the authorizer about every request", p.Name, c.Name)
-		}
+		checkExpression(c.Name, c.Expression)
+		check.That(t, !strings.Contains(c.Expression, "authorizer"), "%s: %s asks the authorizer about every request", p.Name, c.Name)
 	}
 
 	for _, v := range p.Spec.Variables {
-		check(v.Name, v.Expression)
+		checkExpression(v.Name, v.Expression)
 		known = append(known, v.Name)
 	}
 
 	for _, v := range p.Spec.Validations {
-		check(v.Message, v.Expression)
-		check(v.Message, v.MessageExpression)
+		checkExpression(v.Message, v.Expression)
+		checkExpression(v.Message, v.MessageExpression)
 	}
 }
 

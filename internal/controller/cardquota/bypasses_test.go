@@ -85,7 +85,5 @@ func BenchmarkCountBypasses(b *testing.B) {
 
 	more := fastest[1] - fastest[0]
 	b.ReportMetric(float64(more.Microseconds())/1000, "ms-more/op")
-	if more > most {
-		b.Errorf("%d pods of another scheduler cost a count %v more, at most %v", pods, more, most)
-	}
+	check.That(b, more <= most, "%d pods of another scheduler cost a count %v more, at most %v", pods, more, most)
 }

@@ -197,23 +197,21 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 
 // TestSlicesThatCannotBeReadAreNotAwaited: no status waits for them.
 func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
-	for name, prepare := range map[string]func(*server){
+	for t, prepare := range check.Cases(t, map[string]func(*server){
 		"no answer":  func(api *server) { api.fails.Store(true) },
 		"not served": func(*server) {},
 		"no right":   func(api *server) { api.serve("v1") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
-			})
-
-			api := &server{}
-			prepare(api)
-			w := newWatcher(api, client, time.Millisecond)
-			changes := make(chan struct{}, 100)
-			w.OnChange(func() { changes <- struct{}{} })
-			go func() { _ = w.Start(t.Context()) }()
-			waitUntilRead(t, w, changes)
+	}) {
+		client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
 		})
+
+		api := &server{}
+		prepare(api)
+		w := newWatcher(api, client, time.Millisecond)
+		changes := make(chan struct{}, 100)
+		w.OnChange(func() { changes <- struct{}{} })
+		go func() { _ = w.Start(t.Context()) }()
+		waitUntilRead(t, w, changes)
 	}
 }

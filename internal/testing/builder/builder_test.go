@@ -48,7 +48,7 @@ func TestEmptyTextsLeaveFieldsOut(t *testing.T) {
 }
 
 func TestNodesOfSharedAndCutCards(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		node *NodeBuilder
 		want map[corev1.ResourceName]int64
 	}{
@@ -56,19 +56,17 @@ func TestNodesOfSharedAndCutCards(t *testing.T) {
 		"MIG":    {Node("n").GPUs("NVIDIA-H200", 4).MIG("1g.18gb", 14), map[corev1.ResourceName]int64{GPU: 4, "nvidia.com/mig-1g.18gb": 14}},
 		"MPS":    {Node("n").GPUs("NVIDIA-H800", 8).MPS(2), map[corev1.ResourceName]int64{"nvidia.com/gpu.shared": 16}},
 		"Ascend": {Node("n").NPUs("Ascend-910B", 8), map[corev1.ResourceName]int64{"huawei.com/Ascend910": 8}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := tc.node.Obj()
-			got := map[corev1.ResourceName]int64{}
-			for resource, quantity := range node.Status.Allocatable {
-				if resource != "cpu" && resource != "memory" && resource != "pods" {
-					got[resource] = quantity.Value()
-				}
+	}) {
+		node := tc.node.Obj()
+		got := map[corev1.ResourceName]int64{}
+		for resource, quantity := range node.Status.Allocatable {
+			if resource != "cpu" && resource != "memory" && resource != "pods" {
+				got[resource] = quantity.Value()
 			}
+		}
 
-			check.Equal(t, "cards", tc.want, got)
-			check.Equal(t, "capacity", node.Status.Allocatable, node.Status.Capacity)
-		})
+		check.Equal(t, "cards", tc.want, got)
+		check.Equal(t, "capacity", node.Status.Allocatable, node.Status.Capacity)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // BenchmarkTheWorstJob is of as many templates as are looked at, each wrong.
@@ -23,9 +25,7 @@ func BenchmarkTheWorstJob(b *testing.B) {
 	for b.Loop() {
 		load, _ := WorkloadOf(job)
 		answer, err := ValidateWorkload(b.Context(), load, &load, world)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		answer.Truncated()
 	}
 }

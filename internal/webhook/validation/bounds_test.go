@@ -106,9 +106,7 @@ func TestManyMisspeltAnnotations(t *testing.T) {
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
 	answer := judged(t, load, nil, worldOf(nil))
-	if len(answer.Warnings) != maxNamedKeys+1 || answer.Warnings[maxNamedKeys] != "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect" {
-		t.Errorf("warnings %q", answer.Warnings)
-	}
+	check.That(t, len(answer.Warnings) == maxNamedKeys+1 && answer.Warnings[maxNamedKeys] == "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect", "warnings %q", answer.Warnings)
 }
 
 // TestLongValuesMakeShortSentences: whatever a tenant writes any length of.

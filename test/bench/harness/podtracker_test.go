@@ -57,7 +57,7 @@ func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
 var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		play func(*eventFeed)
 		want Loss
 		held Usage
@@ -116,17 +116,15 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 9},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newEventFeed()
-			l.runPods(Trainer, "a", 1, all...)
-			l.advance(10)
-			l.ResetLoss()
-			tc.play(l)
-			lost, _ := l.LossSinceReset()
-			check.Equal(t, "lost", tc.want, lost)
-			check.Equal(t, "held", tc.held, l.Usage())
-		})
+	}) {
+		l := newEventFeed()
+		l.runPods(Trainer, "a", 1, all...)
+		l.advance(10)
+		l.ResetLoss()
+		tc.play(l)
+		lost, _ := l.LossSinceReset()
+		check.Equal(t, "lost", tc.want, lost)
+		check.Equal(t, "held", tc.held, l.Usage())
 	}
 }
 

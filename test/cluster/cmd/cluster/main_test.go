@@ -27,21 +27,19 @@ func TestMain(m *testing.M) {
 }
 
 func TestWrongArgumentsShowTheUsage(t *testing.T) {
-	for name, args := range map[string][]string{
+	for t, args := range check.Cases(t, map[string][]string{
 		"none":             {},
 		"an unknown verb":  {"down"},
 		"an unknown flag":  {"up", "--fleets=x"},
 		"a stray argument": {"up", "now"},
 		"start nowhere":    {"start"},
 		"stop nowhere":     {"stop"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
+	}) {
+		var out bytes.Buffer
 
-			if err := run(t.Context(), args, &out, &out); !errors.Is(err, errUsage) {
-				t.Errorf("got %v, want a usage error", err)
-			}
-		})
+		if err := run(t.Context(), args, &out, &out); !errors.Is(err, errUsage) {
+			t.Errorf("got %v, want a usage error", err)
+		}
 	}
 }
 

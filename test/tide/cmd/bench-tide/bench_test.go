@@ -43,15 +43,11 @@ func checkResult(t *testing.T, action string, m *runResult, said string) {
 	for _, name := range scenes {
 		s := m.Scenes[name]
 		isMeasured := s.First > 0 && s.Bound >= s.First && s.Running > 0
-		if s.Done != s.Pods || !isMeasured || s.Loss.Gangs < s.Loss.Least {
-			t.Errorf("%s, %s: %+v", action, name, s)
-		}
+		check.That(t, s.Done == s.Pods && isMeasured && s.Loss.Gangs >= s.Loss.Least, "%s, %s: %+v", action, name, s)
 		check.Contains(t, "report", said, "  "+name+", at a load of ")
 	}
 
-	if len(m.Scenes[oneByOne].Waited) != 2 || m.Fill <= 0 || len(m.Ebb) != len(scenes) {
-		t.Errorf("%s: %+v", action, m)
-	}
+	check.That(t, len(m.Scenes[oneByOne].Waited) == 2 && m.Fill > 0 && len(m.Ebb) == len(scenes), "%s: %+v", action, m)
 }
 
 func TestImpossibleSizesAreRefused(t *testing.T) {
