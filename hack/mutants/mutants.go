@@ -27,6 +27,7 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^(TestACardMay|TestCardsKnown)", mutants: withheldConditionMutants},
 	{tests: "./internal/scheduler/simulator", run: "^TestRunNamesPodsWhose.*$", mutants: simulatedClaimMutants},
 	{tests: "./internal/controller/cardinventory", run: "^TestNothingIsWritten.*$", mutants: completeInputMutants},
+	{tests: "./internal/controller", run: "^TestStatusWriter.*$", mutants: statusWriterMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestEntriesOfCardsWarn.*|TestWarningsOfCardNames.*)$", mutants: cardNameMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestWhichJobsGetAnEvictionRule|TestWhichChangesKeepTheEvictionRule)$", mutants: jobAdmissionMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestADeletedCardQuota.*|TestServicesDo.*)$", mutants: answerEndMutants},

@@ -33,6 +33,17 @@ var completeInputMutants = []mutant{
 `, "no status is written before the pods are counted"},
 }
 
+// statusWriterMutants write a status, or report one, wrongly.
+var statusWriterMutants = []mutant{
+	{"internal/controller/statuswriter.go", `client.FieldOwner(v1alpha1.FieldManager)`, `client.FieldOwner(v1alpha1.PolicyName)`, "the operator's field manager owns statuses"},
+	{"internal/controller/statuswriter.go", `	case apierrors.IsNotFound(err):
+		return false, 0, nil
+`, `	case apierrors.IsNotFound(err):
+`, "a status of a gone object is not recorded"},
+	{"internal/controller/statuswriter.go", `max(w.Delay, StaleRetry)`, `StaleRetry`, "a late cache does not shorten the delay"},
+	{"internal/controller/statuswriter.go", `	case w.Throttle.CacheIsStale(key, w.Object.GetResourceVersion()):`, `	case false:`, "an outdated status is not compared"},
+}
+
 // simulatedClaimMutants name the wrong pods whose ResourceClaims whatif does not check.
 var simulatedClaimMutants = []mutant{
 	{"internal/scheduler/simulator/simulator.go", `return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)`, `return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedEnforce)`, "the scheduler refuses no claim with unmanagedQueues: Ignore"},

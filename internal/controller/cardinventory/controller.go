@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -172,7 +171,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	status, anomalies := cardinventory.NewStatusWithReasons(input)
 	r.metrics.latest.Store(&latestCount{status: status, anomalies: anomalies, count: input.Count})
-	return r.updateStatus(ctx, inventory, status)
+	writer := shared.StatusWriter[v1alpha1.CardInventoryStatus]{Client: r.client, Throttle: r.throttle, Object: inventory, Status: &inventory.Status}
+	_, wait, err = writer.Write(ctx, *status.DeepCopy()) // the answer of the API server is decoded into it, and metrics read status
+	return ctrl.Result{RequeueAfter: wait}, err
 }
 
 // readInput returns what the status is made from. It is false until everything was read once: a status
@@ -208,23 +209,4 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 
 	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
 	return ctrl.Result{}, nil // its creation is an event
-}
-
-func (r *Reconciler) updateStatus(ctx context.Context, inventory *v1alpha1.CardInventory, status v1alpha1.CardInventoryStatus) (ctrl.Result, error) {
-	switch {
-	case r.throttle.CacheIsStale(inventory.Name, inventory.ResourceVersion):
-		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
-	case equality.Semantic.DeepEqual(inventory.Status, status):
-		return ctrl.Result{}, nil
-	}
-
-	before := inventory.DeepCopy()
-	inventory.Status = *status.DeepCopy() // the answer of the API server is decoded into it, and metrics read status
-	// This is the only writer of the status, so it needs no optimistic lock.
-	if err := r.client.Status().Patch(ctx, inventory, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
-	}
-
-	r.throttle.RecordWrite(inventory.Name, inventory.ResourceVersion)
-	return ctrl.Result{}, nil
 }

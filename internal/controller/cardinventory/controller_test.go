@@ -16,6 +16,7 @@ import (
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/fieldowner"
 )
 
 // sources are nodes, and whether pods were counted.
@@ -57,7 +58,7 @@ func newScene(t *testing.T, objects ...client.Object) *scene {
 	scheme := runtime.NewScheme()
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	s := &scene{T: t, sources: &sources{isCounted: true}}
-	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardInventory{}).Build()
+	s.client = fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardInventory{}).Build())
 	s.r = &Reconciler{client: s.client, nodes: s, counts: s, metrics: &metricsCollector{}}
 	s.endInterval()
 	return s
@@ -73,11 +74,16 @@ func (s *scene) reconcile(name string) ctrl.Result {
 	return result
 }
 
-func (s *scene) summary() string {
+func (s *scene) inventory() *v1alpha1.CardInventory {
 	s.Helper()
 	inventory := &v1alpha1.CardInventory{}
 	check.NoError(s, s.client.Get(s.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory))
-	return inventory.Status.Summary
+	return inventory
+}
+
+func (s *scene) summary() string {
+	s.Helper()
+	return s.inventory().Status.Summary
 }
 
 func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
@@ -150,11 +156,7 @@ func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
 	s.r.devices = claimed
 
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	anomalies := func() []v1alpha1.InventoryAnomaly {
-		inventory := &v1alpha1.CardInventory{}
-		check.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory))
-		return inventory.Status.Anomalies
-	}
+	anomalies := func() []v1alpha1.InventoryAnomaly { return s.inventory().Status.Anomalies }
 
 	check.Equal(t, "result before the devices were read", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 	check.Equal(t, "anomalies of the last leader", before.Status.Anomalies, anomalies())

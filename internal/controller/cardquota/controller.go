@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -294,10 +293,8 @@ func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	}
 }
 
-// updateStatus writes the status if it changed and no delay is left. It emits the events of
-// the change afterwards, so that no event reports what was not stored.
+// updateStatus writes the status if it changed and no delay is left.
 func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
-	before := r.quota.DeepCopy()
 	input := cardquota.StatusInput{
 		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(), Unnamed: r.Reconciler.usage.Unnamed(),
 		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
@@ -312,31 +309,15 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	input.SelectedNamespaces = len(selected)
 	status := cardquota.NewStatus(input)
 	r.updateMetrics(&status)
-	switch {
-	case r.throttle.CacheIsStale(r.quota.Name, r.quota.ResourceVersion):
-		// A patch against an outdated status leaves out what changed and changed back.
-		return ctrl.Result{RequeueAfter: max(r.statusDelay, shared.StaleRetry)}, nil
-	case equality.Semantic.DeepEqual(before.Status, status):
-		return ctrl.Result{}, nil
-	case r.statusDelay > 0:
-		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
+	writer := shared.StatusWriter[v1alpha1.CardQuotaStatus]{
+		Client: r.client, Throttle: r.throttle, Object: r.quota, Status: &r.quota.Status, Delay: r.statusDelay, Recorder: r.events,
 	}
-
-	r.quota.Status = status
-	// No optimistic lock: this is the only writer of the status, and observedGeneration
-	// names the generation of the spec that it describes.
-	if err := r.client.Status().Patch(ctx, r.quota, client.MergeFrom(before)); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-
-	r.throttle.RecordWrite(r.quota.Name, r.quota.ResourceVersion)
 	if r.quota.DeletionTimestamp == nil {
-		for _, event := range cardquota.Events(before.Status, status) {
-			r.events.Event(r.quota, event.Type, event.Reason, event.Message)
-		}
+		writer.Events = cardquota.Events
 	}
 
-	return ctrl.Result{}, nil
+	_, wait, err := writer.Write(ctx, status)
+	return ctrl.Result{RequeueAfter: wait}, err
 }
 
 // updateMetrics replaces the metrics of the queue, and drops them if the CardQuota does not own it.

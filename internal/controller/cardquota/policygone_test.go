@@ -20,6 +20,7 @@ import (
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/fieldowner"
 )
 
 // fakeIndexer adds the controller's indexes to a fake client.
@@ -49,7 +50,7 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		}})
 
 	check.NoError(t, indexTree(t.Context(), fakeIndexer{b}))
-	api := b.Build()
+	api := fieldowner.CheckStatus(t, b.Build())
 	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil), inventory: &tracked{},
 		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), selectors: shared.NewQuotaSelectors(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
 }

@@ -122,7 +122,7 @@ func (r *Reconciler) viewEvents() handler.EventHandler {
 		CreateFunc: requests.Create,
 		UpdateFunc: requests.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			r.throttle.Forget(throttleKey(e.Object))
+			r.throttle.Forget(shared.ThrottleKey(e.Object))
 			requests.Delete(ctx, e, queue)
 		},
 	}
@@ -191,8 +191,6 @@ func ownedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
 	return len(view.OwnerReferences) == 1 && view.OwnerReferences[0].UID == quota.UID
 }
 
-func throttleKey(view client.Object) string { return view.GetNamespace() + "/" + view.GetName() }
-
 // updateViews creates missing views and writes the status of the others. It looks again after a view
 // was written, until that says what the last count says: a count is no event. Later changes of what
 // waits change the status of the CardQuota, which is an event, as long as that lists all of it and is
@@ -219,7 +217,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		status := localquota.NewStatus(quota, namespace, usage.Local[namespace], usage.BlockedTotal)
 		again, err := r.updateStatus(ctx, view, status, nextCardHours(view))
 		if err != nil {
-			failures = append(failures, fmt.Errorf("write status of LocalCardQuota in %s: %w", namespace, err))
+			failures = append(failures, fmt.Errorf("LocalCardQuota in %s: %w", namespace, err))
 		}
 
 		result = shared.RequeueWithin(result, again)
@@ -259,34 +257,30 @@ func (r *Reconciler) cardHoursOf(quota *v1alpha1.CardQuota) func(view *v1alpha1.
 		if !isKnown {
 			return cardhours.Refresh{Status: view.Status.CardHours, Wait: unknownRetry}
 		}
-		return cardhours.Next(view.Status.CardHours, use, throttleKey(view))
+		return cardhours.Next(view.Status.CardHours, use, shared.ThrottleKey(view))
 	}
 }
 
 // updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at
 // all. Card-hours that are not due go with other changes.
 func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus, hours cardhours.Refresh) (time.Duration, error) {
-	key := throttleKey(view)
-	wait := r.throttle.Wait(key)
 	status.CardHours = view.Status.CardHours
-	isChanged := !equality.Semantic.DeepEqual(view.Status, status)
+	isDue := hours.IsDue || !equality.Semantic.DeepEqual(view.Status, status)
+	if isDue {
+		status.CardHours = hours.Status
+	}
+
+	writer := shared.StatusWriter[v1alpha1.LocalCardQuotaStatus]{
+		Client: r.client, Throttle: r.throttle, Object: view, Status: &view.Status, Delay: r.throttle.Wait(shared.ThrottleKey(view)),
+	}
+
+	isWritten, wait, err := writer.Write(ctx, status)
 	switch {
-	case r.throttle.CacheIsStale(key, view.ResourceVersion):
-		return shared.StaleRetry, nil
-	case !isChanged && !hours.IsDue:
-		return hours.Wait, nil
-	case wait > 0:
-		return wait, nil
+	case isWritten:
+		return r.interval, nil
+	case !isDue && wait == 0:
+		return hours.Wait, err
+	default:
+		return wait, err
 	}
-
-	before := view.DeepCopy()
-	status.CardHours = hours.Status
-	view.Status = status
-	// This is the only writer of the status, so it needs no optimistic lock.
-	if err := r.client.Status().Patch(ctx, view, client.MergeFrom(before), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
-		return 0, client.IgnoreNotFound(err)
-	}
-
-	r.throttle.RecordWrite(key, view.ResourceVersion)
-	return r.interval, nil
 }

@@ -23,6 +23,7 @@ import (
 	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/fieldowner"
 )
 
 // counted is the last count of every queue, nil before the first one.
@@ -51,9 +52,9 @@ func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) 
 	scheme := runtime.NewScheme()
 	check.NoError(t, corev1.AddToScheme(scheme))
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.LocalCardQuota{}, &v1alpha1.CardQuota{}).
+	c := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.LocalCardQuota{}, &v1alpha1.CardQuota{}).
 		WithIndex(&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels).
-		WithIndex(&v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} }).Build()
+		WithIndex(&v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} }).Build())
 	return &fixture{t, c, &Reconciler{client: c, usage: counted{}, interval: time.Minute, throttle: shared.NewStatusThrottle(interval), selectors: shared.NewQuotaSelectors()}}
 }
 
@@ -175,11 +176,11 @@ func TestADeletedViewIsForgotten(t *testing.T) {
 	f.reconcile(2)
 	var view v1alpha1.LocalCardQuota
 	check.NoError(t, f.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
-	check.That(t, f.reconciler.throttle.Wait(throttleKey(&view)) > 0, "the write was not recorded")
+	check.That(t, f.reconciler.throttle.Wait(shared.ThrottleKey(&view)) > 0, "the write was not recorded")
 	queue := workqueue.NewTypedRateLimitingQueue(newRateLimiter(time.Minute))
 	defer queue.ShutDown()
 	f.reconciler.viewEvents().Delete(t.Context(), event.DeleteEvent{Object: &view}, queue)
-	check.Equal(t, "wait for a view that is gone", time.Duration(0), f.reconciler.throttle.Wait(throttleKey(&view)))
+	check.Equal(t, "wait for a view that is gone", time.Duration(0), f.reconciler.throttle.Wait(shared.ThrottleKey(&view)))
 	check.Equal(t, "requests", 1, queue.Len())
 }
 

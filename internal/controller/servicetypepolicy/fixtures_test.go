@@ -26,6 +26,7 @@ import (
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/fieldowner"
 )
 
 // plain is a configuration as Volcano's installation makes it, with a comment.
@@ -73,6 +74,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
 		WithReturnManagedFields().WithObjects(objects...).Build()
+	w.client = fieldowner.CheckStatus(t, w.client)
 	w.restart()
 	return w
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +14,7 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// updateStatus writes the status if it changed and no delay is left. It emits the events of
-// the change afterwards, so that no event reports what was not stored.
+// updateStatus writes the status if it changed and no delay is left.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	input := policy.StatusInput{Policy: r.policy, Sync: out.Condition, Hash: out.hash, Now: r.now}
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil {
@@ -49,28 +47,16 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 		result.RequeueAfter = max(until.Sub(r.now), time.Millisecond)
 	}
 
-	before := r.policy.DeepCopy()
-	status := policy.StatusFor(input)
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		return result, nil
-	}
-	if r.statusDelay > 0 {
-		return shared.RequeueWithin(result, r.statusDelay), nil
+	writer := shared.StatusWriter[v1alpha1.ServiceTypePolicyStatus]{
+		Client: r.client, Throttle: r.throttle, Object: r.policy, Status: &r.policy.Status, Delay: r.statusDelay, Events: policy.Events, Recorder: r.events,
 	}
 
-	r.policy.Status = status
-	// This is the only writer of the status, so it needs no optimistic lock.
-	// observedGeneration names the generation of the spec that the status describes.
-	if err := r.client.Status().Patch(ctx, r.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
+	_, wait, err := writer.Write(ctx, policy.StatusFor(input))
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 
-	r.throttle.RecordWrite(r.policy.Name, r.policy.ResourceVersion)
-	for _, event := range policy.Events(before.Status, r.policy.Status) {
-		r.events.Event(r.policy, event.Type, event.Reason, event.Message)
-	}
-
-	return result, nil
+	return shared.RequeueWithin(result, wait), nil
 }
 
 // evaluateEnforcement evaluates enforcement of the configuration in force. A refused spec
