@@ -4,11 +4,10 @@
 //	runtests test     what every change needs: make test
 //	runtests all      everything: make test-all
 //	runtests quick    unit tests and lint of what changed: make quick
-//	runtests inputs   the files that decide each stage, which explain why one ran
+//	runtests inputs   the files that decide each group
 //
 // Stages run in parallel lanes. A stage that is slow and rarely fails is a group: make test
-// runs it only when a file that affects its result has changed since it last passed
-// (choose.go). The files are derived from the sources (inputs.go).
+// runs it only when one of its inputs has changed since it last passed in this clone.
 package main
 
 import (
@@ -33,8 +32,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	useMakefileBuildFlags()
-	ok, err := run(ctx, os.Args[1:])
+	// Other flags than the Makefile's would compile every library again.
+	if flags := os.Getenv("GOFLAGS"); !strings.Contains(flags, "-trimpath") {
+		_ = os.Setenv("GOFLAGS", strings.TrimSpace(flags+" -trimpath"))
+	}
+	_ = os.Setenv("CGO_ENABLED", "0")
+
+	ok, err := run(ctx, append(os.Args[1:], "test")[0], os.Args[min(2, len(os.Args)):])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runtests:", err)
 	}
@@ -43,23 +47,7 @@ func main() {
 	}
 }
 
-// useMakefileBuildFlags builds as the Makefile does, even when this program is started without
-// make: other flags would compile every library again.
-func useMakefileBuildFlags() {
-	flags := os.Getenv("GOFLAGS")
-	if !strings.Contains(flags, "-trimpath") {
-		flags = strings.TrimSpace(flags + " -trimpath")
-	}
-	_ = os.Setenv("GOFLAGS", flags) // fails for names that are not valid only
-	_ = os.Setenv("CGO_ENABLED", "0")
-}
-
-func run(ctx context.Context, args []string) (bool, error) {
-	command := "test"
-	if len(args) > 0 {
-		command = args[0]
-	}
-
+func run(ctx context.Context, command string, only []string) (bool, error) {
 	p, err := loadProject(ctx)
 	if err != nil {
 		return false, err
@@ -67,24 +55,17 @@ func run(ctx context.Context, args []string) (bool, error) {
 
 	switch command {
 	case "test", "all":
-		return runStages(ctx, p, command == "all", args[min(1, len(args)):])
+		return runStages(ctx, p, command == "all", only)
 	case "quick":
 		return runQuick(ctx, p)
 	case "inputs":
-		printInputs(p)
+		for _, s := range allStages(p) {
+			if s.group {
+				fmt.Printf("%s\n  %s\n", s.name, strings.Join(p.inputs(s), "\n  "))
+			}
+		}
 		return true, nil
 	default:
 		return false, fmt.Errorf("unknown command %q: use test, all, quick or inputs", command)
-	}
-}
-
-// printInputs prints the inputs of each stage.
-func printInputs(p *project) {
-	for _, s := range allStages(p) {
-		files := p.stageInputs(s)
-		fmt.Printf("%s: %d files\n", s.name, len(files))
-		for _, file := range files {
-			fmt.Println("  " + file)
-		}
 	}
 }

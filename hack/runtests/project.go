@@ -11,42 +11,26 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// project is the checkout: its files, and the packages of its main module.
+// project is the checkout: its files, and the packages of its main module. Files and folders are
+// relative to the root.
 type project struct {
-	root  string // absolute
-	files []string
-	known map[string]bool
-	// packages are the packages of the main module by folder, relative to the root.
-	packages map[string]*goPackage
-	module   string
-	makefile map[string]makeTarget
+	root, module string
+	tree         string // the hash of the working tree in git, with files that are not tracked
+	files        []string
+	packages     map[string]*goPackage // by folder
 }
 
-// goPackage is the information of `go list` about one package of the main module. Files are
-// relative to the root, dependencies are folders of the main module.
+// goPackage is what `go list` says about one package. Dependencies are folders of the main module.
 type goPackage struct {
-	dir         string
-	main        bool
-	sources     []string // with embedded files
-	testSources []string
-	deps        []string // of the package itself
-	testDeps    []string // of its tests
-	concurrent  bool     // starts goroutines or uses locks, in the package or in its tests
-	cluster     bool     // its tests can start a control plane
-}
-
-// goListPackage is the part of `go list -json` that is used here.
-type goListPackage struct {
-	ImportPath, Dir, ForTest, Name                                                   string
-	Standard                                                                         bool
-	Module                                                                           *struct{ Main bool }
-	GoFiles, CgoFiles, EmbedFiles, TestGoFiles, TestEmbedFiles, XTestGoFiles, SFiles []string
-	XTestEmbedFiles                                                                  []string
-	Deps                                                                             []string
+	deps       []string // of the package itself
+	testDeps   []string // of its tests; nil without tests
+	concurrent bool     // starts goroutines or uses locks, in the package or in its tests
+	cluster    bool     // its tests can start a control plane
 }
 
 // loadProject loads the checkout around the working directory.
@@ -55,33 +39,51 @@ func loadProject(ctx context.Context) (*project, error) {
 	if err != nil {
 		return nil, fmt.Errorf("this must run inside a git checkout: %w", err)
 	}
-	p := &project{root: strings.TrimSpace(root), known: map[string]bool{}, packages: map[string]*goPackage{}}
 
-	// Untracked files count as well: they will be part of the next commit.
-	text, err := runOutput(ctx, p.root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	tree, err := writeTree(ctx, root)
 	if err != nil {
 		return nil, err
 	}
 
-	for file := range strings.SplitSeq(strings.TrimRight(text, "\x00"), "\x00") {
-		if _, err := os.Lstat(filepath.Join(p.root, file)); err == nil && !p.known[file] {
-			p.files = append(p.files, file)
-			p.known[file] = true
-		}
-	}
-
-	slices.Sort(p.files)
-	if err := p.loadPackages(ctx); err != nil {
-		return nil, err
-	}
-
-	content, err := os.ReadFile(filepath.Join(p.root, "Makefile"))
+	files, err := runOutput(ctx, root, "git", "ls-tree", "-r", "--name-only", "-z", tree)
 	if err != nil {
 		return nil, err
 	}
 
-	p.makefile = parseMakefile(string(content))
-	return p, nil
+	p := &project{root: root, tree: tree, files: splitNames(files), packages: map[string]*goPackage{}}
+	return p, p.loadPackages(ctx)
+}
+
+// writeTree writes the working tree to git, and returns its hash. Files that are not tracked
+// count as well, because they will be part of the next commit. It leaves the index as it is.
+func writeTree(ctx context.Context, root string) (string, error) {
+	index, err := os.CreateTemp("", "runtests-index-")
+	if err != nil {
+		return "", err
+	}
+	_ = index.Close()
+	defer func() { _ = os.Remove(index.Name()) }()
+
+	return runOutput(ctx, root, "bash", "-euc",
+		`cp "$(git rev-parse --git-path index)" "$0"; export GIT_INDEX_FILE=$0; git add --all; git write-tree`, index.Name())
+}
+
+// changedFiles returns the files in which the working tree differs from a commit or a tree.
+func (p *project) changedFiles(ctx context.Context, base string) ([]string, error) {
+	text, err := runOutput(ctx, p.root, "git", "diff", "--name-only", "--no-renames", "-z", base, p.tree)
+	return splitNames(text), err
+}
+
+// splitNames splits file names that git ends with a zero byte.
+func splitNames(text string) []string {
+	names := strings.Split(text, "\x00")
+	return names[:len(names)-1]
+}
+
+// goListPackage is the part of `go list -json` that is used here.
+type goListPackage struct {
+	ImportPath, Dir, ForTest                 string
+	Deps, GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
 func (p *project) loadPackages(ctx context.Context) error {
@@ -90,108 +92,72 @@ func (p *project) loadPackages(ctx context.Context) error {
 		return err
 	}
 
-	p.module = strings.TrimSpace(module)
-	text, err := runOutput(ctx, p.root, "go", "list", "-deps", "-test",
-		"-json=ImportPath,Dir,ForTest,Name,Standard,Module,GoFiles,CgoFiles,SFiles,EmbedFiles,TestGoFiles,TestEmbedFiles,XTestGoFiles,XTestEmbedFiles,Deps", "./...")
+	p.module = module
+	text, err := runOutput(ctx, p.root, "go", "list", "-test", "-json=ImportPath,Dir,ForTest,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
 	if err != nil {
 		return err
 	}
 
-	var tests []goListPackage
+	// go lists a package before its test program.
 	decoder := json.NewDecoder(strings.NewReader(text))
 	for {
 		var l goListPackage
 		if err := decoder.Decode(&l); errors.Is(err, io.EOF) {
-			break
+			return nil
 		} else if err != nil {
 			return fmt.Errorf("go list: %w", err)
 		}
 
-		switch {
-		case l.Standard || l.Module == nil || !l.Module.Main:
-		case strings.HasSuffix(l.ImportPath, ".test"):
-			tests = append(tests, l)
-		case l.ForTest == "":
-			p.addPackage(l)
+		dir := p.packageDir(l.ImportPath)
+		if tested, isTest := strings.CutSuffix(dir, ".test"); isTest {
+			pkg := p.packages[tested]
+			pkg.testDeps = p.packageDirs(l.Deps)
+			pkg.cluster = slices.Contains(pkg.testDeps, "test/cluster")
+		} else if l.ForTest == "" {
+			p.packages[dir] = &goPackage{deps: append(p.packageDirs(l.Deps), dir), concurrent: isConcurrent(l)}
 		}
 	}
-
-	for _, l := range tests {
-		p.addTestDeps(l)
-	}
-
-	return nil
-}
-
-// addTestDeps adds the dependencies of a test program to its package.
-func (p *project) addTestDeps(l goListPackage) {
-	if pkg := p.packages[p.packageDir(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
-		pkg.testDeps = p.packageDirs(l.Deps)
-		pkg.cluster = slices.ContainsFunc(l.Deps, func(dep string) bool {
-			return strings.HasPrefix(dep, p.module+"/test/cluster")
-		})
-	}
-}
-
-func (p *project) addPackage(l goListPackage) {
-	dir, err := filepath.Rel(p.root, l.Dir)
-	if err != nil {
-		return
-	}
-
-	in := func(names ...[]string) []string {
-		var files []string
-		for _, name := range slices.Concat(names...) {
-			files = append(files, path.Join(dir, name))
-		}
-		return files
-	}
-
-	pkg := &goPackage{
-		dir: dir, main: l.Name == "main",
-		sources:     in(l.GoFiles, l.CgoFiles, l.SFiles, l.EmbedFiles),
-		testSources: in(l.TestGoFiles, l.TestEmbedFiles, l.XTestGoFiles, l.XTestEmbedFiles),
-		deps:        p.packageDirs(l.Deps),
-	}
-
-	pkg.concurrent = slices.ContainsFunc(slices.Concat(pkg.sources, pkg.testSources), func(file string) bool {
-		return isConcurrent(filepath.Join(p.root, file))
-	})
-	p.packages[dir] = pkg
 }
 
 // packageDir returns the folder of a package of the main module, or "". `go list` names the
 // test variant of a package "path [test]".
 func (p *project) packageDir(importPath string) string {
 	importPath, _, _ = strings.Cut(importPath, " ")
-	if rest, ok := strings.CutPrefix(importPath, p.module+"/"); ok {
-		return rest
+	dir, isOurs := strings.CutPrefix(importPath, p.module+"/")
+	if !isOurs {
+		return ""
 	}
-	return ""
+	return dir
 }
 
 func (p *project) packageDirs(importPaths []string) []string {
 	var dirs []string
 	for _, importPath := range importPaths {
-		if dir := p.packageDir(importPath); dir != "" && !strings.HasSuffix(dir, ".test") {
+		if dir := p.packageDir(importPath); dir != "" {
 			dirs = append(dirs, dir)
 		}
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return dirs
 }
 
-// filesBelow returns the files in a folder and its subfolders.
-func (p *project) filesBelow(dir string) []string {
-	first, _ := slices.BinarySearch(p.files, dir+"/")
-	var files []string
-	for _, file := range p.files[first:] {
-		if !strings.HasPrefix(file, dir+"/") {
-			break
+// packageOf returns the package whose folder has a file, also below testdata, or "".
+func (p *project) packageOf(file string) string {
+	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+		if p.packages[dir] != nil {
+			return dir
 		}
-		files = append(files, file)
 	}
-	return files
+	return ""
+}
+
+// concurrentCode matches a goroutine, a channel or a lock in Go code.
+var concurrentCode = regexp.MustCompile(`(?m)^\s*go [\w.]+[({.]|^\s*"sync(/atomic)?"$|^[^/"]*\bchan\b|^\s*select \{`)
+
+func isConcurrent(l goListPackage) bool {
+	return slices.ContainsFunc(slices.Concat(l.GoFiles, l.TestGoFiles, l.XTestGoFiles), func(name string) bool {
+		text, err := os.ReadFile(filepath.Join(l.Dir, name))
+		return (err == nil) && concurrentCode.Match(text)
+	})
 }
 
 // runOutput runs a command in a folder and returns its stdout.
@@ -204,5 +170,5 @@ func runOutput(ctx context.Context, dir, name string, args ...string) (string, e
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(problems.String()))
 	}
-	return out.String(), nil
+	return strings.TrimSpace(out.String()), nil
 }

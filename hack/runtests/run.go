@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,92 +26,66 @@ type outcome struct {
 	err       error
 	wall, cpu time.Duration
 	results   testResults
-	opened    []string
-}
-
-// runner runs stages of one checkout.
-type runner struct {
-	project *project
-	self    string // this program
-	dist    string // where logs and reports are left
-
-	printing sync.Mutex
 }
 
 // runStages runs the chosen stages, reports, and returns whether everything passed.
 func runStages(ctx context.Context, p *project, all bool, only []string) (bool, error) {
-	r, err := newRunner(p)
-	if err != nil {
-		return false, err
-	}
-
 	began := time.Now()
-	plan, err := r.planRun(ctx, all, only)
+	stages := allStages(p)
+	decisions, err := p.chooseStages(ctx, stages, all, only)
 	if err != nil {
 		return false, err
 	}
 
-	plan.printDecisions(os.Stdout)
-	outcomes := []outcome{r.buildTargets(ctx, plan.chosen)}
-	if outcomes[0].err == nil {
-		outcomes = append(outcomes, r.runLanes(ctx, plan)...)
-	}
-
-	return r.writeReport(outcomes, plan, time.Since(began))
-}
-
-func newRunner(p *project) (*runner, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	dist := filepath.Join(p.root, "dist")
-	return &runner{project: p, self: self, dist: dist}, os.MkdirAll(dist, 0o755)
-}
-
-// buildTargets runs the make targets that the stages need.
-func (r *runner) buildTargets(ctx context.Context, chosen []stage) outcome {
-	var targets []string
-	for _, s := range chosen {
-		for _, target := range s.needs {
-			if !slices.Contains(targets, target) {
-				targets = append(targets, target)
-			}
+	build := stage{name: "build", budget: 90}
+	var chosen []stage
+	var notRun []string
+	for _, s := range stages {
+		d := decisions[s.name]
+		switch {
+		case !d.run:
+			notRun = append(notRun, fmt.Sprintf("not run: %s: %s", s.name, d.reason))
+			continue
+		case s.group:
+			fmt.Printf("run:     %s: %s\n", s.name, d.reason)
 		}
+
+		if all && s.race { // it has time to draw as often as other stages
+			s.env = nil
+		}
+		chosen = append(chosen, s)
+		build.targets = append(build.targets, s.needs...)
 	}
 
-	o := outcome{stage: stage{name: "build"}}
-	if len(targets) > 0 {
-		r.runCommand(ctx, &o, nil, "make", targets...)
+	fmt.Println(strings.Join(notRun, "\n"))
+	var outcomes []outcome
+	if len(build.targets) > 0 {
+		outcomes = append(outcomes, p.runStage(ctx, build))
 	}
-
-	return o
+	if (len(outcomes) == 0) || (outcomes[0].err == nil) {
+		outcomes = append(outcomes, p.runLanes(ctx, chosen)...)
+	}
+	return p.writeReport(outcomes, notRun, time.Since(began))
 }
 
 // runLanes runs the lanes in parallel and the stages of each in order. A failed stage stops no
 // other one: one run shows all failures.
-func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
+func (p *project) runLanes(ctx context.Context, chosen []stage) []outcome {
 	var (
 		mu       sync.Mutex
 		outcomes []outcome
 		running  sync.WaitGroup
 	)
 
-	for _, l := range lanes {
+	for _, l := range []lane{background, clusters} {
 		running.Go(func() {
-			for _, s := range p.chosen {
+			for _, s := range chosen {
 				if s.lane != l {
 					continue
 				}
 
-				o := r.runStage(ctx, s)
+				o := p.runStage(ctx, s)
 				mu.Lock()
-				if s.group && o.err == nil && len(o.results.skipped) == 0 { // at once: the run may be ended
-					if err := p.recordPass(o); err != nil {
-						r.printLine(s.name, "its record was not kept: "+err.Error())
-					}
-				}
-
 				outcomes = append(outcomes, o)
 				mu.Unlock()
 			}
@@ -122,18 +96,17 @@ func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
 	return outcomes
 }
 
-func (r *runner) runStage(ctx context.Context, s stage) outcome {
-	o := outcome{stage: s}
-	if err := ctx.Err(); err != nil {
-		o.err = err
+func (p *project) runStage(ctx context.Context, s stage) outcome {
+	o := outcome{stage: s, err: ctx.Err()}
+	if o.err != nil {
 		return o
 	}
 
-	r.printLine(s.name, "begins")
+	printLine(s.name, "begins")
 	if len(s.targets) > 0 {
-		r.runCommand(ctx, &o, nil, "make", s.targets...)
+		o.runCommand(ctx, p.root, nil, nil, "make", s.targets...)
 	} else {
-		r.runTests(ctx, &o)
+		o.err = p.runTests(ctx, &o)
 	}
 
 	verdict := "passed"
@@ -141,139 +114,146 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 		verdict = "FAILED: " + o.err.Error()
 	}
 
-	r.printLine(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
+	printLine(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
 	return o
 }
 
 // testFlags returns the arguments of go test before the packages, and its environment.
-func (r *runner) testFlags(ctx context.Context, s stage) (args, env []string) {
-	// The lint stage vets these packages.
-	args = []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
-	args = append(args, s.flags...)
+func testFlags(s stage) (args, env []string) {
+	// The lint stage vets these packages. The garbage collector runs less often, for more memory.
+	args = []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String(), "-run=" + s.run, "-skip=" + s.skip}
+	env = append(slices.Clone(s.env), "GOGC=400")
+	if s.lane == background {
+		args = append(args, "-shuffle=on")
+	}
 
-	env = slices.Clone(s.env)
+	_, err := exec.LookPath("gcc")
 	switch {
-	case s.race && hasCompiler(ctx):
-		args = append(args, "-race")
-		env = append(env, "CGO_ENABLED=1")
+	case s.race && (err == nil):
+		return append(args, "-race"), append(env, "CGO_ENABLED=1")
 	case s.race:
-		r.printLine(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
+		printLine(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
 	case s.lane != background:
 		// Two suites, whose tests partly wait, keep the API servers on two processors busy.
 		// Package cluster limits how many clusters run on the machine.
 		suites := max(2, runtime.NumCPU())
 		args = append(args, "-count=1", fmt.Sprintf("-p=%d", suites), fmt.Sprintf("-parallel=%d", 3*suites))
 	}
-
-	if s.run != "" {
-		args = append(args, "-run="+s.run)
-	}
-	if s.skip != "" {
-		args = append(args, "-skip="+s.skip)
-	}
-
-	// Run the garbage collector less often, for more memory. Clusters do not pass this to the
-	// programs.
-	env = append(env, "GOGC=400")
 	return args, env
 }
 
 // runTests runs go test for a stage.
-func (r *runner) runTests(ctx context.Context, o *outcome) {
+func (p *project) runTests(ctx context.Context, o *outcome) error {
 	s := o.stage
-	args, env := r.testFlags(ctx, s)
-	temporary, err := openTempDir()
+	temporary, unlock, err := openTempDir(p.root, s.name)
 	if err != nil {
-		o.err = err
-		return
+		return err
 	}
-	defer func() { o.err = errors.Join(o.err, temporary.close()) }()
+	defer unlock()
 
-	logs := filepath.Join(temporary.path, "logs")
-	if err := os.Mkdir(logs, 0o755); err != nil {
-		o.err = err
-		return
+	log, logErr := createFile(p.root, s.name+".json")
+	logs := filepath.Join(temporary, "logs")
+	self, err := os.Executable()
+	if err := errors.Join(err, logErr, os.Mkdir(logs, 0o755)); err != nil {
+		return err
 	}
+	defer func() { _ = log.Close() }()
 
-	env = append(env, "GOTMPDIR="+temporary.path)
+	args, env := testFlags(s)
+	env = append(env, "GOTMPDIR="+temporary)
 	if !s.group { // real nodes of several runs know of each other by files in the common folder
-		env = append(env, "TMPDIR="+temporary.path)
+		env = append(env, "TMPDIR="+temporary)
 	}
 
-	args = append(args, "-exec="+r.self+" exec "+logs)
+	args = append(args, "-exec="+self+" exec "+logs)
 	for _, dir := range s.packages {
 		args = append(args, "./"+dir)
 	}
 
-	log, err := os.Create(filepath.Join(r.dist, s.name+".json"))
-	if err != nil {
-		o.err = err
-		return
-	}
-	defer func() { _ = log.Close() }()
-
 	events, eventsEnd := io.Pipe()
 	followed := make(chan error, 1)
-	out := &prefixWriter{runner: r, name: s.name}
 	go func() {
 		var err error
-		o.results, err = readEvents(events, log, out, r.project.module)
+		o.results, err = readEvents(events, log, &prefixWriter{name: s.name}, p.module)
 		followed <- err
 	}()
 
-	r.runCommand(ctx, o, &commandIO{eventsEnd, env}, "go", args...)
+	o.runCommand(ctx, p.root, eventsEnd, env, "go", args...)
 	_ = eventsEnd.Close()
-
 	o.err = errors.Join(o.err, <-followed)
-	if o.err == nil && o.results.passed == 0 {
+	if (o.err == nil) && (o.results.passed == 0) {
 		o.err = errors.New("no test ran")
 	}
 
-	o.opened, err = r.project.openedFiles(logs)
-	if err != nil {
-		o.err = errors.Join(o.err, err)
+	if s.group && (o.err == nil) && (len(o.results.skipped) == 0) {
+		return p.recordGroup(ctx, s, logs)
 	}
+	return o.err
 }
 
-// hasCompiler reports whether there is a C compiler, which the race detector needs.
-func hasCompiler(ctx context.Context) bool {
-	compiler, err := runOutput(ctx, "", "go", "env", "CC")
+// recordGroup records that a group passed, at once: the run may be ended. It does not where
+// the lists of its inputs lack a file.
+func (p *project) recordGroup(ctx context.Context, s stage, logs string) error {
+	unlisted, err := p.unlistedFiles(s, logs)
 	if err != nil {
-		return false
+		return err
 	}
-	_, err = exec.LookPath(strings.TrimSpace(compiler))
-	return err == nil
+	if len(unlisted) > 0 {
+		printLine(s.name, "WARNING: it runs again next time, because the stage does not say that it reads "+strings.Join(unlisted, ", "))
+		return nil
+	}
+	return p.recordPass(ctx, s.name)
 }
 
-// commandIO is where a command's output goes and what is added to its environment.
-type commandIO struct {
-	stdout io.Writer
-	env    []string
+// openTempDir returns an empty folder for the temporary files of a stage, and removes what a
+// killed run left there. It is locked until the returned function removes it.
+func openTempDir(root, stage string) (string, func(), error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("runtests-%d-%x-%s", os.Getuid(), crc32.ChecksumIEEE([]byte(root)), stage))
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", nil, err
+	}
+
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("another run in this clone runs the stage %s: %w", stage, err), lock.Close())
+	}
+	unlock := func() {
+		_ = os.RemoveAll(dir)
+		_ = lock.Close()
+	}
+	return dir, unlock, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
+}
+
+// createFile creates a file of the folder for logs and reports.
+func createFile(root, name string) (*os.File, error) {
+	dist := filepath.Join(root, "dist")
+	if err := os.MkdirAll(dist, 0o755); err != nil {
+		return nil, err
+	}
+	return os.Create(filepath.Join(dist, name))
 }
 
 // runCommand runs a command of a stage and measures it with all its children. The kernel ends
-// it when this process is killed.
-func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name string, args ...string) {
+// it when this process is killed. Without a writer for its stdout it prints that too.
+func (o *outcome) runCommand(ctx context.Context, root string, stdout io.Writer, env []string, name string, args ...string) {
 	if o.stage.lane == background && o.stage.name != "build" {
-		name, args = "nice", append([]string{"-n", "10", name}, args...)
+		args = append([]string{"-n", "10", name}, args...)
+		name = "nice"
 	}
 
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = r.project.root
-	cmd.Env = os.Environ()
-
-	out := &prefixWriter{runner: r, name: o.stage.name}
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	out := &prefixWriter{name: o.stage.name}
 	cmd.Stdout = out
 	cmd.Stderr = out
-	if to != nil {
-		cmd.Stdout = to.stdout
-		cmd.Env = append(cmd.Env, to.env...)
+	if stdout != nil {
+		cmd.Stdout = stdout
 	}
 
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-
 	// Ask the whole group to end, so that clusters stop and temporary folders are removed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	err := childprocess.Start(cmd)
@@ -281,34 +261,27 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 		err = cmd.Wait()
 	}
 
-	out.flush()
-	o.wall += time.Since(began)
+	o.wall = time.Since(began)
 	if cmd.ProcessState != nil {
-		o.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-
 	if err != nil {
 		o.err = fmt.Errorf("%s: %w", name, err)
-		if to == nil {
-			o.results.failures = []failure{{o.stage.name, strings.Join(out.last, "\n")}}
+		if stdout == nil {
+			o.results.failures = []failure{{o.stage.name, out.last}}
 		}
 	}
 }
 
-// prefixWriter writes whole lines, prefixed with the name of their stage: lanes print at the
+// prefixWriter prints whole lines, prefixed with the name of their stage: lanes print at the
 // same time.
 type prefixWriter struct {
-	runner *runner
-	name   string
-	mu     sync.Mutex
-	rest   []byte
-	last   []string // the last lines, as many as a verdict repeats
+	name string
+	rest []byte
+	last string // the last lines, at least as many as a verdict repeats
 }
 
 func (w *prefixWriter) Write(text []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	w.rest = append(w.rest, text...)
 	for {
 		advance, line, _ := bufio.ScanLines(w.rest, false)
@@ -316,34 +289,17 @@ func (w *prefixWriter) Write(text []byte) (int, error) {
 			return len(text), nil
 		}
 
-		w.runner.printLine(w.name, string(line))
-		w.last = append(w.last, string(line))
-		w.last = w.last[max(0, len(w.last)-maxFailureLines):]
+		printLine(w.name, string(line))
+		w.last += string(line) + "\n"
+		w.last = w.last[max(0, len(w.last)-maxFailureLines*maxLineBytes):]
 		w.rest = w.rest[advance:]
 	}
 }
 
-func (w *prefixWriter) flush() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.rest) > 0 {
-		w.runner.printLine(w.name, string(w.rest))
-		w.rest = nil
-	}
-}
+var printing sync.Mutex
 
-func (r *runner) printLine(name, line string) {
-	r.printing.Lock()
-	defer r.printing.Unlock()
+func printLine(name, line string) {
+	printing.Lock()
+	defer printing.Unlock()
 	fmt.Printf("%-14s| %s\n", name, line)
-}
-
-// commitCount returns the number of commits of the checkout, for the rotation.
-func commitCount(ctx context.Context, root string) int {
-	text, err := runOutput(ctx, root, "git", "rev-list", "--count", "HEAD")
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(strings.TrimSpace(text))
-	return n
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/testing/childprocess"
+)
+
+// A test runs parts of a run in separate processes: part is the name of the part.
+const part = "RUNTESTS_PART"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(part) {
+	case "":
+		os.Exit(m.Run())
+	case "run": // a run whose stage is a go test
+		_ = os.Setenv(part, "go test")
+		o := outcome{stage: stage{name: "s", lane: clusters}}
+		o.runCommand(context.Background(), ".", nil, nil, os.Args[0])
+
+	case "go test": // a go test that runs a test binary by way of execTest
+		fmt.Println("started", os.Getpid())
+		_ = os.Setenv(part, "exec")
+		binary := exec.Command(os.Args[0])
+		binary.Stdout = os.Stdout
+		_ = childprocess.Start(binary)
+		time.Sleep(time.Hour)
+	case "exec":
+		_ = os.Setenv(part, "test binary")
+		_ = execTest(os.TempDir(), []string{os.Args[0]})
+	case "test binary":
+		fmt.Println("started", os.Getpid())
+		time.Sleep(time.Hour)
+	}
+}
+
+// However a run ends, go test and the test binary end with it, and the kernel ends the control
+// planes that the binary has started.
+func TestAKilledRunLeavesNoProcess(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(fmt.Sprint(sig), func(t *testing.T) {
+			run := exec.CommandContext(t.Context(), os.Args[0])
+			run.Env = append(os.Environ(), part+"=run", "TMPDIR="+t.TempDir())
+			out, err := run.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := childprocess.Start(run); err != nil {
+				t.Fatal(err)
+			}
+
+			var pids [2]int
+			for i := range pids {
+				if _, err := fmt.Fscanf(out, "s             | started %d\n", &pids[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			if err := run.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = run.Wait()
+
+			for deadline := time.Now().Add(time.Minute); isAlive(pids[0]) || isAlive(pids[1]); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("a process of %v still runs", pids)
+				}
+			}
+		})
+	}
+}
+
+// isAlive reports whether a process runs. A zombie does not.
+func isAlive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return (err == nil) && !strings.Contains(string(text), ") Z")
+}
+
+func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, unlock, err := openTempDir("/clone", "unit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openTempDir("/clone", "unit"); err == nil {
+		t.Error("two runs share a folder")
+	}
+
+	unlock()
+	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o700); err != nil { // by a killed run
+		t.Fatal(err)
+	}
+	next, unlock, err := openTempDir("/clone", "unit")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer unlock()
+	if files, err := os.ReadDir(next); (err != nil) || (len(files) > 0) {
+		t.Errorf("%s has %v, %v", next, files, err)
+	}
+}
+
+func TestAGroupNamesTheFilesThatItsListsLack(t *testing.T) {
+	p := projectOf(t, inputFiles)
+	p.files = []string{"config/a.yaml", "docs/a.md", "other/other.go"}
+	logs := t.TempDir()
+	escaped := strings.ReplaceAll(filepath.Join(p.root, "dir"), "/", "%2F")
+	text := "# test log\ngetenv HOME\nopen ../config/a.yaml\nopen /etc/passwd\nchdir ../docs\nstat a.md\nopen " + p.root + "/other/other.go\nopen a.md\n"
+	if err := os.WriteFile(filepath.Join(logs, escaped), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := p.unlistedFiles(stage{packages: []string{"dir"}}, logs)
+	if (err != nil) || (strings.Join(got, " ") != "docs/a.md other/other.go") {
+		t.Errorf("%v, %v", got, err)
+	}
+}
