@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxUnknownCards is how many unknown cards a message explains, which bounds its cost.
-	maxUnknownCards = 3
+	// MaxUnknownCards is how many unknown cards messages explain one by one, which bounds their cost.
+	MaxUnknownCards = 3
 	// maxListedCards is how many cards of the nodes a message lists.
 	maxListedCards = 5
 )
@@ -54,7 +54,7 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 	var parts []string
 	isListed := false
 	isUnexplained := false
-	for _, name := range unknown[:min(len(unknown), maxUnknownCards)] {
+	for _, name := range unknown[:min(len(unknown), MaxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
 		isAboutIt := func(u card.UnnamedCards) bool { return u.Card == name || card.MentionsCard(u.Message, name) }
 		if cause := slices.IndexFunc(unnamed, isAboutIt); cause >= 0 {
@@ -73,7 +73,7 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 	}
 
 	text := strings.Join(parts, ", ")
-	if more := len(unknown) - maxUnknownCards; more > 0 {
+	if more := len(unknown) - MaxUnknownCards; more > 0 {
 		text += fmt.Sprintf(", and %d more cards", more)
 	}
 

@@ -16,6 +16,9 @@ var maxCacheLag = build.Wait(time.Minute)
 // are late when the API server has no time, so this is not soon.
 const StaleRetry = 250 * time.Millisecond
 
+// RefusedRetry is how long a refused write waits for a retry when no watch reports that the reason is gone.
+var RefusedRetry = build.Wait(30 * time.Second)
+
 // LastWrites are the last writes of objects. Compared with them, a cache is up to date or late. The package
 // resourceversion, which compares versions, is in apimachinery from 0.35 on.
 type LastWrites struct {

@@ -338,6 +338,14 @@ func AddSaturating(a, b int64) int64 {
 	return a + b
 }
 
+// MultiplySaturating multiplies two amounts that are not negative without overflow.
+func MultiplySaturating(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
 // quota returns the limit of a name.
 func (l *Limits) quota(name card.Name) int64 {
 	switch {

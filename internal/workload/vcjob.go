@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,8 +98,8 @@ func (r *Resolver) vcJobMinimum(job *batch.Job, priorityOf func(class string) in
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: template.Annotations}, Spec: template.Spec}
 		request := r.Request(pod)
 
-		minimum.milliCPU = quota.AddSaturating(minimum.milliCPU, multiplySaturating(request.MilliCPU, pods))
-		minimum.memory = quota.AddSaturating(minimum.memory, multiplySaturating(request.Memory, pods))
+		minimum.milliCPU = quota.AddSaturating(minimum.milliCPU, quota.MultiplySaturating(request.MilliCPU, pods))
+		minimum.memory = quota.AddSaturating(minimum.memory, quota.MultiplySaturating(request.Memory, pods))
 		minimum.addCards(r, request.Names, ResourceCount{Resource: request.Resource, Count: request.Count}, pods)
 		for _, extra := range request.ExtraResources {
 			minimum.addCards(r, nil, extra, pods)
@@ -119,16 +118,8 @@ func (m *minimumRequest) addCards(r *Resolver, names []card.Name, each ResourceC
 	if len(names) == 0 {
 		names = r.Inventory.NamesFor(each.Resource)
 	}
-	count := card.Count(multiplySaturating(int64(each.Count), pods))
+	count := card.Count(quota.MultiplySaturating(int64(each.Count), pods))
 	m.cards = append(m.cards, resourceRequest{resource: each.Resource, names: names, count: count})
-}
-
-// multiplySaturating multiplies two amounts that are not negative without overflow.
-func multiplySaturating(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64/b {
-		return math.MaxInt64
-	}
-	return a * b
 }
 
 // minimumPods returns how many pods of each task belong to the minimum of a job. The rule is that

@@ -35,14 +35,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 )
-
-// refusedRetry is how long the operator waits before it retries a refused write.
-var refusedRetry = build.Wait(30 * time.Second)
 
 // InventorySource provides the cards of all nodes, false until all nodes were read.
 type InventorySource interface {
@@ -117,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		condition = GuardRefusedCondition(err)
-		result.RequeueAfter = refusedRetry
+		result.RequeueAfter = shared.RefusedRetry
 	}
 
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})

@@ -35,10 +35,6 @@ import (
 // delay. Watches report most of their changes earlier.
 var waitingRetry = build.Wait(time.Second)
 
-// refusedRetry is how long the operator waits before it retries a refused write when no
-// watch reports that the reason is gone.
-var refusedRetry = build.Wait(30 * time.Second)
-
 // conflictRetry is how soon a write that conflicts with a newer CardQuota is tried again.
 const conflictRetry = 50 * time.Millisecond
 
@@ -262,7 +258,7 @@ func (r *reconciliation) wasInSync(before metav1.Condition, now cardquota.Desire
 
 // reportWriteError reports a refused write in the status and returns any other error. The
 // operator retries a refused write when the Queue's state changes, otherwise after
-// refusedRetry.
+// shared.RefusedRetry.
 func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
@@ -274,7 +270,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	case r.tree != nil: // Volcano's webhook may not know the last writes of the neighbors yet
 		result.RequeueAfter = r.retryDelay()
 	default:
-		result.RequeueAfter = refusedRetry
+		result.RequeueAfter = shared.RefusedRetry
 	}
 
 	return result, err

@@ -343,5 +343,5 @@ func (r *reconciliation) retryDelay() time.Duration {
 	if c.Status != metav1.ConditionFalse {
 		return waitingRetry
 	}
-	return min(max(r.now.Sub(c.LastTransitionTime.Time), waitingRetry), refusedRetry)
+	return min(max(r.now.Sub(c.LastTransitionTime.Time), waitingRetry), shared.RefusedRetry)
 }

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -29,8 +30,8 @@ func TestRetryDelayGrows(t *testing.T) {
 		"not reported yet":  {"", 0, waitingRetry},
 		"True until now":    {metav1.ConditionTrue, time.Hour, waitingRetry},
 		"just now":          {metav1.ConditionFalse, 0, waitingRetry},
-		"for some time":     {metav1.ConditionFalse, waitingRetry + (refusedRetry-waitingRetry)/2, waitingRetry + (refusedRetry-waitingRetry)/2},
-		"for a long time":   {metav1.ConditionFalse, time.Hour, refusedRetry},
+		"for some time":     {metav1.ConditionFalse, waitingRetry + (shared.RefusedRetry-waitingRetry)/2, waitingRetry + (shared.RefusedRetry-waitingRetry)/2},
+		"for a long time":   {metav1.ConditionFalse, time.Hour, shared.RefusedRetry},
 		"a clock went back": {metav1.ConditionFalse, -time.Hour, waitingRetry},
 	}) {
 		quota := builder.CardQuota("a").Obj()

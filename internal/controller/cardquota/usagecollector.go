@@ -43,8 +43,9 @@ var totalsRefreshInterval = build.Wait(10 * time.Second)
 // takes 20 ms of a processor for each.
 const totalsRefreshRate = 20
 
-// maxCountAge bounds the age of the last count, so that its time proves that the operator counts.
-var maxCountAge = build.Wait(time.Minute)
+// recountInterval is the time between two counts of an unchanged cluster: the time of the last count proves
+// that the operator counts.
+var recountInterval = build.Wait(time.Minute)
 
 // countPeriods is how many times as long as a count takes the next one begins later: at the scale at
 // which a count takes long, counting takes half of a processor at most.
@@ -175,7 +176,7 @@ func (u *UsageCollector) QuotaTotals() *cardquota.QuotaTotals {
 }
 
 // Start counts until the context ends. It counts the first change after a quiet time at
-// once, and at least once per maxCountAge.
+// once, and at least once per recountInterval.
 func (u *UsageCollector) Start(ctx context.Context) error {
 	stores, err := u.watchObjects(ctx)
 	if err != nil {
@@ -189,7 +190,7 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-u.dirty:
-		case <-time.After(maxCountAge):
+		case <-time.After(recountInterval):
 		}
 
 		began := time.Now()

@@ -34,14 +34,8 @@ import (
 // write is retried.
 const staleRetry = 100 * time.Millisecond
 
-var (
-	// refusedRetry is how long the operator waits before it retries a refused write when no
-	// watch reports that the reason is gone.
-	refusedRetry = build.Wait(30 * time.Second)
-	// minCorrectionInterval is the minimum time between two corrections of the
-	// configuration.
-	minCorrectionInterval = build.Wait(time.Second)
-)
+// minCorrectionInterval is the minimum time between two corrections of the configuration.
+var minCorrectionInterval = build.Wait(time.Second)
 
 // Reconciler reconciles the one ServiceTypePolicy.
 type Reconciler struct {
@@ -185,7 +179,7 @@ func (r *reconciliation) reportConfiguration(ctx context.Context, live *corev1.C
 		final := isRefused(writeErr)
 		out = configResult{Condition: policy.RefusedCondition(writeErr, final)}
 		if final {
-			requeueAfter = refusedRetry
+			requeueAfter = shared.RefusedRetry
 			writeErr = nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
@@ -223,7 +224,7 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 
 	result, err := w.look()
 	w.must(err)
-	check.Equal(t, "looks again after", refusedRetry, result.RequeueAfter)
+	check.Equal(t, "looks again after", shared.RefusedRetry, result.RequeueAfter)
 
 	w.expect("False/ConfigRefused: ")
 	w.refuse = nil

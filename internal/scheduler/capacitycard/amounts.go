@@ -7,6 +7,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
 )
 
 // amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and
@@ -77,17 +78,13 @@ func (p *plugin) addReleasedQuota(released amounts, task *api.TaskInfo, queue ap
 	}
 }
 
-// tolerance is by how much Volcano lets a request exceed the idle amount (pkg/scheduler/api,
-// minResource).
-const tolerance = 0.1
-
 // missingResources returns what a node lacks for a request, including what terminating pods
 // release; empty if it fits.
 func missingResources(request, futureIdle *api.Resource) amounts {
 	idle := resourceAmounts(futureIdle)
 	missing := amounts{}
 	for what, asked := range resourceAmounts(request) {
-		if shortfall := asked - idle[what]; asked > 0 && shortfall > tolerance {
+		if shortfall := asked - idle[what]; asked > 0 && shortfall > solver.Tolerance {
 			missing[what] = shortfall
 		}
 	}
@@ -139,7 +136,7 @@ func irreducibleSubset(missing amounts, released []amounts) []int {
 
 func (a amounts) isZero() bool {
 	for _, n := range a {
-		if n > tolerance {
+		if n > solver.Tolerance {
 			return false
 		}
 	}
@@ -148,7 +145,7 @@ func (a amounts) isZero() bool {
 
 func (a amounts) isReducedBy(give amounts) bool {
 	for what, n := range a {
-		if n > tolerance && give[what] > 0 {
+		if n > solver.Tolerance && give[what] > 0 {
 			return true
 		}
 	}

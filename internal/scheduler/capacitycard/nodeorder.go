@@ -14,6 +14,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -344,7 +345,7 @@ func (r *gangRest) limitPods(pods int) {
 // fitsIdle reports whether all of the rest fit the idle resources.
 func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	for resource, request := range r.requests {
-		if request > idle.Get(resource)+tolerance {
+		if request > idle.Get(resource)+solver.Tolerance {
 			return false
 		}
 	}
@@ -355,7 +356,7 @@ func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	pods := math.MaxInt32
 	for resource, request := range s.requests {
-		pods = min(pods, int((idle.Get(resource)+tolerance)/request))
+		pods = min(pods, int((idle.Get(resource)+solver.Tolerance)/request))
 	}
 	return max(0, pods)
 }

@@ -1,7 +1,6 @@
 package cardreclaim
 
 import (
-	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -47,9 +46,6 @@ func (s *reclaimSession) newTreeProblem() *treeProblem {
 	return &treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}}
 }
 
-// maxLevel replaces a level without a limit, so that no sum overflows.
-const maxLevel = math.MaxInt64 / 4
-
 // addPool adds a pool with what the queue of the pending pods may use of a name. In a tree, the
 // queue must stay within what it deserves, because no queue evicts in order to borrow.
 func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) int {
@@ -88,7 +84,7 @@ func (q *problem) limitLevels(level int) {
 			if i < level {
 				may = min(may, m.Deserved[i])
 			}
-			q.input.Quotas[pool].Levels[i] = min(may, maxLevel)
+			q.input.Quotas[pool].Levels[i] = may
 		}
 	}
 }
@@ -129,10 +125,7 @@ func (q *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 			uses = use.Amount
 		}
 	}
-	if uses > 0 && int64(podSet.Count) > maxLevel/uses {
-		return maxLevel
-	}
-	return uses * int64(podSet.Count)
+	return quota.MultiplySaturating(uses, int64(podSet.Count))
 }
 
 // solveWithVictims returns the best plan with victims, nil if there is none. In a tree it tries

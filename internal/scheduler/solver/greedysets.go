@@ -118,7 +118,7 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 		gives := g.freedBy(u, x.jobNode)
 		part := 0.0
 		for i, amount := range request {
-			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
+			if lack := amount*float64(target) - have[i]; amount > 0 && lack > Tolerance {
 				part += min(gives[i], lack) / lack
 			}
 		}

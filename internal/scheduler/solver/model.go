@@ -106,7 +106,7 @@ func (m *model) sanitizeAmount(resource int, amount float64) float64 {
 // must fit exactly.
 func (m *model) noteFraction(resource int, amount float64) {
 	if amount != math.Trunc(amount) {
-		m.tolerances[resource] = tolerance
+		m.tolerances[resource] = Tolerance
 	}
 }
 
@@ -158,14 +158,14 @@ func (p *podSet) countFitting(available []float64) int {
 	}
 	n := math.MaxInt32
 	for _, x := range p.needed {
-		n = min(n, int(max(0, min(math.Floor((available[x.resource]+tolerance)/x.amount), math.MaxInt32))))
+		n = min(n, int(max(0, min(math.Floor((available[x.resource]+Tolerance)/x.amount), math.MaxInt32))))
 	}
 	return n
 }
 
-// tolerance is how much Volcano lets a request exceed what is idle (pkg/scheduler/api,
+// Tolerance is how much Volcano lets a request exceed what is idle (pkg/scheduler/api,
 // minResource).
-const tolerance = 0.1
+const Tolerance = 0.1
 
 // countWithinQuota returns how many pods the cards left in a quota suffice for.
 func (p *podSet) countWithinQuota(quota int64) int {

@@ -230,7 +230,7 @@ func (s *state) lacksNeeded(u int, needed, quotas []bool) (lacks bool) {
 	s.forEachJobNode(u, func(jobNode int) {
 		node := s.jobNodes[jobNode].node
 		for r, have := range s.availableOn(node) {
-			lacks = lacks || (needed[node*s.dims+r] && have < -tolerance)
+			lacks = lacks || (needed[node*s.dims+r] && have < -Tolerance)
 		}
 	})
 

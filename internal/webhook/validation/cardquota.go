@@ -62,9 +62,6 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	return result
 }
 
-// maxUnknownCards is how many unknown cards of a CardQuota are warned of one by one.
-const maxUnknownCards = 3
-
 // warnUnknownCards warns of cards that no node offers now: they may be misspelt, or not named yet.
 func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inventory) {
 	unknown := 0
@@ -75,12 +72,12 @@ func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inven
 		}
 
 		unknown++
-		if unknown <= maxUnknownCards {
+		if unknown <= cardquota.MaxUnknownCards {
 			result.warn(specPath.Child("cards").Index(i).Child("name"), "no node offers card %s now: %s", name, describeOffer(name, "", inv))
 		}
 	}
 
-	if more := unknown - maxUnknownCards; more > 0 {
+	if more := unknown - cardquota.MaxUnknownCards; more > 0 {
 		result.warn(specPath.Child("cards"), "no node offers %d more of these cards now", more)
 	}
 }
