@@ -26,8 +26,8 @@
 //     nothing starts in a held or an inner queue.
 //   - I2: each pod runs on a card that its request names.
 //   - I3: the usage in CardQuotas, LocalCardQuotas and Queues equals a recount of the pods. The
-//     CardInventory equals a recount of nodes, pods and quotas. So do the metrics of both programs,
-//     with evictions and card-seconds.
+//     CardInventory equals a recount of nodes, pods and quotas. So do the card-seconds and the
+//     bindings in the operator's metrics. Its other metrics are the numbers of these statuses.
 //   - I4: each eviction follows the rules of preempt, reclaim, the tree or a drain, and its
 //     preemptor or reclaimer is placed. Who preempts gets the card, and no pod is evicted for a want
 //     for which others were evicted before.
@@ -47,9 +47,8 @@
 // # Files
 //
 // The checks are pure functions of the state in state.go: placement.go (I1, I2),
-// namespaces.go (I1), status.go, waiting.go, views.go, inventory.go, inventorycheck.go, metrics.go,
-// schedulergauges.go, reclaimedwork.go, bindings.go, metricscheck.go, cardseconds.go and pages.go
-// (I3), reason.go (I6), blocked.go (I8), and for I4
+// namespaces.go (I1), status.go, waiting.go, views.go, inventory.go, inventorycheck.go,
+// bindings.go, metricscheck.go, cardseconds.go and pages.go (I3), reason.go (I6), blocked.go (I8), and for I4
 // eviction.go (what an eviction is), evictionrules.go (who may be evicted for whom), reclaimer.go
 // (for whom it was), wants.go (what becomes of what was freed) and gang.go (what is left). The rules of a tree are in tree.go,
 // treeplacement.go (I1) and treeeviction.go (I4); compute.go has those of CPU and

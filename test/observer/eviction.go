@@ -81,7 +81,6 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 		return
 	}
 
-	m.recordReclaimed(state, by, c.seen)
 	if wrong := m.evictionForbidden(e, state); wrong != "" {
 		e.reported = true
 		m.addViolation(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)

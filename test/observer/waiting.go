@@ -330,3 +330,9 @@ func (m *clusterState) hasQuotaLeft(queue, card string, count int64) bool {
 	}
 	return true
 }
+
+// isWaitingIn reports whether a pod of our scheduler waits in a queue that shows it.
+func (m *clusterState) isWaitingIn(state *podState, queue string) bool {
+	isHere := state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue
+	return isHere && m.isShownIn(queue, state.pod.Namespace)
+}

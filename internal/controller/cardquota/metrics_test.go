@@ -292,16 +292,32 @@ func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
 	check.Equal(t, "series without a queue", 0, testutil.CollectAndCount(r.metrics))
 }
 
-// TestDeservedCardsAreThoseInForce: a parent may have less than its children state.
-func TestDeservedCardsAreThoseInForce(t *testing.T) {
-	quota := builder.CardQuota("leaf").With(func(q *v1alpha1.CardQuota) {
+// TestThePageIsTheStatus: a deserved amount is the one in force, and a parent leaves its cards to the
+// queues below it.
+func TestThePageIsTheStatus(t *testing.T) {
+	quota := builder.CardQuota("leaf").ServiceType("training").With(func(q *v1alpha1.CardQuota) {
+		q.Spec.Tenant = "lab"
+		q.Spec.Parent = "top"
 		q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Deserved: ptr.To[int64](8)}}
 	}).Obj()
-	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: &cardquota.Tree{}}
-	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}, Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Deserved: 3}}})
-	check.NoError(t, testutil.CollectAndCompare(r.metrics, strings.NewReader(`
-# HELP cardquota_deserved_cards Cards that a queue deserves in a tree of queues. Absent if the queues are flat.
-# TYPE cardquota_deserved_cards gauge
+	status := v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}, Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}}}
+	usage := &cardquota.Usage{BlockedCards: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2}, OldestPending: metav1.Unix(5, 0), OldestWithinQuota: metav1.Unix(6, 0)}
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: &cardquota.Tree{}, usage: usage}
+
+	const info = `cardquota_queue_info{cardquota="leaf",parent="top",project="",queue="leaf",service_type="training",tenant="lab"} 1` + "\n"
+	r.updateMetrics(&status)
+	check.Equal(t, "page", `
+cardquota_blocked_cards{queue="leaf",reason="NoFreeCard"} 2
 cardquota_deserved_cards{card="H200",queue="leaf"} 3
-`), "cardquota_deserved_cards"))
+cardquota_oldest_pending_timestamp_seconds{queue="leaf"} 5
+cardquota_oldest_pending_within_quota_timestamp_seconds{queue="leaf"} 6
+cardquota_over_quota_cards{card="H200",queue="leaf"} 1
+cardquota_pending_cards{card="H200",queue="leaf"} 2
+`+info+`cardquota_quota_cards{card="H200",queue="leaf"} 8
+cardquota_used_cards{card="H200",queue="leaf"} 9
+`, seriesOf(t, r.metrics))
+
+	status.Children = 1
+	r.updateMetrics(&status)
+	check.Equal(t, "page of a parent", "\n"+info, seriesOf(t, r.metrics))
 }
