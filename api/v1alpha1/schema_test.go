@@ -27,8 +27,7 @@ type schema = apiextensionsv1.JSONSchemaProps
 // schemaOf reads the schema that is shipped.
 func schemaOf(t *testing.T, plural string) schema {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml"))
-	check.NoError(t, err)
+	content := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml")))(t)
 	var crd apiextensionsv1.CustomResourceDefinition
 	check.NoError(t, yaml.UnmarshalStrict(content, &crd))
 	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema

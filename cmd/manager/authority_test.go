@@ -34,9 +34,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	a.certificate = template
 	signed := a.write(t, name, template, a.key)
 
-	var err error
-	a.certificate, err = x509.ParseCertificate(signed)
-	check.NoError(t, err)
+	a.certificate = check.Value(x509.ParseCertificate(signed))(t)
 
 	return a
 }
@@ -49,15 +47,13 @@ func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
 	template.DNSNames = []string{service + "." + namespace + ".svc"}
 	key := newKey(t)
 	a.write(t, name, template, key)
-	text, err := x509.MarshalECPrivateKey(key)
-	check.NoError(t, err)
+	text := check.Value(x509.MarshalECPrivateKey(key))(t)
 	store(t, filepath.Join(a.dir, name+".key"), "EC PRIVATE KEY", text)
 }
 
 func (a *authority) write(t *testing.T, name string, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
-	signed, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	check.NoError(t, err)
+	signed := check.Value(x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key))(t)
 	store(t, filepath.Join(a.dir, name+".crt"), "CERTIFICATE", signed)
 	return signed
 }
@@ -69,8 +65,7 @@ func certificate(name string) *x509.Certificate {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.NoError(t, err)
+	key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return key
 }
 

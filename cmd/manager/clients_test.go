@@ -42,8 +42,7 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	}
 
 	for t, authority := range check.Cases(t, map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""}) {
-		port, err := cluster.FreePort()
-		check.NoError(t, err)
+		port := check.Value(cluster.FreePort())(t)
 
 		address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
 		for who, tc := range map[string]struct {
@@ -76,8 +75,7 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 
 	file := filepath.Join(dir, "ca.crt")
 	check.NoError(t, os.Symlink(filepath.Join(dir, "ours.crt"), file))
-	port, err := cluster.FreePort()
-	check.NoError(t, err)
+	port := check.Value(cluster.FreePort())(t)
 
 	address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: file})
 	isAnswered := func(name string) bool {
@@ -156,8 +154,7 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
 
-	client, err := rest.HTTPClientFor(config)
-	check.NoError(t, err)
+	client := check.Value(rest.HTTPClientFor(config))(t)
 	defer client.CloseIdleConnections()
 
 	response, err := client.Post("https://"+host+"/yes", "application/json", strings.NewReader("{}"))
@@ -172,8 +169,7 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 // of docs/admission.md and the files that it names.
 func documented(t *testing.T, dir string) *rest.Config {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "admission.md"))
-	check.NoError(t, err)
+	page := check.Value(os.ReadFile(filepath.Join("..", "..", "docs", "admission.md")))(t)
 
 	const head = "    apiVersion: v1\n    kind: Config\n"
 	_, body, found := strings.Cut(string(page), head)
@@ -183,11 +179,9 @@ func documented(t *testing.T, dir string) *rest.Config {
 	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600))
-	resolver, err := apiserverwebhook.NewDefaultAuthenticationInfoResolver(file)
-	check.NoError(t, err)
+	resolver := check.Value(apiserverwebhook.NewDefaultAuthenticationInfoResolver(file))(t)
 
-	config, err := resolver.ClientConfigForService(service, namespace, 443)
-	check.NoError(t, err)
+	config := check.Value(resolver.ClientConfigForService(service, namespace, 443))(t)
 
 	return config
 }

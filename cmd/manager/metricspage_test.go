@@ -87,11 +87,10 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	server := httptest.NewServer(newTestPage(t, collector))
 	t.Cleanup(server.Close)
 
-	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	check.NoError(t, err)
+	silent := check.Value((&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String()))(t)
 	t.Cleanup(func() { _ = silent.Close() })
 
-	_, err = io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
+	_, err := io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
 	check.NoError(t, err)
 
 	for collector.asked.Load() == 0 {
@@ -101,10 +100,8 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout-time.Second)
 	defer cancel()
 
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
-	check.NoError(t, err)
-	response, err := server.Client().Do(request) // the test would not end
-	check.NoError(t, err)
+	request := check.Value(http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil))(t)
+	response := check.Value(server.Client().Do(request))(t)
 
 	_, err = io.Copy(io.Discard, response.Body)
 	check.NoError(t, err)

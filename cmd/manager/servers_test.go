@@ -38,8 +38,7 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 		})
 
 		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-		response, err := client.Get(tc.scheme + "://" + address + "/metrics")
-		check.NoError(t, err)
+		response := check.Value(client.Get(tc.scheme + "://" + address + "/metrics"))(t)
 		check.NoError(t, response.Body.Close())
 		check.Equal(t, "status", tc.status, response.StatusCode)
 		check.Equal(t, "protocol", "HTTP/1.1", response.Proto)
@@ -51,11 +50,9 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 // startManager starts a manager with a server at a free address, and returns what stops it.
 func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error) (address string, stop func()) {
 	t.Helper()
-	port, err := cluster.FreePort()
-	check.NoError(t, err)
+	port := check.Value(cluster.FreePort())(t)
 
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}})
-	check.NoError(t, err)
+	mgr := check.Value(ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}}))(t)
 
 	address = fmt.Sprintf("127.0.0.1:%d", port)
 	check.NoError(t, add(mgr, address))
@@ -80,20 +77,18 @@ func TestProbesAreServedWithinLimits(t *testing.T) {
 	})
 	defer stop()
 
-	idle, err := net.Dial("tcp", address)
-	check.NoError(t, err)
+	idle := check.Value(net.Dial("tcp", address))(t)
 	defer func() { _ = idle.Close() }()
 
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, status := range map[string]int{"/healthz": 200, "/readyz": 500, "/readyz/good": 200, "/readyz/bad": 500, "/metrics": 404} {
-		response, err := client.Get("http://" + address + path)
-		check.NoError(t, err)
+		response := check.Value(client.Get("http://" + address + path))(t)
 		check.NoError(t, response.Body.Close())
 		check.Equal(t, "status of "+path, status, response.StatusCode)
 	}
 
 	check.NoError(t, idle.SetReadDeadline(time.Now().Add(4*time.Second)))
-	_, err = idle.Read(make([]byte, 1))
+	_, err := idle.Read(make([]byte, 1))
 	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)
 }
 

@@ -50,8 +50,7 @@ func startCluster(t *testing.T) *testCluster {
 
 	types := runtime.NewScheme()
 	check.NoError(t, errors.Join(scheme.AddToScheme(types), schedulingv1beta1.AddToScheme(types)))
-	admin, err := client.New(server.Config(), client.Options{Scheme: types})
-	check.NoError(t, err)
+	admin := check.Value(client.New(server.Config(), client.Options{Scheme: types}))(t)
 
 	c := &testCluster{admin: admin, binary: filepath.Join(t.TempDir(), "cardquota-scheduler")}
 	goTool(t, "build", "-o", c.binary, ".")
@@ -64,8 +63,7 @@ func startCluster(t *testing.T) *testCluster {
 		check.NoError(t, server.ApplyFile(t.Context(), file))
 	}
 
-	c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler")
-	check.NoError(t, err)
+	c.kubeconfig = check.Value(server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler"))(t)
 
 	node := builder.Node("node").Obj()
 	c.create(t, node)

@@ -36,8 +36,7 @@ func texts(t *testing.T) map[string]string {
 
 	found := map[string]string{"shipped": shippedConfiguration(t)}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		check.NoError(t, err)
+		text := check.Value(os.ReadFile(file))(t)
 		found[filepath.Base(file)] = string(text)
 	}
 
@@ -46,8 +45,7 @@ func texts(t *testing.T) map[string]string {
 
 func shippedConfiguration(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../config/scheduler/configmap.yaml")
-	check.NoError(t, err)
+	raw := check.Value(os.ReadFile("../../config/scheduler/configmap.yaml"))(t)
 	var object corev1.ConfigMap
 	check.NoError(t, yaml.UnmarshalStrict(raw, &object))
 	defaults := parse(t)

@@ -123,8 +123,7 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	b.reportSession(t.Context(), &session)
 	g.Expect(b.writtenReport()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
 
-	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	lease := check.Value(b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{}))(t)
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
@@ -149,8 +148,7 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 
 		close(answer)
 		synctest.Wait()
-		before, err := b.writtenReport()
-		g.Expect(err).NotTo(HaveOccurred())
+		before := check.Value(b.writtenReport())(t)
 		g.Expect(before.ConfigHash).To(Equal("newest"))
 
 		time.Sleep(long)
@@ -218,8 +216,7 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	fence := newFence()
 	config := &rest.Config{Host: server.URL}
 	config.Wrap(fence.wrapTransport)
-	client, err := newHeartbeatClient(config, "ns")
-	g.Expect(err).NotTo(HaveOccurred())
+	client := check.Value(newHeartbeatClient(config, "ns"))(t)
 
 	b := newHeartbeatWriter(client, "ns", "i", func() string { return "" })
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})

@@ -83,8 +83,7 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
 	}
 	f := newOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
-	pods, err := f.listPods(t.Context())
-	check.NoError(t, err)
+	pods := check.Value(f.listPods(t.Context()))(t)
 	check.Contains(t, "pods", describePods(pods), "in pod cards/x, volcano-system/x,")
 	check.Equal(t, "places", "cards, volcano-system", strings.Join(f.namespaces, ", "))
 }

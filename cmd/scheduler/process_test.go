@@ -64,8 +64,7 @@ func (p *process) output() string {
 // freeAddress is one that no outgoing connection can take before it is used.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port, err := cluster.FreePort()
-	check.NoError(t, err)
+	port := check.Value(cluster.FreePort())(t)
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
@@ -175,8 +174,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	// The shipped account was enough.
 	for _, p := range []*process{first, second} {
 		g.Expect(p.output()).NotTo(ContainSubstring("forbidden"))
-		left, err := filepath.Glob(filepath.Join(tempDir(p.command), "cardquota-scheduler-*"))
-		g.Expect(err).NotTo(HaveOccurred())
+		left := check.Value(filepath.Glob(filepath.Join(tempDir(p.command), "cardquota-scheduler-*")))(t)
 		g.Expect(left).To(BeEmpty(), "the private directory is removed")
 	}
 }

@@ -67,15 +67,13 @@ func TestServersEndWithTheirContext(t *testing.T) {
 // TestAnIdleConnectionToTheProbesEnds: a client that sends nothing gives its connection back before the
 // kubelet has asked in vain.
 func TestAnIdleConnectionToTheProbesEnds(t *testing.T) {
-	port, err := cluster.FreePort()
-	check.NoError(t, err)
+	port := check.Value(cluster.FreePort())(t)
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: fmt.Sprintf("127.0.0.1:%d", port)}
 	check.NoError(t, startServers(t.Context(), opt, healthHandler(fixedState("fine")), nil))
-	idle, err := net.Dial("tcp", opt.HealthzBindAddress)
-	check.NoError(t, err)
+	idle := check.Value(net.Dial("tcp", opt.HealthzBindAddress))(t)
 	defer func() { _ = idle.Close() }()
 	check.NoError(t, idle.SetReadDeadline(time.Now().Add(4*time.Second)))
-	_, err = idle.Read(make([]byte, 1))
+	_, err := idle.Read(make([]byte, 1))
 	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)
 }
 

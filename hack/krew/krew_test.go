@@ -39,8 +39,7 @@ func newBuild(t *testing.T) string {
 
 func readFile(t *testing.T, path ...string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(path...))
-	check.NoError(t, err)
+	content := check.Value(os.ReadFile(filepath.Join(path...)))(t)
 	return content
 }
 
@@ -74,26 +73,20 @@ func TestTheManifestNamesWhatWasPacked(t *testing.T) {
 func unpack(t *testing.T, content []byte, name string) string {
 	t.Helper()
 	if zipped, err := zip.NewReader(bytes.NewReader(content), int64(len(content))); err == nil {
-		file, err := zipped.Open(name)
-		check.NoError(t, err)
-		info, err := file.Stat()
-		check.NoError(t, err)
+		file := check.Value(zipped.Open(name))(t)
+		info := check.Value(file.Stat())(t)
 		check.That(t, info.Mode().Perm() == 0o755, "mode %v", info.Mode())
 
-		text, err := io.ReadAll(file)
-		check.NoError(t, err)
+		text := check.Value(io.ReadAll(file))(t)
 		return string(text)
 	}
 
-	stream, err := gzip.NewReader(bytes.NewReader(content))
-	check.NoError(t, err)
+	stream := check.Value(gzip.NewReader(bytes.NewReader(content)))(t)
 	for reader := tar.NewReader(stream); ; {
-		header, err := reader.Next()
-		check.NoError(t, err)
+		header := check.Value(reader.Next())(t)
 		if header.Name == name {
 			check.That(t, header.Mode == 0o755, "mode %o", header.Mode)
-			text, err := io.ReadAll(reader)
-			check.NoError(t, err)
+			text := check.Value(io.ReadAll(reader))(t)
 			return string(text)
 		}
 	}

@@ -16,8 +16,7 @@ import (
 // startServer starts a server and returns its address.
 func startServer(t *testing.T, s *Server) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 
 	s.Address = listener.Addr().String()
 	check.NoError(t, listener.Close())
@@ -74,8 +73,7 @@ func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	address := startServer(t, &Server{Handler: answer, TLS: config, Limits: newLimits(4)})
 
 	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	protocol, err := get(t, client, "https://"+address)
-	check.NoError(t, err)
+	protocol := check.Value(get(t, client, "https://"+address))(t)
 	check.Equal(t, "protocol", "HTTP/1.1", protocol)
 }
 
@@ -85,8 +83,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	const connections = 3
 	address := startServer(t, &Server{Handler: answer, Limits: newLimits(connections)})
 	for range connections {
-		idle, err := net.Dial("tcp", address)
-		check.NoError(t, err)
+		idle := check.Value(net.Dial("tcp", address))(t)
 		defer func() { _ = idle.Close() }()
 	}
 	began := time.Now()
@@ -150,11 +147,10 @@ func TestASlowReaderEnds(t *testing.T) {
 	})
 
 	address := startServer(t, &Server{Handler: endless, Limits: newLimits(2)})
-	connection, err := net.Dial("tcp", address)
-	check.NoError(t, err)
+	connection := check.Value(net.Dial("tcp", address))(t)
 	defer func() { _ = connection.Close() }()
 
-	_, err = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, err := io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	check.NoError(t, err)
 
 	select {

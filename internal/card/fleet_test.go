@@ -18,8 +18,7 @@ import (
 // software named in the file writes them.
 func fleetNode(t testing.TB, name string) *corev1.Node {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml")))(t)
 	var n corev1.Node
 	check.NoError(t, yaml.UnmarshalStrict(text, &n))
 	return &n
@@ -141,8 +140,7 @@ func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
 func TestFleetFilesAreNodesWithASource(t *testing.T) {
 	for name := range fleet {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
-			check.NoError(t, err)
+			text := check.Value(os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml")))(t)
 			head, _, _ := bytes.Cut(text, []byte("apiVersion:"))
 			check.That(t, bytes.Contains(head, []byte("\n# Source: ")), "the comment names no source")
 			n := fleetNode(t, name)

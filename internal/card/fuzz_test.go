@@ -88,8 +88,7 @@ func FuzzParseTotals(f *testing.F) {
 			written[total.Request.String()] = total.Count
 		}
 
-		again, err := json.Marshal(written)
-		check.NoError(t, err)
+		again := check.Value(json.Marshal(written))(t)
 		reread, err := ParseTotals(string(again))
 		diff := cmp.Diff(totals, reread, cmp.AllowUnexported(Request{}))
 		check.Must(t, err == nil && diff == "", "%q → %s: %v %s", text, again, err, diff)

@@ -16,23 +16,20 @@ func TestAnArgumentIsReadAsItWasWritten(t *testing.T) {
 		if mappings.Validate() != nil {
 			return
 		}
-		got, err := ParseMappings(mappings.Argument())
-		check.NoError(t, err)
+		got := check.Value(ParseMappings(mappings.Argument()))(t)
 		check.Must(t, got.Equal(mappings), "read %v, written %v", got, mappings)
 	})
 }
 
 func TestParseMappings(t *testing.T) {
 	entry := func(fields map[any]any) []any { return []any{fields} }
-	got, err := ParseMappings([]any{
+	got := check.Value(ParseMappings([]any{
 		map[any]any{"resource": "amd.com/gpu", "modelLabel": "amd.com/gpu.product-name"},
 		map[string]any{"resource": "a.b/c.shared", "model": "X", "memoryLabel": "m", "nodeSelector": map[any]any{"pool": "x"}},
-	})
-	check.NoError(t, err)
+	}))(t)
 	check.Equal(t, "mappings", Mappings{amdByLabel, {Resource: "a.b/c.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"pool": "x"}}}, got)
 
-	none, err := ParseMappings([]any{})
-	check.NoError(t, err)
+	none := check.Value(ParseMappings([]any{}))(t)
 	check.Equal(t, "nothing", nil, none, cmpopts.EquateEmpty())
 
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -21,8 +21,7 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 		`{"a":1,"A":2}`:                     {"a": 1, "A": 2},
 		`{"A":1,"A/mig-1g.18gb-mixed":2}`:   {"A": 1, "A/mig-1g.18gb-mixed": 2},
 	} {
-		got, err := ParseQuota(text)
-		check.NoError(t, err)
+		got := check.Value(ParseQuota(text))(t)
 		check.Equal(t, text, want, got)
 	}
 
@@ -38,8 +37,7 @@ func TestQuotaSurvivesWritingAndReading(t *testing.T) {
 		for _, n := range names {
 			want[Name(n)] = Count(rapid.Int64Range(0, int64(MaxCount)).Draw(t, "count"))
 		}
-		got, err := ParseQuota(want.String())
-		check.NoError(t, err)
+		got := check.Value(ParseQuota(want.String()))(t)
 		check.Equal(t, "read again", want, got)
 	})
 }
@@ -55,8 +53,7 @@ func FuzzParseQuota(f *testing.F) {
 			check.Must(t, quota == nil && check.FitsEvent(err.Error()), "%q gave %v and the error %q", text, quota, err)
 			return
 		}
-		again, err := ParseQuota(quota.String())
-		check.NoError(t, err)
+		again := check.Value(ParseQuota(quota.String()))(t)
 		check.Equal(t, text, quota, again)
 		for name, count := range quota {
 			check.Must(t, count >= 0 && count <= MaxCount && len(name) <= MaxNameLength, "%q gave %s: %d", text, name, count)

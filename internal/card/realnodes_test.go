@@ -16,8 +16,7 @@ import (
 // realNodes reads testdata/realnodes.yaml.
 func realNodes(t *testing.T) []*corev1.Node {
 	t.Helper()
-	text, err := os.ReadFile("testdata/realnodes.yaml")
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile("testdata/realnodes.yaml"))(t)
 
 	var entries []struct {
 		Name                  string

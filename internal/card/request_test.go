@@ -9,8 +9,7 @@ import (
 )
 
 func TestParseRequestKeepsTheOrderWritten(t *testing.T) {
-	r, err := ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D")
-	check.NoError(t, err)
+	r := check.Value(ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D"))(t)
 	want := []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}
 	diff := cmp.Diff(want, r.Names())
 	check.Must(t, diff == "" && r.String() == "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", "%s: %s", r, diff)

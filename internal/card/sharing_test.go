@@ -58,10 +58,9 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 
 // TestASliceAndItsShareAreAlternatives: pods request both by one resource.
 func TestASliceAndItsShareAreAlternatives(t *testing.T) {
-	request, err := ParseRequest("A/mig-1g.10gb-mixed|A/mig-1g.10gb-mixed-SHARED")
-	check.NoError(t, err)
+	request := check.Value(ParseRequest("A/mig-1g.10gb-mixed|A/mig-1g.10gb-mixed-SHARED"))(t)
 	check.Equal(t, "alternatives", 2, len(request.Names()))
-	_, err = ParseRequest("A/mig-1g.10gb-mixed|A/mig-3g.40gb-mixed-SHARED")
+	_, err := ParseRequest("A/mig-1g.10gb-mixed|A/mig-3g.40gb-mixed-SHARED")
 	check.That(t, err != nil, "two profiles are one resource")
 }
 

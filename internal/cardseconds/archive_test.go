@@ -81,8 +81,7 @@ func TestLinesAreThoseOfPackageJSON(t *testing.T) {
 			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
 		}
 
-		want, err := json.Marshal(r)
-		check.NoError(t, err)
+		want := check.Value(json.Marshal(r))(t)
 		check.Equal(t, "line", string(want)+"\n", r.line())
 	})
 }

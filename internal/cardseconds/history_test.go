@@ -38,8 +38,7 @@ func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool)
 				break
 			}
 			key := EntryKey{period, i}
-			packed, err := m.Entry(key)
-			check.NoError(t, err)
+			packed := check.Value(m.Entry(key))(t)
 
 			_, exists := d.entries[key]
 			check.That(t, !exists, "entry %s is written twice", key)
@@ -107,8 +106,7 @@ func (n naive) clone() naive {
 var zones = []string{"UTC", "Europe/Berlin", "America/Havana", "Asia/Beirut", "Asia/Amman", "America/Santiago", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati"}
 
 func drawZone(t *rapid.T) *time.Location {
-	zone, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
-	check.NoError(t, err)
+	zone := check.Value(time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone")))(t)
 	return zone
 }
 
@@ -229,8 +227,7 @@ func (h *history) reported(months bool) map[string]Milli {
 		if period.IsDay() == months {
 			continue
 		}
-		read, err := stored.Sums(period)
-		check.NoError(h, err)
+		read := check.Value(stored.Sums(period))(h)
 
 		for series, amount := range read {
 			sums[fmt.Sprint(series.Queue, " ", period)] += amount
@@ -324,8 +321,7 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 		days := Milli(0)
 		months := Milli(0)
 		for period := range stored.Periods() {
-			sums, err := stored.Sums(period)
-			check.NoError(t, err)
+			sums := check.Value(stored.Sums(period))(t)
 			if period.IsDay() {
 				days += sums[q]
 			} else {

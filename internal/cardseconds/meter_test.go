@@ -74,10 +74,8 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 		"back to midnight, west":  {"America/Havana", "2019-11-03", 25},
 		"before a day that is no": {"Pacific/Apia", "2011-12-29", 24},
 	} {
-		zone, err := time.LoadLocation(tc.zone)
-		check.NoError(t, err)
-		noon, err := time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone)
-		check.NoError(t, err)
+		zone := check.Value(time.LoadLocation(tc.zone))(t)
+		noon := check.Value(time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone))(t)
 
 		begin := Period(tc.noon).Begin(zone)
 		end := nextDay(noon)

@@ -55,8 +55,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.0"
 	files := strings.NewReplacer("serve.yaml", filepath.Join("testdata", "serve.yaml"), "prices.yaml", filepath.Join("testdata", "prices.yaml"))
-	text, err := os.ReadFile(page)
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(page))(t)
 
 	blocks := strings.Split(string(text), consolePrompt)
 	want := blocks[0]
@@ -86,8 +85,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 // TestThePageHasEveryRuleAndField checks that docs/kubectl.md describes each rule of doctor, each
 // command, and each field of the documents.
 func TestThePageHasEveryRuleAndField(t *testing.T) {
-	text, err := os.ReadFile(page)
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(page))(t)
 
 	words := diagnosis.RuleNames()
 	for _, document := range []any{quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{}, whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{}} {
@@ -131,8 +129,7 @@ func jsonFields(of reflect.Type) []string {
 
 // TestEveryTypedCommandExists parses the commands of the page and of the examples in help texts.
 func TestEveryTypedCommandExists(t *testing.T) {
-	text, err := os.ReadFile(page)
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(page))(t)
 
 	root := newProgram(streams()).newRootCommand()
 	lines := strings.Split(string(text), "\n")

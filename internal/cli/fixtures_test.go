@@ -44,8 +44,7 @@ func execute(t *testing.T, objects []client.Object, intercept interceptor.Funcs,
 
 func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Funcs) client.WithWatch {
 	t.Helper()
-	scheme, err := newScheme()
-	check.NoError(t, err)
+	scheme := check.Value(newScheme())(t)
 	if intercept.Create == nil {
 		intercept.Create = grant(func(authorizationv1.ResourceAttributes) bool { return true })
 	}
@@ -75,8 +74,7 @@ func compareGolden(t *testing.T, name, got string) {
 		check.NoError(t, os.MkdirAll("testdata", 0o750))
 		check.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	check.NoError(t, err)
+	want := check.Value(os.ReadFile(path))(t)
 	check.Equal(t, name, string(want), got)
 }
 

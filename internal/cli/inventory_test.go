@@ -99,8 +99,7 @@ func TestMappedCards(t *testing.T) {
 		}
 
 		cluster := &simulation.Cluster{Nodes: []*corev1.Node{builder.Node("a").Resource("amd.com/gpu", "8").Obj()}}
-		text, err := readConfiguration(t.Context(), &reader{client: newCluster(t, objects, interceptor.Funcs{})}, defaultSystemNamespace, cluster)
-		check.NoError(t, err)
+		text := check.Value(readConfiguration(t.Context(), &reader{client: newCluster(t, objects, interceptor.Funcs{})}, defaultSystemNamespace, cluster))(t)
 		check.Equal(t, source+": whatif", card.Count(8), cluster.Inventory().Physical()["MI300X"])
 		check.That(t, source == "in force" || strings.Contains(text, "model: MI300X"), "%s: the scheduler has the configuration\n%s", source, text)
 	}

@@ -80,8 +80,7 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 	check.NoError(t, err)
 
 	kept := pods[0]
-	text, err := json.Marshal(kept)
-	check.NoError(t, err)
+	text := check.Value(json.Marshal(kept))(t)
 	check.That(t, !strings.Contains(string(text), "unread"), "the list keeps what no command reads: %s", text)
 
 	resolver := workload.Resolver{Inventory: (&workloads{nodes: []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}}).tracker().Inventory()}
@@ -120,8 +119,7 @@ func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}}
 	r := &reader{client: newCluster(t, []client.Object{node}, interceptor.Funcs{})}
-	world, err := readWorkloads(t.Context(), r)
-	check.NoError(t, err)
+	world := check.Value(readWorkloads(t.Context(), r))(t)
 	check.That(t, len(world.nodes) == 1 && world.nodes[0].Status.Images == nil && world.nodes[0].ManagedFields == nil, "nodes %v", world.nodes)
 	simulated, _, err := readSimulated(t.Context(), r, defaultSystemNamespace)
 	check.NoError(t, err)

@@ -77,8 +77,7 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 	defer server.Close()
 
 	files := manifestFiles{names: []string{filepath.Join("testdata", "serve.yaml"), server.URL, "-"}}
-	found, err := files.readManifests(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: from-stdin}\n"))
-	check.NoError(t, err)
+	found := check.Value(files.readManifests(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: from-stdin}\n")))(t)
 
 	var got []string
 	for _, m := range found {

@@ -17,8 +17,7 @@ func TestTheProgramLinksNoScheduler(t *testing.T) {
 	list.Dir = "../.."
 	list.Env = append(os.Environ(), "GOOS=windows")
 
-	packages, err := list.Output()
-	check.NoError(t, err)
+	packages := check.Value(list.Output())(t)
 	check.Contains(t, "packages", string(packages), "cardquota.dev/operator/internal/cli\n")
 	for name := range strings.Lines(string(packages)) {
 		name = strings.TrimSpace(name)

@@ -22,8 +22,7 @@ import (
 // and two slices of one all the time, chat eight by day, and a pod without a queue one on one day.
 func storedSums(t *testing.T) []client.Object {
 	t.Helper()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	check.NoError(t, err)
+	zone := check.Value(time.LoadLocation("Europe/Berlin"))(t)
 
 	lab := cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "lab-llm", ServiceType: "training", Card: "NVIDIA-H200"}
 	chat := cardseconds.Series{Tenant: "chat", Project: "assistant", Queue: "chat", ServiceType: "inference", Card: "NVIDIA-H200"}
@@ -52,8 +51,7 @@ func storedSums(t *testing.T) []client.Object {
 			}
 
 			key := cardseconds.EntryKey{Period: period, Part: 0}
-			packed, err := m.Entry(key)
-			check.NoError(t, err)
+			packed := check.Value(m.Entry(key))(t)
 			entries[key.String()] = packed
 			m.Close(key)
 		}

@@ -30,8 +30,7 @@ func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(set))
 	for range 100 {
-		families, err := registry.Gather()
-		check.NoError(t, err)
+		families := check.Value(registry.Gather())(t)
 		check.Must(t, len(families) == 1 && len(families[0].Metric) == 2, "a scrape sees %v", families)
 		check.Must(t, *families[0].Metric[0].Gauge.Value == *families[0].Metric[1].Gauge.Value, "a scrape sees a part of a change: %v", families)
 	}

@@ -44,8 +44,7 @@ func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 			quota.Spec.NamespaceSelector.MatchExpressions = append(quota.Spec.NamespaceSelector.MatchExpressions, expression)
 		}
 
-		selector, err := metav1.LabelSelectorAsSelector(quota.Spec.NamespaceSelector)
-		check.NoError(t, err)
+		selector := check.Value(metav1.LabelSelectorAsSelector(quota.Spec.NamespaceSelector))(t)
 
 		var want []string
 		for _, namespace := range namespaces {
@@ -54,8 +53,7 @@ func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 			}
 		}
 
-		got, err := NewQuotaSelectors().SelectedNamespaces(t.Context(), cluster.Build(), quota)
-		check.NoError(t, err)
+		got := check.Value(NewQuotaSelectors().SelectedNamespaces(t.Context(), cluster.Build(), quota))(t)
 		check.Must(t, slices.Equal(want, got), "selected %v, want %v", got, want)
 	})
 }

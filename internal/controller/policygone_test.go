@@ -99,8 +99,7 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
 	last := policyInForce(entry)
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	text, err := policy.EncodeKept(last)
-	check.NoError(t, err)
+	text := check.Value(policy.EncodeKept(last))(t)
 
 	restarted := func(stored string) *NodeInventory {
 		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "cards", Name: policy.KeptConfigMapName}, Data: map[string]string{policy.KeptConfigMapKey: stored}}

@@ -36,24 +36,22 @@ func TestObjectsOfAListAreTransformed(t *testing.T) {
 	}}
 
 	transformed := toolscache.ToListerWatcherWithContext(transformedListerWatcher(source, dropSpec))
-	list, err := transformed.ListWithContext(t.Context(), metav1.ListOptions{})
-	check.NoError(t, err)
+	list := check.Value(transformed.ListWithContext(t.Context(), metav1.ListOptions{}))(t)
 
 	pods, ok := list.(*corev1.PodList)
 	check.Must(t, ok && len(pods.Items) == 1, "it lists %v", list)
 	check.Equal(t, "list", []string{"a", "", "7", "next"}, []string{pods.Items[0].Name, pods.Items[0].Spec.NodeName, pods.ResourceVersion, pods.Continue})
 
 	fail = true
-	_, err = transformed.ListWithContext(t.Context(), metav1.ListOptions{})
+	_, err := transformed.ListWithContext(t.Context(), metav1.ListOptions{})
 	check.Says(t, err, "gone")
 }
 
 func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	source := watch.NewFakeWithChanSize(4, false)
-	transformed, err := toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
+	transformed := check.Value(toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
-	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{})
-	check.NoError(t, err)
+	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{}))(t)
 
 	pod := builder.Pod("lab", "a").Node("h200").Obj()
 	end := builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
@@ -103,8 +101,7 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 	pod := &corev1.Pod{}
 	node := &corev1.Node{}
 	options := TransformWatches(cache.Options{ByObject: map[client.Object]cache.ByObject{pod: {Transform: dropSpec}, node: {}}})
-	kept, err := options.ByObject[pod].Transform(builder.Pod("lab", "a").Node("h200").Obj())
-	check.NoError(t, err)
+	kept := check.Value(options.ByObject[pod].Transform(builder.Pod("lab", "a").Node("h200").Obj()))(t)
 	check.Equal(t, "node", "h200", kept.(*corev1.Pod).Spec.NodeName)
 	check.That(t, options.ByObject[node].Transform == nil, "nodes have a transform")
 

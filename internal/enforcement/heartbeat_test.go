@@ -141,8 +141,7 @@ func TestMalformedReportsAreBounded(t *testing.T) {
 	lease.Annotations[AnnotationConfigHash] = "a\x1b"
 	lease.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 5000)
 	lease.Annotations[AnnotationSecondScheduler] = "n/b,n/a,none,n/c,n/d,n/e,n/f,"
-	report, err := ReadReport(lease)
-	check.NoError(t, err)
+	report := check.Value(ReadReport(lease))(t)
 	want := Report{Identity: "a; b", Version: "v1.2.3", ConfigHash: "a", ConfigProblem: strings.Repeat("x", 1021) + "…",
 		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: beaten.Truncate(time.Microsecond)}
 	check.Equal(t, "report", want, report)
@@ -192,8 +191,7 @@ func TestReportRoundTripsThroughLease(t *testing.T) {
 		}
 
 		lease := r.Lease("ns")
-		got, err := ReadReport(lease)
-		check.NoError(t, err)
+		got := check.Value(ReadReport(lease))(t)
 		check.Equal(t, "written again", lease, got.Lease("ns"))
 		check.Must(t, got.SameContent(r) && got.At.Equal(r.At.Truncate(time.Microsecond)), "%+v is read as %+v", r, got)
 

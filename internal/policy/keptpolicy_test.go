@@ -23,11 +23,9 @@ func inTree() *v1alpha1.ServiceTypePolicy {
 // these only.
 func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	p := inTree()
-	text, err := EncodeKept(p)
-	check.NoError(t, err)
+	text := check.Value(EncodeKept(p))(t)
 
-	kept, err := DecodeKept(text)
-	check.NoError(t, err)
+	kept := check.Value(DecodeKept(text))(t)
 	check.That(t, IsTree(InForce(nil, kept)), "the tree is lost")
 	check.Equal(t, "mappings", CardMappings(p), CardMappings(InForce(nil, kept)))
 	check.Equal(t, "schedulers", p.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
@@ -35,13 +33,11 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	p.Status.ServiceTypes[0].CardQuotas = 4
 	p.Status.ConfigHash = "another"
 	p.ResourceVersion = "2"
-	same, err := EncodeKept(p)
-	check.NoError(t, err)
+	same := check.Value(EncodeKept(p))(t)
 	check.Equal(t, "text after changes that decide nothing", text, same)
 
 	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
-	flat, err := EncodeKept(p)
-	check.NoError(t, err)
+	flat := check.Value(EncodeKept(p))(t)
 	check.That(t, flat != text, "the text does not say that queues are flat")
 }
 

@@ -37,8 +37,7 @@ func TestActions(t *testing.T) {
 	}) {
 		got := func(base string) string {
 			root := &renderer{overlay: Overlay{Reclaim: tc.reclaim, Preempt: tc.preempt}}
-			document, err := parseDocument("actions: " + base)
-			check.NoError(t, err)
+			document := check.Value(parseDocument("actions: " + base))(t)
 			root.root = document.Content[0]
 			root.setActions(fieldValue(root.root, "actions"))
 			return strings.Join(actionNames(root.root), ", ")

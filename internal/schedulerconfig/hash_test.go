@@ -102,7 +102,6 @@ func assertGolden(t *testing.T, golden, got string) {
 	if *update {
 		check.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(golden)
-	check.NoError(t, err)
+	want := check.Value(os.ReadFile(golden))(t)
 	check.Equal(t, golden, string(want), got)
 }

@@ -37,8 +37,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 	wanted = map[string]Overlay{}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
-		text, err := os.ReadFile(file)
-		check.NoError(t, err)
+		text := check.Value(os.ReadFile(file))(t)
 		texts[name] = string(text)
 
 		wanted[name] = tide(CardReclaim)
@@ -78,8 +77,7 @@ func assertReadAlike(t *testing.T, text string) {
 }
 
 func TestGoldensHoldWhatTheyAreNamedAfter(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml"))
-	check.NoError(t, err)
+	raw := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml")))(t)
 	var shipped struct{ Data map[string]string }
 	check.NoError(t, yaml.Unmarshal(raw, &shipped))
 	texts, _ := goldens(t)

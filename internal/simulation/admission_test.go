@@ -70,8 +70,7 @@ func TestAdmissionSetsDefaults(t *testing.T) {
 		if !isSet {
 			c.Policy = nil
 		}
-		made, err := NewWorkloads(c, []*unstructured.Unstructured{parse(t, volcanoJob("", ""))}, "lab")
-		check.NoError(t, err)
+		made := check.Value(NewWorkloads(c, []*unstructured.Unstructured{parse(t, volcanoJob("", ""))}, "lab"))(t)
 		policies := made[0].Job.Spec.Policies
 		check.That(t, isSet == (len(policies) == 1 && policies[0].Event == bus.PodEvictedEvent && policies[0].Action == bus.RestartJobAction), "policies %+v", policies)
 	}
@@ -173,8 +172,7 @@ func TestTheQueueOfANamespace(t *testing.T) {
 			objects = append(objects, parse(t, text))
 		}
 
-		made, err := NewWorkloads(c, objects, "lab")
-		check.NoError(t, err)
+		made := check.Value(NewWorkloads(c, objects, "lab"))(t)
 		check.Equal(t, name, tc.want, made[0].Group.Spec.Queue)
 	}
 }

@@ -70,8 +70,7 @@ func TestNewWorkloads(t *testing.T) {
 			"x-whatif-job-lab-x q min=2 gpu=4: x-ps-0 x-worker-0 x-worker-1 x-worker-2",
 		},
 	}) {
-		made, err := NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab")
-		check.NoError(t, err)
+		made := check.Value(NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab"))(t)
 
 		w := made[0]
 		gpus := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]

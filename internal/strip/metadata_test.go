@@ -35,14 +35,12 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 
 	var paths []string
 	for _, folder := range []string{"api/v1alpha1", "internal/workload", "internal/cardquota"} {
-		more, err := filepath.Glob("../../" + folder + "/*.go")
-		check.NoError(t, err)
+		more := check.Value(filepath.Glob("../../" + folder + "/*.go"))(t)
 		paths = append(paths, more...)
 	}
 
 	for _, path := range paths {
-		file, err := parser.ParseFile(files, path, nil, 0)
-		check.NoError(t, err)
+		file := check.Value(parser.ParseFile(files, path, nil, 0))(t)
 		ast.Inspect(file, func(node ast.Node) bool {
 			spec, ok := node.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "annotation") {
@@ -54,8 +52,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 			if !ok || literal.Kind != token.STRING {
 				return true
 			}
-			text, err := strconv.Unquote(literal.Value)
-			check.NoError(t, err)
+			text := check.Value(strconv.Unquote(literal.Value))(t)
 
 			found++
 			_, ofPods := podAnnotations[text]

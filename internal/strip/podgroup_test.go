@@ -150,7 +150,6 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 // size is roughly how many bytes an object holds.
 func size(t *testing.T, object any) int {
 	t.Helper()
-	text, err := json.Marshal(object)
-	check.NoError(t, err)
+	text := check.Value(json.Marshal(object))(t)
 	return len(text)
 }

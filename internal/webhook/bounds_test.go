@@ -92,8 +92,7 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 
 	post := func(size int, timeout string) int {
 		t.Helper()
-		response, err := http.Post(server.URL+"/?timeout="+timeout, "application/json", bytes.NewReader(make([]byte, size)))
-		check.NoError(t, err)
+		response := check.Value(http.Post(server.URL+"/?timeout="+timeout, "application/json", bytes.NewReader(make([]byte, size))))(t)
 		_ = response.Body.Close()
 		return response.StatusCode
 	}

@@ -60,8 +60,7 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 		"one that gets warning": {nil, v1alpha1.OverAllocationWarn, 0},
 	}) {
 		h := withLateCache(t, build, grantingEight("first", v1alpha1.OverAllocationDeny))
-		result, err := h.validateCardQuota(t.Context(), grantingEight("second", tc.policy), tc.before)
-		check.NoError(t, err)
+		result := check.Value(h.validateCardQuota(t.Context(), grantingEight("second", tc.policy), tc.before))(t)
 		check.Equal(t, "refusals", tc.errors, len(result.Errors))
 	}
 }
@@ -71,12 +70,10 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
 	tree := func(t *testing.T) *handlers { return treeHandlers(t, v1alpha1.QueueHierarchyTree) } // chat 8, search 8 below it
 	h := withLateCache(t, tree, treeQuota("chat", "", 16))
-	result, err := h.validateCardQuota(t.Context(), treeQuota("search", "chat", 16), treeQuota("search", "chat", 8))
-	check.NoError(t, err)
+	result := check.Value(h.validateCardQuota(t.Context(), treeQuota("search", "chat", 16), treeQuota("search", "chat", 8)))(t)
 	check.Equal(t, "refusals after the parent was raised", 0, len(result.Errors))
 
-	result, err = h.validateCardQuota(t.Context(), treeQuota("search", "chat", 17), treeQuota("search", "chat", 8))
-	check.NoError(t, err)
+	result = check.Value(h.validateCardQuota(t.Context(), treeQuota("search", "chat", 17), treeQuota("search", "chat", 8)))(t)
 	check.Equal(t, "refusals above the raised parent", 1, len(result.Errors))
 
 	flat := func(t *testing.T) *handlers { return handlersOf(t, &v1alpha1.ServiceTypePolicy{}) }
@@ -85,8 +82,7 @@ func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
 
 	quota := grantingEight("batch", v1alpha1.OverAllocationAllow)
 	quota.Spec.ServiceType = "batch"
-	result, err = h.validateCardQuota(t.Context(), quota, nil)
-	check.NoError(t, err)
+	result = check.Value(h.validateCardQuota(t.Context(), quota, nil))(t)
 	check.Equal(t, "refusals after the service type was defined", 0, len(result.Errors))
 }
 

@@ -21,8 +21,7 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 		"into an empty list": {`{"spec":{"podFailurePolicy":{"rules":[]}}}`, `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`},
 		"into none":          {`{"spec":{"podFailurePolicy":null}}`, `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`},
 	}) {
-		got, err := addEvictionRule([]byte(tc.job))
-		check.NoError(t, err)
+		got := check.Value(addEvictionRule([]byte(tc.job)))(t)
 		checkSameJSON(t, got, tc.want)
 	}
 
@@ -40,8 +39,7 @@ func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 		"without what is not stored": {`{"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}`, `{"spec":{"podFailurePolicy":{"rules":[]}}}`,
 			`{"spec":{"podFailurePolicy":{"rules":[]}}}`},
 	}) {
-		got, err := copyFailurePolicy([]byte(tc.job), []byte(tc.stored))
-		check.NoError(t, err)
+		got := check.Value(copyFailurePolicy([]byte(tc.job), []byte(tc.stored)))(t)
 		checkSameJSON(t, got, tc.want)
 	}
 

@@ -47,8 +47,7 @@ func TestAWebhookKnowsTheTree(t *testing.T) {
 	check.Must(t, err == nil && len(result.Errors) == 2, "%v, %v", err, result.Errors)
 	check.Contains(t, "refusal", result.Errors.ToAggregate().Error(), "is 9, but parent chat has 8", "(4 here, 4 by search), but chat has 4, 4 too many")
 
-	raw, err := json.Marshal(treeQuota("chat", "", 8))
-	check.NoError(t, err)
+	raw := check.Value(json.Marshal(treeQuota("chat", "", 8)))(t)
 	answer := h.warnCardQuotaDeletion(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: runtime.RawExtension{Raw: raw}}})
 	check.Must(t, answer.Allowed && len(answer.Warnings) == 1, "%+v", answer)
 	check.Contains(t, "warning", answer.Warnings[0], "it is the parent of search; queue chat keeps its quota")

@@ -27,8 +27,7 @@ func TestCompleteJobKeepsOtherFields(t *testing.T) {
 			`{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{Policies: policies}},
 		"retries alone": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.JobDefaults{MaxRetry: 100}},
 	}) {
-		got, err := completeJob([]byte(tc.job), tc.defaults)
-		check.NoError(t, err)
+		got := check.Value(completeJob([]byte(tc.job), tc.defaults))(t)
 		var is, want any
 		check.NoError(t, json.Unmarshal(got, &is))
 		check.NoError(t, json.Unmarshal([]byte(tc.want), &want))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/framework"
 )
@@ -46,8 +47,7 @@ func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 func certificateTests(t *testing.T, w *env) {
 	t.Run("thrown away", func(t *testing.T) {
 		g := framework.NewGomega(t)
-		before, err := w.trustedCABundle(t)()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		before := check.Value(w.trustedCABundle(t)())(t)
 		g.Expect(before).NotTo(gomega.BeEmpty())
 		g.Expect(w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-webhook-cert"}})).To(gomega.Succeed())
 		g.Eventually(w.trustedCABundle(t)).ShouldNot(gomega.Equal(before))
@@ -76,8 +76,7 @@ func filesTest(t *testing.T, w *env) {
 		certificate, key, err := w.cluster.ServingCertificate(name, webhookService+".volcano-system.svc")
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		for to, from := range map[string]string{"tls.key": key, "tls.crt": certificate} {
-			text, err := os.ReadFile(from)
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			text := check.Value(os.ReadFile(from))(t)
 			g.Expect(os.WriteFile(filepath.Join(dir, to), text, 0o600)).To(gomega.Succeed())
 		}
 	}
@@ -123,11 +122,8 @@ func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 // servingCertSignature returns the signature of the certificate that is served on a port.
 func servingCertSignature(t *testing.T, port int) string {
 	t.Helper()
-	g := framework.NewGomega(t)
-	address, err := cluster.ServiceAddress()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	connection, err := tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	address := check.Value(cluster.ServiceAddress())(t)
+	connection := check.Value(tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true}))(t)
 	defer func() { _ = connection.Close() }()
 	return fmt.Sprintf("%x", connection.ConnectionState().PeerCertificates[0].Signature)
 }

@@ -20,6 +20,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
@@ -76,8 +77,7 @@ func newEnv(t *testing.T) *env {
 	w := &env{cluster: c, warnings: &warningRecorder{}}
 	config := c.Config()
 	config.WarningHandler = w.warnings
-	w.Framework, err = framework.New(config)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Framework = check.Value(framework.New(config))(t)
 
 	w.manager, w.port = w.newOperator(t, "--webhook-certificates=Self")
 	g.Expect(framework.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
@@ -91,13 +91,10 @@ func newEnv(t *testing.T) *env {
 // newOperator configures an operator, one of several replicas, with a port of its own.
 func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment, int) {
 	t.Helper()
-	g := framework.NewGomega(t)
-	port, err := cluster.FreePort()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	d, err := deployment.Install(t.Context(), w.cluster, deployment.Options{
+	port := check.Value(cluster.FreePort())(t)
+	d := check.Value(deployment.Install(t.Context(), w.cluster, deployment.Options{
 		ManagerArgs: append([]string{"--leader-elect=true", fmt.Sprintf("--webhook-port=%d", port)}, args...),
-	})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	}))(t)
 	return d, port
 }
 

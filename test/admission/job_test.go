@@ -138,8 +138,7 @@ func cardsInInitContainer(s *batchv1.JobSpec) {
 // writeFile writes a Job as a user has it in a file.
 func writeFile(t *testing.T, job *batchv1.Job) string {
 	t.Helper()
-	text, err := yaml.Marshal(job)
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	text := check.Value(yaml.Marshal(job))(t)
 	path := filepath.Join(t.TempDir(), job.Name+".yaml")
 	gomega.NewWithT(t).Expect(os.WriteFile(path, text, 0o600)).To(gomega.Succeed())
 	return path
@@ -254,11 +253,9 @@ var jobRequests = regexp.MustCompile(`(?m)^apiserver_admission_webhook_admission
 func jobCostTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	asked := func() (sum int) {
-		page, err := w.cluster.Kubectl(t.Context(), "get", "--raw", "/metrics")
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		page := check.Value(w.cluster.Kubectl(t.Context(), "get", "--raw", "/metrics"))(t)
 		for _, found := range jobRequests.FindAllStringSubmatch(page, -1) {
-			n, err := strconv.Atoi(found[1])
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+			n := check.Value(strconv.Atoi(found[1]))(t)
 			sum += n
 		}
 		return sum

@@ -37,8 +37,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 
 		check.That(t, len(files) > 0, "no state has reason %s", reason)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			check.NoError(t, err)
+			text := check.Value(os.ReadFile(file))(t)
 			check.Contains(t, file, strings.Join(strings.Fields(string(text)), " "), "("+string(reason)+")")
 		}
 	}
@@ -47,8 +46,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 // TestEveryFindingHasAGolden: a new rule of doctor needs a state.
 func TestEveryFindingHasAGolden(t *testing.T) {
 	for _, rule := range diagnosis.RuleNames() {
-		text, err := os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden"))
-		check.NoError(t, err)
+		text := check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)
 		check.Contains(t, rule, string(text), "  "+rule+"\n")
 	}
 }
@@ -59,8 +57,7 @@ func TestEveryGoldenIsCompared(t *testing.T) {
 	for _, s := range states() {
 		known = append(known, s.name)
 	}
-	files, err := filepath.Glob(filepath.Join("testdata", "*", "*.golden"))
-	check.NoError(t, err)
+	files := check.Value(filepath.Glob(filepath.Join("testdata", "*", "*.golden")))(t)
 	check.That(t, len(files) > 60, "%d files", len(files))
 	for _, file := range files {
 		check.That(t, slices.Contains(known, strings.TrimSuffix(filepath.Base(file), ".golden")), "nothing compares %s", file)
@@ -70,8 +67,7 @@ func TestEveryGoldenIsCompared(t *testing.T) {
 // blockedReasons returns all reasons of the API.
 func blockedReasons(t *testing.T) []api.BlockedReason {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution)
-	check.NoError(t, err)
+	file := check.Value(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution))(t)
 
 	var reasons []api.BlockedReason
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -79,8 +75,7 @@ func blockedReasons(t *testing.T) []api.BlockedReason {
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Blocked") {
 			return true
 		}
-		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		check.NoError(t, err)
+		text := check.Value(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
 		reasons = append(reasons, api.BlockedReason(text))
 		return true
 	})

@@ -51,8 +51,7 @@ type site struct {
 func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
 	t.Helper()
 	g := gomega.NewWithT(t)
-	root, err := cluster.ModuleRoot()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	root := check.Value(cluster.ModuleRoot())(t)
 
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
 	if errors.Is(err, cluster.ErrNotBuilt) {
@@ -62,8 +61,7 @@ func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(gomega.Succeed()) })
 
-	admin, err := framework.New(c.Config())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	admin := check.Value(framework.New(c.Config()))(t)
 
 	return &site{Framework: admin, cluster: c, root: root}
 }

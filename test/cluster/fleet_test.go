@@ -24,8 +24,7 @@ func TestAMisspeltFleetIsRefused(t *testing.T) {
 func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 	g := NewWithT(t)
 	c := sharedCluster(t)
-	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 
 	names := map[string]bool{}
 	for _, node := range nodes.Items {
@@ -53,10 +52,9 @@ func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 func TestKubectlIsOfTheClustersVersion(t *testing.T) {
 	g := NewWithT(t)
 	c := sharedCluster(t)
-	version, err := c.Kubectl(t.Context(), "version", "-o", "json")
-	g.Expect(err).NotTo(HaveOccurred())
+	version := check.Value(c.Kubectl(t.Context(), "version", "-o", "json"))(t)
 	g.Expect(strings.Count(version, `"gitVersion": "v1.34.1"`)).To(Equal(2), version)
-	_, err = c.Kubectl(t.Context(), "get", "pod", "no-such-pod")
+	_, err := c.Kubectl(t.Context(), "get", "pod", "no-such-pod")
 	g.Expect(err).To(MatchError(ContainSubstring(`pods "no-such-pod" not found`)))
 	_, err = c.Kubectl(t.Context(), "get", "priorityclass", "system-cluster-critical", "system-node-critical")
 	g.Expect(err).NotTo(HaveOccurred(), "the API server has made them")

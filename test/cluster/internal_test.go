@@ -13,27 +13,23 @@ import (
 func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
-		port, err := FreePort()
-		check.NoError(t, err)
+		port := check.Value(FreePort())(t)
 		check.Must(t, !seen[port], "port %d was handed out twice", port)
 
 		seen[port] = true
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		check.NoError(t, err)
+		l := check.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
 		_ = l.Close()
 	}
 }
 
 func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kept")
-	first, err := openStateDir(path)
-	check.NoError(t, err)
-	_, err = openStateDir(path)
+	first := check.Value(openStateDir(path))(t)
+	_, err := openStateDir(path)
 	check.Says(t, err, "in use by another cluster")
 	check.NoError(t, os.WriteFile(filepath.Join(first.etcdDir(), "old"), nil, 0o600))
 	check.NoError(t, first.close())
-	second, err := openStateDir(path)
-	check.NoError(t, err)
+	second := check.Value(openStateDir(path))(t)
 	wantFile(t, filepath.Join(second.etcdDir(), "old"), false)
 	check.NoError(t, second.close())
 }

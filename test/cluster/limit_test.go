@@ -42,8 +42,7 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	t.Helper()
 	holder = exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderMode+"=1")
-	out, err := holder.StdoutPipe()
-	check.NoError(t, err)
+	out := check.Value(holder.StdoutPipe())(t)
 	check.NoError(t, startChild(holder))
 
 	var problem string
@@ -84,17 +83,14 @@ func acquire(t *testing.T) (*permit, error) {
 func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	ownMachine(t, "2")
 	holder, port, dir := startHolder(t)
-	locks, err := locksDir()
-	check.NoError(t, err)
+	locks := check.Value(locksDir())(t)
 
-	file, err := os.OpenFile(filepath.Join(locks, "ports.lock"), os.O_RDWR, 0o600)
-	check.NoError(t, err)
+	file := check.Value(os.OpenFile(filepath.Join(locks, "ports.lock"), os.O_RDWR, 0o600))(t)
 	defer func() { _ = file.Close() }()
 
-	used, err := openStateDir("")
-	check.NoError(t, err)
+	used := check.Value(openStateDir(""))(t)
 
-	_, err = acquire(t)
+	_, err := acquire(t)
 	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
 	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
 		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
@@ -108,11 +104,9 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	}
 	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
 
-	p, err := acquire(t)
-	check.NoError(t, err)
+	p := check.Value(acquire(t))(t)
 	check.NoError(t, p.release())
-	next, err := openStateDir("")
-	check.NoError(t, err)
+	next := check.Value(openStateDir(""))(t)
 
 	wantFile(t, dir, false)
 	wantFile(t, used.pkiDir(), true)
@@ -126,13 +120,11 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	ownMachine(t, "3")
 	startHolder(t) // another process with its first cluster
-	first, err := acquire(t)
-	check.NoError(t, err)
+	first := check.Value(acquire(t))(t)
 
-	second, err := acquire(t) // a process with one cluster may have a second
-	check.NoError(t, err)
+	second := check.Value(acquire(t))(t)
 
-	_, err = acquire(t)
+	_, err := acquire(t)
 	check.Says(t, err, "at most 3 run on this machine")
 	check.Says(t, err, clustersVariable)
 	check.NoError(t, first.release())
@@ -140,8 +132,7 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 
 	// The first permits of another process and of this one; permit 0 is only for second
 	// clusters.
-	first, err = acquire(t)
-	check.NoError(t, err)
+	first = check.Value(acquire(t))(t)
 
 	permitsHeld.Store(0)
 	_, err = acquire(t) // a third process
@@ -155,11 +146,10 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	said := make(chan string, 100)
 	began := time.Now()
 
-	p, err := acquirePermit(t.Context(), func(message string) {
+	p := check.Value(acquirePermit(t.Context(), func(message string) {
 		said <- message
 		killProcess(t, holder)
-	})
-	check.NoError(t, err)
+	}))(t)
 	check.NoError(t, p.release())
 
 	check.Must(t, len(said) > 0, "nothing was said")

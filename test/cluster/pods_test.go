@@ -26,8 +26,7 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	}).Obj()
 
-	created, err := c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	check.NoError(t, err)
+	created := check.Value(c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}))(t)
 
 	t.Cleanup(func() {
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
@@ -126,9 +125,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 
 			deleted := time.Now()
 			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
-			got, err := watchUntilGone(ctx, c, running)
-
-			g.Expect(err).NotTo(HaveOccurred())
+			got := check.Value(watchUntilGone(ctx, c, running))(t)
 			g.Expect(got.phases).To(Equal([]string{"Running", tc.wantEnd, "gone"}))
 			g.Expect(got.end.Sub(deleted)).To(And(BeNumerically(">=", tc.atLeast), BeNumerically("<=", tc.atMost+late)))
 			g.Expect(got.gone).To(BeTemporally(">", got.end), "the object goes after its last status")
@@ -152,8 +149,7 @@ func TestHowLongPodsRun(t *testing.T) {
 
 	// The watch starts at its creation and sees every state, however short.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
-	got, err := watchUntilGone(t.Context(), c, pod)
-	g.Expect(err).NotTo(HaveOccurred())
+	got := check.Value(watchUntilGone(t.Context(), c, pod))(t)
 	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))
 }
 

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/childprocess"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -55,8 +56,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 	parts := processesOf(c.Dir())
 	g.Expect(slices.Sorted(maps.Values(parts))).To(Equal([]string{"etcd", "kube-apiserver"}))
 
-	resources, err := c.Client().Discovery().ServerResourcesForGroupVersion("scheduling.volcano.sh/v1beta1")
-	g.Expect(err).NotTo(HaveOccurred())
+	resources := check.Value(c.Client().Discovery().ServerResourcesForGroupVersion("scheduling.volcano.sh/v1beta1"))(t)
 	g.Expect(resources.APIResources).To(ContainElement(HaveField("Kind", "Queue")))
 
 	pod := builder.Pod("default", "alone").Obj()
@@ -127,8 +127,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	dir := c.Dir()
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 
-	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	g.Expect(nodes.Items).To(BeEmpty())
 	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
@@ -137,11 +136,10 @@ func TestAClusterBesideAnother(t *testing.T) {
 	// without network. Stop does not wait for it.
 	watcher := exec.CommandContext(t.Context(), filepath.Join(c.BinDir(), "kubectl"), "get", "namespaces", "--watch")
 	watcher.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
-	out, err := watcher.StdoutPipe()
-	g.Expect(err).NotTo(HaveOccurred())
+	out := check.Value(watcher.StdoutPipe())(t)
 	g.Expect(watcher.Start()).To(Succeed())
 
-	_, err = bufio.NewReader(out).ReadString('\n')
+	_, err := bufio.NewReader(out).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred(), "it watches")
 	g.Expect(watcher.Process.Signal(syscall.SIGSTOP)).To(Succeed())
 
@@ -164,7 +162,7 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 	g := NewWithT(t)
 	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
 
-	p, err := c.StartProcess(t.Context(), cluster.ProcessSpec{
+	p := check.Value(c.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}, StopTimeout: stopTimeout,
 		Ready: func(context.Context) error {
 			if text, err := os.ReadFile(c.LogFile(name)); string(text) != "hello\n" {
@@ -172,8 +170,7 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 			}
 			return nil
 		},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
+	}))(t)
 
 	return p
 }

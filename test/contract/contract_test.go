@@ -69,8 +69,7 @@ func TestContractIsUnchanged(t *testing.T) {
 		check.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
 	}
 
-	want, err := os.ReadFile(golden)
-	check.NoError(t, err)
+	want := check.Value(os.ReadFile(golden))(t)
 	check.Equal(t, "contract", strings.Split(string(want), "\n"), strings.Split(text, "\n"))
 }
 

@@ -19,8 +19,7 @@ var (
 // a page, a heading that exists. docs/api.md is generated.
 func TestLinksLeadSomewhere(t *testing.T) {
 	root := filepath.Join("..", "..")
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	check.NoError(t, err)
+	pages := check.Value(filepath.Glob(filepath.Join(root, "docs", "*.md")))(t)
 
 	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "CHANGELOG.md"))
 	links := 0
@@ -53,8 +52,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // readProse returns a page without code blocks.
 func readProse(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(page))(t)
 
 	var prose strings.Builder
 	code := false

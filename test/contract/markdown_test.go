@@ -20,8 +20,7 @@ var (
 // TestPlaceholdersSurviveMarkdown: a reader of docs/api.md sees <vendor> only in a code span. Elsewhere
 // it is taken for HTML and vanishes.
 func TestPlaceholdersSurviveMarkdown(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
-	check.NoError(t, err)
+	pages := check.Value(filepath.Glob(filepath.Join("..", "..", "docs", "*.md")))(t)
 	for _, page := range pages {
 		for _, tag := range htmlTag.FindAllString(codeSpan.ReplaceAllString(readProse(t, page), ""), -1) {
 			name := strings.Trim(tag, "<>/")
@@ -45,8 +44,7 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 		} `json:"spec"`
 	}
 
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml"))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml")))(t)
 	check.NoError(t, yaml.Unmarshal(text, &definition))
 
 	// The longest usual value of each column. A sum of cards has no longest one.

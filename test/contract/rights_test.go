@@ -149,8 +149,7 @@ func hasPrefix(calls []string, text string) bool {
 // grantedRights are those of the generated role, as resource and verb.
 func grantedRights(t *testing.T) sets.Set[string] {
 	t.Helper()
-	text, err := os.ReadFile("../../config/rbac/manager_role.yaml")
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile("../../config/rbac/manager_role.yaml"))(t)
 
 	granted := sets.New[string]()
 	for document := range strings.SplitSeq(string(text), "\n---\n") {

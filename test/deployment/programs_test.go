@@ -15,10 +15,8 @@ func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
 	for clocks, want := range map[string]bool{"": true, shippedClocks: false} {
 		t.Setenv(clocksVariable, clocks)
 		for _, name := range []string{"manager", "cardquota-scheduler"} {
-			path, err := ProgramPath(t.Context(), name)
-			check.NoError(t, err)
-			binary, err := os.ReadFile(path)
-			check.NoError(t, err)
+			path := check.Value(ProgramPath(t.Context(), name))(t)
+			binary := check.Value(os.ReadFile(path))(t)
 			check.Equal(t, path+" has the clocks of tests", want, bytes.Contains(binary, []byte(testClocks)))
 		}
 	}

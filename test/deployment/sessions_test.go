@@ -39,10 +39,9 @@ func newDeploymentReading(t *testing.T, pages func(scrape int64) string) (*Deplo
 
 func TestSessionsAreRead(t *testing.T) {
 	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(5, 1) })
-	got, err := d.Sessions(t.Context())
-	check.NoError(t, err)
+	got := check.Value(d.Sessions(t.Context()))(t)
 	check.Equal(t, "sessions", SessionStats{PID: 7, Closed: 5, TotalDuration: 100 * time.Millisecond, Deciding: true}, got)
-	_, err = (&Deployment{}).Sessions(t.Context())
+	_, err := (&Deployment{}).Sessions(t.Context())
 	check.Says(t, err, "no scheduler was started")
 }
 

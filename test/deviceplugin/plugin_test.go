@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // kubelet is the registration server of a kubelet.
@@ -28,8 +30,7 @@ func (k *kubelet) Register(_ context.Context, request *v1beta1.RegisterRequest) 
 // startKubelet listens in folder like a kubelet.
 func startKubelet(t *testing.T, folder string) *kubelet {
 	t.Helper()
-	listener, err := net.Listen("unix", filepath.Join(folder, "kubelet.sock"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	listener := check.Value(net.Listen("unix", filepath.Join(folder, "kubelet.sock")))(t)
 	k := &kubelet{registered: make(chan *v1beta1.RegisterRequest, 1)}
 	server := grpc.NewServer()
 	v1beta1.RegisterRegistrationServer(server, k)
@@ -40,12 +41,10 @@ func startKubelet(t *testing.T, folder string) *kubelet {
 
 func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T) {
 	g := NewWithT(t)
-	folder, err := os.MkdirTemp("", "plugin") //nolint:usetesting // socket paths must be short
-	g.Expect(err).NotTo(HaveOccurred())
+	folder := check.Value(os.MkdirTemp("", "plugin"))(t)
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
 
-	p, err := parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder})
-	g.Expect(err).NotTo(HaveOccurred())
+	p := check.Value(parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder}))(t)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -68,14 +67,11 @@ func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T)
 func cardsOf(t *testing.T, socket string) []string {
 	t.Helper()
 	g := NewWithT(t)
-	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	g.Expect(err).NotTo(HaveOccurred())
+	connection := check.Value(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer func() { _ = connection.Close() }()
 
-	stream, err := v1beta1.NewDevicePluginClient(connection).ListAndWatch(t.Context(), &v1beta1.Empty{})
-	g.Expect(err).NotTo(HaveOccurred())
-	list, err := stream.Recv()
-	g.Expect(err).NotTo(HaveOccurred())
+	stream := check.Value(v1beta1.NewDevicePluginClient(connection).ListAndWatch(t.Context(), &v1beta1.Empty{}))(t)
+	list := check.Value(stream.Recv())(t)
 
 	var ids []string
 	for _, card := range list.GetDevices() {
@@ -88,12 +84,10 @@ func cardsOf(t *testing.T, socket string) []string {
 
 func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 	g := NewWithT(t)
-	p, err := parseFlags([]string{"--env=CARDS", "--count=4"})
-	g.Expect(err).NotTo(HaveOccurred())
-	response, err := p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+	p := check.Value(parseFlags([]string{"--env=CARDS", "--count=4"}))(t)
+	response := check.Value(p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
 		{DevicesIds: []string{"card-1", "card-3"}}, {DevicesIds: []string{"card-0"}},
-	}})
-	g.Expect(err).NotTo(HaveOccurred())
+	}}))(t)
 	g.Expect(response.GetContainerResponses()).To(HaveLen(2))
 	g.Expect(response.GetContainerResponses()[0].GetEnvs()).To(Equal(map[string]string{"CARDS": "card-1,card-3"}))
 	g.Expect(response.GetContainerResponses()[1].GetEnvs()).To(Equal(map[string]string{"CARDS": "card-0"}))

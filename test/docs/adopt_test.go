@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // legacy is a queue from before the installation.
@@ -89,11 +90,9 @@ func (e *engineer) adoptCluster(giveBack string) {
 func (e *engineer) checkWhatWouldChange(commands string) {
 	e.Helper()
 	e.typeCommands("make kubectl-cardquota BIN=$PWD/dist/plugin\nexport PATH=$PWD/dist/plugin:$PATH")
-	found, err := e.runShell(commands)
-	e.Expect(err).NotTo(HaveOccurred())
+	found := check.Value(e.runShell(commands))(e)
 	e.Expect(found).To(And(ContainSubstring("pod/"+team+"/past  Bypass\n"), Not(ContainSubstring("queue/"+legacy+"  QueueWithoutQuota"))), commands)
-	written, err := os.ReadFile(filepath.Join(e.project, "quotas.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
+	written := check.Value(os.ReadFile(filepath.Join(e.project, "quotas.yaml")))(e)
 	e.Expect(string(written)).To(ContainSubstring("name: " + legacy))
 }
 

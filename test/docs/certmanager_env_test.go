@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -32,16 +33,14 @@ func findCertManager() (program string, err error) {
 // startCertManager installs cert-manager's CRDs and runs its controllers as an administrator.
 func (e *engineer) startCertManager(program string) {
 	e.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml"))
-	e.Expect(err).NotTo(HaveOccurred())
+	files := check.Value(filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml")))(e)
 	e.Expect(files).NotTo(BeEmpty())
 	for _, file := range files {
 		e.Expect(e.cluster.ApplyFile(e.ctx, file)).To(Succeed())
 	}
 
 	e.typeCommands(`kubectl wait crd --all --for=condition=Established --timeout=1m`)
-	process, err := e.cluster.StartProcess(e.ctx, cluster.ProcessSpec{Name: "cert-manager", Path: program, Args: []string{e.cluster.Kubeconfig()}})
-	e.Expect(err).NotTo(HaveOccurred())
+	process := check.Value(e.cluster.StartProcess(e.ctx, cluster.ProcessSpec{Name: "cert-manager", Path: program, Args: []string{e.cluster.Kubeconfig()}}))(e)
 	e.Cleanup(func() {
 		if !e.Failed() {
 			return
@@ -78,8 +77,7 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {
 			g := NewWithT(t)
-			all, err := cluster.Decode([]byte(renderOverlay(t, "cert-manager", "namespace: "+namespace+"\n"))) // kustomize edit set namespace
-			g.Expect(err).NotTo(HaveOccurred())
+			all := check.Value(cluster.Decode([]byte(renderOverlay(t, "cert-manager", "namespace: "+namespace+"\n"))))(t)
 
 			objects := map[string]*unstructured.Unstructured{}
 			for _, object := range all {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -33,9 +34,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	}).Should(Succeed())
 	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
 	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
-	first, err := e.servingCertificate(e.ctx)
-
-	e.Expect(err).NotTo(HaveOccurred())
+	first := check.Value(e.servingCertificate(e.ctx))(t)
 	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]
 	pods := e.managerRestarts()
 
@@ -57,8 +56,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	stop()
 	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
 
-	authority, err = e.caBundle()
-	e.Expect(err).NotTo(HaveOccurred())
+	authority = check.Value(e.caBundle())(t)
 	e.typeCommands(section[2])
 	e.Eventually(e.caBundle).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
 	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 8) }).Should(Succeed())

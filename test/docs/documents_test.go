@@ -20,8 +20,7 @@ import (
 
 func readDocument(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", name))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t)
 	return string(text)
 }
 
@@ -62,8 +61,7 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 // constantsOf returns the values of a file's constants with a name prefix.
 func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0)
-	check.NoError(t, err)
+	parsed := check.Value(parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0))(t)
 
 	found := map[string]string{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
@@ -92,11 +90,9 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 		"## Let pods bypass the scheduler":    "## No bypass of the scheduler",
 		"## A queue must run without a quota": "## A quota for each queue",
 	} {
-		blocks, err := Commands(breakGlass, heading)
-		check.NoError(t, err)
+		blocks := check.Value(Commands(breakGlass, heading))(t)
 
-		typed, err := Commands(adopt, step)
-		check.NoError(t, err)
+		typed := check.Value(Commands(adopt, step))(t)
 		for _, block := range blocks {
 			check.That(t, strings.Contains(strings.Join(typed, ""), block), "docs/break-glass.md, %q: docs/adopt.md, %q does not have the command %q", heading, step, block)
 		}

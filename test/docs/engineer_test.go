@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
@@ -48,27 +49,21 @@ func newEngineer(t *testing.T) *engineer {
 	e := &engineer{T: t, Gomega: NewWithT(t), ctx: t.Context()}
 	e.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	var err error
 
-	e.cluster, err = cluster.Start(t.Context(), cluster.Options{
+	e.cluster = check.Value(cluster.Start(t.Context(), cluster.Options{
 		WithoutKwok: true, WithKubeScheduler: true,
 		RealNode: &cluster.RealNode{
 			Name:   "h200-0",
 			Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"},
 			Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 8},
 		},
-	})
-
-	e.Expect(err).NotTo(HaveOccurred())
+	}))(t)
 	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
 
-	scheme, err := deployment.NewScheme()
-	e.Expect(err).NotTo(HaveOccurred())
+	scheme := check.Value(deployment.NewScheme())(t)
 	quiet := rest.CopyConfig(e.cluster.Config())
 	quiet.WarningHandler = rest.NoWarnings{}
-	e.WithWatch, err = client.NewWithWatch(quiet, client.Options{Scheme: scheme})
-
-	e.Expect(err).NotTo(HaveOccurred())
+	e.WithWatch = check.Value(client.NewWithWatch(quiet, client.Options{Scheme: scheme}))(t)
 	e.project = e.copyProject()
 	e.path = e.cluster.BinDir() + ":" + os.Getenv("PATH")
 	t.Cleanup(e.logState)
@@ -94,8 +89,7 @@ for app in cardquota-manager cardquota-scheduler; do kubectl -n volcano-system l
 // tools.
 func (e *engineer) copyProject() string {
 	e.Helper()
-	root, err := cluster.ModuleRoot()
-	e.Expect(err).NotTo(HaveOccurred())
+	root := check.Value(cluster.ModuleRoot())(e)
 	to := filepath.Join(e.TempDir(), "cardquota")
 	e.Expect(os.MkdirAll(filepath.Join(to, "bin"), 0o755)).To(Succeed())
 	copied := exec.CommandContext(e.ctx, "bash", "-euo", "pipefail", "-c",
@@ -107,10 +101,8 @@ func (e *engineer) copyProject() string {
 
 func (e *engineer) sectionCommands(document, heading string) []string {
 	e.Helper()
-	text, err := os.ReadFile(filepath.Join(e.project, document))
-	e.Expect(err).NotTo(HaveOccurred())
-	blocks, err := Commands(string(text), heading)
-	e.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)
+	blocks := check.Value(Commands(string(text), heading))(e)
 	return blocks
 }
 

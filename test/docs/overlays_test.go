@@ -20,8 +20,7 @@ var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
 // sectionBlocks returns the code blocks in a language in a section of a document.
 func sectionBlocks(t *testing.T, document, heading, language string) []string {
 	t.Helper()
-	found, err := blocksOf(readDocument(t, document), heading, language)
-	check.NoError(t, err)
+	found := check.Value(blocksOf(readDocument(t, document), heading, language))(t)
 	return found
 }
 
@@ -124,12 +123,10 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 	installer := readDocument(t, "bin/controlplane/volcano/install.yaml")
 	command := exec.CommandContext(t.Context(), filepath.Join(folder, "render.sh"))
 	command.Stdin = strings.NewReader(installer)
-	tools, err := filepath.Abs(filepath.Dir(kubectl))
-	check.NoError(t, err)
+	tools := check.Value(filepath.Abs(filepath.Dir(kubectl)))(t)
 
 	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
-	out, err := command.Output()
-	check.NoError(t, err)
+	out := check.Value(command.Output())(t)
 
 	before := parseDeployments(t, installer)
 	after := parseDeployments(t, string(out))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/observer"
 )
 
@@ -61,7 +62,7 @@ func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
 // observeQuotas starts an observer of both Deployments and their queues.
 func (e *engineer) observeQuotas() *observer.Observer {
 	e.Helper()
-	watched, err := observer.Start(context.WithoutCancel(e.ctx), e.cluster.Config(), observer.Options{
+	watched := check.Value(observer.Start(context.WithoutCancel(e.ctx), e.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 		Concerns: func(object string) bool {
 			kind, name, _ := strings.Cut(object, "/")
@@ -73,9 +74,8 @@ func (e *engineer) observeQuotas() *observer.Observer {
 			}
 			return false
 		},
-	})
+	}))(e)
 
-	e.Expect(err).NotTo(HaveOccurred())
 	e.Cleanup(watched.Stop)
 	watched.Excuse(observer.Reason) // the stock scheduler does not know why
 	return watched

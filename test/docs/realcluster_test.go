@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -24,8 +25,7 @@ const install = "docs/install.md"
 func TestADayOfAPlatformEngineer(t *testing.T) {
 	e := newEngineer(t)
 	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
-	archive, err := e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause")
-	e.Expect(err).NotTo(HaveOccurred())
+	archive := check.Value(e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause"))(t)
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	turns := e.watchSchedulers()
 

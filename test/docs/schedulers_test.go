@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -46,8 +47,7 @@ func (e *engineer) watchSchedulers() *schedulerRuns {
 		list client.ObjectList
 		in   string
 	}{{&corev1.PodList{}, cluster.VolcanoNamespace}, {&coordinationv1.LeaseList{}, corev1.NamespaceAll}} { // ours may be elsewhere
-		changes, err := e.Watch(ctx, kind.list, client.InNamespace(kind.in))
-		e.Expect(err).NotTo(HaveOccurred())
+		changes := check.Value(e.Watch(ctx, kind.list, client.InNamespace(kind.in)))(e)
 		go func() {
 			for change := range changes.ResultChan() {
 				w.recordEvent(change)
@@ -142,8 +142,7 @@ func (e *engineer) startStock() {
 	e.Helper()
 	deployment := e.stockDeployment()
 	container := &deployment.Spec.Template.Spec.Containers[0]
-	archive, err := e.cluster.BuildImageFrom(e.ctx, container.Image, filepath.Join(e.cluster.BinDir(), "scheduler"))
-	e.Expect(err).NotTo(HaveOccurred())
+	archive := check.Value(e.cluster.BuildImageFrom(e.ctx, container.Image, filepath.Join(e.cluster.BinDir(), "scheduler")))(e)
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	container.ImagePullPolicy = corev1.PullIfNotPresent // there is no registry here
 
@@ -157,7 +156,6 @@ func (e *engineer) startStock() {
 
 func (e *engineer) stockDeployment() *appsv1.Deployment {
 	e.Helper()
-	deployment, err := e.cluster.StockScheduler()
-	e.Expect(err).NotTo(HaveOccurred())
+	deployment := check.Value(e.cluster.StockScheduler())(e)
 	return deployment
 }

@@ -20,6 +20,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
@@ -244,8 +246,7 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 // setQuota sets the quota of a CardQuota.
 func (s *scene) setQuota(name string, specs []api.Card) {
 	s.Helper()
-	text, err := json.Marshal(specs)
-	s.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(json.Marshal(specs))(s)
 	s.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
 }
 

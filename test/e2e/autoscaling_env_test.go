@@ -20,6 +20,7 @@ import (
 
 	"cardquota.dev/operator/internal/cli"
 	"cardquota.dev/operator/internal/scheduler/simulator"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -61,13 +62,9 @@ func (l *loadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveLoad serves a metric under the API of external metrics until the end of the scene.
 func (s *scene) serveLoad() *loadServer {
 	s.Helper()
-	address, err := cluster.ServiceAddress()
-	s.Expect(err).NotTo(HaveOccurred())
-	port, err := cluster.FreePort()
-
-	s.Expect(err).NotTo(HaveOccurred())
-	listener, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
-	s.Expect(err).NotTo(HaveOccurred())
+	address := check.Value(cluster.ServiceAddress())(s)
+	port := check.Value(cluster.FreePort())(s)
+	listener := check.Value(net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port))))(s)
 
 	load := &loadServer{}
 	server := httptest.NewUnstartedServer(load)

@@ -16,6 +16,7 @@ import (
 
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
@@ -166,8 +167,7 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testClust
 	_, err := s.readHeartbeat()
 	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nobody enforces yet: %v", err)
 
-	fleet, err := cluster.LoadFleet("testdata/fleet.yaml")
-	s.Expect(err).NotTo(HaveOccurred())
+	fleet := check.Value(cluster.LoadFleet("testdata/fleet.yaml"))(t)
 	s.Expect(s.cluster.CreateNodes(s.ctx, fleet)).To(Succeed())
 	s.wantRunning("pods", 0, 2)
 	s.Expect(s.cluster.ApplyFile(s.ctx, filepath.Join(suite.root, "config/scheduler/configmap.yaml"))).To(Succeed())

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
@@ -47,9 +48,7 @@ type stockScheduler struct {
 
 func newEnforcementTest(t *testing.T) *enforcementTest {
 	t.Helper()
-	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconfig/testdata/render/installer_1_14/base.conf"))
-	g.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(filepath.Join(suite.root, "internal/schedulerconfig/testdata/render/installer_1_14/base.conf")))(t)
 	p := &enforcementTest{original: string(text)}
 	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
@@ -77,12 +76,10 @@ func (p *enforcementTest) waitForEnforced(form string) {
 // schedulerReadyz returns the readiness page of the scheduler. Only its process knows the port.
 func (p *enforcementTest) schedulerReadyz() string {
 	p.Helper()
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid()))
-	p.Expect(err).NotTo(HaveOccurred())
+	line := check.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid())))(p)
 	address := regexp.MustCompile(`--healthz-address=([0-9.:]+)`).FindStringSubmatch(string(line))
 	p.Expect(address).To(HaveLen(2), "%q", line)
-	body, err := cluster.HTTPGet(p.ctx, "http://"+address[1]+"/readyz")
-	p.Expect(err).NotTo(HaveOccurred())
+	body := check.Value(cluster.HTTPGet(p.ctx, "http://"+address[1]+"/readyz"))(p)
 	return string(body)
 }
 
@@ -98,9 +95,7 @@ func (p *enforcementTest) stockPod(name string) *corev1.Pod {
 func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
 	p.Helper()
 	started := &stockScheduler{from: time.Now(), pod: pod}
-	var err error
-	started.process, err = p.deployment.StartStockScheduler(p.ctx)
-	p.Expect(err).NotTo(HaveOccurred())
+	started.process = check.Value(p.deployment.StartStockScheduler(p.ctx))(p)
 	p.stocks = append(p.stocks, started)
 	return started
 }

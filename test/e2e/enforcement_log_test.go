@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,6 +13,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -54,8 +54,7 @@ func (s *scene) startConditionLog() *conditionLog {
 		if _, ok := list.(*coordinationv1.LeaseList); ok {
 			where = append(where, client.InNamespace(deployment.Namespace))
 		}
-		changes, err := s.Watch(ctx, list, where...)
-		s.Expect(err).NotTo(HaveOccurred())
+		changes := check.Value(s.Watch(ctx, list, where...))(s)
 		go d.watchChanges(ctx, changes)
 	}
 

@@ -17,6 +17,7 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
 )
@@ -119,8 +120,7 @@ func (p *enforcementTest) replaceByStock() {
 	p.Expect(p.deployment.Scheduler.Wait()).To(MatchError("exit status 1"))
 	p.Expect(p.schedulerLog()).To(ContainSubstring("another scheduler runs in pod volcano-system/volcano-scheduler-2,"))
 	p.Expect(p.leaseHolder()).To(BeEmpty(), "the lease is free")
-	last, err := p.readHeartbeat()
-	p.Expect(err).NotTo(HaveOccurred())
+	last := check.Value(p.readHeartbeat())(p)
 	p.startScheduler() // as the kubelet does: it waits
 	stock := p.startStock(comes)
 

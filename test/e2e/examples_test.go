@@ -17,6 +17,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
 )
@@ -193,13 +194,11 @@ func runConfigurations(t *testing.T, st *testCluster) {
 
 func TestEveryExampleIsTested(t *testing.T) {
 	g := NewWithT(t)
-	files, err := filepath.Glob(filepath.Join(examplesDir, "*"))
-	g.Expect(err).NotTo(HaveOccurred())
+	files := check.Value(filepath.Glob(filepath.Join(examplesDir, "*")))(t)
 	var names []string
 	for _, file := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), ".yaml"))
-		text, err := os.ReadFile(file)
-		g.Expect(err).NotTo(HaveOccurred())
+		text := check.Value(os.ReadFile(file))(t)
 		g.Expect(string(text)).To(HavePrefix("# "), "%s begins with what it shows", file)
 	}
 	g.Expect(names).To(ConsistOf(slices.Concat(slices.Collect(maps.Keys(examples)), slices.Collect(maps.Keys(configurations)))))
@@ -232,8 +231,7 @@ func (s *scene) applyExamples(files ...string) {
 
 	names := map[string]string{}
 	for _, object := range objects {
-		namespaced, err := s.IsObjectNamespaced(object)
-		s.Expect(err).NotTo(HaveOccurred())
+		namespaced := check.Value(s.IsObjectNamespaced(object))(s)
 		if namespaced {
 			object.SetNamespace(s.namespace)
 		} else {
@@ -250,8 +248,7 @@ func (s *scene) applyExamples(files ...string) {
 // readExample decodes an example.
 func (s *scene) readExample(name string) []*unstructured.Unstructured {
 	s.Helper()
-	text, err := os.ReadFile(filepath.Join(examplesDir, name+".yaml"))
-	s.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(filepath.Join(examplesDir, name+".yaml")))(s)
 	objects, err := cluster.Decode(text)
 	s.Expect(err).NotTo(HaveOccurred(), name)
 	return objects

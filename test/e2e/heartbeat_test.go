@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -54,8 +55,7 @@ func (s *scene) checkNoSessions() {
 
 // schedulerLog returns the log of the scheduler.
 func (s *scene) schedulerLog() string {
-	text, err := os.ReadFile(s.cluster.LogFile("cardquota-scheduler"))
-	s.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(s.cluster.LogFile("cardquota-scheduler")))(s)
 	return string(text)
 }
 
@@ -78,11 +78,8 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.Expect(report.ConfigHash).To(Equal(schedulerconfig.Hash(s.configText())))
 	s.Expect(report.ConfigProblem).To(BeEmpty())
 	s.Expect(report.Identity).To(Equal(s.leaseHolder()))
-	program, err := deployment.ProgramPath(s.ctx, "cardquota-scheduler")
-
-	s.Expect(err).NotTo(HaveOccurred())
-	version, err := exec.CommandContext(s.ctx, program, "--version").Output()
-	s.Expect(err).NotTo(HaveOccurred())
+	program := check.Value(deployment.ProgramPath(s.ctx, "cardquota-scheduler"))(t)
+	version := check.Value(exec.CommandContext(s.ctx, program, "--version").Output())(t)
 	s.Expect(string(version)).To(HavePrefix("cardquota-scheduler " + report.Version + ", Volcano "))
 	s.Expect(report.Fresh(time.Now())).To(BeTrue())
 	s.waitForHeartbeat() // and again
@@ -95,8 +92,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 
 	s.stopScheduler()
 	s.checkNoSessions()
-	last, err := s.readHeartbeat()
-	s.Expect(err).NotTo(HaveOccurred())
+	last := check.Value(s.readHeartbeat())(t)
 	s.Expect(last.Fresh(last.At.Add(enforcement.StaleAfter))).To(BeFalse())
 	s.startScheduler() // the observer's last look needs one
 	s.Expect(s.waitForHeartbeat().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")

@@ -26,6 +26,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
@@ -149,18 +150,15 @@ func newTestCluster(c *cluster.Cluster) (*testCluster, error) {
 func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration string, managerArgs ...string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
-	g.Expect(err).NotTo(HaveOccurred())
+	c := check.Value(cluster.Start(t.Context(), cluster.Options{Nodes: nodes}))(t)
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 
-	st, err := newTestCluster(c)
-	g.Expect(err).NotTo(HaveOccurred())
+	st := check.Value(newTestCluster(c))(t)
 
 	options := programs
 	options.Configuration = configuration
 	options.ManagerArgs = slices.Concat(options.ManagerArgs, managerArgs)
-	st.deployment, err = deployment.Install(t.Context(), c, options)
-	g.Expect(err).NotTo(HaveOccurred())
+	st.deployment = check.Value(deployment.Install(t.Context(), c, options))(t)
 
 	return st
 }
@@ -171,8 +169,7 @@ func startReclaimingCluster(t *testing.T, nodes []cluster.NodeProfile, actions s
 	t.Helper()
 	g := NewWithT(t)
 	const shipped = `"enqueue, allocate, backfill`
-	configuration, err := deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...)
-	g.Expect(err).NotTo(HaveOccurred())
+	configuration := check.Value(deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...))(t)
 
 	st := startTestCluster(t, nodes, configuration)
 	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {

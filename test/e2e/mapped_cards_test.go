@@ -12,6 +12,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
@@ -47,10 +48,8 @@ func startMappedCluster(t *testing.T) *testCluster {
 		node("k100", 1, "hygon.com/dcu", map[string]string{"hygon.com/model": k100}), nodeProfile("h200", h200, 1, "4"),
 	}
 
-	port, err := cluster.FreePort()
-	g.Expect(err).NotTo(HaveOccurred())
-	configuration, err := deployment.ShippedConfiguration()
-	g.Expect(err).NotTo(HaveOccurred())
+	port := check.Value(cluster.FreePort())(t)
+	configuration := check.Value(deployment.ShippedConfiguration())(t)
 
 	st := startTestCluster(t, nodes, configuration, "--webhook-certificates=Self", fmt.Sprintf("--webhook-port=%d", port))
 	for _, m := range mappedCards {

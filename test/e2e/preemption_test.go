@@ -17,6 +17,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -125,8 +126,7 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 func startPolicyCluster(t *testing.T) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
-	configuration, err := deployment.ShippedConfiguration()
-	g.Expect(err).NotTo(HaveOccurred())
+	configuration := check.Value(deployment.ShippedConfiguration())(t)
 
 	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())

@@ -23,6 +23,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	kit "cardquota.dev/operator/test/framework"
@@ -76,15 +77,13 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 		return s.Create(s.ctx, builder.Namespace(name, sceneLabel, name))
 	}).Should(Succeed())
 
-	o, err := observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
+	o := check.Value(observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
 		Concerns:     s.isOwn,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 		Interval: 10 * time.Second, // every look lists eight kinds, and many scenes are played at the same time
 		Sessions: st.countSessions, Metrics: st.metricsPages, StoredWithin: 3 * time.Minute / time.Duration(deployment.ClockFactor()), UnlimitedCPUMemory: true,
 		Mappings: st.mappings,
-	})
-
-	s.Expect(err).NotTo(HaveOccurred())
+	}))(t)
 	s.observer = o
 	t.Cleanup(o.Stop)
 
@@ -145,8 +144,7 @@ func (s *scene) followProcess(program *cluster.Process) (letEnd func()) {
 	if program == nil {
 		return nil
 	}
-	letEnd, err := s.observer.Follow(program)
-	s.Expect(err).NotTo(HaveOccurred())
+	letEnd = check.Value(s.observer.Follow(program))(s)
 	return letEnd
 }
 
@@ -272,8 +270,7 @@ func (s *scene) createObjects(objects ...client.Object) {
 func (s *scene) createAndAwaitOpen(object client.Object) {
 	s.Helper()
 	s.createObjects(object)
-	kind, err := s.GroupVersionKindFor(object)
-	s.Expect(err).NotTo(HaveOccurred())
+	kind := check.Value(s.GroupVersionKindFor(object))(s)
 	switch kind.Kind {
 	case "CardQuota":
 		s.waitForCondition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)

@@ -9,6 +9,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // createTenants creates two tenants with one queue each, that deserve four cards and may borrow the
@@ -56,8 +58,7 @@ func (t *treeTest) restartEverything() {
 	t.killScheduler()
 	t.letManagerEnd()
 	t.deployment.Manager.Kill()
-	restart, err := t.cluster.KillVolcano()
-	t.Expect(err).NotTo(HaveOccurred())
+	restart := check.Value(t.cluster.KillVolcano())(t)
 	t.Expect(restart(t.ctx)).To(Succeed())
 	t.startScheduler()
 	t.startManager()

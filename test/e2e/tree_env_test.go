@@ -18,6 +18,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -57,8 +58,7 @@ func (s treeScene) nodeProfiles() []cluster.NodeProfile {
 func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile, kinds ...api.ServiceType) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
-	configuration, err := deployment.ShippedConfiguration()
-	g.Expect(err).NotTo(HaveOccurred())
+	configuration := check.Value(deployment.ShippedConfiguration())(t)
 	st := startTestCluster(t, nodes, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())

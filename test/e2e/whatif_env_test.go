@@ -25,6 +25,7 @@ import (
 	"cardquota.dev/operator/internal/cli"
 	"cardquota.dev/operator/internal/cli/whatifview"
 	"cardquota.dev/operator/internal/scheduler/simulator"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // whatIfTest is the environment of a scene that compares kubectl cardquota whatif with the scheduler:
@@ -76,12 +77,10 @@ func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.
 	t.Helper()
 	var file bytes.Buffer
 	for _, object := range objects {
-		kind, err := t.GroupVersionKindFor(object)
-		t.Expect(err).NotTo(HaveOccurred())
+		kind := check.Value(t.GroupVersionKindFor(object))(t)
 		written := object.DeepCopyObject().(client.Object)
 		written.GetObjectKind().SetGroupVersionKind(kind)
-		text, err := yaml.Marshal(written)
-		t.Expect(err).NotTo(HaveOccurred())
+		text := check.Value(yaml.Marshal(written))(t)
 		fmt.Fprintf(&file, "---\n%s", text)
 	}
 
@@ -292,8 +291,7 @@ func (t *whatIfTest) statedReasons(p *proof, name string) []string {
 func grantWhatIf(t *testing.T, st *testCluster) string {
 	t.Helper()
 	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "kubectl.md"))
-	g.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(filepath.Join(suite.root, "docs", "kubectl.md")))(t)
 
 	role := &rbacv1.ClusterRole{}
 	for _, block := range strings.Split(string(text), "```") {
@@ -312,8 +310,7 @@ func grantWhatIf(t *testing.T, st *testCluster) string {
 		g.Expect(st.Create(t.Context(), object)).To(Succeed())
 	}
 
-	kubeconfig, err := st.cluster.KubeconfigFor(t.Context(), user.Namespace, user.Name)
-	g.Expect(err).NotTo(HaveOccurred())
+	kubeconfig := check.Value(st.cluster.KubeconfigFor(t.Context(), user.Namespace, user.Name))(t)
 
 	return kubeconfig
 }

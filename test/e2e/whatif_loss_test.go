@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // lostWork is what whatif says about the work that the scene's queues lose, and what the scheduler had
@@ -48,10 +49,8 @@ func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, l
 // countedLoss returns the card-seconds of a queue that the scheduler has counted as lost.
 func (t *whatIfTest) countedLoss(queue string) float64 {
 	t.Helper()
-	pages, err := t.metricsPages(t.ctx)
-	t.Expect(err).NotTo(HaveOccurred())
-	seconds, err := pages.Scheduler.ReclaimedCardSeconds(queue)
-	t.Expect(err).NotTo(HaveOccurred())
+	pages := check.Value(t.metricsPages(t.ctx))(t)
+	seconds := check.Value(pages.Scheduler.ReclaimedCardSeconds(queue))(t)
 	return seconds
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -57,8 +58,7 @@ func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.
 	t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	made, err := client.New(config, client.Options{Scheme: w.Scheme()})
-	NewGomega(t).Expect(err).NotTo(gomega.HaveOccurred())
+	made := check.Value(client.New(config, client.Options{Scheme: w.Scheme()}))(t)
 	return made
 }
 

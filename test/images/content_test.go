@@ -15,6 +15,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAnImageSaysWhatItIs(t *testing.T) {
@@ -66,8 +68,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
 			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "its user may not replace it")
 
-			binary, err := elf.NewFile(bytes.NewReader(p.files[path].data))
-			g.Expect(err).NotTo(HaveOccurred())
+			binary := check.Value(elf.NewFile(bytes.NewReader(p.files[path].data)))(t)
 			for _, segment := range binary.Progs {
 				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "it would need a dynamic linker")
 			}
@@ -79,8 +80,7 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			info, err := buildinfo.Read(bytes.NewReader(openImage(t, name).files[strings.TrimPrefix(program, "/")].data))
-			g.Expect(err).NotTo(HaveOccurred())
+			info := check.Value(buildinfo.Read(bytes.NewReader(openImage(t, name).files[strings.TrimPrefix(program, "/")].data)))(t)
 
 			modules := []string{"std@" + strings.TrimPrefix(info.GoVersion, "go")}
 			for _, module := range info.Deps {
@@ -92,8 +92,7 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 
 			g.Expect(len(modules)).To(BeNumerically(">", 50))
 
-			text, err := os.ReadFile(filepath.Join(imagesDir(t), name+".cdx.json"))
-			g.Expect(err).NotTo(HaveOccurred())
+			text := check.Value(os.ReadFile(filepath.Join(imagesDir(t), name+".cdx.json")))(t)
 
 			var bill struct {
 				BOMFormat string `json:"bomFormat"`

@@ -72,15 +72,13 @@ func buildImages(root, out string) error {
 // openImage opens one of the images.
 func openImage(t *testing.T, name string) imageContent {
 	t.Helper()
-	p, err := openArchive(filepath.Join(imagesDir(t), name+".tar"))
-	check.NoError(t, err)
+	p := check.Value(openArchive(filepath.Join(imagesDir(t), name+".tar")))(t)
 	return p
 }
 
 // readText reads a file of the project.
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", name))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t)
 	return string(text)
 }

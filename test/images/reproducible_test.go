@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestTheSameSourcesGiveTheSameImages builds the images again in a folder with only the build
@@ -25,21 +27,18 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred(), string(output))
 	}
 
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	g.Expect(err).NotTo(HaveOccurred())
+	cache := check.Value(exec.Command("go", "env", "GOCACHE").Output())(t)
 	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // by default it lies where the next line points elsewhere
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())               // what is kept of the first is not the second
 	g.Expect(buildImages(tree, second)).To(Succeed())
 
 	for name := range programs {
-		again, err := openArchive(filepath.Join(second, name+".tar"))
-		g.Expect(err).NotTo(HaveOccurred())
+		again := check.Value(openArchive(filepath.Join(second, name+".tar")))(t)
 		g.Expect(again.digest).To(Equal(openImage(t, name).digest), name)
 
 		bills := make([]string, 0, 2)
 		for _, folder := range []string{first, second} {
-			text, err := os.ReadFile(filepath.Join(folder, name+".cdx.json"))
-			g.Expect(err).NotTo(HaveOccurred())
+			text := check.Value(os.ReadFile(filepath.Join(folder, name+".cdx.json")))(t)
 			bills = append(bills, string(text))
 		}
 		g.Expect(bills[0]).To(Equal(bills[1]), "the bill of materials of %s", name)

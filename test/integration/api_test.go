@@ -196,18 +196,15 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 func TestSamplesAreAccepted(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
-	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	files := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml")))(t)
 
-	trees, err := filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	trees := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml")))(t)
 	g.Expect(trees).To(gomega.HaveLen(2))
 
 	files = append(files, trees...)
 	seen := map[string]int{}
 	for _, file := range files {
-		objects, err := readObjects(file)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		objects := check.Value(readObjects(file))(t)
 		for _, o := range objects {
 			switch o.GetKind() {
 			case "CardQuota", "ServiceTypePolicy":

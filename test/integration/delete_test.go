@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -139,15 +140,13 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
-	before, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := check.Value(queueOf(t, name)())(t)
 
 	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 
-	after, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := check.Value(queueOf(t, name)())(t)
 	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
 	g.Expect(before.Labels).To(gomega.HaveKeyWithValue("app.kubernetes.io/managed-by", "cardquota"))
 	g.Expect(after.Labels).NotTo(gomega.HaveKey("app.kubernetes.io/managed-by"))
@@ -193,8 +192,7 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, quota.Name))).Should(framework.NotFound())
 
-	after, err := queueOf(t, "default")()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	after := check.Value(queueOf(t, "default")())(t)
 	g.Expect(after.UID).To(gomega.Equal(queue.UID))
 	g.Expect(after.Annotations).To(gomega.Equal(map[string]string{"example.com/cost-centre": "1"}))
 	g.Expect(after.Labels).To(gomega.BeEmpty())
@@ -224,8 +222,7 @@ func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	g := requireControlPlane(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
 	admin.CreateWithCleanup(t, queue)
-	before, err := queueOf(t, queue.Name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := check.Value(queueOf(t, queue.Name)())(t)
 	pod := newPod(queue.Name, queue.Name, "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Consistently(queueOf(t, queue.Name)).Should(gomega.HaveField("ResourceVersion", before.ResourceVersion))

@@ -17,6 +17,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const (
@@ -43,8 +44,7 @@ func startWithPolicy(t *testing.T) *fakeScheduler {
 	newPolicy(t, nil)
 	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
 
-	status, err := policyStatus(t)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	status := check.Value(policyStatus(t)())(t)
 	g.Expect(status.ConfigHash).NotTo(gomega.BeEmpty())
 
 	t.Cleanup(func() {

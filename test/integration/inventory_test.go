@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // inventoryDelay is how soon a change of a node shows.
@@ -144,8 +145,7 @@ func TestTheInventoryComesBack(t *testing.T) {
 	isCounted := gomega.HaveField("Status.Summary", gomega.ContainSubstring("NVIDIA-INVENTORY-BACK"))
 	g.Eventually(get).Should(isCounted)
 
-	before, err := get()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := check.Value(get())(t)
 	g.Expect(admin.Delete(t.Context(), before)).To(gomega.Succeed())
 	g.Eventually(get).Should(gomega.And(gomega.HaveField("UID", gomega.Not(gomega.Equal(before.UID))), isCounted))
 

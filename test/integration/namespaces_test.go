@@ -142,8 +142,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		g := framework.NewGomega(t)
 		name := uniqueName(t, "")
 		createReady(t, newQuota(name, withTeamSelector("chat")))
-		before, err := queueOf(t, name)()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
+		before := check.Value(queueOf(t, name)())(t)
 
 		tc.write(t, name)
 		g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + tc.want + " on queue " + name))

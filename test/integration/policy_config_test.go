@@ -14,6 +14,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestVolcanosConfigurationIsOnlyRead tests that no policy changes the base's resource version.
@@ -67,8 +68,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 
 func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, policy := startPolicyTest(t)
-	text, err := schedulerText(t, schedulerConfigMap)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	text := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 
 	at := time.Now()
 	writeConfigMap(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
@@ -94,13 +94,11 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 	policy := newPolicy(t, nil)
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
 
-	builtIn, err := schedulerText(t, schedulerConfigMap)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	builtIn := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 	cm := newBase(t, baseConfigMap, byHand)
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap"))
 
-	good, err := schedulerText(t, schedulerConfigMap)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	good := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 	g.Expect(good).NotTo(gomega.Equal(builtIn))
 
 	for _, invalid := range []string{"{{ not YAML", "actions: [allocate]\n", "actions: \"allocate\"\ntiers: &a [*a]\n", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: rack-power\n"} {
@@ -128,8 +126,7 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 // was deleted first, which removed them, or not.
 func TestWhatAnEarlierVersionWrote(t *testing.T) {
 	g, policy := startPolicyTest(t)
-	want, err := schedulerText(t, schedulerConfigMap)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	want := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 	deletePolicy(t, policy)
 	merged := strings.NewReplacer("backfill\"", "backfill, cardreclaim\"", "  - name: conformance\n", "  - name: conformance\n    enableReclaimable: false\n  - name: capacity-card\n    arguments: {nodeOrderWeight: 7}\n").Replace(byHand)
 	writeConfigMap(t, baseConfigMap, "cardquota", merged)
@@ -141,8 +138,7 @@ func TestWhatAnEarlierVersionWrote(t *testing.T) {
 
 func TestAnotherBaseIsNamed(t *testing.T) {
 	g, policy := startPolicyTest(t)
-	before, err := schedulerText(t, schedulerConfigMap)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 
 	newBase(t, "second", strings.Replace(byHand, "binpack", "sla", 1))
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Name = "second" })

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // createReady creates a CardQuota and waits until its queue has the quota and is open.
@@ -40,8 +41,7 @@ func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gome
 
 func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
-	queue, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	queue := check.Value(queueOf(t, name)())(t)
 	g.Expect(queue.Annotations).To(gomega.Equal(map[string]string{
 		"volcano.sh/card.quota":       `{"NVIDIA-H200":8}`,
 		"volcano.sh/card.allocated":   `{}`,
@@ -101,8 +101,7 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
 
-	queue, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	queue := check.Value(queueOf(t, name)())(t)
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
 	g.Expect(admin.EventMessages(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
@@ -177,8 +176,7 @@ func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.ConsistOf(
 		"queue " + name + " already existed and now carries this quota; it will not be deleted with this CardQuota"))
 
-	live, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	live := check.Value(queueOf(t, name)())(t)
 	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))
 	g.Expect(live.Annotations).NotTo(gomega.HaveKey("cardquota.dev/created-by"))
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
@@ -221,8 +219,7 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, second, "QueueConflict")).Should(gomega.HaveLen(1))
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 
-	before, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	before := check.Value(queueOf(t, name)())(t)
 
 	admin.DeleteAndWait(t, first)
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))

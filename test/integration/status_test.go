@@ -177,8 +177,7 @@ func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface 
 	one := client.MatchingFields{"metadata.name": name}
 	g.Expect(admin.List(t.Context(), list, one)).To(gomega.Succeed())
 	now := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-	watcher, err := admin.Watch(t.Context(), list, one, now)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	watcher := check.Value(admin.Watch(t.Context(), list, one, now))(t)
 	t.Cleanup(watcher.Stop)
 	return watcher
 }

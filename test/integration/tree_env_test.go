@@ -20,6 +20,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/framework"
@@ -49,8 +50,7 @@ func newTreeEnv(t *testing.T) *treeEnv {
 	t.Cleanup(func() { g.Expect(server.Stop()).To(gomega.Succeed()) })
 
 	e := &treeEnv{g: g, stopOperator: new(func() error)}
-	e.Framework, err = framework.New(server.Config())
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	e.Framework = check.Value(framework.New(server.Config()))(t)
 	g.Expect(installPrerequisites(t.Context(), server, e.Framework)).To(gomega.Succeed())
 
 	e.startOperator(t)

@@ -70,10 +70,8 @@ func TestADayIsSeen(t *testing.T) {
 // checkAlert waits until an alert is pending or firing, and checks that its runbook has a section.
 func (e *Env) checkAlert(t *testing.T, name string) {
 	t.Helper()
-	alert, err := e.Prometheus.AwaitAlert(t.Context(), name)
-	check.NoError(t, err)
-	runbooks, err := os.ReadFile(filepath.Join(e.Root, "docs", "runbooks.md"))
-	check.NoError(t, err)
+	alert := check.Value(e.Prometheus.AwaitAlert(t.Context(), name))(t)
+	runbooks := check.Value(os.ReadFile(filepath.Join(e.Root, "docs", "runbooks.md")))(t)
 	check.Equal(t, "runbook of "+name, model.LabelValue("https://cardquota.dev/docs/runbooks#"+strings.ToLower(name)), alert.Annotations["runbook_url"])
 	check.That(t, strings.Contains(string(runbooks), "\n## "+name+"\n"), "docs/runbooks.md has no section %s", name)
 	check.That(t, !strings.Contains(string(alert.Annotations["summary"]), "no value"), "summary of %s: %s", name, alert.Annotations["summary"])
@@ -82,8 +80,7 @@ func (e *Env) checkAlert(t *testing.T, name string) {
 // checkTargets checks that a reader without a token is refused for that reason.
 func (e *Env) checkTargets(t *testing.T) {
 	t.Helper()
-	targets, err := e.Prometheus.Targets(t.Context())
-	check.NoError(t, err)
+	targets := check.Value(e.Prometheus.Targets(t.Context()))(t)
 	check.Equal(t, "targets", 3, len(targets.Active))
 	for _, target := range targets.Active {
 		refused := strings.Contains(target.LastError, "401 Unauthorized")
@@ -94,8 +91,7 @@ func (e *Env) checkTargets(t *testing.T) {
 // checkBoards asks for every query of every board, and expects data.
 func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
 	t.Helper()
-	boards, err := ReadBoards(e.Root)
-	check.NoError(t, err)
+	boards := check.Value(ReadBoards(e.Root))(t)
 
 	asked := 0
 	for _, board := range boards {
@@ -185,8 +181,7 @@ func (e *Env) checkCards(t *testing.T) {
 // byCard returns the values of a query by card.
 func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float64 {
 	t.Helper()
-	answer, err := e.Prometheus.Ask(t.Context(), query, at)
-	check.NoError(t, err)
+	answer := check.Value(e.Prometheus.Ask(t.Context(), query, at))(t)
 	values := map[string]float64{}
 	for _, sample := range answer {
 		values[string(sample.Metric["card"])] = float64(sample.Value)
@@ -223,8 +218,7 @@ func (e *Env) usedUntil(t *testing.T, selector string, written time.Time) (want,
 // writtenAt returns when the card-seconds changed last that are served at a time.
 func (e *Env) writtenAt(t *testing.T, at time.Time) (written time.Time) {
 	t.Helper()
-	answer, err := e.Prometheus.AskRange(t.Context(), "sum(last_over_time(cardquota_card_seconds_total[5m]))", at.Add(-5*time.Minute), at)
-	check.NoError(t, err)
+	answer := check.Value(e.Prometheus.AskRange(t.Context(), "sum(last_over_time(cardquota_card_seconds_total[5m]))", at.Add(-5*time.Minute), at))(t)
 	check.Must(t, len(answer) == 1, "%d sums of card-seconds", len(answer))
 	for i, sample := range answer[0].Values {
 		if i > 0 && sample.Value != answer[0].Values[i-1].Value {

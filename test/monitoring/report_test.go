@@ -131,16 +131,14 @@ func (e *Env) countedUntil(t *testing.T) time.Time {
 	t.Helper()
 	bills := &corev1.ConfigMap{}
 	check.NoError(t, e.Get(t.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)}, bills))
-	running, err := cardseconds.ParseRunning(bills.Data[cardseconds.TextKey])
-	check.NoError(t, err)
+	running := check.Value(cardseconds.ParseRunning(bills.Data[cardseconds.TextKey]))(t)
 	return running.Header.CountedUntil
 }
 
 // billedLines returns the lines of a report as csv, by queue.
 func billedLines(t *testing.T, text string) map[string]billed {
 	t.Helper()
-	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	check.NoError(t, err)
+	lines := check.Value(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
 
 	column := map[string]int{}
 	for i, name := range lines[0] {
@@ -173,8 +171,7 @@ func (e *Env) report(t *testing.T, args ...string) string {
 // valueOf returns the value of a query with one series.
 func (e *Env) valueOf(t *testing.T, query string, at time.Time) float64 {
 	t.Helper()
-	answer, err := e.Prometheus.Ask(t.Context(), query, at)
-	check.NoError(t, err)
+	answer := check.Value(e.Prometheus.Ask(t.Context(), query, at))(t)
 	check.Must(t, len(answer) == 1, "%s: %d series", query, len(answer))
 	return float64(answer[0].Value)
 }

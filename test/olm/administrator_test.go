@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -56,13 +57,11 @@ func (a *administrator) mustKubectl(args ...string) string {
 // applyManifest applies a manifest of config/manifests/olm with the changes for this cluster.
 func (a *administrator) applyManifest(name string, change func(object *unstructured.Unstructured)) {
 	a.Helper()
-	content, err := os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name))
-	a.Expect(err).NotTo(HaveOccurred())
+	content := check.Value(os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name)))(a)
 	var object unstructured.Unstructured
 	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
 	change(&object)
-	content, err = yaml.Marshal(object.Object)
-	a.Expect(err).NotTo(HaveOccurred())
+	content = check.Value(yaml.Marshal(object.Object))(a)
 	file := filepath.Join(a.TempDir(), name)
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 	a.mustKubectl("apply", "-f", file)
@@ -165,24 +164,21 @@ func (a *administrator) awaitRest() {
 // processLog returns the log of a process of OLM.
 func (a *administrator) processLog(process string) string {
 	a.Helper()
-	content, err := os.ReadFile(a.cluster.LogFile(process))
-	a.Expect(err).NotTo(HaveOccurred())
+	content := check.Value(os.ReadFile(a.cluster.LogFile(process)))(a)
 	return string(content)
 }
 
 // publishCatalog builds a catalog of versions and serves it; see buildAndServeCatalog.
 func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
 	a.Helper()
-	address, err := buildAndServeCatalog(a.ctx, a.cluster, name, versions...)
-	a.Expect(err).NotTo(HaveOccurred())
+	address = check.Value(buildAndServeCatalog(a.ctx, a.cluster, name, versions...))(a)
 	return address
 }
 
 // snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()
-	p, err := takeSnapshot(a.ctx, a.cluster)
-	a.Expect(err).NotTo(HaveOccurred())
+	p := check.Value(takeSnapshot(a.ctx, a.cluster))(a)
 	return p
 }
 

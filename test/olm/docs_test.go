@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/docs"
 )
 
@@ -19,10 +20,8 @@ const install = "docs/install.md"
 // sectionCommands returns the command blocks of a section of a page.
 func (a *administrator) sectionCommands(page, heading string) []string {
 	a.Helper()
-	text, err := os.ReadFile(filepath.Join(suite.root, page))
-	a.Expect(err).NotTo(HaveOccurred())
-	blocks, err := docs.Commands(string(text), heading)
-	a.Expect(err).NotTo(HaveOccurred())
+	text := check.Value(os.ReadFile(filepath.Join(suite.root, page)))(a)
+	blocks := check.Value(docs.Commands(string(text), heading))(a)
 	return blocks
 }
 
@@ -48,8 +47,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 		}
 	}
 
-	address, err := serveCatalog(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
-	a.Expect(err).NotTo(HaveOccurred())
+	address := check.Value(serveCatalog(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog")))(a)
 	a.setCatalogAddress(project, address)
 }
 
@@ -57,8 +55,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 func (a *administrator) setReplaces(project string, before version) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
-	content, err := os.ReadFile(file)
-	a.Expect(err).NotTo(HaveOccurred())
+	content := check.Value(os.ReadFile(file))(a)
 	head, tail, found := strings.Cut(string(content), "\nspec:\n")
 	a.Expect(found).To(BeTrue(), file)
 	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csvName()+"\n"+tail), 0o600)).To(Succeed())
@@ -69,13 +66,11 @@ func (a *administrator) setReplaces(project string, before version) {
 func (a *administrator) setCatalogAddress(project, address string) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "olm", "catalogsource.yaml")
-	content, err := os.ReadFile(file)
-	a.Expect(err).NotTo(HaveOccurred())
+	content := check.Value(os.ReadFile(file))(a)
 	var object unstructured.Unstructured
 	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
 	a.setCatalogSource(address)(&object)
-	content, err = yaml.Marshal(object.Object)
-	a.Expect(err).NotTo(HaveOccurred())
+	content = check.Value(yaml.Marshal(object.Object))(a)
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 }
 

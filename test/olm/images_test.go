@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // programs are the images in a bundle.
@@ -58,10 +60,9 @@ func (a *administrator) withImages(v version) version {
 // simulates its pod: the programs see it, but it schedules nothing.
 func (a *administrator) runStockScheduler() {
 	a.Helper()
-	deployment, err := a.cluster.StockScheduler()
-	a.Expect(err).NotTo(HaveOccurred())
+	deployment := check.Value(a.cluster.StockScheduler())(a)
 	deployments := a.cluster.Client().AppsV1().Deployments(namespace)
-	_, err = deployments.Create(a.ctx, deployment, metav1.CreateOptions{})
+	_, err := deployments.Create(a.ctx, deployment, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // an earlier test has scaled it to 0
 		_, err = deployments.Update(a.ctx, deployment, metav1.UpdateOptions{})
 	}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // wantInstalled waits until the installed programs and Services are exactly those of a bundle.
@@ -26,13 +28,11 @@ func (a *administrator) wantInstalled(bundle string) {
 // bundleObjects returns the objects of a bundle, one line each.
 func (a *administrator) bundleObjects(bundle string) []string {
 	a.Helper()
-	files, err := filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml"))
-	a.Expect(err).NotTo(HaveOccurred())
+	files := check.Value(filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml")))(a)
 
 	var lines []string
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		a.Expect(err).NotTo(HaveOccurred())
+		content := check.Value(os.ReadFile(file))(a)
 		var kind metav1.PartialObjectMetadata
 		a.Expect(yaml.Unmarshal(content, &kind)).To(Succeed())
 		switch kind.Kind {

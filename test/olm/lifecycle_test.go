@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
@@ -93,11 +94,9 @@ func TestLifecycleInContainers(t *testing.T) {
 	}).Should(Succeed())
 
 	a.placeAsPrevious("train", "h200-0", 4)
-	watch, err := observer.Start(a.ctx, a.cluster.Config(), observer.Options{
+	watch := check.Value(observer.Start(a.ctx, a.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
-	})
-
-	a.Expect(err).NotTo(HaveOccurred())
+	}))(t)
 	a.Cleanup(watch.Stop)
 
 	// No program reports usage and reasons yet.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // kwok simulates the pods of the previous release, without its programs. What the programs had
@@ -28,11 +30,9 @@ var resourceOf = map[string]string{
 // writeAsPrevious writes what the programs of a version had written: specs, states, records.
 func (a *administrator) writeAsPrevious(v version) {
 	a.Helper()
-	client, err := dynamic.NewForConfig(a.cluster.Config())
-	a.Expect(err).NotTo(HaveOccurred())
-	recorded, err := os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml"))
+	client := check.Value(dynamic.NewForConfig(a.cluster.Config()))(a)
+	recorded := check.Value(os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml")))(a)
 
-	a.Expect(err).NotTo(HaveOccurred())
 	for document := range strings.SplitSeq(string(recorded), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		a.Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
@@ -106,8 +106,7 @@ func (a *administrator) runningWorkers() map[string]string {
 // configuration: an upgrade must not change their meaning.
 func (a *administrator) userState() map[string]any {
 	a.Helper()
-	client, err := dynamic.NewForConfig(a.cluster.Config())
-	a.Expect(err).NotTo(HaveOccurred())
+	client := check.Value(dynamic.NewForConfig(a.cluster.Config()))(a)
 
 	ours := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}
 	volcanos := schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
@@ -115,8 +114,7 @@ func (a *administrator) userState() map[string]any {
 	for _, resource := range []schema.GroupVersionResource{
 		ours.WithResource("cardquotas"), volcanos.WithResource("queues"),
 	} {
-		list, err := client.Resource(resource).List(a.ctx, metav1.ListOptions{})
-		a.Expect(err).NotTo(HaveOccurred())
+		list := check.Value(client.Resource(resource).List(a.ctx, metav1.ListOptions{}))(a)
 		for _, object := range list.Items {
 			spec := object.Object["spec"]
 			if written, ok := spec.(map[string]any); ok && written["stopPolicy"] == "None" {

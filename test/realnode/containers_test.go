@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -27,13 +28,11 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	g.Expect(c.Apply(t.Context(), responderManifests("responder", 2, cards/2))).To(Succeed())
 
 	pods := waitForRunning(t, c, "responder", 2)
-	service, err := c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	service := check.Value(c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{}))(t)
 
 	t.Run("the node is a card node", func(t *testing.T) {
 		g := NewWithT(t)
-		node, err := c.Client().CoreV1().Nodes().Get(t.Context(), c.RealNodeName(), metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		node := check.Value(c.Client().CoreV1().Nodes().Get(t.Context(), c.RealNodeName(), metav1.GetOptions{}))(t)
 		g.Expect(node.Labels).To(And(
 			HaveKeyWithValue(cluster.RealNodeLabel, "true"), HaveKeyWithValue("nvidia.com/gpu.product", "NVIDIA-H200")))
 		offered := node.Status.Allocatable["nvidia.com/gpu"]
@@ -55,8 +54,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
 		host := mustGet(t, "%s:8080/env?name=KUBERNETES_SERVICE_HOST", pods[0].Status.PodIP)
-		kubernetesService, err := c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		kubernetesService := check.Value(c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))(t)
 		g.Expect(host).To(Equal(kubernetesService.Spec.ClusterIP))
 	})
 
@@ -78,11 +76,9 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 
 	t.Run("the kubelet may not touch other nodes", func(t *testing.T) {
 		g := NewWithT(t)
-		config, err := clientcmd.BuildConfigFromFlags(c.Config().Host, c.Dir()+"/kubelet.kubeconfig")
-		g.Expect(err).NotTo(HaveOccurred())
+		config := check.Value(clientcmd.BuildConfigFromFlags(c.Config().Host, c.Dir()+"/kubelet.kubeconfig"))(t)
 
-		kubelet, err := kubernetes.NewForConfig(config)
-		g.Expect(err).NotTo(HaveOccurred())
+		kubelet := check.Value(kubernetes.NewForConfig(config))(t)
 
 		label := []byte(`{"metadata":{"labels":{"stolen":"true"}}}`)
 		for node, want := range map[string]OmegaMatcher{

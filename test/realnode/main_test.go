@@ -47,8 +47,7 @@ func cardNode() *cluster.RealNode {
 func importResponder(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	g := NewWithT(t)
-	archive, err := c.BuildImage(t.Context(), image, "./test/realnode/responder")
-	g.Expect(err).NotTo(HaveOccurred())
+	archive := check.Value(c.BuildImage(t.Context(), image, "./test/realnode/responder"))(t)
 	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
 }
 

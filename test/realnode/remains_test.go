@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -46,8 +47,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
-	before, err := firewallRules()
-	g.Expect(err).NotTo(HaveOccurred())
+	before := check.Value(firewallRules())(t)
 
 	dir := t.TempDir()
 	c := startRealNode(t, realNodeOptions(dir))
@@ -94,11 +94,9 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 		return "", err
 	}, "2m", "100ms").Should(BeEmpty())
 
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
-	g.Expect(err).NotTo(HaveOccurred())
+	config := check.Value(clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig")))(t)
 
-	client, err := kubernetes.NewForConfig(config)
-	g.Expect(err).NotTo(HaveOccurred())
+	client := check.Value(kubernetes.NewForConfig(config))(t)
 	left := findTraces(t, client, dir)
 	g.Expect(left()).To(HaveLen(5))
 

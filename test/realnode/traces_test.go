@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
@@ -24,27 +25,22 @@ import (
 func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
 	t.Helper()
 	g := NewWithT(t)
-	endpoints, err := client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
+	endpoints := check.Value(client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
-	})
-	g.Expect(err).NotTo(HaveOccurred())
+	}))(t)
 	g.Expect(endpoints.Items).To(HaveLen(1))
 
-	link, err := linkOf(endpoints.Items[0].Endpoints[0].Addresses[0])
-	g.Expect(err).NotTo(HaveOccurred())
+	link := check.Value(linkOf(endpoints.Items[0].Endpoints[0].Addresses[0]))(t)
 
 	first := childprocess.Processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
 	g.Expect(first).To(HaveLen(1))
-	network, err := os.Readlink(filepath.Join("/proc", first[0], "ns", "net"))
-	g.Expect(err).NotTo(HaveOccurred())
+	network := check.Value(os.Readlink(filepath.Join("/proc", first[0], "ns", "net")))(t)
 
 	cgroups := map[string]os.FileInfo{}
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		paths, err := filepath.Glob(pattern + link.Name)
-		g.Expect(err).NotTo(HaveOccurred())
+		paths := check.Value(filepath.Glob(pattern + link.Name))(t)
 		for _, path := range paths {
-			cgroups[path], err = os.Stat(path)
-			g.Expect(err).NotTo(HaveOccurred())
+			cgroups[path] = check.Value(os.Stat(path))(t)
 		}
 	}
 

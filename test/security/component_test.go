@@ -34,8 +34,7 @@ func applyForTest(t *testing.T, file string) {
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)
-	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
+	operator := check.Value(client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()}))(t)
 
 	kinds := map[string]client.Object{
 		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
@@ -94,8 +93,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		return configuration.Webhooks[0].ClientConfig.CABundle, err
 	}
 
-	before, err := authority()
-	g.Expect(err).NotTo(HaveOccurred())
+	before := check.Value(authority())(t)
 	g.Expect(before).NotTo(BeEmpty())
 
 	lost := configuration.DeepCopy()
@@ -109,8 +107,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)
-	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
+	operator := check.Value(client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()}))(t)
 
 	quota := newCardQuota("pinned", nil)
 	createReadyQuota(t, quota)

@@ -84,8 +84,7 @@ func newToken(t *testing.T, namespace, name string) string {
 // readMetrics gets a page; a refused connection has status 0.
 func readMetrics(t *testing.T, page, token string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
-	check.NoError(t, err)
+	request := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil))(t)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -30,8 +30,7 @@ type csvPermissions struct {
 // TestTheProgramsAsOLMInstallsThem tests the roles that OLM creates from the bundle: for all
 // namespaces, each becomes a ClusterRole.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
-	text, err := os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml")
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml"))(t)
 
 	var bundle csvPermissions
 	check.NoError(t, yaml.Unmarshal(text, &bundle))

@@ -105,10 +105,8 @@ type caller struct {
 
 func newCaller(t *testing.T, namespace, account string) *caller {
 	t.Helper()
-	kubeconfig, err := suite.cluster.KubeconfigFor(t.Context(), namespace, account)
-	check.NoError(t, err)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	check.NoError(t, err)
+	kubeconfig := check.Value(suite.cluster.KubeconfigFor(t.Context(), namespace, account))(t)
+	config := check.Value(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 	return &caller{"system:serviceaccount:" + namespace + ":" + account, groups, config}
 }
@@ -157,10 +155,9 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 		verb = "patch" // as RBAC calls an apply
 	}
 
-	client, err := dynamic.NewForConfig(config)
-	check.NoError(t, err)
+	client := check.Value(dynamic.NewForConfig(config))(t)
 
-	err = r.dryRun(t.Context(), client)
+	err := r.dryRun(t.Context(), client)
 	if err == nil {
 		return true
 	}

@@ -117,8 +117,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}).Should(Succeed())
 
 	for _, program := range []string{"manager", "scheduler"} {
-		text, err := os.ReadFile("../../config/" + program + "/deployment.yaml")
-		check.NoError(t, err)
+		text := check.Value(os.ReadFile("../../config/" + program + "/deployment.yaml"))(t)
 		deployment := &appsv1.Deployment{}
 		check.NoError(t, yaml.UnmarshalStrict(text, deployment))
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}

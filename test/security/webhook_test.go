@@ -65,17 +65,14 @@ func sendForgedReview(t *testing.T, path, version, kind string, object client.Ob
 	t.Helper()
 	gvk := schema.FromAPIVersionAndKind(version, kind)
 	object.GetObjectKind().SetGroupVersionKind(gvk)
-	raw, err := json.Marshal(object)
-	check.NoError(t, err)
+	raw := check.Value(json.Marshal(object))(t)
 
 	review := &admissionreview.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionreview.AdmissionRequest{UID: types.UID("made-up"), Kind: metav1.GroupVersionKind(gvk), Name: object.GetName(),
 			Namespace: object.GetNamespace(), Operation: admissionreview.Create, Object: runtime.RawExtension{Raw: raw}}}
-	body, err := json.Marshal(review)
-	check.NoError(t, err)
+	body := check.Value(json.Marshal(review))(t)
 
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body))
-	check.NoError(t, err)
+	request := check.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	code, answer, err := sendRequest(request)
 	check.NoError(t, err)

@@ -13,8 +13,7 @@ import (
 // says nothing of times: another test may run at the same time.
 func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 	ctx := t.Context()
-	w, err := Start(ctx, Setup{Nodes: 5, Period: 500 * time.Millisecond})
-	check.NoError(t, err)
+	w := check.Value(Start(ctx, Setup{Nodes: 5, Period: 500 * time.Millisecond}))(t)
 	t.Cleanup(func() { check.NoError(t, w.Stop()) })
 
 	check.NoError(t, w.CreatePolicy(ctx))
@@ -28,13 +27,11 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 		{"flood", func() (*Result, error) { return w.ServeDeployments(ctx, "chat", 1, 12) }, harness.Usage{Gangs: 3, Inference: 12, Cards: 36}},
 		{"gang", func() (*Result, error) { return w.ServeGang(ctx, 16) }, harness.Usage{Gangs: 3, Inference: 16, Cards: 40}},
 	} {
-		scene, err := tide.play()
-		check.NoError(t, err)
+		scene := check.Value(tide.play())(t)
 		check.Equal(t, tide.name+": faults", nil, scene.Violations())
 		check.Equal(t, tide.name+": afterwards", tide.left, w.Pods.Usage())
 
-		back, err := w.ReturnToTraining(ctx)
-		check.NoError(t, err)
+		back := check.Value(w.ReturnToTraining(ctx))(t)
 		check.That(t, len(back.Stuck)+scene.Stuck == 0, "%s: %v did not come back, and %d before", tide.name, back.Stuck, scene.Stuck)
 	}
 }

@@ -19,8 +19,7 @@ prices:
 `
 
 func TestTheNarrowestPriceCounts(t *testing.T) {
-	prices, err := ParsePrices([]byte(samplePrices))
-	check.NoError(t, err)
+	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
 	check.That(t, prices.Currency == "EUR" && prices.Decimals == 2, "%+v", prices)
 	for _, tc := range []struct{ tenant, serviceType, card, want string }{
 		{"chat", "inference", "NVIDIA-H200", "4.20"}, {"chat", "training", "NVIDIA-H200", "2.10"}, {"lab", "inference", "NVIDIA-H200", "3.00"},

@@ -47,8 +47,7 @@ func TestAmountsAreExact(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		decimals := rapid.IntRange(0, 6).Draw(t, "decimals")
 		price := rapid.StringMatching(`[0-9]{1,4}\.[0-9]{9}`).Draw(t, "price")
-		prices, err := ParsePrices([]byte(fmt.Sprintf("currency: EUR\ndecimals: %d\nprices: [{card: A, perCardHour: %s}]", decimals, price)))
-		check.NoError(t, err)
+		prices := check.Value(ParsePrices([]byte(fmt.Sprintf("currency: EUR\ndecimals: %d\nprices: [{card: A, perCardHour: %s}]", decimals, price))))(t)
 
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{})
 		in.Prices = prices
@@ -128,8 +127,7 @@ func TestGroupings(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	prices, err := ParsePrices([]byte(samplePrices))
-	check.NoError(t, err)
+	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
 
 	series, milli := used(7200*1000, "chat", "", "chat", "inference", "NVIDIA-H200")
 	unknown, more := used(1800*1000, "chat", "", "chat", "inference", "Ascend-910B")
@@ -203,8 +201,7 @@ func TestNoCellIsAFormula(t *testing.T) {
 		var written bytes.Buffer
 		check.NoError(t, NewDocument(in).WriteCSV(&written))
 
-		lines, err := csv.NewReader(&written).ReadAll()
-		check.NoError(t, err)
+		lines := check.Value(csv.NewReader(&written).ReadAll())(t)
 		check.Must(t, len(lines) == 2 && len(lines[1]) == len(header), "%q", lines)
 		for i, cell := range lines[1] {
 			check.That(t, cell == "" || !strings.ContainsAny(cell[:1], "=+-@\t\r"), "column %s is a formula: %q", header[i], cell)
@@ -214,8 +211,7 @@ func TestNoCellIsAFormula(t *testing.T) {
 }
 
 func TestTableHas80Columns(t *testing.T) {
-	prices, err := ParsePrices([]byte("currency: GPUcredits\nprices: [{card: " + strings.Repeat("A", 60) + ", perCardHour: 1234.5678}]"))
-	check.NoError(t, err)
+	prices := check.Value(ParsePrices([]byte("currency: GPUcredits\nprices: [{card: " + strings.Repeat("A", 60) + ", perCardHour: 1234.5678}]")))(t)
 	series, milli := used(1<<45, strings.Repeat("t", 63), strings.Repeat("p", 63), strings.Repeat("q", 63), strings.Repeat("s", 63), strings.Repeat("A", 60))
 	series.Namespace = strings.Repeat("n", 63)
 

@@ -43,11 +43,9 @@ var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 // bundleUntil returns a certificate authority that is valid until then.
 func bundleUntil(t *testing.T, end time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.NoError(t, err)
+	key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: at.AddDate(-1, 0, 0), NotAfter: end, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
-	check.NoError(t, err)
+	der := check.Value(x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -62,8 +60,7 @@ func deployment(program string, wanted, ready int32) *appsv1.Deployment {
 
 func definition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml"))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml")))(t)
 	d := &apiextensionsv1.CustomResourceDefinition{}
 	check.NoError(t, yaml.Unmarshal(text, d))
 	return d
@@ -363,8 +360,7 @@ func TestFindings(t *testing.T) {
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
 
-			want, err := os.ReadFile(path)
-			check.NoError(t, err)
+			want := check.Value(os.ReadFile(path))(t)
 			check.Equal(t, "findings", string(want), text.String())
 			for line := range strings.Lines(text.String()) {
 				check.That(t, output.Width(line) <= output.Columns+1 || strings.HasPrefix(line, "  $ "), "a long line: %s", line)

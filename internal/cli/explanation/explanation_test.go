@@ -256,8 +256,7 @@ func TestExplanations(t *testing.T) {
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
 
-			want, err := os.ReadFile(path)
-			check.NoError(t, err)
+			want := check.Value(os.ReadFile(path))(t)
 			check.Equal(t, "explanation", string(want), text.String())
 			for line := range strings.Lines(text.String()) {
 				check.That(t, output.Width(strings.TrimRight(line, "\n")) <= output.Columns, "a long line: %s", line)
@@ -269,15 +268,13 @@ func TestExplanations(t *testing.T) {
 // blockedReasons returns all reasons of the API.
 func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution)
-	check.NoError(t, err)
+	file := check.Value(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution))(t)
 
 	var reasons []v1alpha1.BlockedReason
 	ast.Inspect(file, func(node ast.Node) bool {
 		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "Blocked") {
 			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
-				text, err := strconv.Unquote(literal.Value)
-				check.NoError(t, err)
+				text := check.Value(strconv.Unquote(literal.Value))(t)
 				reasons = append(reasons, v1alpha1.BlockedReason(text))
 			}
 		}

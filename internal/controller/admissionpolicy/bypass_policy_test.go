@@ -60,16 +60,14 @@ func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 
 // TestContainersOfPodsWithCardsAreBounded evaluates the rule as the API server does.
 func TestContainersOfPodsWithCardsAreBounded(t *testing.T) {
-	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 34), true).Extend(environment.VersionedOptions{
+	set := check.Value(environment.MustBaseEnvSet(version.MajorMinor(1, 34), true).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("variables", cel.DynType)},
-	})
-	check.NoError(t, err)
+	}))(t)
 
 	evaluate := func(expression string, containers int, asked ...string) any {
 		ast, issues := set.StoredExpressionsEnv().Compile(expression)
 		check.NoError(t, issues.Err())
-		program, err := set.StoredExpressionsEnv().Program(ast)
-		check.NoError(t, err)
+		program := check.Value(set.StoredExpressionsEnv().Program(ast))(t)
 		answer, _, err := program.Eval(map[string]any{"variables": map[string]any{"containers": make([]any, containers), "asked": asked, "pod": "train"}})
 		check.NoError(t, err)
 		return answer.Value()

@@ -35,8 +35,7 @@ func TestMetricsOfTheFleet(t *testing.T) {
 
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
-	families, err := registry.Gather()
-	check.NoError(t, err)
+	families := check.Value(registry.Gather())(t)
 	for _, family := range families {
 		value, ofCards := want[family.GetName()]
 		check.That(t, ofCards || family.GetName() == "cardquota_anomalies", "metric %s", family.GetName())

@@ -64,8 +64,7 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(collector))
-	families, err := registry.Gather()
-	check.NoError(t, err)
+	families := check.Value(registry.Gather())(t)
 
 	series := "\n"
 	for _, family := range families {
@@ -172,8 +171,7 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(s))
 	for range 100 {
-		families, err := registry.Gather()
-		check.NoError(t, err)
+		families := check.Value(registry.Gather())(t)
 
 		values := map[float64]bool{}
 		for _, family := range families {

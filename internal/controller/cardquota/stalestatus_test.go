@@ -64,8 +64,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	reconcile := func() {
 		t.Helper()
 		for range 20 {
-			result, err := r.Reconcile(t.Context(), request)
-			check.NoError(t, err)
+			result := check.Value(r.Reconcile(t.Context(), request))(t)
 			if result.IsZero() {
 				return
 			}
@@ -259,8 +258,7 @@ func TestAnApplyTellsTheVersion(t *testing.T) {
 
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1beta1.SchemeGroupVersion.WithKind("Queue"), meta.RESTScopeRoot)
-	api, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper})
-	check.NoError(t, err)
+	api := check.Value(client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper}))(t)
 
 	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
 	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", nil).Config

@@ -122,13 +122,12 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 // below them, and even form a cycle.
 func TestQueuesWithoutCardQuotasCountAtEveryLevel(t *testing.T) {
 	below := map[string][]string{"team": {"by-hand", "other"}, "by-hand": {"deeper"}, "deeper": {"by-hand", "deepest"}}
-	found, err := unownedBelow([]string{"team", "empty"}, func(queue string) (children []*v1beta1.Queue, err error) {
+	found := check.Value(unownedBelow([]string{"team", "empty"}, func(queue string) (children []*v1beta1.Queue, err error) {
 		for _, name := range below[queue] {
 			children = append(children, builder.Queue(name).Obj())
 		}
 		return children, nil
-	})
-	check.NoError(t, err)
+	}))(t)
 
 	names := map[string]bool{}
 	for _, queue := range found {

@@ -32,8 +32,7 @@ func (s *scene) sums() map[string]string {
 	stored := s.report()
 	all := map[string]string{}
 	for period := range stored.Periods() {
-		sums, err := stored.Sums(period)
-		check.NoError(s.T, err)
+		sums := check.Value(stored.Sums(period))(s.T)
 		all[string(period)] = sums[training].String()
 	}
 	return all
@@ -53,8 +52,7 @@ func (s *scene) entries() map[string]string {
 // TestADayAndAMonthAreWrittenOnce: only the running day is written again, also if leaders change in between.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	check.NoError(t, err)
+	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
 
 	s.zone = berlin
 	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
@@ -176,12 +174,10 @@ func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 
 	sums := s.report()
-	day, err := sums.Sums("2026-11-29")
-	check.NoError(t, err)
+	day := check.Value(sums.Sums("2026-11-29"))(t)
 	check.Equal(t, "of the day", "120", day[training].String())
 
-	month, err := sums.Sums("2026-11")
-	check.NoError(t, err)
+	month := check.Value(sums.Sums("2026-11"))(t)
 	check.Equal(t, "of the month", "300", month[training].String())
 	check.Equal(t, "problems", cardinventory.Bills{Refused: map[string]metav1.StatusReason{}, DaysDropped: "2026-10-01"}, s.k.StorageProblems())
 }
@@ -203,8 +199,7 @@ func TestAMonthWithoutRoomStays(t *testing.T) {
 
 	stored := s.report()
 	for month, want := range map[cardseconds.Period]string{"2026-10": "120", "2026-11": "240"} {
-		sums, err := stored.Sums(month)
-		check.NoError(t, err)
+		sums := check.Value(stored.Sums(month))(t)
 		check.Equal(t, string(month), want, sums[training].String())
 	}
 

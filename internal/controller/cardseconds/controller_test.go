@@ -304,8 +304,7 @@ func (s *scene) twoParts() {
 func (s *scene) gauge(name string) float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(s.k)
-	families, err := registry.Gather()
-	check.NoError(s.T, err)
+	families := check.Value(registry.Gather())(s.T)
 	for _, family := range families {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetGauge().GetValue()

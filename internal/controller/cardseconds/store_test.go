@@ -24,31 +24,25 @@ func TestConfigMapsStoreObjects(t *testing.T) {
 	a := "a"
 	b := "b"
 
-	empty, err := store.read(t.Context(), last)
-	check.NoError(t, err)
+	empty := check.Value(store.read(t.Context(), last))(t)
 	check.That(t, empty.version == "" && empty.isEmpty(), "a ConfigMap that does not exist is %v", empty)
 
-	first, err := store.read(t.Context(), 7)
-	check.NoError(t, err)
+	first := check.Value(store.read(t.Context(), 7))(t)
 
-	second, err := store.write(t.Context(), 7, first.version, change{text: &two, writer: &b})
-	check.NoError(t, err)
-	_, err = store.write(t.Context(), 7, first.version, change{text: &three, writer: &a})
+	second := check.Value(store.write(t.Context(), 7, first.version, change{text: &two, writer: &b}))(t)
+	_, err := store.write(t.Context(), 7, first.version, change{text: &three, writer: &a})
 	check.That(t, apierrors.IsConflict(err), "a write of an old version returns %v", err)
 
-	got, err := store.read(t.Context(), 7)
-	check.NoError(t, err)
+	got := check.Value(store.read(t.Context(), 7))(t)
 	check.Equal(t, "running part", fmt.Sprint(object{text: two, writer: b, version: second}), fmt.Sprint(got))
 	_, err = store.write(t.Context(), 7, "", change{text: &one, writer: &a})
 	check.That(t, apierrors.IsConflict(err), "a write of a ConfigMap that another replica created returns %v", err)
 
-	version, err := store.write(t.Context(), 7, second, change{entries: map[string][]byte{"2026-10.0": []byte("x"), "2026-10-01.0": []byte("y")}})
-	check.NoError(t, err)
+	version := check.Value(store.write(t.Context(), 7, second, change{entries: map[string][]byte{"2026-10.0": []byte("x"), "2026-10-01.0": []byte("y")}}))(t)
 	_, err = store.write(t.Context(), 7, version, change{entries: map[string][]byte{"2026-10-01.0": nil}})
 	check.NoError(t, err)
 
-	got, err = store.read(t.Context(), 7)
-	check.NoError(t, err)
+	got = check.Value(store.read(t.Context(), 7))(t)
 	check.Equal(t, "entries", map[string][]byte{"2026-10.0": []byte("x")}, got.entries)
 	check.Equal(t, "text beside them", two, got.text)
 }

@@ -133,8 +133,7 @@ func (s *scene) report() *cardseconds.Stored {
 // stored returns the stored sum.
 func (s *scene) stored() float64 {
 	for i := range cardseconds.Parts {
-		read, err := cardseconds.ParseRunning(s.store.objects[i].text)
-		check.NoError(s.T, err)
+		read := check.Value(cardseconds.ParseRunning(s.store.objects[i].text))(s.T)
 		for _, row := range read.Rows {
 			if row.Series == training {
 				return float64(row.Total) / 1000

@@ -17,15 +17,13 @@ import (
 func TestALeaseWithoutLabelsIsTakenOver(t *testing.T) {
 	const namespace = "volcano-system"
 	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: enforcement.OperatorLeaseName}})
-	lock, err := New(&rest.Config{}, namespace)
-	check.NoError(t, err)
+	lock := check.Value(New(&rest.Config{}, namespace))(t)
 	lock.Client = leasesWithLabels{client.CoordinationV1()}
 
-	_, _, err = lock.Get(t.Context())
+	_, _, err := lock.Get(t.Context())
 	check.NoError(t, err)
 	check.NoError(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "new"}))
 
-	lease, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), enforcement.OperatorLeaseName, metav1.GetOptions{})
-	check.NoError(t, err)
+	lease := check.Value(client.CoordinationV1().Leases(namespace).Get(t.Context(), enforcement.OperatorLeaseName, metav1.GetOptions{}))(t)
 	check.Equal(t, "labels", enforcement.OperatorLeaseLabels(), lease.Labels)
 }

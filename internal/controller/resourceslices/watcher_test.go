@@ -67,13 +67,11 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 		"nothing":         {map[string]any{}, cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"}},
 		"other than that": {map[string]any{"pool": "x", "nodeName": int64(3), "devices": "y"}, cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"}},
 	} {
-		got, err := newRecord(sliceOf("v1", "s", "gpu.nvidia.com", tc.spec))
-		check.NoError(t, err)
+		got := check.Value(newRecord(sliceOf("v1", "s", "gpu.nvidia.com", tc.spec)))(t)
 		check.Equal(t, name, tc.want, got.(*record).slice)
 	}
 
-	got, err := newRecord(sliceOf("v1", "s", "dra.net", map[string]any{"nodeName": "n"}))
-	check.NoError(t, err)
+	got := check.Value(newRecord(sliceOf("v1", "s", "dra.net", map[string]any{"nodeName": "n"})))(t)
 	check.Equal(t, "a driver without cards", cardinventory.DeviceSlice{Driver: "dra.net"}, got.(*record).slice)
 }
 

@@ -83,8 +83,7 @@ func (c *court) beat(report enforcement.Report) {
 
 func (c *court) verdict() policy.Enforcement {
 	c.Helper()
-	got, err := c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now)
-	check.NoError(c.T, err)
+	got := check.Value(c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now))(c.T)
 	return got
 }
 

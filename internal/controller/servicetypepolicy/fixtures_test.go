@@ -129,8 +129,7 @@ func (w *world) look() (ctrl.Result, error) {
 func (w *world) settle() {
 	w.Helper()
 	for range 20 {
-		result, err := w.look()
-		check.NoError(w.T, err)
+		result := check.Value(w.look())(w.T)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 			return
 		}

@@ -52,6 +52,17 @@ func NoError(t T, err error) {
 	}
 }
 
+// Value returns what a call returned beside its error, and ends the test on an error:
+//
+//	text := check.Value(os.ReadFile(path))(t)
+func Value[V any](value V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		NoError(t, err)
+		return value
+	}
+}
+
 // Says reports an error that does not contain a text, or any error for "".
 func Says(t T, err error, want string) {
 	t.Helper()

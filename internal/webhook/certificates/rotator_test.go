@@ -27,11 +27,10 @@ func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte,
 // a time.
 func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
 	t.Helper()
-	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	check.NoError(t, err)
+	pair := check.Value(tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[ca])
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "cardquota-webhook.cards.svc", CurrentTime: now})
+	_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "cardquota-webhook.cards.svc", CurrentTime: now})
 	return err
 }
 
@@ -89,8 +88,7 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, now, nil)
-	certificate, err := newServingCert(data)
-	check.NoError(t, err)
+	certificate := check.Value(newServingCert(data))(t)
 
 	self.serving.Store(certificate)
 	self.now = func() time.Time { return now }
@@ -107,8 +105,7 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 func TestNotReadyOutsideOfItsTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, made, nil)
-	certificate, err := newServingCert(data)
-	check.NoError(t, err)
+	certificate := check.Value(newServingCert(data))(t)
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		now   time.Time

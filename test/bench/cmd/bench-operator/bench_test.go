@@ -68,8 +68,7 @@ func TestSmallBenchmark(t *testing.T) {
 
 // TestTheOperatorIsMeasuredAsShipped compares its environment with the shipped Deployment's.
 func TestTheOperatorIsMeasuredAsShipped(t *testing.T) {
-	text, err := os.ReadFile("../../../../config/manager/deployment.yaml")
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile("../../../../config/manager/deployment.yaml"))(t)
 	var shipped appsv1.Deployment
 	check.NoError(t, yaml.Unmarshal(text, &shipped))
 

@@ -45,8 +45,7 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 
 func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T) {
 	g := NewWithT(t)
-	root, err := cluster.ModuleRoot()
-	check.NoError(t, err)
+	root := check.Value(cluster.ModuleRoot())(t)
 
 	bin := root + "/bin/controlplane"
 	if _, err := os.Stat(bin + "/etcd"); err != nil {
@@ -77,11 +76,9 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	again, _ := cluster.Owner(dir)
 	g.Expect(again).To(Equal(first), "it runs already")
 
-	c, err := cluster.Attach(t.Context(), dir)
-	g.Expect(err).NotTo(HaveOccurred())
+	c := check.Value(cluster.Attach(t.Context(), dir))(t)
 
-	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	g.Expect(nodes.Items).To(HaveLen(10))
 	g.Expect(c.Stop()).To(Succeed())
 
@@ -100,8 +97,7 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	g.Expect(running).To(BeFalse())
 
 	command("stop") // there is nothing to stop
-	said, err := os.ReadFile(dir + "/cluster.log")
-	g.Expect(err).NotTo(HaveOccurred())
+	said := check.Value(os.ReadFile(dir + "/cluster.log"))(t)
 
 	for _, want := range []string{
 		`msg=ready component=etcd`, `msg="nodes ready" count=10`, "export KUBECONFIG=" + dir + "/kubeconfig", `msg="cluster stopped"`,

@@ -118,8 +118,7 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "dist")
 	check.NoError(t, r.writeFiles(folder))
 
-	table, err := os.ReadFile(filepath.Join(folder, "bench-tide.md"))
-	check.NoError(t, err)
+	table := check.Value(os.ReadFile(filepath.Join(folder, "bench-tide.md")))(t)
 	for _, want := range []string{
 		"| card-seconds lost in all | 800 (400 to 1200) | 80 (40 to 160) | 0.10 |\n",
 		"| gangs broken by one gang (at least 10) | 10 (10 to 10) | 10 (10 to 10) | 1.00 |\n",
@@ -128,8 +127,7 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 		check.Contains(t, "table", string(table), want)
 	}
 
-	text, err := os.ReadFile(filepath.Join(folder, "bench-tide.json"))
-	check.NoError(t, err)
+	text := check.Value(os.ReadFile(filepath.Join(folder, "bench-tide.json")))(t)
 	read := &report{}
 	check.NoError(t, json.Unmarshal(text, read))
 	check.Equal(t, "card-seconds in the JSON", 160, cardSeconds(read.Runs[tide.CardReclaim][2]))
