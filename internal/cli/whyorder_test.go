@@ -92,18 +92,18 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 		jobs := rapid.IntRange(1, 6).Draw(t, "jobs")
 		ages := rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(t, "ages") // Volcano orders jobs of one age by their uid
 
-		text := "node n A 100; queue q -"
+		text := "node n model=A cards=100; queue q"
 		for i := range jobs {
 			pods := rapid.IntRange(0, 4).Draw(t, "pods")
 			running := 0
-			text += fmt.Sprintf("; job-%d q %d: vcjob", i, rapid.IntRange(1, 4).Draw(t, "minimum"))
+			text += fmt.Sprintf("; job job-%d queue=q min=%d owner=vcjob", i, rapid.IntRange(1, 4).Draw(t, "minimum"))
 			if pods > 0 {
 				running = rapid.IntRange(0, pods-1).Draw(t, "running")
-				text += fmt.Sprintf(" n*%d -*%d", running, pods-running)
+				text += fmt.Sprintf(" running=n*%d pending=%d", running, pods-running)
 			}
 
 			if class := rapid.SampledFrom([]string{"", "urgent", "lazy", "gone"}).Draw(t, "class"); class != "" {
-				text += " class=" + class
+				text += " priorityClass=" + class
 			}
 		}
 

@@ -101,7 +101,7 @@ func parseNode(id int64, line string) []*corev1.Node {
 	switch words[0] {
 	case "node":
 		tainted := slices.Contains(words, taint)
-		made := (&session.Cluster{ID: id}).Add(strings.TrimSuffix(line, " "+taint)).Nodes
+		made := addText(&session.Cluster{ID: id}, strings.TrimSuffix(line, " "+taint)).Nodes
 		for _, n := range made {
 			if tainted {
 				n.Spec.Taints = []corev1.Taint{{Key: taint, Effect: corev1.TaintEffectNoSchedule}}
@@ -195,7 +195,7 @@ func parseJob(id int64, line string) *job {
 		changes = append(changes, useSlices)
 	}
 
-	made := (&session.Cluster{ID: id, Now: time.Now()}).Add(strings.Join(kept, " "), changes...)
+	made := addText(&session.Cluster{ID: id, Now: time.Now()}, strings.Join(kept, " "), changes...)
 	j.group = made.Groups[0]
 	j.pods = made.Pods
 	j.group.CreationTimestamp = metav1.Now()

@@ -134,7 +134,7 @@ func (w *simulation) changeNode(name, what string) {
 // setQueue updates a queue in Volcano's cache.
 func (w *simulation) setQueue(line string) {
 	w.version++
-	q := (&session.Cluster{}).Add(line).Queues[0]
+	q := addText(&session.Cluster{}, line).Queues[0]
 	q.ResourceVersion = fmt.Sprint(w.id, "-", w.version) // no two sequences have the same
 	w.queueObjects[q.Name] = q.DeepCopy()
 	delete(w.cache.Queues, api.QueueID(q.Name))

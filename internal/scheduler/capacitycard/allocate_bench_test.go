@@ -28,13 +28,13 @@ func BenchmarkAllocate(b *testing.B) {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
 	for _, nodes := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("%d-nodes/200-pods", nodes), func(b *testing.B) {
-			fleet := session.New(`queue q {"A":40000} cpu=1000000`)
+			fleet := session.New(`queue q quota={"A":40000} cpu=1000000`)
 			for i := range nodes {
-				fleet.Add(fmt.Sprintf("node n%d A", i))
+				fleet.Add(fmt.Sprintf("node n%d model=A", i))
 			}
 
 			for i := range 25 {
-				fleet.Add(fmt.Sprintf("j%d q 8: -*8", i))
+				fleet.Add(fmt.Sprintf("job j%d queue=q min=8 pending=8", i))
 			}
 
 			scene := &scene{t: b, m: NewCache()}

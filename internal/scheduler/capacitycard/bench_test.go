@@ -24,24 +24,24 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	}
 
 	for i := range nodes {
-		s.addObjects(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
+		s.addObjects(fmt.Sprintf("node node-%d model=MODEL-%d cards=64", i, i%models))
 		node := s.Nodes[i].Status.Allocatable
 		node["pods"] = amount("1000")
 		node["cpu"] = amount("1000")
 	}
 
 	for i := range queues {
-		s.addObjects(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
+		s.addObjects(fmt.Sprintf("queue queue-%d quota={%s} cpu=100000", i, strings.Join(quota, ",")))
 		s.Queues[i].Spec.Capability["memory"] = amount("1000Ti")
 		s.Queues[i].Spec.Capability[gpu] = amount("100000")
 	}
 
 	for i := range pods / 8 {
-		at := fmt.Sprintf("node-%d", i%nodes)
+		at := fmt.Sprintf("running=node-%d*8", i%nodes)
 		if i%10 == 0 {
-			at = "-"
+			at = "pending=8"
 		}
-		s.addObjects(fmt.Sprintf("job-%d queue-%d 8: %s*8 card=MODEL-%d least=8", i, i%queues, at, i%models))
+		s.addObjects(fmt.Sprintf("job job-%d queue=queue-%d min=8 %s card=MODEL-%d minCards=8", i, i%queues, at, i%models))
 	}
 
 	s.Begin()

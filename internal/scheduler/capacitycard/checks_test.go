@@ -58,7 +58,7 @@ func withClaim(task *api.TaskInfo) *api.TaskInfo {
 // TestKeptQuotaRefusesNoPodWithoutCards: a pod may have no card that it could use, because no node offers its
 // resource. What is kept for others has nothing against it.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
-	s := newReclaimScene(t, "t tra 1: a*4; i inf 1: -").openSession()
+	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 	r := s.checkInputFor("i-0", "")
 	s.keepForPreemptor(&r, "inf", 8)
 	request := *r.request
@@ -114,7 +114,7 @@ func TestEachCheckRefuses(t *testing.T) {
 			tested[name] = true
 
 			t.Run(name, func(t *testing.T) {
-				s := newReclaimScene(t, "t tra 1: a*4; i inf 1: -").openSession()
+				s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 				r := s.checkInputFor("i-0", "a")
 				check.That(t, c(s.p, r) == nil, "a pod that fits is refused: %v", c(s.p, r))
 				tc.spoil(s, &r)
@@ -137,10 +137,10 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 		spoil  func(*scene, *checkInput)
 		why    int
 	}{
-		"noStuckPodConflicts":     {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
-		"conflictsArePreemptable": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
-		"roomIsNotStuck":          {"h tra 1: a cards=8; i inf 1: -", hung, nil, roomIsStuck},
-		"reclaimedRoomStaysFree": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *checkInput) {
+		"noStuckPodConflicts":     {"job h queue=tra min=1 running=a; job i queue=inf min=1 pending=1", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
+		"conflictsArePreemptable": {"job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
+		"roomIsNotStuck":          {"job h queue=tra min=1 running=a cards=8; job i queue=inf min=1 pending=1", hung, nil, roomIsStuck},
+		"reclaimedRoomStaysFree": {"job i queue=inf min=1 pending=1; job v queue=inf min=1 pending=1 cards=8", nil, func(s *scene, r *checkInput) {
 			s.p.reclaimedRoom = map[string][]roomOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 90000}}}
 			r.task = s.Task("i-0")
 			s.p.args.serviceTypes["inference"] = s.p.args.serviceTypes["training"]
@@ -148,21 +148,21 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 			rule.ReclaimFrom = []string{"inference"}
 			s.p.args.serviceTypes["inference"] = rule
 		}, roomReclaimedByOthers},
-		"preemptedCardsStayFree": {"i inf 1: -", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) }, keptForPreemptors},
-		"preemptedCardsStayFree where nothing may be evicted": {"i inf 1: -", nil, func(s *scene, r *checkInput) {
+		"preemptedCardsStayFree": {"job i queue=inf min=1 pending=1", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) }, keptForPreemptors},
+		"preemptedCardsStayFree where nothing may be evicted": {"job i queue=inf min=1 pending=1", nil, func(s *scene, r *checkInput) {
 			s.keepForPreemptor(r, "tra", 8)
 			s.p.preemption = &preemption{p: s.p}
 		}, keptForPreemptorsWithoutVictims},
-		"preemptedQuotaStaysFreeOnNode": {"i inf 1: -", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) }, quotaKeptForPreemptors},
-		"cardIsDeserved":                {"i inf 1: - card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
-		"cardFits the card":             {"i inf 1: - card=B", nil, nil, cardNotAllowed},
-		"cardFits the quota":            {"i inf 1: -", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
-		"awaitedCardsStayFree":          {"g inf 1: - cards=8; i tra 1: -", nil, func(s *scene, _ *checkInput) { s.p.loadAwaitedCards() }, cardsAwaitedByOthers},
+		"preemptedQuotaStaysFreeOnNode": {"job i queue=inf min=1 pending=1", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) }, quotaKeptForPreemptors},
+		"cardIsDeserved":                {"job i queue=inf min=1 pending=1 card=A|B", nil, func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} }, cardNotDeserved},
+		"cardFits the card":             {"job i queue=inf min=1 pending=1 card=B", nil, nil, cardNotAllowed},
+		"cardFits the quota":            {"job i queue=inf min=1 pending=1", nil, func(_ *scene, r *checkInput) { r.request.Count = 10_000 }, quotaExceeded},
+		"awaitedCardsStayFree":          {"job g queue=inf min=1 pending=1 cards=8; job i queue=tra min=1 pending=1", nil, func(s *scene, _ *checkInput) { s.p.loadAwaitedCards() }, cardsAwaitedByOthers},
 	}
 
 	tested := map[string]bool{}
 	for _, c := range nodeChecks {
-		free := newReclaimScene(t, "t tra 1: a; i inf 1: -").openSession()
+		free := newReclaimScene(t, "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1").openSession()
 		check.Equal(t, "reason of "+nameOf(c)+" against a pod that fits", nodeFits, c(free.p, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
 		for name, tc := range cases {
 			if of, _, _ := strings.Cut(name, " "); of != nameOf(c) {
@@ -191,7 +191,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 // TestQuotaIsIgnoredUntilTheLastCheckEnds: topology-aware preemption checks several nodes at once. The end of
 // one check must not let another one see the exceeded quota.
 func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
-	s := newScene(t, `node a A 2; queue q {"A":1}; j q 1: -`).openSession()
+	s := newScene(t, `node a model=A cards=2; queue q quota={"A":1}; job j queue=q min=1 pending=1`).openSession()
 	task := s.Task("j-0")
 
 	s.p.ignoringQuota.begin(task.UID)

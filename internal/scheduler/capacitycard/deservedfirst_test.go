@@ -12,8 +12,8 @@ import (
 // TestSecondRunTriesOnlyJobsThatBorrow: a job with subgroups that need not borrow is searched once,
 // because each search of such a job tries all hypernodes. It keeps the reasons of that search.
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
-	s := newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":2}; queue y {"A":8} training deserved={"A":4}
-		borrows x 1: -*3; topology y 4: -*4 card=A; more x 1: a*2`)
+	s := newTreeScene(t, `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":2}; queue y quota={"A":8} serviceType=training deserved={"A":4}
+		job borrows queue=x min=1 pending=3; job topology queue=y min=4 pending=4 card=A; job more queue=x min=1 running=a*2`)
 
 	s.changePodGroups(func(g *v1beta1.PodGroup) {
 		if g.Name == "topology" {

@@ -66,9 +66,9 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 		"of a network":       {"net", "", "a:1", ""},
 		"not there yet":      {"nothing", "", "", "Pod waits for ResourceClaim <nothing>, which does not exist yet"},
 	}) {
-		for _, queue := range []string{`queue q {"A":8}`, "queue q - cpu=8 memory=64Gi"} {
+		for _, queue := range []string{`queue q quota={"A":8}`, "queue q cpu=8"} {
 			for _, count := range []string{"cards=0", "cards=1"} {
-				isUnmanaged := queue != `queue q {"A":8}`
+				isUnmanaged := queue != `queue q quota={"A":8}`
 				if isUnmanaged && (count == "cards=1" || tc.unmanaged == "Deny") {
 					continue // refused for another reason
 				}
@@ -78,7 +78,7 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 					arguments["unmanagedQueues"] = tc.unmanaged
 				}
 
-				s := newScene(t, "node a A; "+queue+"; j q 1: - "+count, claims(tc.claim)).withArguments(arguments).withDevices().enqueueAndAllocate()
+				s := newScene(t, "node a model=A; "+queue+"; job j queue=q min=1 pending=1 "+count, claims(tc.claim)).withArguments(arguments).withDevices().enqueueAndAllocate()
 				check.Equal(t, queue+" "+count+": placed", tc.want, s.podsByNode("j"))
 				check.That(t, containsText(s.refusals("j"), tc.why), "%s %s: reasons %q, want %q", queue, count, s.refusals("j"), tc.why)
 			}
@@ -88,8 +88,8 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 
 // TestClaimsForCardsEnqueueNoJob: a job that waits for such a pod reserves no quota for its others.
 func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":1}`)
-	s.addObjects("j q 2: phase=Pending least=2 -*2", claims("gpu")).addObjects("k q 1: -")
+	s := newScene(t, `node a model=A; queue q quota={"A":1}`)
+	s.addObjects("job j queue=q min=2 phase=Pending minCards=2 pending=2", claims("gpu")).addObjects("job k queue=q min=1 pending=1")
 	s.withDevices().enqueueAndAllocate()
 	j := s.Job("j")
 	check.Equal(t, "phase", "Pending", string(j.PodGroup.Status.Phase))
@@ -99,7 +99,7 @@ func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
 
 // TestClaimsOfPlacedPodsChangeNothing: what runs keeps running, and keeps its charge.
 func TestClaimsOfPlacedPodsChangeNothing(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; j q 1: a`, claims("gpu")).withDevices().enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 running=a`, claims("gpu")).withDevices().enqueueAndAllocate()
 	check.Equal(t, "pods of the job", "a:1", s.podsByNode("j"))
 	check.Equal(t, "used", 1, int(s.p.ledger.Used("q", "A")))
 }

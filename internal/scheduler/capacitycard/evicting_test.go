@@ -72,7 +72,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		"a mark without cardreclaim means nothing": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) }, `alone, leave t*4 4, after 1h, alone, leave - 4, remember 0, after 1h, alone, leave - 4, remember 0,
 			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
 	}) {
-		e := &ebb{scene: newReclaimScene(t, "t tra 4: a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		e := &ebb{scene: newReclaimScene(t, "job t queue=tra min=4 running=a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		check.NoError(t, steps["restart"](e, "", ""))
 
 		for _, line := range strings.Split(tc.script, ",") {
@@ -147,7 +147,7 @@ func parsed(text string) time.Duration {
 }
 
 func TestOutOfSyncPodOnANodeOutsideTheSession(t *testing.T) {
-	s := newReclaimScene(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
+	s := newReclaimScene(t, "job t queue=tra min=4 running=a*4,lost", func(p *corev1.Pod) {
 		vcjobPod(p)
 		if p.Spec.NodeName == "lost" {
 			outOfSync(p)
@@ -286,7 +286,7 @@ func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 // deleted. Only while a search assumes its eviction, it counts as terminating.
 func TestEvictedPodsCountAsUsed(t *testing.T) {
 	for hierarchy, assumed := range map[string]string{"Tree": "3 used, 1 terminating", "Flat": "3 used, 1 terminating"} {
-		s := newScene(t, tenant+"j q 1: a*4").withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
+		s := newScene(t, tenant+"job j queue=q min=1 running=a*4").withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
 		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))
 		s.openSession()
 		uses := func() string {

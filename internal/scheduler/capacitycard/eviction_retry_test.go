@@ -19,8 +19,8 @@ func TestFailedEvictionIsRetried(t *testing.T) {
 		text   string
 		action func() framework.Action
 	}{
-		"preempt": {`queue q {"A":8}; low q 1: a*8 class=low; high q 1: - class=high`, func() framework.Action { return preempt.New() }},
-		"reclaim": {"t tra 1: a*8; i inf 1: -", func() framework.Action { return reclaim.New() }},
+		"preempt": {`queue q quota={"A":8}; job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, func() framework.Action { return preempt.New() }},
+		"reclaim": {"job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", func() framework.Action { return reclaim.New() }},
 	}) {
 		s := newReclaimScene(t, tc.text)
 		now := s.Now

@@ -75,8 +75,8 @@ func countByState(tasks []*api.TaskInfo) string {
 
 func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 	const (
-		old   = "old q 1: a*4 class=low;"
-		wants = "new q 1: - class=high"
+		old   = "job old queue=q min=1 running=a*4 priorityClass=low;"
+		wants = "job new queue=q min=1 pending=1 priorityClass=high"
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -86,24 +86,24 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 	}{
 		"a full quota is preempted although cards are free": {quota: `{"A":4}`, jobs: old + wants, goes: "old:1", promised: "new@a:1"},
 		"with alternatives the node's own card decides": { // the ghosts are of no queue: quota is free there, cards are not
-			quota: `{"A":4,"B":2}`, jobs: old + "ghost none 1: b*8 card=B;" + wants + " cards=2 card=A|B", goes: "old:2", promised: "new@a:1"},
-		"an equal priority is not preempted":            {quota: `{"A":4}`, jobs: "old q 1: a*4 class=high;" + wants},
+			quota: `{"A":4,"B":2}`, jobs: old + "job ghost queue=none min=1 running=b*8 card=B;" + wants + " cards=2 card=A|B", goes: "old:2", promised: "new@a:1"},
+		"an equal priority is not preempted":            {quota: `{"A":4}`, jobs: "job old queue=q min=1 running=a*4 priorityClass=high;" + wants},
 		"nobody is evicted when it would not be enough": {quota: `{"A":4}`, jobs: old + wants + " cards=5"},
-		"another card is never evicted":                 {quota: `{"A":0,"B":4}`, jobs: "old q 1: b*4 card=B class=low;" + wants},
-		"a pod without cards gives nothing and stays":   {quota: `{"A":2}`, jobs: "cpu q 1: a*2 cards=0 class=low; old q 1: a*2 class=low;" + wants + " cards=2", goes: "old:2", promised: "new@a:1"},
-		"pods that say so are not evicted":              {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low protected;" + wants},
-		"pods whose PodGroup says so are not evicted":   {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low protectedgroup;" + wants},
-		"pods that keep the cluster alive are not evicted": {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low;" + wants,
+		"another card is never evicted":                 {quota: `{"A":0,"B":4}`, jobs: "job old queue=q min=1 running=b*4 card=B priorityClass=low;" + wants},
+		"a pod without cards gives nothing and stays":   {quota: `{"A":2}`, jobs: "job cpu queue=q min=1 running=a*2 cards=0 priorityClass=low; job old queue=q min=1 running=a*2 priorityClass=low;" + wants + " cards=2", goes: "old:2", promised: "new@a:1"},
+		"pods that say so are not evicted":              {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low preemptable=false;" + wants},
+		"pods whose PodGroup says so are not evicted":   {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low groupPreemptable=false;" + wants},
+		"pods that keep the cluster alive are not evicted": {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low;" + wants,
 			change: func(p *corev1.Pod) {
 				if p.Spec.NodeName != "" {
 					p.Spec.PriorityClassName = "system-node-critical"
 				}
 			}},
-		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "old q 1: a cards=2 class=low; new q 2: -*2 class=high", goes: "old:1", promised: "new@a:2", notAware: true},
-		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "old q 1: a*2 class=low; ghost none 1: a*6 b*7; new q 3: -*3 card=A|B class=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
-		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "large q 1: a cards=4 class=low; small q 1: a class=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
-		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "j q 1: a*2 - priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
-		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "j q 1: a*2 - priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
+		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a cards=2 priorityClass=low; job new queue=q min=2 pending=2 priorityClass=high", goes: "old:1", promised: "new@a:2", notAware: true},
+		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low; job ghost queue=none min=1 running=a*6,b*7; job new queue=q min=3 pending=3 card=A|B priorityClass=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
+		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "job large queue=q min=1 running=a cards=4 priorityClass=low; job small queue=q min=1 running=a priorityClass=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
+		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
+		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
 	}) {
 		manners := []bool{false, true}
 		if tc.notAware {
@@ -111,7 +111,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		}
 
 		checkPreemption(t, func() *scene {
-			s := newScene(t, "node a A; node b B; queue q "+tc.quota)
+			s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota)
 			if tc.change == nil {
 				return s.addObjects(tc.jobs)
 			}
@@ -127,54 +127,54 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 		ending               int
 		asks, goes, promised string
 	}{
-		"nothing ends":                  {0, "- cards=2", "old:2", "new@a:1"},
-		"as much ends as may":           {1, "-", "old:1", "new@a:1"},
-		"more would end":                {1, "- cards=2", "", ""},
-		"more would end for the second": {1, "-*2", "old:1", "new@a:1"},
-		"the whole quota ends already":  {2, "-", "", ""},
-		"more than the quota ends":      {3, "-", "", ""},
-		"who asks for no cards is free": {3, "- cards=0", "old:1", "new@a:1"},
+		"nothing ends":                  {0, "pending=1 cards=2", "old:2", "new@a:1"},
+		"as much ends as may":           {1, "pending=1", "old:1", "new@a:1"},
+		"more would end":                {1, "pending=1 cards=2", "", ""},
+		"more would end for the second": {1, "pending=2", "old:1", "new@a:1"},
+		"the whole quota ends already":  {2, "pending=1", "", ""},
+		"more than the quota ends":      {3, "pending=1", "", ""},
+		"who asks for no cards is free": {3, "pending=1 cards=0", "old:1", "new@a:1"},
 	}) {
 		checkPreemption(t, func() *scene {
-			s := newScene(t, `node a A; queue q {"A":2}; old q 1: a*2 class=low; new q 1: class=high `+tc.asks)
+			s := newScene(t, `node a model=A; queue q quota={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 priorityClass=high `+tc.asks)
 			if strings.HasSuffix(tc.asks, "cards=0") {
-				s.addObjects(`queue q {"A":2} cpu=2`)
+				s.addObjects(`queue q quota={"A":2} cpu=2`)
 			}
 
-			return s.addObjects(fmt.Sprintf("ended q 1: a*%d class=low", tc.ending), deleted)
+			return s.addObjects(fmt.Sprintf("job ended queue=q min=1 running=a*%d priorityClass=low", tc.ending), deleted)
 		}, tc.goes, tc.promised, false, true)
 	}
 }
 
 // tides are an inference queue above a training queue; FULL is quota for all of
 // both nodes, and BUSY is training that holds them.
-var tides = strings.NewReplacer("FULL", `{"A":8,"B":8}`, "BUSY", "t1 tra 1: a*8; t2 tra 1: b*8 card=B")
+var tides = strings.NewReplacer("FULL", `{"A":8,"B":8}`, "BUSY", "job t1 queue=tra min=1 running=a*8; job t2 queue=tra min=1 running=b*8 card=B")
 
 func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, "node a A; node b B").addObjects(tides.Replace("queue inf FULL 80000 inference; queue tra FULL 20000 training;"+text), changes...)
+	return newScene(t, "node a model=A; node b model=B").addObjects(tides.Replace("queue inf quota=FULL priority=80000 serviceType=inference; queue tra quota=FULL priority=20000 serviceType=training;"+text), changes...)
 }
 
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
-	const bare = "queue inf FULL 80000 keeps; queue tra FULL 20000 gives;"
+	const bare = "queue inf quota=FULL priority=80000 reclaimable=false; queue tra quota=FULL priority=20000 reclaimable=true;"
 	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
-		"inference takes from training, the youngest and no more":              {"BUSY; i inf 1: - cards=2 card=B", "t2-6 t2-7", "i-0@b"},
-		"training takes from nobody":                                           {"queue inf FULL 80000 training keeps; BUSY; i inf 1: -", "", ""},
-		"nobody takes from inference":                                          {"queue tra FULL 20000 inference gives; BUSY; i inf 1: -", "", ""},
-		"unknown types take nothing":                                           {bare + "BUSY; i inf 1: -", "", ""},
-		"nothing is taken from unknown types":                                  {bare + "BUSY; i inf 1: - type=inference", "", ""},
-		"pods tell their type when the queue has none":                         {bare + "t1 tra 1: a*8 type=training; t2 tra 1: b*8 card=B type=training; i inf 1: - type=inference", "t1-7", "i-0@a"},
-		"a pod cannot claim more than its queue":                               {"queue inf FULL 80000 training keeps; BUSY; i inf 1: - type=inference", "", ""},
-		"a queue that is not reclaimable keeps its cards":                      {"queue tra FULL 20000 training keeps; BUSY; i inf 1: -", "", ""},
-		"a queue of equal priority keeps its cards":                            {"queue tra FULL 80000 training; BUSY; i inf 1: -", "", ""},
-		"a reclaimer beyond its own quota takes nothing":                       {`queue inf {"A":1} 80000 inference; BUSY; i inf 1: - cards=2`, "", ""},
-		"with alternatives only the card with quota is reclaimed":              {`queue inf {"B":2} 80000 inference; BUSY; i inf 1: - card=A|B`, "t2-7", "i-0@b"},
-		"a free card without quota does not keep another from being reclaimed": {`queue inf {"B":2} 80000 inference; t1 tra 1: a*4; t2 tra 1: b*8 card=B; i inf 1: - card=A|B`, "t2-7", "i-0@b"},
-		"pods that say so are protected":                                       {"t1 tra 1: a*8 protected; i inf 1: -", "", ""},
-		"a protected PodGroup on one node, so the other node gives":            {"t1 tra 1: a*8 protectedgroup; t2 tra 1: b*8 card=B; i inf 1: - card=A|B", "t2-7", "i-0@b"},
-		"pods without cards are not taken for cards":                           {"cpu tra 1: a*4 cards=0; t1 tra 1: a*8; i inf 1: -", "t1-7", "i-0@a"},
-		"nobody is evicted when all of it would not be enough":                 {`queue inf {"A":16} 80000 inference; t1 tra 1: a*4; own inf 1: a cards=4; i inf 1: - cards=5`, "", ""},
-		"elastic pods go before a gang is broken":                              {"wide tra 1: a*4; gang tra 4: a*4; i inf 1: - cards=2", "wide-2 wide-3", "i-0@a"},
-		"a closed queue reclaims nothing":                                      {"queue inf FULL 80000 inference closed; BUSY; i inf 1: -", "", ""},
+		"inference takes from training, the youngest and no more":              {"BUSY; job i queue=inf min=1 pending=1 cards=2 card=B", "t2-6 t2-7", "i-0@b"},
+		"training takes from nobody":                                           {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"nobody takes from inference":                                          {"queue tra quota=FULL priority=20000 serviceType=inference reclaimable=true; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"unknown types take nothing":                                           {bare + "BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"nothing is taken from unknown types":                                  {bare + "BUSY; job i queue=inf min=1 pending=1 serviceType=inference", "", ""},
+		"pods tell their type when the queue has none":                         {bare + "job t1 queue=tra min=1 running=a*8 serviceType=training; job t2 queue=tra min=1 running=b*8 card=B serviceType=training; job i queue=inf min=1 pending=1 serviceType=inference", "t1-7", "i-0@a"},
+		"a pod cannot claim more than its queue":                               {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1 serviceType=inference", "", ""},
+		"a queue that is not reclaimable keeps its cards":                      {"queue tra quota=FULL priority=20000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"a queue of equal priority keeps its cards":                            {"queue tra quota=FULL priority=80000 serviceType=training; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"a reclaimer beyond its own quota takes nothing":                       {`queue inf quota={"A":1} priority=80000 serviceType=inference; BUSY; job i queue=inf min=1 pending=1 cards=2`, "", ""},
+		"with alternatives only the card with quota is reclaimed":              {`queue inf quota={"B":2} priority=80000 serviceType=inference; BUSY; job i queue=inf min=1 pending=1 card=A|B`, "t2-7", "i-0@b"},
+		"a free card without quota does not keep another from being reclaimed": {`queue inf quota={"B":2} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job t2 queue=tra min=1 running=b*8 card=B; job i queue=inf min=1 pending=1 card=A|B`, "t2-7", "i-0@b"},
+		"pods that say so are protected":                                       {"job t1 queue=tra min=1 running=a*8 preemptable=false; job i queue=inf min=1 pending=1", "", ""},
+		"a protected PodGroup on one node, so the other node gives":            {"job t1 queue=tra min=1 running=a*8 groupPreemptable=false; job t2 queue=tra min=1 running=b*8 card=B; job i queue=inf min=1 pending=1 card=A|B", "t2-7", "i-0@b"},
+		"pods without cards are not taken for cards":                           {"job cpu queue=tra min=1 running=a*4 cards=0; job t1 queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", "t1-7", "i-0@a"},
+		"nobody is evicted when all of it would not be enough":                 {`queue inf quota={"A":16} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4; job i queue=inf min=1 pending=1 cards=5`, "", ""},
+		"elastic pods go before a gang is broken":                              {"job wide queue=tra min=1 running=a*4; job gang queue=tra min=4 running=a*4; job i queue=inf min=1 pending=1 cards=2", "wide-2 wide-3", "i-0@a"},
+		"a closed queue reclaims nothing":                                      {"queue inf quota=FULL priority=80000 serviceType=inference state=Closed; BUSY; job i queue=inf min=1 pending=1", "", ""},
 	}) {
 		newReclaimScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}
@@ -183,9 +183,9 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 		jobs   string
 		change func(*corev1.Pod)
 	}{
-		"nobody is evicted for a pod that lacks CPU":      {"BUSY; i inf 1: -", changePod("i-0", requests("cpu", "65"))},
-		"pods without cards are not taken for CPU either": {"cpu tra 1: a cards=0; i inf 1: -", changePod("cpu-0", requests("cpu", "64"))},
-		"a wrong node selector evicts nobody":             {"BUSY; i inf 1: -", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
+		"nobody is evicted for a pod that lacks CPU":      {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", requests("cpu", "65"))},
+		"pods without cards are not taken for CPU either": {"job cpu queue=tra min=1 running=a cards=0; job i queue=inf min=1 pending=1", changePod("cpu-0", requests("cpu", "64"))},
+		"a wrong node selector evicts nobody":             {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
 	}) {
 		newReclaimScene(t, tc.jobs, tc.change).evict(reclaim.New()).expectEvictions("", "")
 	}
@@ -200,13 +200,13 @@ func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct{ order, jobs, goes string }{
-		"priority":              {"Priority", "low tra 4: a*4 ran=9h; high tra 1: a*4", "low:2"},
-		"loss":                  {"Loss", "low tra 4: a*4 ran=9h; high tra 1: a*4", "high:2"},
-		"a class of one's own":  {"Priority", "own tra 4: a*4 ran=9h; high tra 1: a*4", "own:2"},
-		"within a priority":     {"Priority", "low tra 4: a*4 ran=9h; lax tra 1: a*4", "lax:2"},
-		"the lower queue first": {"Priority", "queue less FULL 10000 training; high less 4: a*4; low tra 1: a*4", "high:2"},
+		"priority":              {"Priority", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "low:2"},
+		"loss":                  {"Loss", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "high:2"},
+		"a class of one's own":  {"Priority", "job own queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "own:2"},
+		"within a priority":     {"Priority", "job low queue=tra min=4 running=a*4 age=9h; job lax queue=tra min=1 running=a*4", "lax:2"},
+		"the lower queue first": {"Priority", "queue less quota=FULL priority=10000 serviceType=training; job high queue=less min=4 running=a*4; job low queue=tra min=1 running=a*4", "high:2"},
 	}) {
-		s := newReclaimScene(t, tc.jobs+"; i inf 1: - cards=2", classes).withArguments(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
+		s := newReclaimScene(t, tc.jobs+"; job i queue=inf min=1 pending=1 cards=2", classes).withArguments(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
 		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
 	}
 }
@@ -214,7 +214,7 @@ func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 // TestOwnerKindSetsTheServiceType: a Deployment is inference, a vcjob is
 // training, without any annotation.
 func TestOwnerKindSetsTheServiceType(t *testing.T) {
-	s := newReclaimScene(t, "queue inf FULL 80000 keeps; queue tra FULL 20000 gives; t tra 1: a*8 vcjob").addObjects("i inf 1: -", func(p *corev1.Pod) {
+	s := newReclaimScene(t, "queue inf quota=FULL priority=80000 reclaimable=false; queue tra quota=FULL priority=20000 reclaimable=true; job t queue=tra min=1 running=a*8 owner=vcjob").addObjects("job i queue=inf min=1 pending=1", func(p *corev1.Pod) {
 		p.Labels["pod-template-hash"] = "1"
 		session.OwnedBy("apps/v1", "ReplicaSet", "o", "o")(p)
 	}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}})
@@ -243,7 +243,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
 		"nobody when nothing has started":               {hour, "2h", "2h", nothing, "", ""},
 	}) {
-		newReclaimScene(t, fmt.Sprintf("old tra 1: a*4 ran=%s; new tra 1: a*4 ran=%s; i inf 1: -", tc.old, tc.young), tc.change).withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
+		newReclaimScene(t, fmt.Sprintf("job old queue=tra min=1 running=a*4 age=%s; job new queue=tra min=1 running=a*4 age=%s; job i queue=inf min=1 pending=1", tc.old, tc.young), tc.change).withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}
 }
 
@@ -252,9 +252,9 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for ending, want := range map[int]string{2: "t:2", 3: ""} {
 		t.Run(fmt.Sprint(ending), func(t *testing.T) {
-			s := newReclaimScene(t, `queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2`)
+			s := newReclaimScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2`)
 			for i := range ending { // on a node each, where too few cards become free
-				s.addObjects(fmt.Sprintf("node old%d A; ghost%d none 1: old%d*7", i, i, i)).addObjects(fmt.Sprintf("ended%d inf 1: old%d", i, i), deleted)
+				s.addObjects(fmt.Sprintf("node old%d model=A; job ghost%d queue=none min=1 running=old%d*7", i, i, i)).addObjects(fmt.Sprintf("job ended%d queue=inf min=1 running=old%d", i, i), deleted)
 			}
 
 			s.evict(reclaim.New())
@@ -288,7 +288,7 @@ func TestReclaimEvictsConflictingPods(t *testing.T) {
 		"two of them":                  {"a*2", 0, func(*corev1.Pod) {}},
 		"all of them, and cards lack":  {"a*8", 8, func(*corev1.Pod) {}},
 	}) {
-		s := newReclaimScene(t, "t tra 1: "+tc.runs+"; high inf 1: - cards=8", func(p *corev1.Pod) {
+		s := newReclaimScene(t, "job t queue=tra min=1 running="+tc.runs+"; job high queue=inf min=1 pending=1 cards=8", func(p *corev1.Pod) {
 			avoidsX(p)
 			if strings.HasPrefix(p.Name, "t-") {
 				p.Labels["app"] = "x"

@@ -72,8 +72,8 @@ func (w *waitScene) endPods(prefix string, most int) {
 // TestKeptCardsEndWithTheReservation: a gang that gets no more cards loses those that are kept for it after
 // five minutes.
 func TestKeptCardsEndWithTheReservation(t *testing.T) {
-	w := newWaitScene(newTreeScene(t, `node a A 6; queue x {"A":8} training deserved={"A":3}; queue y {"A":8} training deserved={"A":4}
-		runs x 1: a*4; b x 1: -*2; c y 3: -*3`))
+	w := newWaitScene(newTreeScene(t, `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
+		job runs queue=x min=1 running=a*4; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3`))
 	for range 5 {
 		w.runMinute()
 		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
@@ -85,9 +85,9 @@ func TestKeptCardsEndWithTheReservation(t *testing.T) {
 // TestFreeCardsProlongAReservation: a gang of eight waits while the pods of another queue end, one a minute.
 // Small jobs of its own queue do not take the cards that become free, because it keeps its reservation.
 func TestFreeCardsProlongAReservation(t *testing.T) {
-	text := `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*8; gang q 8: -*8 least=8`
+	text := `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*8; job gang queue=q min=8 pending=8 minCards=8`
 	for i := range 8 {
-		text += fmt.Sprintf("; s%d q 1: - least=1 phase=Pending", i)
+		text += fmt.Sprintf("; job s%d queue=q min=1 pending=1 minCards=1 phase=Pending", i)
 	}
 
 	w := newWaitScene(newScene(t, text))
@@ -104,8 +104,8 @@ func TestFreeCardsProlongAReservation(t *testing.T) {
 // TestFreeCardsProlongOnlyOneReservationOfAQueue: two gangs of a queue wait while cards become free, one a
 // minute. Only the first one keeps its reservation, so a small job gets a card after five minutes.
 func TestFreeCardsProlongOnlyOneReservationOfAQueue(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":16} 80000 inference cpu=100; queue o {"A":8} 80000 inference cpu=100
-		r o 1: a*8; first q 8: -*8 least=8; second q 8: -*8 least=8; small q 1: - least=1 phase=Pending`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":16} priority=80000 serviceType=inference cpu=100; queue o quota={"A":8} priority=80000 serviceType=inference cpu=100
+		job r queue=o min=1 running=a*8; job first queue=q min=8 pending=8 minCards=8; job second queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
 	for range 5 {
 		w.runMinute()
 		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
@@ -118,7 +118,7 @@ func TestFreeCardsProlongOnlyOneReservationOfAQueue(t *testing.T) {
 // TestReservationEndsWithoutMoreFreeCards: it also ends if the number of free cards only falls, and if as
 // many are free as before.
 func TestReservationEndsWithoutMoreFreeCards(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*6; gang q 8: -*8 least=8; small q 1: - least=1 phase=Pending`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*6; job gang queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
 	for range 5 {
 		w.runMinute()
 		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
@@ -129,7 +129,7 @@ func TestReservationEndsWithoutMoreFreeCards(t *testing.T) {
 
 // flickering is a gang that waits for eight cards, of which one becomes free and is used again by turns.
 func flickering(t *testing.T, args framework.Arguments) *waitScene {
-	w := newWaitScene(newScene(t, `node a A 8; node b B; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; r o 1: a*7; f o 1: a; gang q 8: -*8 least=8; small q 1: - least=1 phase=Pending class=low`).withArguments(args))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; node b model=B; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*7; job f queue=o min=1 running=a; job gang queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=low`).withArguments(args))
 	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
 	return w
 }
@@ -140,7 +140,7 @@ func (w *waitScene) flicker() {
 	if w.minute%2 == 0 {
 		w.endPods("f-", 1)
 	} else {
-		w.addObjects("f o 1: a")
+		w.addObjects("job f queue=o min=1 running=a")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 // TestTheNextGangHasItsTimeAfterTheFirst: of two gangs of a queue that wait for cards that become free again
 // and again, each keeps its reservation as long as allowed, one after the other.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":16} cpu=100; queue o {"A":8} cpu=100; r o 1: a*7; f o 1: a; first q 8: -*8 least=8; next q 8: -*8 least=8`).
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":16} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*7; job f queue=o min=1 running=a; job first queue=q min=8 pending=8 minCards=8; job next queue=q min=8 pending=8 minCards=8`).
 		withArguments(framework.Arguments{"maxReservation": "20m"}))
 
 	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
@@ -200,7 +200,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	check.That(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
 
 	w.Cache = nil
-	w.addObjects("young q 1: -")
+	w.addObjects("job young queue=q min=1 pending=1")
 	w.Groups[len(w.Groups)-1].CreationTimestamp = metav1.NewTime(w.clock)
 	w.openSession()
 	check.That(t, w.Ssn.JobOrderFn(w.Job("young"), w.Job("gang")), "the gang still comes before a younger job")
@@ -242,7 +242,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 // TestReservationOfARunningJobEnds: a job runs with as many pods as its minimum, but a role lacks one that
 // fits no node. Its reservation keeps no card from other jobs after five minutes.
 func TestReservationOfARunningJobEnds(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":5}; j q 4: - a*4 tasks=ps*1/1,w*4/3; small q 1: - least=1 phase=Pending`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":5}; job j queue=q min=4 pending=1 running=a*4 task=ps,pods:1,min:1 task=w,pods:4,min:3; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
 	w.Pods[0].Spec.NodeSelector = map[string]string{"zone": "nowhere"}
 	for range 5 {
 		w.runMinute()
@@ -256,14 +256,14 @@ func TestReservationOfARunningJobEnds(t *testing.T) {
 // gets the next card before jobs that do not run yet, of its own queue and of another queue of equal
 // priority, also if they are older and it has waited for longer than five minutes.
 func TestJobBelowItsMinimumComesFirst(t *testing.T) {
-	const gang = `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*7 - least=8; r o 1: a; `
+	const gang = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; `
 	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
-		"a job of its queue":                    {gang + "other q 1: - least=1 phase=Pending", "g-7@a"},
-		"a job of another queue":                {gang + "other o 1: -", "g-7@a"},
-		"a job of another queue that uses less": {gang + `queue p {"A":80} cpu=100; other p 1: -`, "g-7@a"},
-		"not before a queue of higher priority": {gang + `queue p {"A":8} 30000 cpu=100; other p 1: -`, "other-0@a"},
-		"not before a job of higher priority":   {gang + "other q 1: - class=high", "other-0@a"},
-		"not on a node that it cannot use":      {gang + `node b B 1; queue o {"A":8,"B":8} cpu=100; other o 1: - card=B`, "other-0@b"},
+		"a job of its queue":                    {gang + "job other queue=q min=1 pending=1 minCards=1 phase=Pending", "g-7@a"},
+		"a job of another queue":                {gang + "job other queue=o min=1 pending=1", "g-7@a"},
+		"a job of another queue that uses less": {gang + `queue p quota={"A":80} cpu=100; job other queue=p min=1 pending=1`, "g-7@a"},
+		"not before a queue of higher priority": {gang + `queue p quota={"A":8} priority=30000 cpu=100; job other queue=p min=1 pending=1`, "other-0@a"},
+		"not before a job of higher priority":   {gang + "job other queue=q min=1 pending=1 priorityClass=high", "other-0@a"},
+		"not on a node that it cannot use":      {gang + `node b model=B cards=1; queue o quota={"A":8,"B":8} cpu=100; job other queue=o min=1 pending=1 card=B`, "other-0@b"},
 	}) {
 		for _, freeAfter := range []int{3, 7} {
 			s := newScene(t, tc.text)
@@ -291,7 +291,7 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 // TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn: in the queue of a job below its minimum, a job of
 // higher priority waits. It would get the card, so the queue does not come before others.
 func TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*7 - least=8; r o 1: a; high q 1: - class=high; other o 1: -`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high; job other queue=o min=1 pending=1`))
 	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 	for range 7 { // the reservation of g ends
 		w.runMinute()
@@ -308,8 +308,8 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 		"it would borrow":      {"7", "other-0@a"},
 		"it deserves the card": {"8", "g-7@a"},
 	}) {
-		w := newWaitScene(newTreeScene(t, `node a A 8; queue q {"A":8} training deserved={"A":`+tc.deserved+`}; queue o {"A":8} training deserved={"A":1}
-			g q 8: a*7 - least=8; other o 1: -`))
+		w := newWaitScene(newTreeScene(t, `node a model=A cards=8; queue q quota={"A":8} serviceType=training deserved={"A":`+tc.deserved+`}; queue o quota={"A":8} serviceType=training deserved={"A":1}
+			job g queue=q min=8 running=a*7 pending=1 minCards=8; job other queue=o min=1 pending=1`))
 		w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 		w.runMinute()
 		check.Equal(t, "bound", tc.bound, w.bound)
@@ -319,7 +319,7 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 // TestCardsAreKeptForAJobBelowItsMinimum: it lacks two pods, and one card is free. A job of another queue
 // that does not run yet does not take it.
 func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*6 -*2 least=8; r o 1: a*2; other o 1: -; runs o 1: -`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*6 pending=2 minCards=8; job r queue=o min=1 running=a*2; job other queue=o min=1 pending=1; job runs queue=o min=1 pending=1`))
 	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 	w.runMinute()
 	w.endPods("r-", 1)
@@ -333,7 +333,7 @@ func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
 // TestNoCardIsKeptFromJobsThatRun: a job below its minimum lacks two pods, and one card is free. A job that
 // runs already gets it for a pod above its minimum.
 func TestNoCardIsKeptFromJobsThatRun(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a A 8; queue q {"A":8} cpu=100; queue o {"A":8} cpu=100; g q 8: a*6 -*2 least=8; runs o 1: a -; r o 1: a`))
+	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*6 pending=2 minCards=8; job runs queue=o min=1 running=a pending=1; job r queue=o min=1 running=a`))
 	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 	w.runMinute()
 	w.endPods("r-", 1)
@@ -344,16 +344,16 @@ func TestNoCardIsKeptFromJobsThatRun(t *testing.T) {
 // TestCardsAreKeptFromReclaimableJobs: two cards are free, and a gang of inference lacks two more. Only jobs
 // from which it may take cards do not get them: of a reclaimable type, in a queue of lower priority.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
-	const gang = `node a A 4; queue inf {"A":8} 80000 inference cpu=100; queue tra {"A":8} 20000 training cpu=100; r tra 1: a*2; g inf 4: -*4 least=4; `
+	const gang = `node a model=A cards=4; queue inf quota={"A":8} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":8} priority=20000 serviceType=training cpu=100; job r queue=tra min=1 running=a*2; job g queue=inf min=4 pending=4 minCards=4; `
 
 	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
-		"training":                                   {"t tra 1: -", ""},
-		"a type that gives no cards":                 {`queue note {"A":8} 20000 keeps cpu=100; t note 1: -`, "t-0@a"},
-		"inference of lower priority":                {`queue low {"A":8} 70000 inference cpu=100; t low 1: -`, "t-0@a"},
-		"training in a queue of higher priority":     {`queue high {"A":8} 90000 training cpu=100; t high 1: -`, "t-0@a"},
-		"training in a queue of equal priority":      {`queue equal {"A":8} 80000 training cpu=100; t equal 1: -`, "t-0@a"},
-		"a job of its own queue":                     {"t inf 1: -", "t-0@a"},
-		"a job of its own queue, of higher priority": {"t inf 1: - class=high", "t-0@a"},
+		"training":                                   {"job t queue=tra min=1 pending=1", ""},
+		"a type that gives no cards":                 {`queue note quota={"A":8} priority=20000 reclaimable=false cpu=100; job t queue=note min=1 pending=1`, "t-0@a"},
+		"inference of lower priority":                {`queue low quota={"A":8} priority=70000 serviceType=inference cpu=100; job t queue=low min=1 pending=1`, "t-0@a"},
+		"training in a queue of higher priority":     {`queue high quota={"A":8} priority=90000 serviceType=training cpu=100; job t queue=high min=1 pending=1`, "t-0@a"},
+		"training in a queue of equal priority":      {`queue equal quota={"A":8} priority=80000 serviceType=training cpu=100; job t queue=equal min=1 pending=1`, "t-0@a"},
+		"a job of its own queue":                     {"job t queue=inf min=1 pending=1", "t-0@a"},
+		"a job of its own queue, of higher priority": {"job t queue=inf min=1 pending=1 priorityClass=high", "t-0@a"},
 	}) {
 		w := newWaitScene(newScene(t, gang+tc.text))
 		w.runMinute()
@@ -364,24 +364,24 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 // TestCardsAreKeptOnlyForAGangThatFitsTheNodes: as a whole, once those pods are gone from which it may take
 // cards. Otherwise training takes the free cards.
 func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
-	const fleet = `node a A 4; node b A 4; queue inf {"A":20} 80000 inference cpu=100; queue tra {"A":20} 20000 training cpu=100; t tra 1: - cards=2; r tra 1: a*2; `
+	const fleet = `node a model=A cards=4; node b model=A cards=4; queue inf quota={"A":20} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":20} priority=20000 serviceType=training cpu=100; job t queue=tra min=1 pending=1 cards=2; job r queue=tra min=1 running=a*2; `
 	for t, tc := range check.Cases(t, map[string]struct {
 		text    string
 		isApart bool
 		bound   string
 	}{
-		"two pods on two nodes":              {"g inf 2: -*2 cards=3", false, ""},
-		"two pods apart on two nodes":        {"g inf 2: -*2 cards=3", true, ""},
-		"three pods apart on two nodes":      {"g inf 3: -*3 cards=2", true, "t-0@a"},
-		"three pods on two nodes":            {"g inf 3: -*3 cards=2", false, ""},
-		"more cards than the nodes have":     {"g inf 5: -*5 cards=2", false, "t-0@a"},
-		"pods of half a node and more":       {"g inf 3: -*3 cards=3", false, "t-0@a"},
-		"beside training on a full node":     {"s tra 1: b*4; g inf 2: -*2 cards=3", false, ""},
-		"beside inference on a full node":    {"s inf 1: b*4; g inf 2: -*2 cards=3", false, "t-0@a"},
-		"beside inference on half a node":    {"s inf 1: b*2; g inf 3: -*3 cards=2", false, ""},
-		"a third node":                       {"node c A 4; g inf 3: -*3 cards=3", false, ""},
-		"a part of it runs":                  {"g inf 3: b -*2 cards=2", false, ""},
-		"a part of it runs, and needs apart": {"g inf 3: b -*2 cards=2", true, "t-0@a"},
+		"two pods on two nodes":              {"job g queue=inf min=2 pending=2 cards=3", false, ""},
+		"two pods apart on two nodes":        {"job g queue=inf min=2 pending=2 cards=3", true, ""},
+		"three pods apart on two nodes":      {"job g queue=inf min=3 pending=3 cards=2", true, "t-0@a"},
+		"three pods on two nodes":            {"job g queue=inf min=3 pending=3 cards=2", false, ""},
+		"more cards than the nodes have":     {"job g queue=inf min=5 pending=5 cards=2", false, "t-0@a"},
+		"pods of half a node and more":       {"job g queue=inf min=3 pending=3 cards=3", false, "t-0@a"},
+		"beside training on a full node":     {"job s queue=tra min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, ""},
+		"beside inference on a full node":    {"job s queue=inf min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, "t-0@a"},
+		"beside inference on half a node":    {"job s queue=inf min=1 running=b*2; job g queue=inf min=3 pending=3 cards=2", false, ""},
+		"a third node":                       {"node c model=A cards=4; job g queue=inf min=3 pending=3 cards=3", false, ""},
+		"a part of it runs":                  {"job g queue=inf min=3 running=b pending=2 cards=2", false, ""},
+		"a part of it runs, and needs apart": {"job g queue=inf min=3 running=b pending=2 cards=2", true, "t-0@a"},
 	}) {
 		w := newWaitScene(newScene(t, fleet+tc.text))
 		for _, pod := range w.Pods {
@@ -407,8 +407,8 @@ func TestNoCardIsKeptWithoutQuota(t *testing.T) {
 		"without quota of A": {`{"B":8}`, "t-0@a t-1@a"},
 		"with quota of A":    {`{"A":8,"B":8}`, ""},
 	}) {
-		w := newWaitScene(newScene(t, `node a A 8; queue inf `+tc.quota+` 80000 inference cpu=100; queue tra {"A":8} 20000 training cpu=100
-			r tra 1: a*6; t tra 1: -*2; g inf 4: -*4 card=A|B`))
+		w := newWaitScene(newScene(t, `node a model=A cards=8; queue inf quota=`+tc.quota+` priority=80000 serviceType=inference cpu=100; queue tra quota={"A":8} priority=20000 serviceType=training cpu=100
+			job r queue=tra min=1 running=a*6; job t queue=tra min=1 pending=2; job g queue=inf min=4 pending=4 card=A|B`))
 		w.runMinute()
 		check.Equal(t, "bound", tc.bound, w.bound)
 	}

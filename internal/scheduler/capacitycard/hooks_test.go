@@ -24,10 +24,10 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 		preemptive bool // reclaimable gives the pods of goes
 		goes       int
 	}{
-		"a queue that does not give":         {"queue tra FULL 20000 training keeps; t tra 1: a*8; i inf 1: - phase=Pending least=1", true, 0},
-		"as much as is needed":               {"t tra 1: a*8; i inf 1: - cards=3 phase=Pending least=1", true, 3},
-		"the quota of the reclaimer":         {`queue inf {"A":1} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, false, 0},
-		"the quota of the reclaimer, enough": {`queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, true, 2},
+		"a queue that does not give":         {"queue tra quota=FULL priority=20000 serviceType=training reclaimable=false; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 phase=Pending minCards=1", true, 0},
+		"as much as is needed":               {"job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=3 phase=Pending minCards=1", true, 3},
+		"the quota of the reclaimer":         {`queue inf quota={"A":1} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2 phase=Pending minCards=1`, false, 0},
+		"the quota of the reclaimer, enough": {`queue inf quota={"A":2} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2 phase=Pending minCards=1`, true, 2},
 	}) {
 		s := newReclaimScene(t, tc.text).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
@@ -45,12 +45,12 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	ended := func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded }
 	for run, want := range map[string]string{
-		"j q 4: a -*3": "",    // three of four new pods wait, one of the last run is leaving
-		"j q 4: a -*4": "",    // the leaving one may still become a fifth
-		"j q 1: a -":   "a:1", // a pod by itself is its gang
-		"j q 2: a*3 -": "a:3", // the gang has its minimum without what is leaving
+		"job j queue=q min=4 running=a pending=3":   "",    // three of four new pods wait, one of the last run is leaving
+		"job j queue=q min=4 running=a pending=4":   "",    // the leaving one may still become a fifth
+		"job j queue=q min=1 running=a pending=1":   "a:1", // a pod by itself is its gang
+		"job j queue=q min=2 running=a*3 pending=1": "a:3", // the gang has its minimum without what is leaving
 	} {
-		s := newScene(t, `node a A; queue q {"A":8}; `+run)
+		s := newScene(t, `node a model=A; queue q quota={"A":8}; `+run)
 		for i, pod := range s.Pods {
 			if i == 0 {
 				ended(pod)
@@ -65,7 +65,7 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 // TestPlacementOverQuotaIsUndone checks that the session keeps no placement over quota,
 // whichever path it takes.
 func TestPlacementOverQuotaIsUndone(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).enqueueAndAllocate() // never admitted
+	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":2}; job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate() // never admitted
 	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")
 	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
 		err := s.allocateTask(pod, "a", api.Pipelined)
@@ -80,7 +80,7 @@ func TestPlacementOverQuotaIsUndone(t *testing.T) {
 // TestBindingCarriesTheChargedQueue: the binding of a pod carries the charged queue, and the
 // shared pod object stays unchanged.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
-	s := oneJob(t).addObjects(`queue second {"A":4}`).enqueueAndAllocate()
+	s := oneJob(t).addObjects(`queue second quota={"A":4}`).enqueueAndAllocate()
 	job := s.Job("j")
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*api.TaskInfo)
@@ -131,7 +131,7 @@ func TestClosedSessionReports(t *testing.T) {
 		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
 			func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
-		s := newScene(t, "queue q {}").withArguments(tc.args)
+		s := newScene(t, "queue q quota={}").withArguments(tc.args)
 		var reports []SessionReport
 		s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 		s.enqueueAndAllocate()
@@ -151,7 +151,7 @@ func TestClosedSessionReports(t *testing.T) {
 // TestLongSessionReportsBeforeItCloses: while it decides about pods, and as often
 // as the proof needs it.
 func TestLongSessionReportsBeforeItCloses(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).withArguments(framework.Arguments{"configHash": "abc"})
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=8`).withArguments(framework.Arguments{"configHash": "abc"})
 	s.openSession()
 	var reports []SessionReport
 	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
@@ -176,7 +176,7 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 // TestPlacementsOfASessionAreStored: what the session keeps is known as this
 // process's own when the pod shows its node; what it undoes is not.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":2}; j q 1: -; gang q 3: -*3`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":2}; job j queue=q min=1 pending=1; job gang queue=q min=3 pending=3`).enqueueAndAllocate()
 	got := s.podsByNode("j")
 	check.Must(t, got == "a:1", "placed %q", got)
 	s.Close()
@@ -197,13 +197,13 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 		"a long chain that is all good": {"a:b b:c c:d d:root", ""},
 		"a root with a parent":          {"root:nowhere a:root", "root"},
 	}) {
-		s := newScene(t, "node a A; queue root -")
+		s := newScene(t, "node a model=A; queue root")
 		for _, word := range strings.Fields(tc.queues) {
 			child, parent, _ := strings.Cut(word, ":")
-			s.addObjects("queue " + child + ` {"A":1} parent=` + parent + "; j-" + child + " " + child + " 1: -")
+			s.addObjects("queue " + child + ` quota={"A":1} parent=` + parent + "; job j-" + child + " queue=" + child + " min=1 pending=1")
 		}
 
-		s.addObjects("r root 1: a cards=0").enqueueAndAllocate() // a pod in root makes Volcano look for it
+		s.addObjects("job r queue=root min=1 running=a cards=0").enqueueAndAllocate() // a pod in root makes Volcano look for it
 		var got []string
 		for _, original := range s.Queues {
 			child := s.Ssn.Queues[api.QueueID(original.Name)].Queue

@@ -65,8 +65,8 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 		priority = 90000
 	}
 
-	s := newReclaimScene(t, fmt.Sprintf("queue tra {\"A\":8} %d training cpu=1000;", priority)+`queue inf {"A":8} 80000 inference cpu=1000
-		node a A 1; node b A 1; old tra 1: b; i inf 1: -; v tra 1: -`)
+	s := newReclaimScene(t, fmt.Sprintf("queue tra quota={\"A\":8} priority=%d serviceType=training cpu=1000;", priority)+`queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
+		node a model=A cards=1; node b model=A cards=1; job old queue=tra min=1 running=b; job i queue=inf min=1 pending=1; job v queue=tra min=1 pending=1`)
 
 	k := &keptScene{scene: s, now: s.Now, began: s.Now}
 	s.m.now = func() time.Time { return k.now }
@@ -102,7 +102,7 @@ func (k *keptScene) change(minute, deleted, grace, gone int) {
 		case pod.Name != "old-0":
 		case minute >= gone:
 			k.Pods = append(k.Pods[:i:i], k.Pods[i+1:]...)
-			k.addObjects("blocks inf 1: b")
+			k.addObjects("job blocks queue=inf min=1 running=b")
 
 			return
 		case minute >= deleted:

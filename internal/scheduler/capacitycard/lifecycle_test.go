@@ -119,7 +119,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 
 	for job, queue := range map[string]string{"one": "q", "two": "q", "three": "r"} {
 		least := map[string]int{"one": 1, "two": 2, "three": 1}[job]
-		l.groups[job] = session.New(fmt.Sprintf("%s %s %d: least=1", job, queue, least)).Groups[0]
+		l.groups[job] = session.New(fmt.Sprintf("job %s queue=%s min=%d minCards=1", job, queue, least)).Groups[0]
 	}
 
 	for _, job := range slices.Sorted(maps.Keys(l.groups)) {
@@ -143,8 +143,13 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 // one that waits.
 func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	cards := rapid.IntRange(0, 3).Draw(t, "cards")
-	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "-", "-"}).Draw(t, "card.name")
-	pod := session.New(fmt.Sprintf("%s q 1: %s cards=%d card=%s", job, cmp.Or(node, "-"), cards, names)).Pods[0]
+	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "none", "none"}).Draw(t, "card.name")
+	pods := "pending=1"
+	if node != "" {
+		pods = "running=" + node
+	}
+
+	pod := session.New(fmt.Sprintf("job %s queue=q min=1 %s cards=%d card=%s", job, pods, cards, names)).Pods[0]
 	l.born++
 
 	pod.Name = job + "-" + place

@@ -51,8 +51,8 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 // busyWorld has a queue with running, waiting, gated and choosy pods, one that
 // is idle, and one without limits.
 func busyWorld(t testing.TB) *scene {
-	return newScene(t, `node a A; node b B; node bare -; queue busy {"A":2,"B":0}; queue idle {"B":4}; queue cpu -
-		runs busy 2: a*2; waits busy 3: -*3; chooses busy 1: -*2 cards=2 card=A|B; wrong busy 1: - card=A_B`).addObjects("gated busy 1: -*3",
+	return newScene(t, `node a model=A; node b model=B; node bare; queue busy quota={"A":2,"B":0}; queue idle quota={"B":4}; queue cpu
+		job runs queue=busy min=2 running=a*2; job waits queue=busy min=3 pending=3; job chooses queue=busy min=1 pending=2 cards=2 card=A|B; job wrong queue=busy min=1 pending=1 card=A_B`).addObjects("job gated queue=busy min=1 pending=3",
 		func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
 }
 
@@ -110,7 +110,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 }
 
 func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
-	s := newScene(t, "node a A; queue free - cpu=; runs free 2: a*2").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
+	s := newScene(t, "node a model=A; queue free cpu=unlimited; job runs queue=free min=2 running=a*2").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 	got := s.m.scrape(t)
 	check.Equal(t, "cards allocated", 2, got[`cardquota_scheduler_used_cards{card="A",queue="free"}`])
 	for series := range got {
@@ -196,7 +196,7 @@ func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 // TestScrapeReadsOneSession moves a job of two cards back and forth between two queues during
 // scrapes. No scrape sees it in both or in none.
 func TestScrapeReadsOneSession(t *testing.T) {
-	s := oneJob(t).addObjects(`queue r {"A":4}`).enqueueAndAllocate()
+	s := oneJob(t).addObjects(`queue r quota={"A":4}`).enqueueAndAllocate()
 	s.reopen().p.OnSessionClose(s.Ssn)
 	over := make(chan struct{})
 
@@ -235,7 +235,7 @@ func TestScrapeReadsOneSession(t *testing.T) {
 // TestMetricsOfATree: a queue shows what it deserves, its guarantee and what it has borrowed,
 // and a parent sums its subtree. Flat queues show none of it.
 func TestMetricsOfATree(t *testing.T) {
-	const text = `node a A; queue t {"A":8} guarantee={"A":1}; queue q {"A":8} training parent=t deserved={"A":2} guarantee={"A":1}; j q 1: a*3 -`
+	const text = `node a model=A; queue t quota={"A":8} guarantee={"A":1}; queue q quota={"A":8} serviceType=training parent=t deserved={"A":2} guarantee={"A":1}; job j queue=q min=1 running=a*3 pending=1`
 	got := newTreeScene(t, text).openSession().m.scrape(t)
 	for series, want := range map[string]float64{
 		`cardquota_scheduler_deserved_cards{card="A",queue="q"}`: 2, `cardquota_queue_card_guarantee{card="A",queue="q"}`: 1, `cardquota_queue_card_borrowed{card="A",queue="q"}`: 1,

@@ -24,7 +24,7 @@ import (
 )
 
 // chat is a queue that chooses the namespaces of a team.
-const chat = ` for={"matchLabels":{"team":"chat"}};`
+const chat = ` namespaceSelector={"matchLabels":{"team":"chat"}};`
 
 func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	const leftOut = "Namespace <ns> may not use queue <q>: ask an administrator"
@@ -33,21 +33,21 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		cards int
 		why   string // "" when the pods are placed
 	}{
-		"a queue that does not choose":               {`queue q {"A":8}`, 1, ""},
-		"a namespace that is chosen":                 {`queue q {"A":8}` + chat + "ns ns chat", 1, ""},
-		"every namespace":                            {`queue q {"A":8} for={}; ns ns lab`, 1, ""},
-		"a namespace of another team":                {`queue q {"A":8}` + chat + "ns ns lab", 1, leftOut},
-		"another namespace is chosen":                {`queue q {"A":8}` + chat + "ns ns lab; ns other chat", 1, leftOut},
-		"work without cards is left out as well":     {`queue q {"A":8}` + chat + "ns ns lab", 0, leftOut},
-		"a queue without a quota chooses as well":    {`queue q -` + chat + "ns ns lab", 0, leftOut},
-		"a namespace that is not known yet":          {`queue q {"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for certain namespaces"},
-		"not known yet, and every namespace may":     {`queue q {"A":8} for={}`, 1, ""},
-		"a selector that cannot be read is nobody's": {`queue q {"A":8} for={"matchLabel":{}}; ns ns chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
+		"a queue that does not choose":               {`queue q quota={"A":8}`, 1, ""},
+		"a namespace that is chosen":                 {`queue q quota={"A":8}` + chat + "namespace ns team=chat", 1, ""},
+		"every namespace":                            {`queue q quota={"A":8} namespaceSelector={}; namespace ns team=lab`, 1, ""},
+		"a namespace of another team":                {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 1, leftOut},
+		"another namespace is chosen":                {`queue q quota={"A":8}` + chat + "namespace ns team=lab; namespace other team=chat", 1, leftOut},
+		"work without cards is left out as well":     {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 0, leftOut},
+		"a queue without a quota chooses as well":    {`queue q` + chat + "namespace ns team=lab", 0, leftOut},
+		"a namespace that is not known yet":          {`queue q quota={"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for certain namespaces"},
+		"not known yet, and every namespace may":     {`queue q quota={"A":8} namespaceSelector={}`, 1, ""},
+		"a selector that cannot be read is nobody's": {`queue q quota={"A":8} namespaceSelector={"matchLabel":{}}; namespace ns team=chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
 	} {
 		// Before its pods exist, when they do, and when it was enqueued earlier.
-		for phase, pods := range map[string]string{"Pending": "", " Pending": " -*2", "Inqueue": " -*2"} {
+		for phase, pods := range map[string]string{"Pending": "", " Pending": " pending=2", "Inqueue": " pending=2"} {
 			t.Run(name+"/"+phase+pods, func(t *testing.T) {
-				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
+				s := newScene(t, fmt.Sprintf("node a model=A; %s; job j queue=q min=1 phase=%s minCards=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).enqueueAndAllocate()
 				job := s.Job("j")
 
 				want := ""
@@ -72,7 +72,7 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 func TestEachHookChecksTheNamespace(t *testing.T) {
 	for team, want := range map[string]bool{"lab": true, "chat": false} {
 		t.Run(team, func(t *testing.T) {
-			s := newReclaimScene(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).enqueueAndAllocate()
+			s := newReclaimScene(t, `namespace ns team=lab; queue inf quota={"A":16} priority=80000 serviceType=inference namespaceSelector={"matchLabels":{"team":"`+team+`"}}; job t queue=tra min=1 running=a*4; job low queue=inf min=1 running=a*4; job i queue=inf min=1 pending=1 cards=2 phase=Pending minCards=1`).enqueueAndAllocate()
 			p := s.p
 			ssn := s.Ssn
 			job := s.Job("i")
@@ -121,7 +121,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 // TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: its running pods stay
 // charged, and what it waited for is free for others.
 func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":4}`+chat+`ns ns chat; ns lab lab; old q 1: a ns=lab; stuck q 3: -*3 ns=lab least=3; j q 1: -*4 phase=Pending least=1`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":4}`+chat+`namespace ns team=chat; namespace lab team=lab; job old queue=q min=1 running=a namespace=lab; job stuck queue=q min=3 pending=3 namespace=lab minCards=3; job j queue=q min=1 pending=4 phase=Pending minCards=1`).enqueueAndAllocate()
 	if got := s.podsByNode("j"); got != "a:3" || s.usedCards("q", "A") != 4 {
 		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.usedCards("q", "A"))
 	}
@@ -132,7 +132,7 @@ func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 
 // TestNamespaceCheckFollowsLabelsAndSelector: each session looks at both as they are.
 func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
-	s := newScene(t, "node a A;"+`queue q {"A":8}`+chat+"ns ns lab; j q 1: - phase=Pending least=1")
+	s := newScene(t, "node a model=A;"+`queue q quota={"A":8}`+chat+"namespace ns team=lab; job j queue=q min=1 pending=1 phase=Pending minCards=1")
 	verdictOf := func(change func()) *workload.Refusal {
 		change()
 		s.Cache = nil // Volcano hands out other objects
@@ -155,7 +155,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	check.That(t, labelled == nil, "the namespace is labelled: %v", labelled)
 	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }) != nil,
 		"the namespace lost its label and is not refused")
-	check.That(t, verdictOf(func() { s.addObjects(`queue q {"A":8}`) }) == nil, "a queue for every namespace refuses one")
+	check.That(t, verdictOf(func() { s.addObjects(`queue q quota={"A":8}`) }) == nil, "a queue for every namespace refuses one")
 	check.That(t, len(s.p.namespaceRefusals) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.namespaceRefusals))
 }
 
@@ -164,7 +164,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
-			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").enqueueAndAllocate()
+			s := newScene(t, `node a model=A; namespace ns team=chat; queue q quota={"A":8}`+selector+"job j queue=q min=1 pending=1").enqueueAndAllocate()
 
 			check.That(t, (s.p.namespaceLister != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaceLister != nil)
 			for gate, ask := range map[string]func(){
@@ -180,7 +180,7 @@ func TestQueuesWithoutSelectorReadNoNamespaces(t *testing.T) {
 
 // newNamespaceScene has a queue q that leaves the namespace evil out, and one that takes all.
 func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).addObjects(text, changes...).enqueueAndAllocate()
+	return newScene(t, `node a model=A; namespace ns team=chat; namespace evil team=evil; queue q quota={"A":4}`+chat+`queue open quota={"A":4}; job j queue=q min=1 running=a`).addObjects(text, changes...).enqueueAndAllocate()
 }
 
 // TestOperatorChargesTheSameQueue: scheduler and operator charge the same queue for a pod of
@@ -199,7 +199,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 			for _, record := range []string{"", "q", "open"} {
 				for _, written := range []string{"", "q", "open"} {
 					for asked, name := range map[string]corev1.ResourceName{"card": gpu, "cpu": "", "nowhere": "evil.example/x"} {
-						all = append(all, s.PodsOf(fmt.Sprintf("p q 1: a cards=0 by=%s ns=%s", scheduler, namespace), func(p *corev1.Pod) {
+						all = append(all, s.PodsOf(fmt.Sprintf("job p queue=q min=1 running=a cards=0 scheduler=%s namespace=%s", scheduler, namespace), func(p *corev1.Pod) {
 							p.Name = fmt.Sprintf("%s-%s-%s-%s-%s", scheduler, namespace, record, written, asked)
 							p.UID = types.UID(p.Name)
 							p.Annotations = map[string]string{"volcano.sh/card.name": "A", "cardquota.dev/charged-queue": record, "scheduling.volcano.sh/queue-name": written}
@@ -248,12 +248,12 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 		cpu         int64
 		inGroup     bool
 	}{
-		"in a namespace that the queue leaves out": {pod: "by=default-scheduler ns=evil"},
-		"in a PodGroup that names it":              {pod: "by=default-scheduler ns=evil", inGroup: true},
-		"in a namespace that it takes":             {pod: "by=default-scheduler ns=ns", cpu: 1000},
-		"placed before the labels went":            {pod: "ns=evil", used: 1000, cpu: 1000},
-		"only a queue's name, and CPU":             {pod: "by=default-scheduler ns=evil", record: "scheduling.volcano.sh/queue-name"},
-		"only a queue's name, of our own":          {pod: "ns=evil", record: "scheduling.volcano.sh/queue-name"},
+		"in a namespace that the queue leaves out": {pod: "scheduler=default-scheduler namespace=evil"},
+		"in a PodGroup that names it":              {pod: "scheduler=default-scheduler namespace=evil", inGroup: true},
+		"in a namespace that it takes":             {pod: "scheduler=default-scheduler namespace=ns", cpu: 1000},
+		"placed before the labels went":            {pod: "namespace=evil", used: 1000, cpu: 1000},
+		"only a queue's name, and CPU":             {pod: "scheduler=default-scheduler namespace=evil", record: "scheduling.volcano.sh/queue-name"},
+		"only a queue's name, of our own":          {pod: "namespace=evil", record: "scheduling.volcano.sh/queue-name"},
 	}) {
 		forge := func(p *corev1.Pod) {
 			if tc.record == "" {
@@ -267,7 +267,7 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 			requests("evil.example/x", "1000")(p)
 		}
 
-		text := "forged q 1: a cards=0 " + tc.pod
+		text := "job forged queue=q min=1 running=a cards=0 " + tc.pod
 		s := newNamespaceScene(t, map[bool]string{true: text}[tc.inGroup], forge)
 		pod := s.PodsOf(text, forge)[0]
 		s.addToPodLister(pod)

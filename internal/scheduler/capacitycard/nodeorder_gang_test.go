@@ -97,7 +97,7 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 	}
 
 	fleet := func(text string, changes ...func(*corev1.Pod)) *scene {
-		return newScene(t, `queue q {"A":99} cpu=1000; `+text, changes...)
+		return newScene(t, `queue q quota={"A":99} cpu=1000; `+text, changes...)
 	}
 
 	for name, tc := range map[string]struct {
@@ -109,28 +109,28 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 		packed string
 	}{
 		"binpack by CPU": {
-			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requestCPU("a", "40"),
+			scene: fleet("node n1,n2 model=A; job a queue=q min=1 running=n1; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1").requestCPU("a", "40"),
 			args:  arguments("binpack", "binpack.weight", 20), want: "j-0@n1", packed: "j-0@n2",
 		},
 		"binpack by another weight of packing": {
-			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requestCPU("a", "40"),
+			scene: fleet("node n1,n2 model=A; job a queue=q min=1 running=n1; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1").requestCPU("a", "40"),
 			args:  map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, PluginName: {"nodeOrderWeight": 0.01}}, want: "j-0@n1", packed: "j-0@n2",
 		},
 		"task-topology keeps tasks apart": {
-			scene: fleet("node n1,n2 A; a q 1: n1 cards=0; b q 1: n2*2; j q 2: - - tasks=w*2/2").requestCPU("a", "30").changePodGroups(func(g *v1beta1.PodGroup) {
+			scene: fleet("node n1,n2 model=A; job a queue=q min=1 running=n1 cards=0; job b queue=q min=1 running=n2*2; job j queue=q min=2 pending=2 task=w,pods:2,min:2").requestCPU("a", "30").changePodGroups(func(g *v1beta1.PodGroup) {
 				g.Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
 			}),
 			more: []string{"task-topology"}, args: arguments("task-topology", "task-topology.weight", 20), want: "j-0@n2 j-1@n1", packed: "j-0@n2 j-1@n2",
 		},
 		"nodegroup": {
-			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -").nodeGroups(),
+			scene: fleet("node n1,n2 model=A; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1").nodeGroups(),
 			more:  []string{"nodegroup"}, want: "j-0@n1",
 		},
 		"a preferred node": {
-			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -", preferring("n1")), want: "j-0@n1",
+			scene: fleet("node n1,n2 model=A; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1", preferring("n1")), want: "j-0@n1",
 		},
 		"drf: the job with the smaller share goes first": {
-			scene: fleet("node n A 5; d q 1: n*3 -; e q 1: n -"),
+			scene: fleet("node n model=A cards=5; job d queue=q min=1 running=n*3 pending=1; job e queue=q min=1 running=n pending=1"),
 			want:  "e-1@n",
 		},
 	} {
@@ -165,19 +165,19 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 	random := seed.Rand(t)
 	fits := 0
 	for range 150 {
-		s := newScene(t, `queue q {"A":999,"B":999} cpu=100000`)
+		s := newScene(t, `queue q quota={"A":999,"B":999} cpu=100000`)
 		nodes := 2 + random.IntN(7)
 		for i := range nodes {
 			total := []int{4, 8, 8, 16}[random.IntN(4)]
-			s.addObjects(fmt.Sprintf("node n%d A %d", i, total))
+			s.addObjects(fmt.Sprintf("node n%d model=A cards=%d", i, total))
 			if used := random.IntN(total + 1); used > 0 {
-				s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, used)).requestCPU(fmt.Sprintf("r%d", i), fmt.Sprint(1+random.IntN(40)))
+				s.addObjects(fmt.Sprintf("job r%d queue=q min=1 running=n%d cards=%d", i, i, used)).requestCPU(fmt.Sprintf("r%d", i), fmt.Sprint(1+random.IntN(40)))
 			}
-			s.addObjects(fmt.Sprintf("c%d q 1: n%d cards=0", i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
+			s.addObjects(fmt.Sprintf("job c%d queue=q min=1 running=n%d cards=0", i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
 		}
 
 		gang := 2 + random.IntN(6)
-		s.addObjects(fmt.Sprintf("j q %d: -*%d cards=%d", gang, gang, 1+random.IntN(4))).requestCPU("j", fmt.Sprint(1+random.IntN(6)))
+		s.addObjects(fmt.Sprintf("job j queue=q min=%d pending=%d cards=%d", gang, gang, 1+random.IntN(4))).requestCPU("j", fmt.Sprint(1+random.IntN(6)))
 		varyRequests(s, random)
 
 		room := nodesThatFit(s)
@@ -209,20 +209,20 @@ func TestGangRest(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"the minimum of an elastic job": {"node n1,n2 A; r q 1: n1*4; j q 2: -*4 cards=2", as, "j-0@n1 j-1@n1 j-2@n2 j-3@n2"},
-		"pods that may be on the same card": {"node n1,n2 A; node n3 B; r q 1: n1*4; j q 4: -*4 cards=2", func(p *corev1.Pod) {
+		"the minimum of an elastic job": {"node n1,n2 model=A; job r queue=q min=1 running=n1*4; job j queue=q min=2 pending=4 cards=2", as, "j-0@n1 j-1@n1 j-2@n2 j-3@n2"},
+		"pods that may be on the same card": {"node n1,n2 model=A; node n3 model=B; job r queue=q min=1 running=n1*4; job j queue=q min=4 pending=4 cards=2", func(p *corev1.Pod) {
 			if p.Name == "j-2" || p.Name == "j-3" {
 				p.Annotations["volcano.sh/card.name"] = "B"
 			}
 		}, "j-0@n1 j-1@n1 j-2@n3 j-3@n3"},
-		"CPU, that of init containers too": {"node n1,n2 A; r q 1: n1 cards=4; j q 2: -*2 cards=2", func(p *corev1.Pod) {
+		"CPU, that of init containers too": {"node n1,n2 model=A; job r queue=q min=1 running=n1 cards=4; job j queue=q min=2 pending=2 cards=2", func(p *corev1.Pod) {
 			if p.Name == "r-0" {
 				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("54")
 				return
 			}
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}}}}
 		}, "j-0@n2 j-1@n2"},
-		"no pods that share no node": {"node n1,n2 A; r q 1: n1*4; j q 2: -*2 cards=4", func(p *corev1.Pod) {
+		"no pods that share no node": {"node n1,n2 model=A; job r queue=q min=1 running=n1*4; job j queue=q min=2 pending=2 cards=4", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}}
 			if p.Name[0] == 'r' {
 				p.Spec.Containers[0].Ports = nil
@@ -230,7 +230,7 @@ func TestGangRest(t *testing.T) {
 		}, "j-0@n1 j-1@n2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `queue q {"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
+			s := newScene(t, `queue q quota={"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
 			check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
 		})
 	}
@@ -243,17 +243,17 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 	heavy := map[string]framework.Arguments{"binpack": {"binpack.weight": 1000}, "nodeorder": {"leastrequested.weight": 1000 * random.IntN(2)}}
 	seen := map[bool]int{}
 	for range 100 {
-		s := newScene(t, `queue q {"A":999,"B":999} cpu=100000`)
+		s := newScene(t, `queue q quota={"A":999,"B":999} cpu=100000`)
 		roomy := false
 		for i := range 2 + random.IntN(5) {
 			model := []string{"A", "B"}[random.IntN(2)]
 			used := 5 + random.IntN(4)
 			cpu := 1 + random.IntN(62)
-			s.addObjects(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
+			s.addObjects(fmt.Sprintf("node n%d model=%s; job r%d queue=q min=1 running=n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
 			roomy = roomy || (model == "A" && used <= 6)
 		}
 
-		s.addObjects("node z B; j q 1: - cards=2 card=A|B")
+		s.addObjects("node z model=B; job j queue=q min=1 pending=1 cards=2 card=A|B")
 		on := s.placeWith(PluginName, nil, heavy)["j-0"]
 		first := on != "" && s.node(on).Labels["nvidia.com/gpu.product"] == "A"
 		check.Must(t, on != "" && first == roomy, "the pod is on %q, a node with the first card has room: %v\n%s", on, roomy, describe(s))
@@ -272,14 +272,14 @@ func (s *scene) node(name string) *corev1.Node {
 // full.
 func manyNodes(t *testing.T, change func(*corev1.Pod)) *scene {
 	random := seed.Rand(t)
-	s := newScene(t, `queue q {"A":9999} cpu=100000`)
+	s := newScene(t, `queue q quota={"A":9999} cpu=100000`)
 	for i := range 400 {
-		s.addObjects(fmt.Sprintf("node n%d A", i))
+		s.addObjects(fmt.Sprintf("node n%d model=A", i))
 		if random.IntN(8) == 0 {
-			s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=7", i, i))
+			s.addObjects(fmt.Sprintf("job r%d queue=q min=1 running=n%d cards=7", i, i))
 		}
 	}
-	return s.addObjects("j0 q 4: -*4 cards=2; j1 q 4: -*4 cards=2; j2 q 4: -*4 cards=2; j3 q 4: -*4 cards=2", change)
+	return s.addObjects("job j0 queue=q min=4 pending=4 cards=2; job j1 queue=q min=4 pending=4 cards=2; job j2 queue=q min=4 pending=4 cards=2; job j3 queue=q min=4 pending=4 cards=2", change)
 }
 
 // TestGangStaysTogetherInSampledClusters: the node of the first pod need not be in the
@@ -322,23 +322,23 @@ func TestDefaultWeightPacks(t *testing.T) {
 	random := seed.Rand(t)
 	unused := map[float64]int{}
 	for range 10 {
-		s := newScene(t, `queue q {"A":999} cpu=100000`)
+		s := newScene(t, `queue q quota={"A":999} cpu=100000`)
 		for i := range 20 {
-			s.addObjects(fmt.Sprintf("node n%d A; c%d q 1: n%d cards=0", i, i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(30)))
+			s.addObjects(fmt.Sprintf("node n%d model=A; job c%d queue=q min=1 running=n%d cards=0", i, i, i)).requestCPU(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(30)))
 			if random.IntN(3) == 0 {
-				s.addObjects(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, 1+random.IntN(7)))
+				s.addObjects(fmt.Sprintf("job r%d queue=q min=1 running=n%d cards=%d", i, i, 1+random.IntN(7)))
 			}
 		}
 
 		for i := range 14 {
 			name := fmt.Sprint("j", i)
-			pods := "1: -"
+			pods := "min=1 pending=1"
 			cards := 1 + random.IntN(4)
 			if i%3 == 0 {
-				pods = "4: -*4"
+				pods = "min=4 pending=4"
 				cards = 1 + random.IntN(2)
 			}
-			s.addObjects(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requestCPU(name, fmt.Sprint(1+random.IntN(4)))
+			s.addObjects(fmt.Sprintf("job %s queue=q %s cards=%d", name, pods, cards)).requestCPU(name, fmt.Sprint(1+random.IntN(4)))
 		}
 
 		for _, weight := range []float64{0.001, 1, 1000} {

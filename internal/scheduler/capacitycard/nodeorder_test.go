@@ -22,16 +22,16 @@ func TestBestNode(t *testing.T) {
 	}{
 		"the first card before a better score":        {"", "card=B|A", "200:a1,c1 1:b1", "b1"},
 		"the second card when the first has no node":  {"", "card=B|A", "5:c1,a2", "a2"},
-		"within a card the better score":              {"a1*3", "card=A|B", "1:a1 7:a3 3:a2 9:b1", "a3"},
-		"of one card the better score":                {"a1*3", "", "1:a1 7:a3 3:a2", "a3"},
+		"within a card the better score":              {"running=a1*3", "card=A|B", "1:a1 7:a3 3:a2 9:b1", "a3"},
+		"of one card the better score":                {"running=a1*3", "", "1:a1 7:a3 3:a2", "a3"},
 		"of equal scores the first name":              {"", "", "1:a3,a2", "a2"},
 		"scores below zero":                           {"", "card=A|B", "-5:a3 -9:a2", "a3"},
-		"without card.name no card is preferred":      {"b1", "card=-", "1:a1 9:b1", "b1"},
+		"without card.name no card is preferred":      {"running=b1", "card=none", "1:a1 9:b1", "b1"},
 		"a pod without cards is left to the score":    {"", "cards=0", "9:a1 0:b1", ""},
 		"only nodes of other cards is left to others": {"", "card=C|D", "9:a1 0:b1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `node a1,a2,a3 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).addObjects("j q 9: - least=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
+			s := newScene(t, `node a1,a2,a3 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 `+tc.running).addObjects("job j queue=q min=9 pending=1 minCards=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
 			scored := map[float64][]*api.NodeInfo{}
 			for _, word := range strings.Fields(tc.scored) {
 				var score float64
@@ -56,7 +56,7 @@ func TestBestNode(t *testing.T) {
 
 // TestScoresFollowTheSameOrder: preempt uses only the scores.
 func TestScoresFollowTheSameOrder(t *testing.T) {
-	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*7; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).enqueueAndAllocate()
+	s := newScene(t, `node a1 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 running=a1*7; job x queue=q min=1 running=b2*3 card=B; job j queue=q min=9 pending=1 card=B|A minCards=9999 phase=Pending`).enqueueAndAllocate()
 	score := func(node string) float64 { return s.scoreOf("j-0", node) }
 	scores := []float64{score("c1"), score("a1"), score("b1"), score("b2")}
 	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) == 4 && scores[0] == 0,
@@ -77,7 +77,7 @@ func TestPackingWeight(t *testing.T) {
 	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	as := func(*corev1.Pod) {}
 	scene := func(change func(*corev1.Pod)) *scene {
-		s := newScene(t, `node a1,a2 A; queue q {"A":99}; r q 1: a1*3 a2*3; j q 1: - least=9999 phase=Pending`, change)
+		s := newScene(t, `node a1,a2 model=A; queue q quota={"A":99}; job r queue=q min=1 running=a1*3,a2*3; job j queue=q min=1 pending=1 minCards=9999 phase=Pending`, change)
 		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
 		return s
 	}
@@ -112,9 +112,9 @@ func (s *scene) scoreOf(pod, node string) float64 {
 // TestOrderIsExactAboveAHundredNodes: the only node of the first card is
 // found among 300, whatever Volcano looks at first.
 func TestOrderIsExactAboveAHundredNodes(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":2,"B":8}; j q 3: -*3 card=A|B`)
+	s := newScene(t, `node a model=A; queue q quota={"A":2,"B":8}; job j queue=q min=3 pending=3 card=A|B`)
 	for i := range 300 {
-		s.addObjects(fmt.Sprintf("node b%d B", i))
+		s.addObjects(fmt.Sprintf("node b%d model=B", i))
 	}
 	on := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
 	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
@@ -124,11 +124,11 @@ func TestOrderIsExactAboveAHundredNodes(t *testing.T) {
 // contain the one that holds pods of the same job.
 func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 	for _, own := range []int{0, 60, 120, 180, 240, 299} {
-		s := newScene(t, `queue q {"A":99}`)
+		s := newScene(t, `queue q quota={"A":99}`)
 		for i := range 300 {
-			s.addObjects(fmt.Sprintf("node a%d A", i))
+			s.addObjects(fmt.Sprintf("node a%d model=A", i))
 		}
-		s.addObjects(fmt.Sprintf("j q 2: a%d -*4", own)).enqueueAndAllocate()
+		s.addObjects(fmt.Sprintf("job j queue=q min=2 running=a%d pending=4", own)).enqueueAndAllocate()
 		check.Equal(t, "placed", fmt.Sprintf("a%d:5", own), s.podsByNode("j"))
 	}
 }
@@ -136,7 +136,7 @@ func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 // TestSampleOfNodes: all for a pod that names alternatives, as many as the
 // flag says for any other one, and the flag is as it was when the session is closed.
 func TestSampleOfNodes(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; one q 1: - card=A; any q 1: - card=-; two q 1: - card=A|B; none q 1: - cards=0`).openSession()
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job one queue=q min=1 pending=1 card=A; job any queue=q min=1 pending=1 card=none; job two queue=q min=1 pending=1 card=A|B; job none queue=q min=1 pending=1 cards=0`).openSession()
 	for pod, want := range map[string]int32{"one-0": 0, "any-0": 0, "two-0": 100, "none-0": 0} {
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(pod)))
 		check.Equal(t, "percentage for "+pod, want, options.ServerOpts.PercentageOfNodesToFind)

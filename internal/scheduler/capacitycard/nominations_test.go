@@ -24,7 +24,7 @@ import (
 // in all evicted once for each in the end. What the API server shows is of the first
 // of them, or of the second.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
-	const full = `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`
+	const full = `node a model=A; queue q quota={"A":4}; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`
 	for t, tc := range check.Cases(t, map[string]struct {
 		text, script, placed string
 		evicted              int
@@ -33,10 +33,10 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 		"the pod says that it goes":             {full, "next 1, says first, next 0, after 50s, next 0, delete first, next 1", "a:1", 1},
 		"the pod says so and nobody deletes it": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 1},
 		"the eviction is refused":               {full, "next 1, refuse first, next 1, refuse first, next 1", "", 1},
-		"cards are short, and not quota": {`node a A 4; node b A 4; queue q {"A":8}; low q 1: a*4 b*4 class=low; high q 1: - class=high`,
+		"cards are short, and not quota": {`node a model=A cards=4; node b model=A cards=4; queue q quota={"A":8}; job low queue=q min=1 running=a*4,b*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`,
 			"next 1, says first, next 0, next 0, delete first, next 1", "", 1},
-		"an equal pod comes meanwhile": {full + "; equal q 1: - class=low", "next 1, next 1", "", 1},
-		"one eviction of a gang is slower than the other": {`node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 2: -*2 class=high`,
+		"an equal pod comes meanwhile": {full + "; job equal queue=q min=1 pending=1 priorityClass=low", "next 1, next 1", "", 1},
+		"one eviction of a gang is slower than the other": {`node a model=A; queue q quota={"A":4}; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high`,
 			"next 2, delete first, next 2, delete second, next 2, gone first, next 1, gone second, next 0", "a:2", 2},
 	}) {
 		s := newScene(t, tc.text)
@@ -83,7 +83,7 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 		"it takes its time": {5*time.Minute - time.Second, false, 1}, "it hangs": {5*time.Minute + 5*time.Second, false, 2}, "its node is cordoned": {time.Second, true, 2},
 	}) {
 		for _, restarts := range []bool{false, true} {
-			s := newScene(t, `node a A; node b A; queue q {"A":24}; low q 1: a b class=low; high q 1: - class=high`, wantsPort)
+			s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":24}; job low queue=q min=1 running=a,b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, wantsPort)
 			now := s.Now
 			s.m.now = func() time.Time { return now }
 			s.evict(preempt.New())
@@ -114,7 +114,7 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 
 // TestNominatedNodeIsCheckedOncePerSearch, not for each node of the search.
 func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`)
+	s := newScene(t, `node a model=A; queue q quota={"A":4}; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`)
 	s.evict(preempt.New())
 	s.openSession()
 	high := s.Task("high-0")
@@ -134,21 +134,21 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 		text, goes, promised string
 		after                time.Duration
 	}{
-		"it takes its time":         {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "hung-0", "high-0@a", time.Minute},
-		"another node has a victim": {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "hung-0 low-0", "high-0@b", time.Hour},
-		"so has the same node":      {`node a A 2; hung q 1: a; low q 1: a class=low; high q 1: - class=high`, "hung-0 low-0", "high-0@a", time.Hour},
-		"one of two is not enough":  {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 1: - cards=2 class=high`, "hung-0 low-0 low-1", "high-0@a", time.Hour},
-		"nobody may go":             {`node a A 2; hung q 1: a; equal q 1: a class=high; high q 1: - class=high`, "hung-0", "", time.Hour},
-		"nobody is there":           {`node a A 1; hung q 1: a; high q 1: - class=high`, "hung-0", "", time.Hour},
-		"its job is gone":           {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "low-0", "high-0@b", time.Hour},
-		"a gang":                    {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 2: -*2 class=high`, "hung-0 low-0 low-1", "high-0@a high-1@a", time.Hour},
+		"it takes its time":         {`node a model=A cards=1; node b model=A cards=1; job hung queue=q min=1 running=a; job low queue=q min=1 running=b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "high-0@a", time.Minute},
+		"another node has a victim": {`node a model=A cards=1; node b model=A cards=1; job hung queue=q min=1 running=a; job low queue=q min=1 running=b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0 low-0", "high-0@b", time.Hour},
+		"so has the same node":      {`node a model=A cards=2; job hung queue=q min=1 running=a; job low queue=q min=1 running=a priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0 low-0", "high-0@a", time.Hour},
+		"one of two is not enough":  {`node a model=A cards=3; job hung queue=q min=1 running=a; job low queue=q min=1 running=a*2 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high`, "hung-0 low-0 low-1", "high-0@a", time.Hour},
+		"nobody may go":             {`node a model=A cards=2; job hung queue=q min=1 running=a; job equal queue=q min=1 running=a priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
+		"nobody is there":           {`node a model=A cards=1; job hung queue=q min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
+		"its job is gone":           {`node a model=A cards=1; node b model=A cards=1; job hung queue=q min=1 running=a; job low queue=q min=1 running=b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "low-0", "high-0@b", time.Hour},
+		"a gang":                    {`node a model=A cards=3; job hung queue=q min=1 running=a; job low queue=q min=1 running=a*2 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high`, "hung-0 low-0 low-1", "high-0@a high-1@a", time.Hour},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
 			if topologyAware && strings.Contains(tc.promised, "high-1") {
 				continue // Volcano's simulation skips nodes where nobody needs to go any more
 			}
 
-			s := newScene(t, `queue q {"A":24}; `+tc.text, func(p *corev1.Pod) {
+			s := newScene(t, `queue q quota={"A":24}; `+tc.text, func(p *corev1.Pod) {
 				if p.Name == "hung-0" {
 					deleted(p)
 				}
@@ -175,7 +175,7 @@ func evictedSince(since time.Time) func(*corev1.Pod) {
 
 // newConflictScene are pods app=x that fill three nodes, and a gang that must not be beside them.
 func newConflictScene(t testing.TB, quota, high string, change func(*corev1.Pod)) *scene {
-	return newScene(t, "node a A 4; node b A 4; node c A 4; queue q "+quota+"; low q 1: a*4 b*4 c*4 class=low; high q "+high+" class=high", func(p *corev1.Pod) {
+	return newScene(t, "node a model=A cards=4; node b model=A cards=4; node c model=A cards=4; queue q quota="+quota+"; job low queue=q min=1 running=a*4,b*4,c*4 priorityClass=low; job high queue=q "+high+" priorityClass=high", func(p *corev1.Pod) {
 		change(p)
 		if strings.HasPrefix(p.Name, "low") {
 			p.Labels["app"] = "x"
@@ -216,21 +216,21 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 		change         func(*corev1.Pod)
 		goes, promised int
 	}{
-		"a gang that fits two nodes":             {`{"A":12}`, "6: -*6", avoidsX, 8, 6},
-		"a gang that fits no two nodes":          {`{"A":12}`, "10: -*10", avoidsX, 12, 10},
-		"a gang that does not fit at all":        {`{"A":12}`, "13: -*13", avoidsX, 0, 0},
-		"one pod":                                {`{"A":12}`, "1: -", avoidsX, 4, 1},
-		"cards and quota are free":               {`{"A":24}`, "1: - cards=0", avoidsX, 4, 1},
-		"who may not be evicted stays elsewhere": {`{"A":12}`, "1: -", changeOutside("b", protected), 4, 1},
-		"who may not be evicted stays":           {`{"A":12}`, "6: -*6", changeOutside("b", protected), 0, 0},
-		"a port of the node": {`{"A":24}`, "1: - cards=0", func(p *corev1.Pod) {
+		"a gang that fits two nodes":             {`{"A":12}`, "min=6 pending=6", avoidsX, 8, 6},
+		"a gang that fits no two nodes":          {`{"A":12}`, "min=10 pending=10", avoidsX, 12, 10},
+		"a gang that does not fit at all":        {`{"A":12}`, "min=13 pending=13", avoidsX, 0, 0},
+		"one pod":                                {`{"A":12}`, "min=1 pending=1", avoidsX, 4, 1},
+		"cards and quota are free":               {`{"A":24}`, "min=1 pending=1 cards=0", avoidsX, 4, 1},
+		"who may not be evicted stays elsewhere": {`{"A":12}`, "min=1 pending=1", changeOutside("b", protected), 4, 1},
+		"who may not be evicted stays":           {`{"A":12}`, "min=6 pending=6", changeOutside("b", protected), 0, 0},
+		"a port of the node": {`{"A":24}`, "min=1 pending=1 cards=0", func(p *corev1.Pod) {
 			if p.Name == "low-2" || p.Name == "low-5" || p.Name == "low-9" || p.Name == "high-0" {
 				wantsPort(p)
 			}
 		}, 1, 1},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			if topologyAware && !strings.HasPrefix(tc.high, "1:") {
+			if topologyAware && !strings.HasPrefix(tc.high, "min=1 ") {
 				continue // Volcano's simulation skips nodes where nobody needs to go any more
 			}
 
@@ -252,8 +252,8 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 // TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway: on node a, a pod of low priority has the
 // port that the pod needs, but the quota of its card is held by an equal.
 func TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":1,"B":1}; eq q 1: a class=high; low q 1: a cards=0 class=low
-		less q 1: b card=B class=low; high q 1: - card=A|B class=high`, func(p *corev1.Pod) {
+	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":1,"B":1}; job eq queue=q min=1 running=a priorityClass=high; job low queue=q min=1 running=a cards=0 priorityClass=low
+		job less queue=q min=1 running=b card=B priorityClass=low; job high queue=q min=1 pending=1 card=A|B priorityClass=high`, func(p *corev1.Pod) {
 		if p.Name == "low-0" || p.Name == "high-0" {
 			wantsPort(p)
 		}
@@ -265,7 +265,7 @@ func TestPreemptEvictsNoPodsIfQuotaIsInsufficientAnyway(t *testing.T) {
 // TestEvictionsForOthersOfAGangAreNotWaitedFor: the last session pipelined a pod of a gang, and could not
 // place the rest. Now another one preempts on that node, so more pods must go for it.
 func TestEvictionsForOthersOfAGangAreNotWaitedFor(t *testing.T) {
-	s := newScene(t, `node a A 2; queue q {"A":2} cpu=1000; la q 1: a class=low; lb q 1: a class=low; high q 2: -*2 class=high`)
+	s := newScene(t, `node a model=A cards=2; queue q quota={"A":2} cpu=1000; job la queue=q min=1 running=a priorityClass=low; job lb queue=q min=1 running=a priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high`)
 	for _, name := range []string{"high-0", "high-1"} {
 		s.m.nominations[s.Pod(name).UID] = nomination{node: "a", since: time.Now()}
 	}

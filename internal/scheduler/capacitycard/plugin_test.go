@@ -220,25 +220,25 @@ func deleted(p *corev1.Pod) {
 }
 
 func oneJob(t testing.TB) *scene {
-	return newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a*2`)
+	return newScene(t, `node a model=A; node b model=B; queue q quota={"A":4}; job j queue=q min=1 running=a*2`)
 }
 
 func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ quota, job, want, why string }{
-		"what fits runs": {`{"A":4}`, "1: -*2 cards=2", "a:2", ""},
-		"the third pod waits although cards are free": {`{"A":4}`, "1: -*3 cards=2", "a:2",
+		"what fits runs": {`{"A":4}`, "min=1 pending=2 cards=2", "a:2", ""},
+		"the third pod waits although cards are free": {`{"A":4}`, "min=1 pending=3 cards=2", "a:2",
 			"Queue <q> has insufficient <A> quota: requested <2>, total would be <6>, but capability is <4>"},
-		"a gang that does not fit starts nothing":          {`{"A":4}`, "3: -*3 cards=2", "", "requested <2>, total would be <6>, but capability is <4>"},
-		"quota for another model does not help":            {`{"B":8}`, "1: -", "", "requested <1>, total would be <1>, but capability is <0>"},
-		"without card.name only cards with quota are used": {`{"B":2}`, "1: -*3 card=-", "b:2", "capability is <2>"},
-		"alternatives use both quotas and no more":         {`{"A":1,"B":2}`, "1: -*5 card=A|B", "a:1 b:2", "the other card it may use has no more room"},
-		"running pods count":                               {`{"A":4}`, "1: a*3 -*2", "a:4", "total would be <5>"},
-		"a lowered quota kills nothing and starts nothing": {`{"A":1}`, "1: a*3 -", "a:3", "total would be <4>"},
-		"an unreadable quota withholds everything":         {`{"A":1.5}`, "1: -", "", "invalid volcano.sh/card.quota"},
-		"an unmanaged queue has no cards":                  {`-`, "1: -", "", "capability is <0>"},
-		"a bad card.name is refused with the reason":       {`{"A":8}`, "1: - card=A_B", "", "must be a label value"},
+		"a gang that does not fit starts nothing":          {`{"A":4}`, "min=3 pending=3 cards=2", "", "requested <2>, total would be <6>, but capability is <4>"},
+		"quota for another model does not help":            {`{"B":8}`, "min=1 pending=1", "", "requested <1>, total would be <1>, but capability is <0>"},
+		"without card.name only cards with quota are used": {`{"B":2}`, "min=1 pending=3 card=none", "b:2", "capability is <2>"},
+		"alternatives use both quotas and no more":         {`{"A":1,"B":2}`, "min=1 pending=5 card=A|B", "a:1 b:2", "the other card it may use has no more room"},
+		"running pods count":                               {`{"A":4}`, "min=1 running=a*3 pending=2", "a:4", "total would be <5>"},
+		"a lowered quota kills nothing and starts nothing": {`{"A":1}`, "min=1 running=a*3 pending=1", "a:3", "total would be <4>"},
+		"an unreadable quota withholds everything":         {`{"A":1.5}`, "min=1 pending=1", "", "invalid volcano.sh/card.quota"},
+		"an unmanaged queue has no cards":                  {"none", "min=1 pending=1", "", "capability is <0>"},
+		"a bad card.name is refused with the reason":       {`{"A":8}`, "min=1 pending=1 card=A_B", "", "must be a label value"},
 	}) {
-		s := newScene(t, "node a A; node b B; queue q "+tc.quota+"; j q "+tc.job).enqueueAndAllocate()
+		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+"; job j queue=q "+tc.job).enqueueAndAllocate()
 		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
 
 		got := s.refusals("j")
@@ -247,7 +247,7 @@ func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 }
 
 func TestPredicateAloneKeepsTheQuota(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":1}; j q 1: a -`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":1}; job j queue=q min=1 running=a pending=1`).enqueueAndAllocate()
 	for node, code := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
 		var fit *api.FitError
 		check.That(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit) && fit.Status[0].Code == code,
@@ -256,32 +256,32 @@ func TestPredicateAloneKeepsTheQuota(t *testing.T) {
 }
 
 func TestEnqueue(t *testing.T) {
-	const announced = `j q 2: phase=Pending least=2 request={"A":2}`
+	const announced = `job j queue=q min=2 phase=Pending minCards=2 request={"A":2}`
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, jobs string
 		args        framework.Arguments
 		why         string // "" for admitted
 	}{
 		"a vcjob that fits":                             {`{"A":2}`, announced, nil, ""},
-		"a vcjob without pods is told why":              {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
-		"the total is asked for":                        {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)"},
-		"the minimum is asked for when it is larger":    {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":2}`, nil, "requested <5>"},
-		"the pods are asked for once they exist":        {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5} -*5`, nil, ""},
-		"what was admitted before is reserved":          {`{"A":3}`, announced + `; i q 2: least=2 request={"A":2}`, nil, "total would be <4>"},
-		"over-commitment admits more than it gives":     {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":5}`, framework.Arguments{"overCommitFactor": 2}, ""},
-		"without card.request any card with quota":      {`{"B":2}`, "j q 2: phase=Pending least=2", nil, ""},
-		"without card.request and without quota":        {`{"B":1}`, "j q 2: phase=Pending least=2", nil, "insufficient <B> quota: requested <2>, total would be <2>, but capability is <1>"},
-		"without card.request and without any quota":    {`{"C":1}`, "j q 2: phase=Pending least=2", nil, "insufficient <A> quota: requested <2>, total would be <2>, but capability is <0>; the other card it may use has no more room"},
-		"a Deployment's pods tell, one by one":          {`{"A":1}`, "j q 1: phase=Pending least=1 -*4", nil, ""},
-		"elastic pods make way for the next":            {`{"A":2}`, "j q 1: phase=Pending least=1 -; i q 1: a*2 least=1", nil, ""},
-		"elastic pods make way in CPU as well":          {`{"A":2} cpu=2`, "j q 1: phase=Pending least=1 -; i q 1: a*2 least=1", nil, ""},
-		"and in no more CPU than they hold":             {`{"A":3} cpu=1`, `j q 1: phase=Pending least=1 request={"A":1}; i q 1: a*2 least=1`, nil, "insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>"},
-		"pods at the minimum keep their CPU":            {`{"A":4} cpu=2`, `j q 1: phase=Pending least=1 request={"A":1}; i q 2: a*2 least=2`, nil, "insufficient CPU quota"},
-		"elastic pods without cards make way":           {`{"A":2} cpu=2`, "j q 1: phase=Pending least=1 -; i q 1: a*2 cards=0 least=0", nil, ""},
-		"a bad card.request is refused with the reason": {`{"A":8}`, `j q 1: phase=Pending least=1 request={"A":0.5}`, nil, "write a whole number"},
-		"CPU beyond the capability":                     {`{} cpu=0.5`, "j q 1: phase=Pending least=0", nil, "insufficient CPU quota: requested <1000m>"},
+		"a vcjob without pods is told why":              {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
+		"the total is asked for":                        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)"},
+		"the minimum is asked for when it is larger":    {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":2}`, nil, "requested <5>"},
+		"the pods are asked for once they exist":        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5} pending=5`, nil, ""},
+		"what was admitted before is reserved":          {`{"A":3}`, announced + `; job i queue=q min=2 minCards=2 request={"A":2}`, nil, "total would be <4>"},
+		"over-commitment admits more than it gives":     {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, framework.Arguments{"overCommitFactor": 2}, ""},
+		"without card.request any card with quota":      {`{"B":2}`, "job j queue=q min=2 phase=Pending minCards=2", nil, ""},
+		"without card.request and without quota":        {`{"B":1}`, "job j queue=q min=2 phase=Pending minCards=2", nil, "insufficient <B> quota: requested <2>, total would be <2>, but capability is <1>"},
+		"without card.request and without any quota":    {`{"C":1}`, "job j queue=q min=2 phase=Pending minCards=2", nil, "insufficient <A> quota: requested <2>, total would be <2>, but capability is <0>; the other card it may use has no more room"},
+		"a Deployment's pods tell, one by one":          {`{"A":1}`, "job j queue=q min=1 phase=Pending minCards=1 pending=4", nil, ""},
+		"elastic pods make way for the next":            {`{"A":2}`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 minCards=1", nil, ""},
+		"elastic pods make way in CPU as well":          {`{"A":2} cpu=2`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 minCards=1", nil, ""},
+		"and in no more CPU than they hold":             {`{"A":3} cpu=1`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}; job i queue=q min=1 running=a*2 minCards=1`, nil, "insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>"},
+		"pods at the minimum keep their CPU":            {`{"A":4} cpu=2`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}; job i queue=q min=2 running=a*2 minCards=2`, nil, "insufficient CPU quota"},
+		"elastic pods without cards make way":           {`{"A":2} cpu=2`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 cards=0 minCards=0", nil, ""},
+		"a bad card.request is refused with the reason": {`{"A":8}`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":0.5}`, nil, "write a whole number"},
+		"CPU beyond the capability":                     {`{} cpu=0.5`, "job j queue=q min=1 phase=Pending minCards=0", nil, "insufficient CPU quota: requested <1000m>"},
 	}) {
-		s := newScene(t, "node a A; node b B; queue q "+tc.quota+";"+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
+		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+";"+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
 		job := s.Job("j")
 
 		got := job.PodGroup.Status.Phase == "Inqueue"
@@ -293,20 +293,20 @@ func TestEnqueue(t *testing.T) {
 
 func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	for unlimited, want := range map[bool]string{false: "", true: "a:1"} {
-		s := newScene(t, `node a A; queue q {"A":8} cpu=; j q 1: - least=1`).withArguments(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).enqueueAndAllocate()
+		s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=unlimited; job j queue=q min=1 pending=1 minCards=1`).withArguments(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).enqueueAndAllocate()
 		check.Equal(t, fmt.Sprintf("cardUnlimitedCpuMemory %v: placed", unlimited), want, s.podsByNode("j"))
 	}
 }
 
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
-	s := newScene(t, `node a A; queue bad nonsense; queue full {"A":1}; queue q {"A":2}
-		a bad 1: -; b full 1: -*3; j q 1: -*2; l lost 1: -`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue bad quota=nonsense; queue full quota={"A":1}; queue q quota={"A":2}
+		job a queue=bad min=1 pending=1; job b queue=full min=1 pending=3; job j queue=q min=1 pending=2; job l queue=lost min=1 pending=1`).enqueueAndAllocate()
 	for job, want := range map[string]string{"a": "", "b": "a:1", "j": "a:2"} {
 		check.Equal(t, fmt.Sprintf("of job %s is placed", job), want, s.podsByNode(job))
 	}
 }
 
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -`).withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=1`).withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
 	check.Equal(t, "placed with invalid arguments", "", s.podsByNode("j"))
 }

@@ -28,23 +28,23 @@ func TestWhoPreempts(t *testing.T) {
 		jobs, goes, promised string
 		change               func(*corev1.Pod)
 	}{
-		"an elastic vcjob leaves half to another one":  {jobs: "low q 1: a*8 class=low vcjob; high q 4: -*8 class=high vcjob", goes: "low:4", promised: "high@a:4"},
-		"so does an elastic gang of another owner":     {jobs: "low q 1: a*8 class=low; high q 4: -*8 class=high", goes: "low:4", promised: "high@a:4"},
-		"an elastic vcjob with a minimum of one":       {jobs: "low q 1: a*8 class=low; high q 1: -*8 class=high vcjob", goes: "low:1", promised: "high@a:1"},
-		"an elastic vcjob that has its minimum":        {jobs: "low q 1: a*4 class=low; high q 4: a*4 -*4 class=high vcjob"},
-		"an elastic vcjob that lacks one pod of it":    {jobs: "low q 1: a*5 class=low; high q 4: a*3 -*4 class=high vcjob", goes: "low:1", promised: "high@a:1"},
-		"the pods of a Deployment":                     {jobs: "low q 1: a*7 class=low; high q 1: a -*3 class=high", goes: "low:3", promised: "high@a:3"},
-		"a role that lacks its minimum, and no other":  {jobs: "low q 1: a*4 class=low; high q 5: a*4 -*3 class=high tasks=worker*4/4,extra*2/0,ps*1/1", goes: "low:1", promised: "high@a:1"},
-		"nothing of lower priority is there":           {jobs: "low q 1: a*8 class=high; high q 1: - class=high"},
-		"inside a vcjob that has its minimum":          {jobs: "low q 1: a*5 class=low; j q 2: a*3 - class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
-		"inside it, while other jobs would be evicted": {jobs: "low q 1: a*5 class=low; j q 2: a*3 -*3 class=high vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
+		"an elastic vcjob leaves half to another one":  {jobs: "job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob; job high queue=q min=4 pending=8 priorityClass=high owner=vcjob", goes: "low:4", promised: "high@a:4"},
+		"so does an elastic gang of another owner":     {jobs: "job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=4 pending=8 priorityClass=high", goes: "low:4", promised: "high@a:4"},
+		"an elastic vcjob with a minimum of one":       {jobs: "job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=8 priorityClass=high owner=vcjob", goes: "low:1", promised: "high@a:1"},
+		"an elastic vcjob that has its minimum":        {jobs: "job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=4 running=a*4 pending=4 priorityClass=high owner=vcjob"},
+		"an elastic vcjob that lacks one pod of it":    {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job high queue=q min=4 running=a*3 pending=4 priorityClass=high owner=vcjob", goes: "low:1", promised: "high@a:1"},
+		"the pods of a Deployment":                     {jobs: "job low queue=q min=1 running=a*7 priorityClass=low; job high queue=q min=1 running=a pending=3 priorityClass=high", goes: "low:3", promised: "high@a:3"},
+		"a role that lacks its minimum, and no other":  {jobs: "job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=5 running=a*4 pending=3 priorityClass=high task=worker,pods:4,min:4 task=extra,pods:2,min:0 task=ps,pods:1,min:1", goes: "low:1", promised: "high@a:1"},
+		"nothing of lower priority is there":           {jobs: "job low queue=q min=1 running=a*8 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high"},
+		"inside a vcjob that has its minimum":          {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job j queue=q min=2 running=a*3 pending=1 priorityClass=high owner=vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
+		"inside it, while other jobs would be evicted": {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job j queue=q min=2 running=a*3 pending=3 priorityClass=high owner=vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
 			if topologyAware && strings.Contains(tc.goes, ":4") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `node a A; queue q {"A":8} cpu=1000;`+tc.jobs, func(p *corev1.Pod) {
+			s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000;`+tc.jobs, func(p *corev1.Pod) {
 				if tc.change != nil {
 					tc.change(p)
 				}
@@ -67,7 +67,7 @@ func topologyAwarePreempt(is bool) conf.Configuration {
 func TestEveryQueuePreemptsInEachSession(t *testing.T) {
 	var text strings.Builder
 	for i := range 8 {
-		fmt.Fprintf(&text, `node n%d A 1; queue q%d {"A":1} cpu=10; low%d q%d 1: n%d class=low; high%d q%d 1: - class=high;`, i, i, i, i, i, i, i)
+		fmt.Fprintf(&text, `node n%d model=A cards=1; queue q%d quota={"A":1} cpu=10; job low%d queue=q%d min=1 running=n%d priorityClass=low; job high%d queue=q%d min=1 pending=1 priorityClass=high;`, i, i, i, i, i, i, i)
 	}
 	s := newScene(t, text.String()).evict(preempt.New())
 	check.Equal(t, "pods that go", 8, len(s.In(api.Releasing)))
@@ -80,15 +80,15 @@ func TestEveryQueuePreemptsInEachSession(t *testing.T) {
 func TestPreemptLooksAtAllNodes(t *testing.T) {
 	for _, nodes := range []int{99, 101, 250} {
 		var text strings.Builder
-		fmt.Fprintf(&text, `queue q {"A":1000} cpu=1000;`)
+		fmt.Fprintf(&text, `queue q quota={"A":1000} cpu=1000;`)
 		for i := range nodes {
-			fmt.Fprintf(&text, "node n%d A 2; ", i)
+			fmt.Fprintf(&text, "node n%d model=A cards=2; ", i)
 			if i != nodes/2 {
-				fmt.Fprintf(&text, "g%d q 2: n%d*2 class=low;", i, i)
+				fmt.Fprintf(&text, "job g%d queue=q min=2 running=n%d*2 priorityClass=low;", i, i)
 			}
 		}
 
-		fmt.Fprintf(&text, "spare q 1: n%d*2 class=low; high q 1: - class=high", nodes/2)
+		fmt.Fprintf(&text, "job spare queue=q min=1 running=n%d*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high", nodes/2)
 		s := newScene(t, text.String()).evict(preempt.New())
 		check.Equal(t, fmt.Sprintf("pods that go at %d nodes", nodes), "spare:1", countByState(slices.Concat(s.preempted...)))
 	}
@@ -108,28 +108,28 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 		p.Spec.PreemptionPolicy = &policy
 	})
 
-	const high = "; high q 1: - least=1 phase=Pending class=high"
+	const high = "; job high queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high"
 	for t, tc := range check.Cases(t, map[string]struct {
 		text     string
 		change   func(*corev1.Pod)
 		enqueued string
 		without  bool // the action preempt is not configured
 	}{
-		"a gang of lower priority":                {text: "low q 8: a*8 class=low" + high, enqueued: "high"},
-		"without the action preempt":              {text: "low q 8: a*8 class=low" + high, without: true},
-		"single pods of lower priority":           {text: "l q 1: a*1 class=low; low q 7: a*7 class=high" + high, enqueued: "high"},
-		"a gang of equal priority":                {text: "low q 8: a*8 class=high" + high},
-		"a gang of which a pod is protected":      {text: "low q 8: a*8 class=low", change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
-		"a gang whose PodGroup is protected":      {text: "low q 8: a*8 class=low protectedgroup" + high},
-		"a gang that the cluster depends on":      {text: "low q 8: a*8 class=low" + high, change: critical},
-		"a vcjob with a known policy":             {text: "known q 8: a*8 class=low vcjob" + high, enqueued: "high"},
-		"a vcjob of which nothing is known":       {text: "low q 8: a*8 class=low vcjob" + high},
-		"a job that never preempts":               {text: "low q 8: a*8 class=low" + high, change: never},
-		"another card than the gang has":          {text: "low q 8: a*8 class=low; high q 1: - card=B least=0 request={\"B\":1} phase=Pending class=high"},
-		"as many jobs as the gang gives place to": {text: "low q 2: a*2 class=low; top q 6: a*6 class=high; h1 q 1: - least=1 phase=Pending class=high; h2 q 1: - least=1 phase=Pending class=high; h3 q 1: - least=1 phase=Pending class=high", enqueued: "2"},
-		"a gang of another queue":                 {text: `queue other {"A":8} cpu=1000; low other 8: a*8 class=low; top q 8: b*8 card=A class=high` + high},
+		"a gang of lower priority":                {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, enqueued: "high"},
+		"without the action preempt":              {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, without: true},
+		"single pods of lower priority":           {text: "job l queue=q min=1 running=a*1 priorityClass=low; job low queue=q min=7 running=a*7 priorityClass=high" + high, enqueued: "high"},
+		"a gang of equal priority":                {text: "job low queue=q min=8 running=a*8 priorityClass=high" + high},
+		"a gang of which a pod is protected":      {text: "job low queue=q min=8 running=a*8 priorityClass=low", change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
+		"a gang whose PodGroup is protected":      {text: "job low queue=q min=8 running=a*8 priorityClass=low groupPreemptable=false" + high},
+		"a gang that the cluster depends on":      {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, change: critical},
+		"a vcjob with a known policy":             {text: "job known queue=q min=8 running=a*8 priorityClass=low owner=vcjob" + high, enqueued: "high"},
+		"a vcjob of which nothing is known":       {text: "job low queue=q min=8 running=a*8 priorityClass=low owner=vcjob" + high},
+		"a job that never preempts":               {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, change: never},
+		"another card than the gang has":          {text: "job low queue=q min=8 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 card=B minCards=0 request={\"B\":1} phase=Pending priorityClass=high"},
+		"as many jobs as the gang gives place to": {text: "job low queue=q min=2 running=a*2 priorityClass=low; job top queue=q min=6 running=a*6 priorityClass=high; job h1 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h2 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h3 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high", enqueued: "2"},
+		"a gang of another queue":                 {text: `queue other quota={"A":8} cpu=1000; job low queue=other min=8 running=a*8 priorityClass=low; job top queue=q min=8 running=b*8 card=A priorityClass=high` + high},
 	}) {
-		s := newScene(t, `node a A; node b A; queue q {"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
+		s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
 			if tc.change != nil {
 				tc.change(p)
 			}
@@ -168,23 +168,23 @@ func (idleAction) Execute(*framework.Session) {}
 // neither to other queues, nor to jobs of its queue without a higher priority. high-0 has
 // preempted the pod that was on node a.
 func TestPreemptedCardsAreKept(t *testing.T) {
-	const kept = `node a A 1; queue q {"A":4} 10 cpu=1000; queue other {"A":4} 20 cpu=1000; high q 1: - class=low; `
+	const kept = `node a model=A cards=1; queue q quota={"A":4} priority=10 cpu=1000; queue other quota={"A":4} priority=20 cpu=1000; job high queue=q min=1 pending=1 priorityClass=low; `
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		after  time.Duration
 		placed string
 	}{
-		"another queue":                        {kept + "v other 1: - class=high", time.Minute, ""},
-		"an equal job of the queue":            {kept + "v q 1: - class=low", time.Minute, ""},
-		"a lower job of the queue":             {kept + "v q 1: -", time.Minute, ""},
-		"a higher job of the queue":            {kept + "v q 1: - class=high", time.Minute, "a:1"},
-		"for five minutes":                     {kept + "v other 1: - class=high", 5*time.Minute - time.Second, ""},
-		"and no longer":                        {kept + "v other 1: - class=high", 5 * time.Minute, "a:1"},
-		"what is left beside them is given":    {kept + "node a A 2; v other 1: - class=high", time.Minute, "a:1"},
-		"the quota was lowered":                {kept + `queue q {} 10; v other 1: - class=high`, time.Minute, "a:1"},
-		"the gang lacks a pod":                 {strings.Replace(kept, "high q 1:", "high q 2:", 1) + "v other 1: - class=high", time.Minute, "a:1"},
-		"an equal job gets no other free card": {kept + `queue q {"A":1} 10 cpu=1000; node c A 1; v q 1: - class=low`, time.Minute, ""},
-		"but if the quota suffices for both":   {kept + `queue q {"A":2} 10 cpu=1000; node c A 1; v q 1: - class=low`, time.Minute, "c:1"},
+		"another queue":                        {kept + "job v queue=other min=1 pending=1 priorityClass=high", time.Minute, ""},
+		"an equal job of the queue":            {kept + "job v queue=q min=1 pending=1 priorityClass=low", time.Minute, ""},
+		"a lower job of the queue":             {kept + "job v queue=q min=1 pending=1", time.Minute, ""},
+		"a higher job of the queue":            {kept + "job v queue=q min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
+		"for five minutes":                     {kept + "job v queue=other min=1 pending=1 priorityClass=high", 5*time.Minute - time.Second, ""},
+		"and no longer":                        {kept + "job v queue=other min=1 pending=1 priorityClass=high", 5 * time.Minute, "a:1"},
+		"what is left beside them is given":    {kept + "node a model=A cards=2; job v queue=other min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
+		"the quota was lowered":                {kept + `queue q quota={} priority=10; job v queue=other min=1 pending=1 priorityClass=high`, time.Minute, "a:1"},
+		"the gang lacks a pod":                 {strings.Replace(kept, "job high queue=q min=1", "job high queue=q min=2", 1) + "job v queue=other min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
+		"an equal job gets no other free card": {kept + `queue q quota={"A":1} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, ""},
+		"but if the quota suffices for both":   {kept + `queue q quota={"A":2} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, "c:1"},
 	}) {
 		s := newScene(t, tc.text)
 		now := s.Now
@@ -204,7 +204,7 @@ func TestPreemptedCardsAreKept(t *testing.T) {
 // TestSecondPreemptorUsesNoKeptCards: on a node whose cards are kept for one pod, the next one
 // preempts further pods. It does not wait until the first one is placed.
 func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
-	s := newScene(t, `node a A 4; queue q {"A":4} cpu=1000; low q 1: a*4 class=low; high q 1: - class=high`)
+	s := newScene(t, `node a model=A cards=4; queue q quota={"A":4} cpu=1000; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`)
 	s.evict(preempt.New())
 	check.Equal(t, "go", 1, len(s.In(api.Releasing)))
 
@@ -212,7 +212,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 		s.reclaimPolicy().MarkEvicting(task)
 	}
 
-	s.addObjects("late q 1: - class=high")
+	s.addObjects("job late queue=q min=1 pending=1 priorityClass=high")
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
@@ -235,8 +235,8 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 		"one although two are free": {"1", "low:1", "high@a:1"},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			s := newScene(t, `node a A 6; queue inf {"A":20} 80000 inference cpu=100; queue tra {"A":20} 20000 training cpu=100
-				g inf 4: -*4 least=4; low tra 1: a*4 class=low; high tra 1: - class=high cards=`+tc.cards)
+			s := newScene(t, `node a model=A cards=6; queue inf quota={"A":20} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":20} priority=20000 serviceType=training cpu=100
+				job g queue=inf min=4 pending=4 minCards=4; job low queue=tra min=1 running=a*4 priorityClass=low; job high queue=tra min=1 pending=1 priorityClass=high cards=`+tc.cards)
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
 			check.Equal(t, "cards that are kept", 1, len(s.p.awaited.byNode))

@@ -44,11 +44,11 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 // all the work of the Job, and takes all of its pods.
 func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const (
-		base    = "node a A; t q 1: a*4 class=low ran=10h; g q 4: a*4 class=low ran=4h;"
-		dearer  = "node a A; t q 1: a*4 class=low ran=10h; g q 4: a*4 class=low ran=50h;"
-		apart   = "node a A 4; node b A 4; t q 1: a*4 class=low ran=10h; g q 4: b*4 class=low ran=4h;"
-		swapped = "node a A 4; node b A 4; t q 1: b*4 class=low ran=10h; g q 4: a*4 class=low ran=4h;"
-		one     = "high q 1: - class=high"
+		base    = "node a model=A; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=4h;"
+		dearer  = "node a model=A; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=50h;"
+		apart   = "node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=b*4 priorityClass=low age=4h;"
+		swapped = "node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=b*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=4h;"
+		one     = "job high queue=q min=1 pending=1 priorityClass=high"
 	)
 
 	savedNow := changePod("t-0", annotate("volcano.sh/checkpoint-time", time.Now().UTC().Format(time.RFC3339)))
@@ -59,26 +59,26 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	}{
 		"an elastic pod while the limit allows it":  {base + one, "t:1", map[string]int32{"t": 1}, nil},
 		"no elastic pod when it does not":           {base + one, "g:4", map[string]int32{"t": 0}, nil},
-		"as many as the limit allows":               {base + "high q 1: -*2 class=high", "t:2", map[string]int32{"t": 2}, nil},
-		"not one more":                              {base + "high q 1: -*3 class=high", "g:4 t:2", map[string]int32{"t": 2}, nil},
+		"as many as the limit allows":               {base + "job high queue=q min=1 pending=2 priorityClass=high", "t:2", map[string]int32{"t": 2}, nil},
+		"not one more":                              {base + "job high queue=q min=1 pending=3 priorityClass=high", "g:4 t:2", map[string]int32{"t": 2}, nil},
 		"the whole Job when that loses less":        {dearer + one, "t:4", map[string]int32{"t": 0}, nil},
-		"the whole Job once one goes too many":      {"node a A; t q 1: a*8 class=low ran=10h; high q 1: -*3 class=high", "t:8", map[string]int32{"t": 2}, nil},
+		"the whole Job once one goes too many":      {"node a model=A; job t queue=q min=1 running=a*8 priorityClass=low age=10h; job high queue=q min=1 pending=3 priorityClass=high", "t:8", map[string]int32{"t": 2}, nil},
 		"a checkpoint does not help":                {base + one, "g:4", map[string]int32{"t": 0}, savedNow},
 		"no pod of an unknown Job":                  {base + one, "g:4", nil, nil},
 		"the gang on another node":                  {apart + one, "g:4", map[string]int32{"t": 0}, nil},
 		"the gang on another node, which is first":  {swapped + one, "g:4", map[string]int32{"t": 0}, nil},
-		"the Job when its priority is lower":        {strings.Replace(base, "4 class=low ran=10h", "4 ran=10h", 1) + one, "t:4", map[string]int32{"t": 0}, nil},
-		"an elastic pod of others on another node":  {"node a A 4; node b A 4; t q 1: a*4 class=low ran=1h; w q 1: b*4 class=low ran=90h;" + one, "w:1", map[string]int32{"t": 0}, nil},
-		"a gang that lost less among other gangs":   {"node a A; g q 4: a*4 class=low ran=9h; h q 4: a*4 class=low ran=8h;" + one, "h:4", nil, nil},
-		"a gang that saved its work among others":   {"node a A; t q 4: a*4 class=low ran=9h; h q 4: a*4 class=low ran=8h;" + one, "t:4", map[string]int32{"t": 9}, savedNow},
-		"the lower gang beside higher elastic pods": {"node a A; g q 4: a*4 ran=9h; w q 1: a*4 class=low ran=1h;" + one, "g:4", nil, nil},
+		"the Job when its priority is lower":        {strings.Replace(base, "*4 priorityClass=low age=10h", "*4 age=10h", 1) + one, "t:4", map[string]int32{"t": 0}, nil},
+		"an elastic pod of others on another node":  {"node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=a*4 priorityClass=low age=1h; job w queue=q min=1 running=b*4 priorityClass=low age=90h;" + one, "w:1", map[string]int32{"t": 0}, nil},
+		"a gang that lost less among other gangs":   {"node a model=A; job g queue=q min=4 running=a*4 priorityClass=low age=9h; job h queue=q min=4 running=a*4 priorityClass=low age=8h;" + one, "h:4", nil, nil},
+		"a gang that saved its work among others":   {"node a model=A; job t queue=q min=4 running=a*4 priorityClass=low age=9h; job h queue=q min=4 running=a*4 priorityClass=low age=8h;" + one, "t:4", map[string]int32{"t": 9}, savedNow},
+		"the lower gang beside higher elastic pods": {"node a model=A; job g queue=q min=4 running=a*4 age=9h; job w queue=q min=1 running=a*4 priorityClass=low age=1h;" + one, "g:4", nil, nil},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			if topologyAware && strings.Contains(tc.text, "high q 1: -*") {
+			if topologyAware && !strings.Contains(tc.text, "job high queue=q min=1 pending=1 ") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `queue q {"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
+			s := newScene(t, `queue q quota={"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
 				ofBatchJob("t")(p)
 				if tc.change != nil {
 					tc.change(p)
@@ -98,16 +98,16 @@ func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
 		jobs, cards, goes string
 		limits            map[string]int32
 	}{
-		"an elastic pod while the limit allows it": {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=4h", "1", "t:1", map[string]int32{"t": 1}},
-		"no elastic pod when it does not":          {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=4h", "1", "g:1", map[string]int32{"t": 0}},
-		"as many as the limit allows":              {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=4h", "2", "t:2", map[string]int32{"t": 2}},
-		"not one more":                             {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=4h", "3", "g:1 t:2", map[string]int32{"t": 2}},
-		"the Job when that loses less":             {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=50h", "1", "t:1", map[string]int32{"t": 0}},
-		"no pod of an unknown Job":                 {"t tra 1: a*4 ran=10h; g tra 4: a*4 ran=4h", "1", "g:1", nil},
-		"a gang that is broken already":            {"t tra 1: a*5 ran=1h; g tra 4: a*3 - ran=50h", "1", "g:1", map[string]int32{"t": 0}},
+		"an elastic pod while the limit allows it": {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "t:1", map[string]int32{"t": 1}},
+		"no elastic pod when it does not":          {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "g:1", map[string]int32{"t": 0}},
+		"as many as the limit allows":              {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "2", "t:2", map[string]int32{"t": 2}},
+		"not one more":                             {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "3", "g:1 t:2", map[string]int32{"t": 2}},
+		"the Job when that loses less":             {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=50h", "1", "t:1", map[string]int32{"t": 0}},
+		"no pod of an unknown Job":                 {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "g:1", nil},
+		"a gang that is broken already":            {"job t queue=tra min=1 running=a*5 age=1h; job g queue=tra min=4 running=a*3 pending=1 age=50h", "1", "g:1", map[string]int32{"t": 0}},
 	}) {
 		for _, order := range []string{"Priority", "Loss"} {
-			s := newReclaimScene(t, tc.jobs+"; i inf 1: - cards="+tc.cards, ofBatchJob("t")).useBackoffLimits(tc.limits)
+			s := newReclaimScene(t, tc.jobs+"; job i queue=inf min=1 pending=1 cards="+tc.cards, ofBatchJob("t")).useBackoffLimits(tc.limits)
 
 			s.withArguments(map[string]any{"victimOrder": order}).evict(reclaim.New())
 			check.Equal(t, "go with victimOrder "+order, tc.goes, countByState(s.In(api.Releasing)))
@@ -126,9 +126,9 @@ type pricedJob struct {
 func (j *pricedJob) text() string {
 	class := ""
 	if j.isLow {
-		class = "class=low"
+		class = "priorityClass=low"
 	}
-	return fmt.Sprintf("%s q %d: %s %s ran=%dh;", j.name, j.minimum, strings.Join(j.pods, " "), class, j.ran)
+	return fmt.Sprintf("job %s queue=q min=%d running=%s %s age=%dh;", j.name, j.minimum, strings.Join(j.pods, ","), class, j.ran)
 }
 
 // cost is priority, whether the job breaks, and the lost hours, if one pod of it goes.
@@ -163,7 +163,7 @@ func (j *pricedJob) cost() [3]int {
 // as cardreclaim does: by the hours that are lost.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
-		text := `queue q {"A":99} cpu=1000;`
+		text := `queue q quota={"A":99} cpu=1000;`
 		jobs := []*pricedJob{}
 		limits := map[string]int32{}
 		saved := map[string]string{}
@@ -187,7 +187,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 			text += j.text()
 		}
 
-		s := newScene(t, "node a,b,c A 3;"+text+"high q 1: - class=high", func(p *corev1.Pod) {
+		s := newScene(t, "node a,b,c model=A cards=3;"+text+"job high queue=q min=1 pending=1 priorityClass=high", func(p *corev1.Pod) {
 			name, _, _ := strings.Cut(p.Name, "-")
 			if at := saved[name]; at != "" {
 				p.Annotations["volcano.sh/checkpoint-time"] = at

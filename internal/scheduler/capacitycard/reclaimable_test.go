@@ -19,7 +19,7 @@ import (
 
 // tidal has a training job of four cards that runs, and one pod of inference that
 // waits for more than are left.
-const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 training; t tra 1: a*4; i inf 1: - cards=5;`
+const tidal = `queue inf quota={"A":8} priority=80000 serviceType=inference; queue tra quota={"A":8} priority=20000 serviceType=training; job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1 cards=5;`
 
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s := newReclaimScene(t, tidal).enqueueAndAllocate()
@@ -59,7 +59,7 @@ func TestPodWithoutJob(t *testing.T) {
 
 func TestFreeQuotaAndCards(t *testing.T) {
 	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
-		if got := newReclaimScene(t, tidal+"queue tra "+quota+" 20000 training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"); got != want {
+		if got := newReclaimScene(t, tidal+"queue tra quota="+quota+" priority=20000 serviceType=training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"); got != want {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestFreeQuotaAndCards(t *testing.T) {
 // TestReclaimPolicyOfPods asks about a pod that waits, one that runs, and one
 // that asks for no card.
 func TestReclaimPolicyOfPods(t *testing.T) {
-	s := newReclaimScene(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
+	s := newReclaimScene(t, tidal+"queue tra priority=20000 serviceType=training; job other queue=tra min=1 running=a cards=0").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 	rules := s.reclaimPolicy()
 	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
@@ -120,7 +120,7 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.
-		s := newReclaimScene(t, "queue other FULL 90000 training; i inf 1: -").addObjects("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
+		s := newReclaimScene(t, "queue other quota=FULL priority=90000 serviceType=training; job i queue=inf min=1 pending=1").addObjects("job t queue=tra min=1 running=a*8; job o queue=other min=1 pending=1", func(p *corev1.Pod) {
 			if claims&onPod != 0 {
 				annotate("volcano.sh/service.type", "inference")(p)
 			}
@@ -167,11 +167,11 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 	}
 
 	s := newReclaimScene(t, tidal).
-		addObjects("gang tra 1: a*2 class=high", classOf("low", "middle")).
-		addObjects("claims tra 1: a class=high", classOf("own")).
-		addObjects("modest tra 1: a class=low", classOf("high")).
-		addObjects("plain tra 1: a", classOf("high")).
-		addObjects("own tra 1: a class=own", classOf("own")).
+		addObjects("job gang queue=tra min=1 running=a*2 priorityClass=high", classOf("low", "middle")).
+		addObjects("job claims queue=tra min=1 running=a priorityClass=high", classOf("own")).
+		addObjects("job modest queue=tra min=1 running=a priorityClass=low", classOf("high")).
+		addObjects("job plain queue=tra min=1 running=a", classOf("high")).
+		addObjects("job own queue=tra min=1 running=a priorityClass=own", classOf("own")).
 		withArguments(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
 
 	rules := s.reclaimPolicy()

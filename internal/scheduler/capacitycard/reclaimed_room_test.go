@@ -21,32 +21,32 @@ import (
 // pods of four cards: room for the first is held on a, and b, where the second would be, is
 // away.
 func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
-	const gang = `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; i inf 2: -*2 cards=4; `
-	const lowered = gang + "v tra 4: -*4; queue inf "
+	const gang = `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000; node a model=A cards=4; job i queue=inf min=2 pending=2 cards=4; `
+	const lowered = gang + "job v queue=tra min=4 pending=4; queue inf quota="
 	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		after  time.Duration
 		placed map[string]string
 	}{
-		"training waits":                    {gang + "v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": ""}},
-		"for five minutes":                  {gang + "v tra 4: -*4", 5*time.Minute - time.Second, map[string]string{"v": ""}},
-		"and no longer":                     {gang + "v tra 4: -*4", 5 * time.Minute, map[string]string{"v": "a:4"}},
-		"one card too many":                 {gang + "node a A 6; v tra 3: -*3", time.Minute, map[string]string{"v": ""}},
-		"what is left beside it is given":   {gang + "node a A 6; v tra 2: -*2", time.Minute, map[string]string{"v": "a:2"}},
-		"another node is free":              {gang + "node c A 3; v tra 3: -*3", time.Minute, map[string]string{"v": "c:3"}},
-		"who is not taken from is placed":   {gang + "queue inf2 {\"A\":8} 70000 inference cpu=1000; v inf2 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
-		"what hangs is no room":             {gang + "node a A 5; hung tra 1: a; v tra 1: -", time.Minute, map[string]string{"v": ""}},
-		"the gang is placed when b is back": {gang + "node b A 4; v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
-		"the quota is less than one pod":    {lowered + `{"A":3} 80000 inference cpu=1000`, time.Minute, map[string]string{"v": "a:4"}},
-		"the quota is less than the gang":   {lowered + `{"A":4} 80000 inference cpu=1000; node a A 8`, time.Minute, map[string]string{"v": "a:4"}},
-		"the quota is what the gang needs":  {lowered + `{"A":8} 80000 inference cpu=1000; node a A 8`, time.Minute, map[string]string{"v": "", "i": "a:2"}},
-		"the queue of the gang is closed":   {gang + "queue inf {\"A\":8} 80000 inference closed; v tra 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
+		"training waits":                    {gang + "job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "", "i": ""}},
+		"for five minutes":                  {gang + "job v queue=tra min=4 pending=4", 5*time.Minute - time.Second, map[string]string{"v": ""}},
+		"and no longer":                     {gang + "job v queue=tra min=4 pending=4", 5 * time.Minute, map[string]string{"v": "a:4"}},
+		"one card too many":                 {gang + "node a model=A cards=6; job v queue=tra min=3 pending=3", time.Minute, map[string]string{"v": ""}},
+		"what is left beside it is given":   {gang + "node a model=A cards=6; job v queue=tra min=2 pending=2", time.Minute, map[string]string{"v": "a:2"}},
+		"another node is free":              {gang + "node c model=A cards=3; job v queue=tra min=3 pending=3", time.Minute, map[string]string{"v": "c:3"}},
+		"who is not taken from is placed":   {gang + "queue inf2 quota={\"A\":8} priority=70000 serviceType=inference cpu=1000; job v queue=inf2 min=4 pending=4", time.Minute, map[string]string{"v": "a:4"}},
+		"what hangs is no room":             {gang + "node a model=A cards=5; job hung queue=tra min=1 running=a; job v queue=tra min=1 pending=1", time.Minute, map[string]string{"v": ""}},
+		"the gang is placed when b is back": {gang + "node b model=A cards=4; job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
+		"the quota is less than one pod":    {lowered + `{"A":3} priority=80000 serviceType=inference cpu=1000`, time.Minute, map[string]string{"v": "a:4"}},
+		"the quota is less than the gang":   {lowered + `{"A":4} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8`, time.Minute, map[string]string{"v": "a:4"}},
+		"the quota is what the gang needs":  {lowered + `{"A":8} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8`, time.Minute, map[string]string{"v": "", "i": "a:2"}},
+		"the queue of the gang is closed":   {gang + "queue inf quota={\"A\":8} priority=80000 serviceType=inference state=Closed; job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
 		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
 		now := s.Now
 		s.m.now = func() time.Time { return now }
 		s.keepRoom("a", "i-0")
-		if strings.Contains(tc.text, "node a A 8") {
+		if strings.Contains(tc.text, "node a model=A cards=8") {
 			s.keepRoom("a", "i-1")
 		}
 
@@ -62,7 +62,7 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 // other jobs of its queue, whichever job the scheduler looks at first.
 func TestGangThatKeepsNothingLeavesRoomToOthers(t *testing.T) {
 	for range 20 { // the order of jobs differs
-		s := newReclaimScene(t, `queue inf {"A":2} 80000 inference cpu=1000; node a A 8; g inf 3: -*3; j inf 1: -`)
+		s := newReclaimScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8; job g queue=inf min=3 pending=3; job j queue=inf min=1 pending=1`)
 		s.keepRoom("a", "g-0", "g-1", "g-2", "j-0")
 		s.Close()
 		s.openSession()
@@ -79,17 +79,17 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		job, quotas, keeps string
 	}{
-		"all fit":                                      {"i inf 2: -*2", `{"A":4,"B":4}`, "a+b"},
-		"one pod may use the other card":               {"i inf 2: -*2", `{"A":8,"B":0} {"A":8,"B":0}`, "a a"},
-		"then that is lowered, too":                    {"i inf 2: -*2", `{"A":8,"B":0} {"A":4,"B":0}`, "a -"},
-		"what a pod lost is not kept again":            {"i inf 2: -*2", `{"A":8,"B":0} {"A":4,"B":4}`, "a a"},
-		"no card has quota for the whole gang":         {"i inf 2: -*2", `{"A":4,"B":0}`, "-"},
-		"a pod above the minimum loses its own":        {"i inf 1: -*2", `{"A":4,"B":0}`, "a"},
-		"no other card is counted before what is kept": {"i inf 1: -*2", `{"A":0,"B":4}`, "b"},
-		"pods above the minimum lose theirs by turns":  {"i inf 2: -*3", `{"A":8,"B":0} {"A":4,"B":0}`, "a+c -"},
+		"all fit":                                      {"job i queue=inf min=2 pending=2", `{"A":4,"B":4}`, "a+b"},
+		"one pod may use the other card":               {"job i queue=inf min=2 pending=2", `{"A":8,"B":0} {"A":8,"B":0}`, "a a"},
+		"then that is lowered, too":                    {"job i queue=inf min=2 pending=2", `{"A":8,"B":0} {"A":4,"B":0}`, "a -"},
+		"what a pod lost is not kept again":            {"job i queue=inf min=2 pending=2", `{"A":8,"B":0} {"A":4,"B":4}`, "a a"},
+		"no card has quota for the whole gang":         {"job i queue=inf min=2 pending=2", `{"A":4,"B":0}`, "-"},
+		"a pod above the minimum loses its own":        {"job i queue=inf min=1 pending=2", `{"A":4,"B":0}`, "a"},
+		"no other card is counted before what is kept": {"job i queue=inf min=1 pending=2", `{"A":0,"B":4}`, "b"},
+		"pods above the minimum lose theirs by turns":  {"job i queue=inf min=2 pending=3", `{"A":8,"B":0} {"A":4,"B":0}`, "a+c -"},
 	}) {
 		for range 10 { // the order of pods differs
-			s := newReclaimScene(t, `queue inf {"A":12,"B":12} 80000 inference cpu=1000; node c A 4; `+tc.job+" cards=4 card=A|B")
+			s := newReclaimScene(t, `queue inf quota={"A":12,"B":12} priority=80000 serviceType=inference cpu=1000; node c model=A cards=4; `+tc.job+" cards=4 card=A|B")
 			s.keepRoom("a", "i-0").Close()
 			s.keepRoom("b", "i-1").Close()
 			if strings.HasSuffix(tc.job, "3") {
@@ -98,7 +98,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 
 			var keeps []string
 			for quota := range strings.FieldsSeq(tc.quotas) {
-				s.addObjects("queue inf " + quota + " 80000 inference cpu=1000")
+				s.addObjects("queue inf quota=" + quota + " priority=80000 serviceType=inference cpu=1000")
 				s.Queues[len(s.Queues)-1].ResourceVersion = quota // Volcano looks whether it changed
 				s.Begin()
 				s.openSession()
@@ -114,8 +114,8 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 
 // TestPreemptLeavesReclaimedRoom: inside training a higher priority evicts elsewhere.
 func TestPreemptLeavesReclaimedRoom(t *testing.T) {
-	s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
-		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
+	s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000; node a model=A cards=4; node c model=A cards=4
+		job i queue=inf min=2 pending=2 cards=4; job low queue=tra min=1 running=c*4 priorityClass=low; job high queue=tra min=1 pending=1 priorityClass=high`)
 
 	s.keepRoom("a", "i-0")
 	var goes string
@@ -133,7 +133,7 @@ func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 // TestAQueueWithoutLimitDoesNotBorrow: a pod of a queue that deserves any amount of CPU may use a
 // node on which cards are kept.
 func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
-	s := newTreeScene(t, `node a A 4; queue q {"A":4} training; queue u {"A":4} training; j q 1: - cards=0; i u 1: -`)
+	s := newTreeScene(t, `node a model=A cards=4; queue q quota={"A":4} serviceType=training; queue u quota={"A":4} serviceType=training; job j queue=q min=1 pending=1 cards=0; job i queue=u min=1 pending=1`)
 	for _, q := range s.Queues {
 		if q.Name == "q" {
 			q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
@@ -149,14 +149,14 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 // first, whatever the order of jobs in a session.
 func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 	for range 10 {
-		s := newReclaimScene(t, `queue inf {"A":8} 80000 inference cpu=1000; node b A 4; i inf 1: - cards=4; k inf 1: - cards=4`)
+		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; node b model=A cards=4; job i queue=inf min=1 pending=1 cards=4; job k queue=inf min=1 pending=1 cards=4`)
 		now := s.Now
 		s.m.now = func() time.Time { return now }
 		s.keepRoom("b", "k-0").Close()
 		now = now.Add(time.Second)
 
 		s.keepRoom("a", "i-0").Close()
-		s.addObjects(`queue inf {"A":4} 80000 inference cpu=1000`)
+		s.addObjects(`queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`)
 		s.Queues[len(s.Queues)-1].ResourceVersion = "lowered"
 		s.Begin()
 		s.openSession()
@@ -169,7 +169,7 @@ func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 func TestKeptCardsCountAsPodsThatCannotBeReclaimed(t *testing.T) {
 	onB := changePod("high-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"} })
 	for placed, deserved := range map[string]string{"": `{"A":2}`, "a:1": `{"A":3}`} {
-		s := newTreeScene(t, `node a A 8; node b A 1; queue q {"A":8} training keeps deserved=`+deserved+`; run q 1: a class=high; high q 1: - class=high; low q 1: - class=low`, onB)
+		s := newTreeScene(t, `node a model=A cards=8; node b model=A cards=1; queue q quota={"A":8} serviceType=training reclaimable=false deserved=`+deserved+`; job run queue=q min=1 running=a priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high; job low queue=q min=1 pending=1 priorityClass=low`, onB)
 		s.Nodes[1].Spec.Unschedulable = true
 		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "b", since: time.Now()}
 		s.enqueueAndAllocate()

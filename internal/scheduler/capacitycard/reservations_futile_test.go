@@ -48,7 +48,7 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 
 // gangAndSmall are a gang that was enqueued and a job of one card behind it.
 func gangAndSmall(t *testing.T, quota, gang string) *scene {
-	return newScene(t, "node a A; queue q "+quota+"; gang q "+gang+" least=0; small q 1: - least=1 phase=Pending", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
+	return newScene(t, "node a model=A; queue q quota="+quota+"; job gang queue=q "+gang+" minCards=0; job small queue=q min=1 pending=1 minCards=1 phase=Pending", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
 }
 
 // TestFutileReservationBlocksNoOtherJob: the job behind a gang that cannot start
@@ -58,28 +58,28 @@ func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 		quota, gang string
 		change      func(s *scene, minute int)
 	}{
-		"no pod of the gang fits": {`{"A":16}`, "2: -*2 cards=8", func(s *scene, _ int) {
+		"no pod of the gang fits": {`{"A":16}`, "min=2 pending=2 cards=8", func(s *scene, _ int) {
 			for _, p := range s.Pods[:2] {
 				p.Spec.NodeSelector = map[string]string{"zone": "nowhere"}
 			}
 		}},
-		"a part of the gang fits": {`{"A":16}`, "2: -*2 cards=8", func(*scene, int) {}},
-		"a part fits, and spare pods of it use up the quota": {`{"A":16}`, "2: -*4 cards=8 tasks=worker*3/1,head*1/1", func(s *scene, _ int) {
+		"a part of the gang fits": {`{"A":16}`, "min=2 pending=2 cards=8", func(*scene, int) {}},
+		"a part fits, and spare pods of it use up the quota": {`{"A":16}`, "min=2 pending=4 cards=8 task=worker,pods:3,min:1 task=head,pods:1,min:1", func(s *scene, _ int) {
 			s.Nodes = []*corev1.Node{session.Node("a", "A", 8), session.Node("b", "A", 8)}
 			s.Pod("gang-3").Spec.NodeSelector = map[string]string{"zone": "nowhere"}
 		}},
-		"the quota was lowered below the gang": {`{"A":4}`, "4: -*4", func(s *scene, minute int) {
+		"the quota was lowered below the gang": {`{"A":4}`, "min=4 pending=4", func(s *scene, minute int) {
 			s.Nodes[0] = session.Node("a", "A", 0) // no node for either yet
 			if minute >= 2 {
 				s.Nodes[0] = session.Node("a", "A", 8)
-				s.addObjects(`queue q {"A":2}`)
+				s.addObjects(`queue q quota={"A":2}`)
 			}
 		}},
-		"the quota was lowered below the gang while a part of it runs": {`{"A":4}`, "4: a*2 -*2", func(s *scene, minute int) {
+		"the quota was lowered below the gang while a part of it runs": {`{"A":4}`, "min=4 running=a*2 pending=2", func(s *scene, minute int) {
 			s.Nodes[0] = session.Node("a", "A", 2)
 			if minute >= 2 {
 				s.Nodes[0] = session.Node("a", "A", 8)
-				s.addObjects(`queue q {"A":3}`)
+				s.addObjects(`queue q quota={"A":3}`)
 			}
 		}},
 	}) {

@@ -26,14 +26,14 @@ func (s *scene) reservedCards() (sum int) {
 // announces is a PodGroup without pods or minResources, which Volcano enqueues unasked. asks is
 // that of a Volcano job, whose minResources are checked.
 func announces(name, phase, request string) string {
-	return fmt.Sprintf("%s q 1: phase=%s request=%s;", name, phase, request)
+	return fmt.Sprintf("job %s queue=q min=1 phase=%s request=%s;", name, phase, request)
 }
 
 func asks(name string, cards int) string {
-	return fmt.Sprintf(`%s q 1: phase=Pending least=%d request={"A":%d};`, name, cards, cards)
+	return fmt.Sprintf(`job %s queue=q min=1 phase=Pending minCards=%d request={"A":%d};`, name, cards, cards)
 }
 
-const fourA = `node a A; queue q {"A":4}; ns ns lab;`
+const fourA = `node a model=A; queue q quota={"A":4}; namespace ns team=lab;`
 
 // TestOnlyEnqueuedRequestsAreReserved: a PodGroup that Volcano enqueued unasked reserves cards
 // only if the check would accept it.
@@ -51,7 +51,7 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		"another card":                       {announces("j", "Pending", `{"B":1}`), 0},
 		"either card":                        {announces("j", "Pending", `{"A|B":4}`), 4},
 		"no cards":                           {announces("j", "Pending", `{"A":0,"X":0}`), 0},
-		"a namespace that is left out":       {`queue q {"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
+		"a namespace that is left out":       {`queue q quota={"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
 		"two of which one fits":              {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
 		"what was asked about":               {asks("j", 2), 2},
 	}) {
@@ -79,7 +79,7 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 // TestReservationCoversTheEnqueuedRequest: a later change of the PodGroup counts only as far as
 // it would be enqueued now.
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
-	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " - cards=1000"} {
+	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " pending=1 cards=1000"} {
 		t.Run(string(phase), func(t *testing.T) {
 			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).enqueueAndAllocate()
 			group := s.Job("j").PodGroup
@@ -93,7 +93,7 @@ func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 
 // TestSumOfManyRequestsDoesNotOverflow: however much they ask for, it is not less than nothing.
 func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
-	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
+	s := newScene(t, fourA+"job j queue=q min=1100 pending=1100 cards=0 phase=Pending minCards=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
 	application, _ := s.p.missingMinimum(s.Job("j"))
 	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
 }
@@ -102,10 +102,10 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 // them requests no cards, so its CPU counts. That CPU may be insufficient, but the job keeps
 // its reserved cards.
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
-		addObjects("cpu q 1: a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
+	s := newScene(t, `node a model=A; queue q quota={"A":4} cpu=1; job j queue=q min=3 phase=Pending minCards=2 request={"A":2} pending=2; job other queue=q min=2 minCards=2 request={"A":2}`).
+		addObjects("job cpu queue=q min=1 running=a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
 
-	launcher := s.PodsOf("j q 3: - cards=0")[0]
+	launcher := s.PodsOf("job j queue=q min=3 pending=1 cards=0")[0]
 	launcher.Name = "launcher"
 	launcher.UID = "launcher"
 	pods := s.Pods
@@ -185,7 +185,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 
 // TestDeploymentHasNoTotalHint: what stands in its template is not asked for in advance.
 func TestDeploymentHasNoTotalHint(t *testing.T) {
-	s := newScene(t, fourA+`j q 1: phase=Pending least=1 request={"A":9}`)
+	s := newScene(t, fourA+`job j queue=q min=1 phase=Pending minCards=1 request={"A":9}`)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "j-1", UID: "j-1"}}
 	check.Equal(t, "cards reserved", 1, s.enqueueAndAllocate().reservedCards())
 }

@@ -19,15 +19,15 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		text, pod, want string
 		reason          v1alpha1.BlockedReason
 	}{
-		"all cards in use":       {`node a,b A 4; node c B; queue q {"A":16}; r q 1: a b cards=4; j q 1: - cards=2`, "j-0", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
-		"not on one node":        {`node a,b A 4; queue q {"A":16}; r q 1: a b cards=2; j q 1: - cards=4`, "j-0", "enough <A> are free, but not on one node, all nodes are unavailable: ", "Fragmented"},
-		"no such card":           {`node a A 4; queue q {"C":16}; j q 1: - card=C`, "j-0", "no node has <C>, all nodes are unavailable: ", "UnknownCard"},
-		"of two cards, one left": {`node a A 4; node b B 4; queue q {"A":1,"B":8}; r q 1: b cards=4; j q 1: - card=A|B cards=2`, "j-0", "too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
-		"of two cards, quota for one, the other on two nodes": {`node a,b A 4; node c B 4; queue q {"B":8}; queue o {"A":16}; r o 1: a cards=2; s o 1: b cards=2; h q 1: c card=B cards=4; j q 1: - card=A|B cards=4`, "j-0",
+		"all cards in use":       {`node a,b model=A cards=4; node c model=B; queue q quota={"A":16}; job r queue=q min=1 running=a,b cards=4; job j queue=q min=1 pending=1 cards=2`, "j-0", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"not on one node":        {`node a,b model=A cards=4; queue q quota={"A":16}; job r queue=q min=1 running=a,b cards=2; job j queue=q min=1 pending=1 cards=4`, "j-0", "enough <A> are free, but not on one node, all nodes are unavailable: ", "Fragmented"},
+		"no such card":           {`node a model=A cards=4; queue q quota={"C":16}; job j queue=q min=1 pending=1 card=C`, "j-0", "no node has <C>, all nodes are unavailable: ", "UnknownCard"},
+		"of two cards, one left": {`node a model=A cards=4; node b model=B cards=4; queue q quota={"A":1,"B":8}; job r queue=q min=1 running=b cards=4; job j queue=q min=1 pending=1 card=A|B cards=2`, "j-0", "too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"of two cards, quota for one, the other on two nodes": {`node a,b model=A cards=4; node c model=B cards=4; queue q quota={"B":8}; queue o quota={"A":16}; job r queue=o min=1 running=a cards=2; job s queue=o min=1 running=b cards=2; job h queue=q min=1 running=c card=B cards=4; job j queue=q min=1 pending=1 card=A|B cards=4`, "j-0",
 			"too few <A|B> are free, all nodes are unavailable: ", "NoFreeCard"},
-		"a gang of which two have a place": {`node a,b A 4; queue q {"A":16}; j q 4: -*4 cards=4 tasks=worker*4/4`, "j-2", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
-		"quota":                            {`node a A 4; queue q {"A":4}; r q 1: a cards=4; j q 1: - cards=1 phase=Inqueue`, "j-0", "Queue <q> has insufficient <A> quota", "QuotaExhausted"},
-		"the next of its role":             {`node a,b A 4; queue q {"A":16}; r q 1: a cards=2; j q 1: b -*2 cards=4 tasks=worker*3/1`, "j-2", "too few <A> are free, all nodes are unavailable, as for pod j-1 of the same role", ""},
+		"a gang of which two have a place": {`node a,b model=A cards=4; queue q quota={"A":16}; job j queue=q min=4 pending=4 cards=4 task=worker,pods:4,min:4`, "j-2", "too few <A> are free, all nodes are unavailable: ", "NoFreeCard"},
+		"quota":                            {`node a model=A cards=4; queue q quota={"A":4}; job r queue=q min=1 running=a cards=4; job j queue=q min=1 pending=1 cards=1 phase=Inqueue`, "j-0", "Queue <q> has insufficient <A> quota", "QuotaExhausted"},
+		"the next of its role":             {`node a,b model=A cards=4; queue q quota={"A":16}; job r queue=q min=1 running=a cards=2; job j queue=q min=1 running=b pending=2 cards=4 task=worker,pods:3,min:1`, "j-2", "too few <A> are free, all nodes are unavailable, as for pod j-1 of the same role", ""},
 	}) {
 		s := newScene(t, tc.text).enqueueAndAllocate()
 		s.p.statePodShortages()
@@ -60,7 +60,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 // TestShortageIsNotStatedWhereACardFits: a node with enough cards refuses for another reason, which
 // Volcano names.
 func TestShortageIsNotStatedWhereACardFits(t *testing.T) {
-	s := newScene(t, `node a A 4; queue q {"A":4}; j q 1: - cards=4`)
+	s := newScene(t, `node a model=A cards=4; queue q quota={"A":4}; job j queue=q min=1 pending=1 cards=4`)
 	s.Nodes[0].Spec.Unschedulable = true
 	s.enqueueAndAllocate()
 	before := s.refusals("j")
@@ -78,7 +78,7 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 		names[i] = fmt.Sprint("n", i)
 	}
 
-	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q {"A":16000}; r q 1: n0 cards=2; j q 1: n1 -*2001 cards=8 tasks=worker*2002/1`).enqueueAndAllocate()
+	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q quota={"A":16000}; job r queue=q min=1 running=n0 cards=2; job j queue=q min=1 running=n1 pending=2001 cards=8 task=worker,pods:2002,min:1`).enqueueAndAllocate()
 	job := s.Job("j")
 	fleet := s.p.newFleet()
 	for b.Loop() {

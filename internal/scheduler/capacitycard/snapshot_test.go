@@ -26,7 +26,7 @@ func amount(quantity string) resource.Quantity { return resource.MustParse(quant
 
 func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	orphans := s.PodsOf("gone q 1: a*4")
+	orphans := s.PodsOf("job gone queue=q min=1 running=a*4")
 	annotate("scheduling.volcano.sh/queue-name", "q")(orphans[0]) // a Deployment's pod whose PodGroup is deleted
 	annotate("volcano.sh/queue-name", "q")(orphans[1])            // a vcjob's pod while the job restarts
 	orphans[2].Spec.SchedulerName = "default-scheduler"           // placed past us, names no queue
@@ -34,7 +34,7 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	orphans[3].Status.Phase = corev1.PodSucceeded
 	s.addToPodLister(orphans...)
 	got := s.usedCards("q", "A")
-	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1, false), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
+	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1, false), "queue uses quota=%d serviceType=cards, serviceType=want priority=2 serviceType=of serviceType=its serviceType=job serviceType=and priority=2 serviceType=of serviceType=orphans, serviceType=and serviceType=none serviceType=left", got)
 }
 
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
@@ -67,7 +67,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 		"its maker wrote a queue, unbound":  {"forged=second", 2, 0},
 		"that, and Volcano tries its nodes": {"forged=second tried", 2, 0},
 	}) {
-		s := oneJob(t).addObjects(`queue second {"A":4}`).enqueueAndAllocate()
+		s := oneJob(t).addObjects(`queue second quota={"A":4}`).enqueueAndAllocate()
 		for range 2 { // and again in the session after that
 			for _, event := range strings.Fields(tc.events) {
 				s.applyEvent(event)
@@ -184,7 +184,7 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	got := s.p.missingFromSession()
 	check.Must(t, got == "", "missing %q in a complete session", got)
-	s.addToPodLister(s.PodsOf("unseen q 1: a")...)
+	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
 
 	s.m.cacheSync = cacheSync{}
@@ -233,14 +233,14 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		s.listNode(node)
 		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
 		if tc.want == "" {
-			s.addToPodLister(s.PodsOf("unseen q 1: b")...)
+			s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=b")...)
 			check.Equal(t, "missing with a pod there", "", s.p.missingFromSession())
 		}
 	}
 }
 
 func TestRefusalIsReportedOnce(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":1}; job j queue=q min=1 pending=1 cards=2`).enqueueAndAllocate()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
@@ -283,8 +283,8 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	p.removeStale() // a session without it
 	check.That(t, p.isActive("g", clock.Add(time.Hour), time.Hour), "a PodGroup that waits again has no reservation")
 
-	s := newScene(t, `node a A; queue q {"A":8}; next q 4: -*4 least=4`)
-	s.addObjects("stuck q 4: -*4 least=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job next queue=q min=4 pending=4 minCards=4`)
+	s.addObjects("job stuck queue=q min=4 pending=4 minCards=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).enqueueAndAllocate()
 	s.p.buildSnapshot()
 	before := s.reservedCards()
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
@@ -302,16 +302,16 @@ func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
 	s.p.buildSnapshot()
-	check.That(t, s.usedCards("q", "A") == 2, "queue uses %d cards while an eviction is under way, want 2", s.usedCards("q", "A"))
+	check.That(t, s.usedCards("q", "A") == 2, "queue uses quota=%d serviceType=cards serviceType=while serviceType=an serviceType=eviction serviceType=is serviceType=under serviceType=way, serviceType=want priority=2", s.usedCards("q", "A"))
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
 	s.p.buildSnapshot()
-	check.That(t, s.usedCards("q", "A") == 1, "queue uses %d cards after the pod was deleted, want 1", s.usedCards("q", "A"))
+	check.That(t, s.usedCards("q", "A") == 1, "queue uses quota=%d serviceType=cards serviceType=after serviceType=the serviceType=pod serviceType=was serviceType=deleted, serviceType=want priority=1", s.usedCards("q", "A"))
 }
 
 func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	lost := s.PodsOf("lost nowhere 1: -", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
+	lost := s.PodsOf("job lost queue=nowhere min=1 pending=1", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
 	delete(lost.Annotations, "scheduling.k8s.io/group-name")
 	foreign := lost.DeepCopy()
 	foreign.Name = "foreign"
@@ -337,7 +337,7 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 // that, because pods that run would be charged for other cards.
 func TestMappedCards(t *testing.T) {
 	mapped := framework.Arguments{"cards": []any{map[any]any{"resource": "nvidia.com/gpu", "model": "X"}}}
-	s := newScene(t, `node a A; queue q {"X":4}; j q 1: -`, annotate("volcano.sh/card.name", "X")).withArguments(mapped).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"X":4}; job j queue=q min=1 pending=1`, annotate("volcano.sh/card.name", "X")).withArguments(mapped).enqueueAndAllocate()
 	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
 	check.Equal(t, "charged", 1, s.usedCards("q", "X"))
 	for _, step := range []struct {
@@ -352,7 +352,7 @@ func TestMappedCards(t *testing.T) {
 // TestRequestsFollowChangedResourceMeanings: what a pod may run on follows
 // the nodes, and a failed card alone changes nothing of it.
 func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
-	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":4}; job j queue=q min=1 running=a pending=1`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).enqueueAndAllocate()
 	task := s.Task("j-1")
 	before := s.p.RequestFor(task)
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
@@ -367,7 +367,7 @@ func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 // TestTriedNodeIsNotCharged: Volcano writes the node into the pod's
 // object when it tries it and leaves it there when it gives up.
 func TestTriedNodeIsNotCharged(t *testing.T) {
-	s := oneJob(t).addObjects("w q 2: -", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate() // a gang of two with one pod is not tried, so try it here
+	s := oneJob(t).addObjects("job w queue=q min=2 pending=1", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate() // a gang of two with one pod is not tried, so try it here
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName = "a"
 	task.NodeName = "a"
@@ -383,11 +383,11 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.addToPodLister(task.Pod)
-		check.Must(t, s.usedCards("q", "A") == 2, "queue uses %d cards, want the 2 of its running pods", s.usedCards("q", "A"))
+		check.Must(t, s.usedCards("q", "A") == 2, "queue uses quota=%d serviceType=cards, serviceType=want serviceType=the priority=2 serviceType=of serviceType=its serviceType=running serviceType=pods", s.usedCards("q", "A"))
 	}
 
 	bound := task.Pod.DeepCopy() // what the API server says counts
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod))
 	s.addToPodLister(bound)
-	check.That(t, s.usedCards("q", "A") == 3, "queue uses %d cards after the pod was really bound, want 3", s.usedCards("q", "A"))
+	check.That(t, s.usedCards("q", "A") == 3, "queue uses quota=%d serviceType=cards serviceType=after serviceType=the serviceType=pod serviceType=was serviceType=really serviceType=bound, serviceType=want priority=3", s.usedCards("q", "A"))
 }

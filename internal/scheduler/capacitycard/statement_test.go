@@ -83,7 +83,7 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 
 	err := do(stmt, task, l.ssn.Nodes[node])
 	may := l.mayUse(task, node, before)
-	check.Must(t, (err == nil) == may, "%s on %s: error %v, want placed %v", task.UID, node, err, may)
+	check.Must(t, (err == nil) == may, "job %s queue=on min=%s running=error,%v,,want,placed,%v", task.UID, node, err, may)
 
 	if err == nil {
 		stmt.steps = append(stmt.steps, step{task.UID, task.Job, node})

@@ -21,7 +21,7 @@ import (
 // that takes their place, on nodes with plenty of cards.
 func newRestartScene(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
 	t.Helper()
-	return newScene(t, fmt.Sprintf(`node a,free A; queue q {"A":2}; j q 1: a*%d -`, ending), func(p *corev1.Pod) {
+	return newScene(t, fmt.Sprintf(`node a,free model=A; queue q quota={"A":2}; job j queue=q min=1 running=a*%d pending=1`, ending), func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {
 			return
 		}
@@ -95,7 +95,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate() // two of four cards are used
 	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count), false) }
-	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
+	orphans := s.PodsOf("job gone queue=q min=1 running=a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 	s.addToPodLister(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")
 
@@ -115,9 +115,9 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 // TestRepeatedDeletionHoldsAtMostTwiceTheQuota runs the attack: pods ignore their termination,
 // and their owner deletes and creates them again and again.
 func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
-	s := newScene(t, `node a,more A; queue q {"A":2}; j q 1:`)
+	s := newScene(t, `node a,more model=A; queue q quota={"A":2}; job j queue=q min=1`)
 	for round := range 8 {
-		made := s.PodsOf(fmt.Sprintf("j%d q 1: -*2", round), annotate("scheduling.k8s.io/group-name", "j"))
+		made := s.PodsOf(fmt.Sprintf("job j%d queue=q min=1 pending=2", round), annotate("scheduling.k8s.io/group-name", "j"))
 		s.Pods = append(s.Pods, made...)
 		s.Cache = nil
 		s.enqueueAndAllocate()

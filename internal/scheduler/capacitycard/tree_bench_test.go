@@ -169,26 +169,26 @@ func allocateScene(t testing.TB, isTree bool) *scene {
 	all := cards(100)
 	var text strings.Builder
 	for k := range allocateCards {
-		fmt.Fprintf(&text, "node n%d A%d 1000;", k, k)
+		fmt.Fprintf(&text, "node n%d model=A%d cards=1000;", k, k)
 	}
 
 	for p := range allocateTenants {
-		fmt.Fprintf(&text, "queue p%d %s;", p, all)
+		fmt.Fprintf(&text, "queue p%d quota=%s;", p, all)
 	}
 
 	for q := range allocateQueues {
-		fmt.Fprintf(&text, "queue q%d %s training deserved=%s", q, one, one)
+		fmt.Fprintf(&text, "queue q%d quota=%s serviceType=training deserved=%s", q, one, one)
 		if isTree {
 			fmt.Fprintf(&text, " parent=p%d", q%allocateTenants)
 		}
 
-		fmt.Fprintf(&text, "; r%d q%d 1: n%d card=A%d;", q, q, q%allocateCards, q%allocateCards)
+		fmt.Fprintf(&text, "; job r%d queue=q%d min=1 running=n%d card=A%d;", q, q, q%allocateCards, q%allocateCards)
 		for j := range allocateJobs {
-			fmt.Fprintf(&text, "w%d-%d q%d 1: - card=A%d phase=Inqueue least=1;", q, j, q, q%allocateCards)
+			fmt.Fprintf(&text, "job w%d-%d queue=q%d min=1 pending=1 card=A%d phase=Inqueue minCards=1;", q, j, q, q%allocateCards)
 		}
 	}
 
-	text.WriteString(`queue own {"A0":10} training; f own 1: - card=A0`)
+	text.WriteString(`queue own quota={"A0":10} serviceType=training; job f queue=own min=1 pending=1 card=A0`)
 	s := newScene(t, text.String())
 	for _, node := range s.Nodes {
 		node.Status.Allocatable["pods"] = amount("2000")

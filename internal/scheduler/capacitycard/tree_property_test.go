@@ -32,7 +32,7 @@ func drawGrove(t *rapid.T) *grove {
 		protected: map[string]bool{}, nodeCards: rapid.IntRange(1, 10).Draw(t, "cards"),
 	}
 
-	fmt.Fprintf(&g.text, "node a A %d;", g.nodeCards)
+	fmt.Fprintf(&g.text, "node a model=A cards=%d;", g.nodeCards)
 	g.drawChildren(t, "", 1, 10, 8, 6)
 
 	jobs := 0
@@ -48,9 +48,9 @@ func drawGrove(t *rapid.T) *grove {
 			protected := ""
 			g.protected[name] = rapid.IntRange(0, 3).Draw(t, name+" is protected") == 0
 			if g.protected[name] {
-				protected = "protected"
+				protected = "preemptable=false"
 			}
-			fmt.Fprintf(&g.text, "%s %s 1: -*%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
+			fmt.Fprintf(&g.text, "job %s queue=%s min=1 pending=%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
 		}
 	}
 
@@ -67,7 +67,7 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		deserved -= g.deserved[name]
 		guarantee -= g.guarantee[name]
 
-		fmt.Fprintf(&g.text, `queue %s {"A":%d} training cpu= parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
+		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
 			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
 		}

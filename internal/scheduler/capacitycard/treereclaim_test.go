@@ -18,15 +18,15 @@ import (
 
 // lending is two tenants that deserve four of eight cards each. Two queues of the first one
 // deserve two each. All may use all cards.
-const lending = `node a A; queue t {"A":8} deserved={"A":4}; queue u {"A":8} deserved={"A":4}
-	queue q {"A":8} training parent=t deserved={"A":2}; queue r {"A":8} training parent=t deserved={"A":2}
-	queue v {"A":8} training parent=u deserved={"A":4};`
+const lending = `node a model=A; queue t quota={"A":8} deserved={"A":4}; queue u quota={"A":8} deserved={"A":4}
+	queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}; queue r quota={"A":8} serviceType=training parent=t deserved={"A":2}
+	queue v quota={"A":8} serviceType=training parent=u deserved={"A":4};`
 
 // TestStockReclaimTakesNothingInATree: only cardreclaim knows the rules of trees. A configuration
 // with reclaim is refused, and without that check nothing is evicted either.
 func TestStockReclaimTakesNothingInATree(t *testing.T) {
-	newTreeScene(t, lending+"k r 1: a*8; i q 1: -").evict(reclaim.New()).expectEvictions("", "")
-	newTreeScene(t, lending+`queue q {"A":8} 80000 inference parent=t deserved={"A":2}; queue r {"A":8} 20000 training parent=t deserved={"A":2}; k r 1: a*8; i q 1: -`).evict(reclaim.New()).expectEvictions("", "")
+	newTreeScene(t, lending+"job k queue=r min=1 running=a*8; job i queue=q min=1 pending=1").evict(reclaim.New()).expectEvictions("", "")
+	newTreeScene(t, lending+`queue q quota={"A":8} priority=80000 serviceType=inference parent=t deserved={"A":2}; queue r quota={"A":8} priority=20000 serviceType=training parent=t deserved={"A":2}; job k queue=r min=1 running=a*8; job i queue=q min=1 pending=1`).evict(reclaim.New()).expectEvictions("", "")
 }
 
 // TestNoBorrowingAfterReclaim: a queue does not borrow for five minutes what was reclaimed from
@@ -37,12 +37,12 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 		after  time.Duration
 		placed string
 	}{
-		"at once":               {"j r 1: -*4", 0, "a:2"},
-		"before five minutes":   {"j r 1: -*4", borrowCooldown - time.Second, "a:2"},
-		"after five minutes":    {"j r 1: -*4", borrowCooldown, "a:4"},
-		"another queue may":     {"j q 1: -*4", 0, "a:4"},
-		"another card":          {`node b B; queue r {"A":8,"B":8} training parent=t deserved={"A":2,"B":0}; queue t {"A":8,"B":8} deserved={"A":4}; j r 1: -*4 card=B`, 0, "b:4"},
-		"a job is not enqueued": {`j r 3: phase=Pending least=3 request={"A":3}`, 0, ""},
+		"at once":               {"job j queue=r min=1 pending=4", 0, "a:2"},
+		"before five minutes":   {"job j queue=r min=1 pending=4", borrowCooldown - time.Second, "a:2"},
+		"after five minutes":    {"job j queue=r min=1 pending=4", borrowCooldown, "a:4"},
+		"another queue may":     {"job j queue=q min=1 pending=4", 0, "a:4"},
+		"another card":          {`node b model=B; queue r quota={"A":8,"B":8} serviceType=training parent=t deserved={"A":2,"B":0}; queue t quota={"A":8,"B":8} deserved={"A":4}; job j queue=r min=1 pending=4 card=B`, 0, "b:4"},
+		"a job is not enqueued": {`job j queue=r min=3 phase=Pending minCards=3 request={"A":3}`, 0, ""},
 	}) {
 		s := newTreeScene(t, lending+tc.text).openSession()
 		now := s.Now
@@ -57,7 +57,7 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 		}
 	}
 
-	flat := newScene(t, `node a A; queue q {"A":8}; j q 1: -*4`).openSession()
+	flat := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=4`).openSession()
 	flat.reclaimPolicy().RecordReclaimed("q", "A")
 	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
 }
@@ -77,15 +77,15 @@ func (s *scene) keepRoom(node string, pods ...string) *scene {
 // TestReclaimedRoomHoldsQuota: what was reclaimed for a pod is kept from every other queue that
 // would borrow it, on the node and in the quotas of the ancestors.
 func TestReclaimedRoomHoldsQuota(t *testing.T) {
-	const held = `node a A 4; node b B 4; queue t {"A":4}; queue q {"A":4} training parent=t deserved={"A":2}; queue r {"A":4} training parent=t deserved={"A":1}; i q 2: -*2 card=A;`
+	const held = `node a model=A cards=4; node b model=B cards=4; queue t quota={"A":4}; queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}; queue r quota={"A":4} serviceType=training parent=t deserved={"A":1}; job i queue=q min=2 pending=2 card=A;`
 	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
-		"a borrower waits":                   {`queue t {"A":8}; k r 1: -*4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
-		"quota of the parent is held":        {`queue t {"A":3}; k r 1: -*3`, "a:1", "Queue <r> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
-		"another queue that deserves it":     {`queue r {"A":4} training parent=t deserved={"A":4}; queue t {"A":8}; k r 1: -*4`, "a:4", ""},
-		"other cards are not kept":           {`queue t {"A":4,"B":4}; queue r {"A":4,"B":4} training parent=t deserved={"A":1,"B":0}; k r 1: -*4 card=B`, "b:4", ""},
-		"its own queue may not borrow cards": {`queue q {"A":8} training parent=t deserved={"A":2}; queue t {"A":8}; k q 4: -*4`, "", "node(s) reserve cards for pods that reclaimed them"},
-		"its own queue may not borrow quota": {`node c A 8; queue t {"A":8}; k q 4: -*4`, "", "Queue <q> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <5>, but capability is <4>"},
-		"the queue itself may use its share": {`k q 1: -*2`, "a:2", ""},
+		"a borrower waits":                   {`queue t quota={"A":8}; job k queue=r min=1 pending=4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
+		"quota of the parent is held":        {`queue t quota={"A":3}; job k queue=r min=1 pending=3`, "a:1", "Queue <r> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
+		"another queue that deserves it":     {`queue r quota={"A":4} serviceType=training parent=t deserved={"A":4}; queue t quota={"A":8}; job k queue=r min=1 pending=4`, "a:4", ""},
+		"other cards are not kept":           {`queue t quota={"A":4,"B":4}; queue r quota={"A":4,"B":4} serviceType=training parent=t deserved={"A":1,"B":0}; job k queue=r min=1 pending=4 card=B`, "b:4", ""},
+		"its own queue may not borrow cards": {`queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}; queue t quota={"A":8}; job k queue=q min=4 pending=4`, "", "node(s) reserve cards for pods that reclaimed them"},
+		"its own queue may not borrow quota": {`node c model=A cards=8; queue t quota={"A":8}; job k queue=q min=4 pending=4`, "", "Queue <q> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <5>, but capability is <4>"},
+		"the queue itself may use its share": {`job k queue=q min=1 pending=2`, "a:2", ""},
 	}) {
 		s := newTreeScene(t, held+tc.text, func(p *corev1.Pod) {
 			if p.Name == "i-0" || p.Name == "i-1" {
@@ -101,7 +101,7 @@ func TestReclaimedRoomHoldsQuota(t *testing.T) {
 
 // TestReclaimRules: levels, paths, and what the queues of a tree have above their amounts.
 func TestReclaimRules(t *testing.T) {
-	p := newTreeScene(t, lending+"k r 1: a*3; l v 1: a*5; i q 1: -; x q 1: a protected").openSession().reclaimPolicy()
+	p := newTreeScene(t, lending+"job k queue=r min=1 running=a*3; job l queue=v min=1 running=a*5; job i queue=q min=1 pending=1; job x queue=q min=1 running=a preemptable=false").openSession().reclaimPolicy()
 	check.Equal(t, "levels", "1 2 1 2", fmt.Sprint(p.Level("q", "r"), p.Level("q", "v"), p.Level("t", "u"), p.Level("q", "u")))
 	check.Equal(t, "paths", "[r] [v u] [u] []", fmt.Sprint(p.PathBelow("q", "r"), p.PathBelow("q", "v"), p.PathBelow("t", "u"), p.PathBelow("q", "t")))
 	check.Equal(t, "above deserved", "1 1 1 -1", fmt.Sprint(p.AboveDeserved("r", "A"), p.AboveDeserved("v", "A"), p.AboveDeserved("u", "A"), p.AboveDeserved("q", "A")))
@@ -110,7 +110,7 @@ func TestReclaimRules(t *testing.T) {
 	check.That(t, len(mayUse.Quota) == 3 && mayUse.Deserved[0] == 1 && mayUse.Deserved[1] == 0, "q may use %+v", mayUse)
 	check.Equal(t, "free quota of q", 1, int(p.FreeQuota("q", "A")))
 	check.That(t, p.IsTree() && !p.ReclaimsAll(), "not the arguments")
-	flat := newScene(t, "node a A; queue q {}").openSession().reclaimPolicy()
+	flat := newScene(t, "node a model=A; queue q quota={}").openSession().reclaimPolicy()
 	check.That(t, !flat.IsTree() && flat.Level("q", "r") == 1 && flat.MayUseByLevel("q", quota.CPUName).Quota[1] == quota.Unlimited, "flat queues have levels")
 }
 
@@ -122,16 +122,16 @@ func TestDrainedJobs(t *testing.T) {
 		}
 		return names
 	}
-	s := newTreeScene(t, lending+`queue t {"A":8} deserved={"A":4} stop=HoldAndDrain; queue v {"A":8} training parent=u stop=Hold; k r 1: a*2; i q 1: -; l q 1: a; x v 1: a`).openSession()
+	s := newTreeScene(t, lending+`queue t quota={"A":8} deserved={"A":4} stopPolicy=HoldAndDrain; queue v quota={"A":8} serviceType=training parent=u stopPolicy=Hold; job k queue=r min=1 running=a*2; job i queue=q min=1 pending=1; job l queue=q min=1 running=a; job x queue=v min=1 running=a`).openSession()
 	check.Equal(t, "drained jobs", []string{"k", "l"}, names(s))
 	check.Equal(t, "k is drained by", "t", string(s.reclaimPolicy().DrainedBy("r")))
-	flat := newScene(t, `node a A; queue q {"A":8} stop=HoldAndDrain; queue r {"A":8} parent=q; k q 1: a; l r 1: a`).openSession()
+	flat := newScene(t, `node a model=A; queue q quota={"A":8} stopPolicy=HoldAndDrain; queue r quota={"A":8} parent=q; job k queue=q min=1 running=a; job l queue=r min=1 running=a`).openSession()
 	check.Equal(t, "drained jobs of flat queues", []string{"k"}, names(flat))
 }
 
 // TestReclaimAllResources: pods without cards reclaim CPU by the matrix, if the policy says so.
 func TestReclaimAllResources(t *testing.T) {
-	const cores = `node a A; queue q {} 80000 inference cpu=16; queue r {} 20000 training cpu=16; k r 1: a*16 cards=0; i q 1: - cards=0`
+	const cores = `node a model=A; queue q quota={} priority=80000 serviceType=inference cpu=16; queue r quota={} priority=20000 serviceType=training cpu=16; job k queue=r min=1 running=a*16 cards=0; job i queue=q min=1 pending=1 cards=0`
 	for resources, want := range map[string]string{"Cards": "", "All": "k-15"} {
 		s := newScene(t, cores, requests("memory", "0")).withArguments(framework.Arguments{"reclaimResources": resources})
 		for _, node := range s.Nodes {
@@ -144,19 +144,19 @@ func TestReclaimAllResources(t *testing.T) {
 
 // TestPreemptInATree: inside a queue preempt frees what the ancestors lack too.
 func TestPreemptInATree(t *testing.T) {
-	const two = `queue q {"A":8} training deserved={"A":2}; old q 1: a*2 class=low; k r 1: a*5;`
+	const two = `queue q quota={"A":8} serviceType=training deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job k queue=r min=1 running=a*5;`
 	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
-		"the parent's quota is full":                {lending + `queue t {"A":4}; old q 1: a*2 class=low; k r 1: a*2; new q 1: - class=high`, "old:1", "new@a:1"},
-		"and more than the queue's":                 {lending + `queue t {"A":3}; old q 1: a*3 class=low; k r 1: a; new q 1: - class=high`, "old:2", "new@a:1"},
-		"pods that cannot be reclaimed make way":    {lending + `queue q {"A":8} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
-		"in a full queue, too":                      {lending + `queue q {"A":2} training keeps parent=t deserved={"A":2}; old q 1: a*2 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
-		"pods of others do not":                     {lending + `queue t {"A":4}; k r 1: a*4 class=low; new q 1: - class=high`, "", ""},
-		"what is deserved by others is no obstacle": {lending + `old q 1: a*8 class=low; new q 1: - class=high`, "old:1", "new@a:1"},
-		"idle cards are borrowed besides":           {lending + `old q 1: a*6 class=low; new q 1: - cards=3 class=high`, "old:1", "new@a:1"},
-		"none for which another queue waits":        {two + `node a A; queue r {"A":8} training deserved={"A":7}; new q 1: - cards=2 class=high; x r 1: - cards=2`, "old:2", "new@a:1"},
-		"unless that queue would borrow, too":       {two + `node a A; queue r {"A":8} training deserved={"A":6}; new q 1: - cards=2 class=high; x r 1: - cards=2`, "old:1", "new@a:1"},
-		"nor by a gang, on a node without victims":  {two + `node a A 7; node b A 1; queue r {"A":8} training deserved={"A":7}; new q 2: -*2 class=high; x r 1: - cards=2`, "old:2", "new@a:2"},
-		"what others are guaranteed stays free":     {lending + `queue u {"A":8} deserved={"A":4} guarantee={"A":1}; old q 1: a*8 class=low; new q 1: - class=high`, "old:2", "new@a:1"},
+		"the parent's quota is full":                {lending + `queue t quota={"A":4}; job old queue=q min=1 running=a*2 priorityClass=low; job k queue=r min=1 running=a*2; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
+		"and more than the queue's":                 {lending + `queue t quota={"A":3}; job old queue=q min=1 running=a*3 priorityClass=low; job k queue=r min=1 running=a; job new queue=q min=1 pending=1 priorityClass=high`, "old:2", "new@a:1"},
+		"pods that cannot be reclaimed make way":    {lending + `queue q quota={"A":8} serviceType=training reclaimable=false parent=t deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
+		"in a full queue, too":                      {lending + `queue q quota={"A":2} serviceType=training reclaimable=false parent=t deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
+		"pods of others do not":                     {lending + `queue t quota={"A":4}; job k queue=r min=1 running=a*4 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "", ""},
+		"what is deserved by others is no obstacle": {lending + `job old queue=q min=1 running=a*8 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
+		"idle cards are borrowed besides":           {lending + `job old queue=q min=1 running=a*6 priorityClass=low; job new queue=q min=1 pending=1 cards=3 priorityClass=high`, "old:1", "new@a:1"},
+		"none for which another queue waits":        {two + `node a model=A; queue r quota={"A":8} serviceType=training deserved={"A":7}; job new queue=q min=1 pending=1 cards=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:2", "new@a:1"},
+		"unless that queue would borrow, too":       {two + `node a model=A; queue r quota={"A":8} serviceType=training deserved={"A":6}; job new queue=q min=1 pending=1 cards=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:1", "new@a:1"},
+		"nor by a gang, on a node without victims":  {two + `node a model=A cards=7; node b model=A cards=1; queue r quota={"A":8} serviceType=training deserved={"A":7}; job new queue=q min=2 pending=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:2", "new@a:2"},
+		"what others are guaranteed stays free":     {lending + `queue u quota={"A":8} deserved={"A":4} guarantee={"A":1}; job old queue=q min=1 running=a*8 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:2", "new@a:1"},
 	}) {
 		var s *scene
 		for range 30 { // Volcano begins with any queue, and passes over the pods of the others
@@ -177,8 +177,8 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 	r := seed.Rand(t)
 	for range 200 {
 		guarantee := r.IntN(3)
-		text := fmt.Sprintf(`node a A 5; queue t {"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q {"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u {"A":8} deserved={"A":8} guarantee={"A":%d}; old q 1: a*%d; new q 1: - cards=%d`,
-			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"training", "training keeps"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
+		text := fmt.Sprintf(`node a model=A cards=5; queue t quota={"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q quota={"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u quota={"A":8} deserved={"A":8} guarantee={"A":%d}; job old queue=q min=1 running=a*%d; job new queue=q min=1 pending=1 cards=%d`,
+			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"serviceType=training", "serviceType=training reclaimable=false"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
 
 		s := newTreeScene(t, text).openSession()
 		p := s.p

@@ -85,7 +85,7 @@ func TestEnqueueOfVCJob(t *testing.T) {
 		"another job has its name":         {`{"A":8}`, "", &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("j", "other", "A:4")}}, unknown},
 		"a total does not replace the job": {`{"A":8}`, `{"A":4}`, &knownVCJobs{}, unknown},
 	}) {
-		s := newScene(t, "node a A; node b B; queue q "+tc.quota+" cpu=64; j q 2: phase=Pending least=0")
+		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+" cpu=64; job j queue=q min=2 phase=Pending minCards=0")
 		s.m.UseVCJobs(tc.known)
 		group := s.Groups[0]
 		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
@@ -129,7 +129,7 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 		"a class beside such a default class":      {isVCJob: true, isDefault: true, group: "high", enqueued: true},
 		"no class":                                 {isVCJob: true, enqueued: true},
 	}) {
-		s := newScene(t, `node a A; queue q {"A":8} cpu=1000; low q 8: a*8 class=low; j q 1: phase=Pending least=1 class=high`)
+		s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000; job low queue=q min=8 running=a*8 priorityClass=low; job j queue=q min=1 phase=Pending minCards=1 priorityClass=high`)
 		vcJob := newVCJob("j", "u", "A:1")
 		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.class
 		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.policy
@@ -156,7 +156,7 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 
 // TestVCJobIsReadAgain: a job that changes, or is read late, is judged by what it is now.
 func TestVCJobIsReadAgain(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":3} cpu=64; j q 1: phase=Pending least=0`)
+	s := newScene(t, `node a model=A; queue q quota={"A":3} cpu=64; job j queue=q min=1 phase=Pending minCards=0`)
 	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("j", "u", "A:4")}}
 	s.m.UseVCJobs(known)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
@@ -176,14 +176,14 @@ func TestVCJobIsReadAgain(t *testing.T) {
 // TestTotalWithoutMinimum: a PodGroup with a total and without minResources has a minimum all the same,
 // so the reason names none.
 func TestTotalWithoutMinimum(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":3}; j q 2: phase=Pending least=0 request={"A":4}`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A; queue q quota={"A":3}; job j queue=q min=2 phase=Pending minCards=0 request={"A":4}`).enqueueAndAllocate()
 	check.Equal(t, "reason", "Queue <q> has insufficient <A> quota: requested <4>, total would be <4>, but capability is <3>", s.Job("j").JobFitErrors)
 }
 
 // TestRefusedRequestStaysRefused: while jobs are enqueued, an equal request of an equal job needs no
 // second vote. A smaller one does, and so does an equal one after an eviction.
 func TestRefusedRequestStaysRefused(t *testing.T) {
-	s := newScene(t, `node a A; queue q {"A":4}; t q 1: a*2; j q 1: phase=Pending least=4; k q 1: phase=Pending least=4; l q 1: phase=Pending least=3`).openSession()
+	s := newScene(t, `node a model=A; queue q quota={"A":4}; job t queue=q min=1 running=a*2; job j queue=q min=1 phase=Pending minCards=4; job k queue=q min=1 phase=Pending minCards=4; job l queue=q min=1 phase=Pending minCards=3`).openSession()
 	request := func(name string) *workload.Refusal {
 		_, refusal := s.p.checkEnqueue(s.Job(name))
 		return refusal

@@ -24,7 +24,7 @@ func votesScene(b *testing.B, jobs int) *scene {
 
 	name := func(k int) card.Name { return card.Name(fmt.Sprintf("M%02d", k%kinds)) }
 	var text strings.Builder
-	text.WriteString("node a A; queue q {")
+	text.WriteString("node a model=A; queue q quota={")
 	for k := range kinds {
 		fmt.Fprintf(&text, `"%s":20,`, name(k))
 	}
@@ -32,7 +32,7 @@ func votesScene(b *testing.B, jobs int) *scene {
 	quotas := strings.TrimSuffix(text.String(), ",") + "} cpu=64"
 	text.Reset()
 	for i := range jobs {
-		fmt.Fprintf(&text, "; j%d q 1: phase=Pending least=0 request={\"M03|M05\":40}", i)
+		fmt.Fprintf(&text, "; job j%d queue=q min=1 phase=Pending minCards=0 request={\"M03|M05\":40}", i)
 	}
 
 	s := newScene(b, quotas+text.String()).openSession()

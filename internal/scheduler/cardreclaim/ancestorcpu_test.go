@@ -10,7 +10,7 @@ import (
 // frees both for the queue that deserves the cards.
 func TestEvictionFreesCPUOfAnAncestorToo(t *testing.T) {
 	for _, unlimited := range []bool{false, true} {
-		w := newTree("x 8/8; xa<x 8/4 training; xb<x 8/4 training", "node n A 8; b xb 1: n*8 ran=1h; r xa 1: -", onJob("b", requests("cpu", "1")), onJob("r", requests("cpu", "1")))
+		w := newTree("x quota=8 deserved=8; xa parent=x quota=8 deserved=4 serviceType=training; xb parent=x quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job b queue=xb min=1 running=n*8 age=1h; job r queue=xa min=1 pending=1", onJob("b", requests("cpu", "1")), onJob("r", requests("cpu", "1")))
 		for _, q := range w.Queues {
 			if q.Name == "x" {
 				q.Spec.Capability["cpu"] = amount("8")

@@ -65,10 +65,10 @@ func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1
 // TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: g is a gang that loses less than all of
 // the work of t, and more than single pods of it.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
-	const base = "node n A 8; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=5h; "
-	one := "i inf 1: -"
-	two := "i inf 2: -*2"
-	three := "i inf 3: -*3"
+	const base = "node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; "
+	one := "job i queue=inf min=1 pending=1"
+	two := "job i queue=inf min=2 pending=2"
+	three := "job i queue=inf min=3 pending=3"
 	ended := func(name string, phase corev1.PodPhase, ran time.Duration) func(*corev1.Pod) {
 		return onPod(name, func(p *corev1.Pod) {
 			start := p.Status.StartTime.Time
@@ -96,11 +96,11 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 		"any number where evictions are ignored":       {base + three, kubernetesJob(0, workload.EvictionRule()), nil, "t-0 t-1 t-2"},
 		"none where evictions fail the Job":            {base + one, kubernetesJob(6, failJobOnEviction()), nil, "g*4"},
 		"none of an unknown Job":                       {base + one, nil, nil, "g*4"},
-		"the whole Job when that loses less":           {"node n A 8; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=50h; " + one, kubernetesJob(0), nil, "t*4"},
+		"the whole Job when that loses less":           {"node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=50h; " + one, kubernetesJob(0), nil, "t*4"},
 		"a checkpoint does not help a Job that fails":  {base + one, kubernetesJob(0), savedNow, "g*4"},
-		"pods that failed before count":                {"node n A 7; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=5h; " + one, kubernetesJob(1), ended("t-3", corev1.PodFailed, time.Hour), "g*4"},
-		"what succeeded counts as work of the Job":     {"node n A 7; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 10*time.Hour), "g*4"},
-		"what succeeded in a time is work of the time": {"node n A 7; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 5*time.Hour), "t*3"},
+		"pods that failed before count":                {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; " + one, kubernetesJob(1), ended("t-3", corev1.PodFailed, time.Hour), "g*4"},
+		"what succeeded counts as work of the Job":     {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 10*time.Hour), "g*4"},
+		"what succeeded in a time is work of the time": {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 5*time.Hour), "t*3"},
 	}) {
 		jobs := map[string]*batchv1.Job{}
 		if tc.job != nil {
@@ -132,10 +132,10 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 		"the limit allows one":  {1, "t-0 g*4"},
 		"the limit allows both": {2, "t-0 t-1"},
 	}) {
-		w := withJobs("node n A 8; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=5h; i inf 1: -", map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)})
+		w := withJobs("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)})
 		w.runAction(t).expectEvictedAndPlaced(t, "t-0", "i-0@n")
 
-		w.add("late inf 1: -")
+		w.add("job late queue=inf min=1 pending=1")
 		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 		w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n late-0@n")
@@ -146,7 +146,7 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 	protected := onPod("t-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" })
 	job := kubernetesJob(0)
-	w := withJobs("node n A 4; t tra 1: n*4 ran=10h; i inf 1: -", map[string]*batchv1.Job{"t": job}, protected)
+	w := withJobs("node n model=A cards=4; job t queue=tra min=1 running=n*4 age=10h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": job}, protected)
 	w.runAction(t).expectEvictedAndPlaced(t, "", "")
 
 	job.Spec.BackoffLimit = ptr.To[int32](1)
@@ -158,7 +158,7 @@ func TestTheEventSaysThatTheJobFails(t *testing.T) {
 	savedNow := onPod("t-0", func(p *corev1.Pod) {
 		p.Annotations["volcano.sh/checkpoint-time"] = time.Now().UTC().Format(time.RFC3339)
 	})
-	w := withJobs("node n A 4; t tra 1: n*4 ran=24h; i inf 1: -", map[string]*batchv1.Job{"t": kubernetesJob(0)}, savedNow)
+	w := withJobs("node n model=A cards=4; job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": kubernetesJob(0)}, savedNow)
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 
 	message := eventsAbout(t, fmt.Sprintf("w%d-t", w.ID), "CardsReclaimed")[0].Message
@@ -188,7 +188,7 @@ func TestOnlyFailuresAreKept(t *testing.T) {
 
 // TestKubernetesJobsAreWatched: one of the same name, but another UID, is another Job.
 func TestKubernetesJobsAreWatched(t *testing.T) {
-	w := newWorld("node n A 8; t tra 1: n*4 ran=10h; g tra 4: n*4 ran=5h; i inf 1: -", onJob("t", ofKubernetesJob("t")))
+	w := newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", onJob("t", ofKubernetesJob("t")))
 	w.startCache()
 	job := kubernetesJob(1)
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
@@ -226,7 +226,7 @@ func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
 		"it allows none, the other is old": {0, "50h", "t*4"},
 	}) {
 		changes := []func(*corev1.Pod){onJob("t", ofKubernetesJob("t"))}
-		w, preempt := newPreemptWorld(t, "node k A 8; queue q PLENTY cpu=1000; full q 8: n*8 m*8 class=high; t q 1: k*4 class=low ran=10h; g q 4: k*4 class=low ran="+tc.other+"; high q 1: - class=high", changes...)
+		w, preempt := newPreemptWorld(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", changes...)
 		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
 		w.runPreemptAction(preempt)
 

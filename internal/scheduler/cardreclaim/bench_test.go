@@ -52,11 +52,11 @@ func BenchmarkHopeless(b *testing.B) {
 			w := scattered(5000, 0, 1)
 			var text strings.Builder
 			for i := range 5000 {
-				fmt.Fprintf(&text, "s%05d high 1: n%05d cards=0\n", i, i)
+				fmt.Fprintf(&text, "job s%05d queue=high min=1 running=n%05d cards=0\n", i, i)
 			}
 
 			w.add(text.String(), requests("cpu", "30"))
-			w.add(fmt.Sprintf("h high 1: -*100 cards=%d", cards), applyAll(withOwnToleration("h"), requests("cpu", "40")))
+			w.add(fmt.Sprintf("job h queue=high min=1 pending=100 cards=%d", cards), applyAll(withOwnToleration("h"), requests("cpu", "40")))
 			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // keeps the garbage of one case out of the next
 
 			first, _ := w.runTimed()

@@ -16,7 +16,7 @@ import (
 func fullCluster(nodes int, text string, changes ...func(*corev1.Pod)) *world {
 	w := newWorld(text, changes...)
 	for i := range nodes {
-		w.add(fmt.Sprintf("node n%02d A 8; tn%02d tra 8: n%02d*8 ran=%dh", i, i, i, 1+i%7))
+		w.add(fmt.Sprintf("node n%02d model=A cards=8; job tn%02d queue=tra min=8 running=n%02d*8 age=%dh", i, i, i, 1+i%7))
 	}
 	return w
 }
@@ -37,7 +37,7 @@ func TestPodsOfManyKinds(t *testing.T) {
 		"a gang of too many gets nothing": {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
 		"a gang of just as many gets all": {maxPodKinds, maxPodKinds, (maxPodKinds + 7) / 8 * 8, maxPodKinds},
 	}) {
-		w := fullCluster(10, fmt.Sprintf("i inf %d: -*%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
+		w := fullCluster(10, fmt.Sprintf("job i queue=inf min=%d pending=%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
 		goes := len(w.In(api.Releasing))
 		comes := len(w.In(api.Pipelined))
 		check.That(t, goes == tc.goes && comes == tc.comes, "%d pods are evicted, %d pipelined, want %d and %d", goes, comes, tc.goes, tc.comes)
@@ -75,7 +75,7 @@ func TestASessionIsBounded(t *testing.T) {
 			}
 		},
 	}) {
-		w := fullCluster(20, "queue high PLENTY 90000 inference cpu=1000; evil high 1: -*150", kind()).add("i inf 3: -*3")
+		w := fullCluster(20, "queue high quota=PLENTY priority=90000 serviceType=inference cpu=1000; job evil queue=high min=1 pending=150", kind()).add("job i queue=inf min=3 pending=3")
 		w.startCache()
 		w.alone = true
 		w.action.budget = budget{maxPerJob: most, maxPerSession: most}
@@ -92,7 +92,7 @@ func TestASessionIsBounded(t *testing.T) {
 // TestJobBeginsWithFullBudget: no event reports that a search is too large because a job
 // before it used up most of the session. The next session serves the job.
 func TestJobBeginsWithFullBudget(t *testing.T) {
-	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
+	const text = "queue high quota=PLENTY priority=90000 serviceType=inference cpu=1000; job a queue=high min=3 pending=3; job b queue=inf min=1 pending=1"
 	first := fullCluster(4, text).openSession()
 	t.Cleanup(first.Close)
 
@@ -121,7 +121,7 @@ func (w *world) tasksOf(name string, status api.TaskStatus) int {
 // TestUnsolvableSetsAreRemembered: kinds of pods that cannot be placed together are tried once
 // a session, not once for each job with the same kinds.
 func TestUnsolvableSetsAreRemembered(t *testing.T) {
-	w := newWorld("node n A 8; HALF; p tra 4: n*4 ran=24h protected").add("i inf 8: -*8; j inf 8: -*8", func(p *corev1.Pod) {
+	w := newWorld("node n model=A cards=8; HALF; job p queue=tra min=4 running=n*4 age=24h preemptable=false").add("job i queue=inf min=8 pending=8; job j queue=inf min=8 pending=8", func(p *corev1.Pod) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // a node accepts one of each
 	}).openSession()
 	t.Cleanup(w.Close)
@@ -146,7 +146,7 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 
 // TestCutSearchIsNotRemembered: the next job repeats a search that ended at its budget.
 func TestCutSearchIsNotRemembered(t *testing.T) {
-	w := fullCluster(1, "i inf 2: -*2", withOwnHostPorts()).openSession()
+	w := fullCluster(1, "job i queue=inf min=2 pending=2", withOwnHostPorts()).openSession()
 	t.Cleanup(w.Close)
 
 	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)

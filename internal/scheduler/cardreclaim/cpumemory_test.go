@@ -32,21 +32,21 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 		// byDefault is what is evicted with reclaimResources Cards.
 		byDefault string
 	}{
-		"a pod without cards from one without cards": {text: "t tra 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 8 i 2", goes: "t-0", pipelined: "i-0@n"},
-		"a gang without cards goes whole":            {text: "t tra 4: n*4 cards=0 ran=1h; i inf 1: - cards=0", cores: "t 2 i 2", goes: "t*4", pipelined: "i-0@n"},
-		"elastic pods alone":                         {text: "t tra 1: n*4 cards=0 ran=1h; i inf 1: - cards=0", cores: "t 2 i 3", goes: "t-0 t-1", pipelined: "i-0@n"},
-		"none while CPU suffices":                    {text: "t tra 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 4 i 4"},
-		"a card pod that lacks only CPU from training without cards": {text: "t tra 1: n cards=0 ran=1h; u tra 1: n*2 ran=1h; i inf 1: -", cores: "t 6 u 1 i 2",
+		"a pod without cards from one without cards": {text: "job t queue=tra min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2", goes: "t-0", pipelined: "i-0@n"},
+		"a gang without cards goes whole":            {text: "job t queue=tra min=4 running=n*4 cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 2 i 2", goes: "t*4", pipelined: "i-0@n"},
+		"elastic pods alone":                         {text: "job t queue=tra min=1 running=n*4 cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 2 i 3", goes: "t-0 t-1", pipelined: "i-0@n"},
+		"none while CPU suffices":                    {text: "job t queue=tra min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 i 4"},
+		"a card pod that lacks only CPU from training without cards": {text: "job t queue=tra min=1 running=n cards=0 age=1h; job u queue=tra min=1 running=n*2 age=1h; job i queue=inf min=1 pending=1", cores: "t 6 u 1 i 2",
 			goes: "t-0", pipelined: "i-0@n", byDefault: "u-0 u-1"},
-		"the pod without cards before the one with cards":          {text: "t tra 1: n cards=0 ran=99h; u tra 1: n ran=1h; i inf 1: - cards=0", cores: "t 4 u 4 i 2", goes: "t-0", pipelined: "i-0@n"},
-		"but the lower priority first":                             {text: "queue old PLENTY 10000 training; t tra 1: n cards=0 ran=1h; u old 1: n ran=99h; i inf 1: - cards=0", cores: "t 4 u 4 i 2", goes: "u-0", pipelined: "i-0@n"},
-		"the least core-seconds: 4 cores × 3 h, not 2 cores × 9 h": {text: "t tra 1: n cards=0 ran=3h; u tra 1: n cards=0 ran=9h; i inf 1: - cards=0", cores: "t 4 u 2 i 4", goes: "t-0", pipelined: "i-0@n"},
-		"no pod of its own queue":                                  {text: "t inf 1: n cards=0 ran=1h; i inf 1: - cards=0", cores: "t 8 i 2"},
-		"none that is protected":                                   {text: "t tra 1: n cards=0 ran=1h protected; i inf 1: - cards=0", cores: "t 8 i 2"},
-		"none for training":                                        {text: "t inf 1: n cards=0 ran=1h; i tra 1: - cards=0", cores: "t 8 i 2"},
+		"the pod without cards before the one with cards":          {text: "job t queue=tra min=1 running=n cards=0 age=99h; job u queue=tra min=1 running=n age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 4 i 2", goes: "t-0", pipelined: "i-0@n"},
+		"but the lower priority first":                             {text: "queue old quota=PLENTY priority=10000 serviceType=training; job t queue=tra min=1 running=n cards=0 age=1h; job u queue=old min=1 running=n age=99h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 4 i 2", goes: "u-0", pipelined: "i-0@n"},
+		"the least core-seconds: 4 cores × 3 h, not 2 cores × 9 h": {text: "job t queue=tra min=1 running=n cards=0 age=3h; job u queue=tra min=1 running=n cards=0 age=9h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 2 i 4", goes: "t-0", pipelined: "i-0@n"},
+		"no pod of its own queue":                                  {text: "job t queue=inf min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2"},
+		"none that is protected":                                   {text: "job t queue=tra min=1 running=n cards=0 age=1h preemptable=false; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2"},
+		"none for training":                                        {text: "job t queue=inf min=1 running=n cards=0 age=1h; job i queue=tra min=1 pending=1 cards=0", cores: "t 8 i 2"},
 	}) {
 		for resources, goes := range map[string]string{"All": tc.goes, "Cards": tc.byDefault} {
-			w := newWorld("node n A 4; "+tc.text, withCores(tc.cores))
+			w := newWorld("node n model=A cards=4; "+tc.text, withCores(tc.cores))
 			w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
 			w.args = framework.Arguments{"reclaimResources": resources}
 			w.alone = true
@@ -65,7 +65,7 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 // TestReclaimedCPUIsNotBorrowedAgain: a gang of six cores, two of them borrowed, is evicted for a pod.
 // When that pod is gone, the gang fits again. It waits until the cooldown is over.
 func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
-	w := newTree("x 8/8; y 8/8; xa<x 8/8 training; ya<y 8/8 training", "node n A 8; c ya 6: n*6 cards=0 ran=1h; r xa 1: - cards=0", withCores("c 1 r 4"))
+	w := newTree("x quota=8 deserved=8; y quota=8 deserved=8; xa parent=x quota=8 deserved=8 serviceType=training; ya parent=y quota=8 deserved=8 serviceType=training", "node n model=A cards=8; job c queue=ya min=6 running=n*6 cards=0 age=1h; job r queue=xa min=1 pending=1 cards=0", withCores("c 1 r 4"))
 	w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
 	for _, q := range w.Queues {
 		q.Spec.Deserved = corev1.ResourceList{"cpu": amount("4"), "memory": amount("100Gi")}
@@ -89,7 +89,7 @@ func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 
 // TestReclaimOfCPUInTree: queues deserve CPU, and are guaranteed some of it. Node n has 8 cores.
 func TestReclaimOfCPUInTree(t *testing.T) {
-	const pods = "b xb %d: n*8 cards=0 ran=1h; r xa %d: -*%d cards=0"
+	const pods = "job b queue=xb min=%d running=n*8 cards=0 age=1h; job r queue=xa min=%d pending=%d cards=0"
 	for t, tc := range check.Cases(t, map[string]struct {
 		deserved, guarantee string // of xa and of xb
 		gang, least, pods   int
@@ -102,7 +102,7 @@ func TestReclaimOfCPUInTree(t *testing.T) {
 		"a gang below what its queue deserves":  {"4 7", "0 0", 8, 1, 1, "xb 8"},
 		"but not below its guarantee":           {"1 7", "0 1", 8, 1, 1, ""},
 	}) {
-		w := newTree("x 8/8; xa<x 8/8 training; xb<x 8/8 training", fmt.Sprintf("node n A 8; "+pods, tc.gang, tc.least, tc.pods))
+		w := newTree("x quota=8 deserved=8; xa parent=x quota=8 deserved=8 serviceType=training; xb parent=x quota=8 deserved=8 serviceType=training", fmt.Sprintf("node n model=A cards=8; "+pods, tc.gang, tc.least, tc.pods))
 		w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
 		for i, queue := range []string{"xa", "xb"} {
 			for _, q := range w.Queues {

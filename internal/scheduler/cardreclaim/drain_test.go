@@ -21,8 +21,8 @@ import (
 // in the way of reclaim, and no job of another queue.
 func TestDrainEvictsWholeJobs(t *testing.T) {
 	const (
-		own   = "x 8/8; xa<x 8/4 training stop=HoldAndDrain; xb<x 8/4 training"
-		above = "x 8/8 stop=HoldAndDrain; xa<x 8/8 training; y 8/4; xb<y 8/4 training"
+		own   = "x quota=8 deserved=8; xa parent=x quota=8 deserved=4 serviceType=training stopPolicy=HoldAndDrain; xb parent=x quota=8 deserved=4 serviceType=training"
+		above = "x quota=8 deserved=8 stopPolicy=HoldAndDrain; xa parent=x quota=8 deserved=8 serviceType=training; y quota=8 deserved=4; xb parent=y quota=8 deserved=4 serviceType=training"
 	)
 
 	critical := onPod("t-3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
@@ -31,18 +31,18 @@ func TestDrainEvictsWholeJobs(t *testing.T) {
 		change            func(*corev1.Pod)
 		deleted, replaced string
 	}{
-		"a vcjob is recreated":                    {tree: own, jobs: "t xa 4: n*4 ran=24h vcjob", replaced: "t*4"},
-		"a vcjob that ends on evictions, deleted": {tree: own, jobs: "t xa 4: n*4 ran=24h vcjob=ends", deleted: "t*4"},
-		"an elastic job goes whole":               {tree: own, jobs: "t xa 1: n*4 ran=24h", deleted: "t*4"},
-		"protected pods too":                      {tree: own, jobs: "t xa 4: n*4 ran=24h protected", deleted: "t*4"},
-		"a protected PodGroup too":                {tree: own, jobs: "t xa 4: n*4 ran=24h protectedgroup", deleted: "t*4"},
-		"pods without cards too":                  {tree: own, jobs: "t xa 4: n*4 cards=0 ran=24h", deleted: "t*4"},
-		"no pod that is critical to the system":   {tree: own, jobs: "t xa 4: n*4 ran=24h", change: critical, deleted: "t*3"},
-		"below an ancestor that drains":           {tree: above, jobs: "t xa 4: n*4 ran=24h", deleted: "t*4"},
-		"no job that is only held":                {tree: strings.ReplaceAll(own, "AndDrain", ""), jobs: "t xa 4: n*4 ran=24h"},
-		"nor one of another queue":                {tree: own, jobs: "u xa 1: n ran=1h; t xb 3: n*3 ran=24h", deleted: "u-0"},
+		"a vcjob is recreated":                    {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h owner=vcjob", replaced: "t*4"},
+		"a vcjob that ends on evictions, deleted": {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob", deleted: "t*4"},
+		"an elastic job goes whole":               {tree: own, jobs: "job t queue=xa min=1 running=n*4 age=24h", deleted: "t*4"},
+		"protected pods too":                      {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h preemptable=false", deleted: "t*4"},
+		"a protected PodGroup too":                {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h groupPreemptable=false", deleted: "t*4"},
+		"pods without cards too":                  {tree: own, jobs: "job t queue=xa min=4 running=n*4 cards=0 age=24h", deleted: "t*4"},
+		"no pod that is critical to the system":   {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h", change: critical, deleted: "t*3"},
+		"below an ancestor that drains":           {tree: above, jobs: "job t queue=xa min=4 running=n*4 age=24h", deleted: "t*4"},
+		"no job that is only held":                {tree: strings.ReplaceAll(own, "AndDrain", ""), jobs: "job t queue=xa min=4 running=n*4 age=24h"},
+		"nor one of another queue":                {tree: own, jobs: "job u queue=xa min=1 running=n age=1h; job t queue=xb min=3 running=n*3 age=24h", deleted: "u-0"},
 	}) {
-		w := newTree(tc.tree, "node n A 8; "+tc.jobs, orNothing(tc.change)).addToAPI(t).runAction(t)
+		w := newTree(tc.tree, "node n model=A cards=8; "+tc.jobs, orNothing(tc.change)).addToAPI(t).runAction(t)
 		check.Equal(t, "evicted", session.Spell(tc.deleted+" "+tc.replaced), session.Names(w.In(api.Releasing)))
 		eventually(t, "marked "+tc.replaced, func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell(tc.replaced) })
 		eventually(t, "deleted "+tc.deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
@@ -59,16 +59,16 @@ func orNothing(change func(*corev1.Pod)) func(*corev1.Pod) {
 
 // TestDrainInFlatQueues: the stop policy of a queue drains it without a tree, too.
 func TestDrainInFlatQueues(t *testing.T) {
-	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 4: n*4 ran=1h; u tra 4: n*4 ran=1h").runAction(t)
+	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=4 running=n*4 age=1h; job u queue=tra min=4 running=n*4 age=1h").runAction(t)
 	w.expectEvictedAndPlaced(t, "t*4", "")
 }
 
 // TestDrainIsBounded: a session drains whole jobs until it has evicted maxDrainedPods, the next
 // one continues, and none evicts a pod twice.
 func TestDrainIsBounded(t *testing.T) {
-	text := "queue q PLENTY training stop=HoldAndDrain cpu=10000"
+	text := "queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=10000"
 	for i := range 5 {
-		text += fmt.Sprintf("; node n%d A 100; t%d q 100: n%d*100 ran=1h vcjob", i, i, i)
+		text += fmt.Sprintf("; node n%d model=A cards=100; job t%d queue=q min=100 running=n%d*100 age=1h owner=vcjob", i, i, i)
 	}
 
 	w := newWorld(text)
@@ -85,7 +85,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // TestDrainWaitsForPodsOnTheirWay: a job is evicted as a whole, so not while a pod is bound.
 func TestDrainWaitsForPodsOnTheirWay(t *testing.T) {
-	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h")
+	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h")
 	w.openSession()
 	t.Cleanup(w.Close)
 	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Binding))
@@ -103,7 +103,7 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: ago(time.Second),
 			Message: "volcano: preempting to accommodate a higher priority pod"}}
 	})
-	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 3: n*3 ran=1h vcjob", evicted).addToAPI(t)
+	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=3 running=n*3 age=1h owner=vcjob", evicted).addToAPI(t)
 	w.runAction(t)
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 3 })
 	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
@@ -115,7 +115,7 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 // TestDrainNeedsNoActionThatEvicts: a configuration with neither preempt nor cardreclaim drains as
 // well, and deletes pods that do not end.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
-	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h vcjob; u tra 2: n*2 ran=1h").addToAPI(t)
+	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob; job u queue=tra min=2 running=n*2 age=1h").addToAPI(t)
 	w.openSession().Run(NewAllocate(w.action))
 	t.Cleanup(w.Close)
 
@@ -144,7 +144,7 @@ func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 // TestDrainWaitsForPoliciesOfVCJobs: a vcjob whose own policy ends it must not be recreated, so it
 // waits until its policies are read. Other jobs do not.
 func TestDrainWaitsForPoliciesOfVCJobs(t *testing.T) {
-	w := newWorld("node n A 8; queue q PLENTY training stop=HoldAndDrain; t q 2: n*2 ran=1h vcjob=ends; u q 2: n*2 ran=1h")
+	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob; job u queue=q min=2 running=n*2 age=1h")
 	w.startCache()
 	t.Cleanup(w.Close)
 	w.action.jobPolicies = unreadPolicies{}
@@ -157,14 +157,14 @@ func TestDrainWaitsForPoliciesOfVCJobs(t *testing.T) {
 
 // TestDrainEvents: the PodGroup and its queue say who was drained by which stop policy.
 func TestDrainEvents(t *testing.T) {
-	w := newTree("x 8/8 stop=HoldAndDrain; xa<x 8/8 training", "node n A 8; u xa 1: n ran=1h")
+	w := newTree("x quota=8 deserved=8 stopPolicy=HoldAndDrain; xa parent=x quota=8 deserved=8 serviceType=training", "node n model=A cards=8; job u queue=xa min=1 running=n age=1h")
 	job := fmt.Sprintf("t%d", w.ID)
 	for _, q := range w.Queues {
 		q.UID = w.Groups[0].UID + "-" + q.UID
 	}
 
 	w.Queues[1].UID = w.Groups[0].UID + "-queue"
-	w.add(job + " xa 4: n*4 ran=24h vcjob").runAction(t)
+	w.add("job " + job + " queue=xa min=4 running=n*4 age=24h owner=vcjob").runAction(t)
 	events := eventsAbout(t, fmt.Sprintf("w%d-%s", w.ID, job), "Drained")
 	check.That(t, len(events) == 1 && events[0].Type == "Warning" && events[0].InvolvedObject.Kind == "PodGroup" && events[0].Message ==
 		"4 pod(s) are drained, because stopPolicy of queue x is HoldAndDrain: the job starts again when stopPolicy is None and cards are free; no retry is counted", "%+v", events)

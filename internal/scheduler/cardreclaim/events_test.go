@@ -68,18 +68,18 @@ func isOnlyEvent(events []corev1.Event, eventType, kind, text string) bool {
 
 func TestReclaimEvents(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, victimJob, promise string }{
-		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
+		"a vcjob that starts again": {"min=4 running=n*4 owner=vcjob", "Job",
 			"4 card(s) are reclaimed for ns/i of queue inf: the whole job is evicted, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
 			"reclaims cards for 1 pod(s): 4 pod(s) of ns/%s are evicted, 345600 card-seconds of work are lost; its pods start when those are gone"},
-		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
-		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
-		"a elastic pod": {"3: n*4 vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job continues; 86400 card-seconds of work are lost",
+		"a vcjob that ends": {"min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
+		"a gang of others":  {"min=4 running=n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
+		"a elastic pod": {"min=3 running=n*4 owner=vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job continues; 86400 card-seconds of work are lost",
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
-		"elastic pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
+		"elastic pods of two cards": {"min=1 running=n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
-		w := newWorld("node n A 4; i inf 1: -")
+		w := newWorld("node n model=A cards=4; job i queue=inf min=1 pending=1")
 		taken := fmt.Sprintf("t%d", w.ID)
-		w.add(taken + " tra " + tc.taken + " ran=24h").runAction(t)
+		w.add("job " + taken + " queue=tra " + tc.taken + " age=24h").runAction(t)
 		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
 		if tc.kind == "Job" {
 			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
@@ -99,10 +99,10 @@ func TestReclaimEvents(t *testing.T) {
 
 // TestEventsNameNoJobsOfOtherNamespaces: the names of jobs and queues there belong to other tenants.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
-	w := newWorld("node n A 4; i inf 4: -*4 ns=shop")
+	w := newWorld("node n model=A cards=4; job i queue=inf min=4 pending=4 namespace=shop")
 	own := fmt.Sprintf("own%d", w.ID)
 	far := fmt.Sprintf("far%d", w.ID)
-	w.add(far + "a tra 2: n*2 ran=24h; " + far + "b tra 1: n ran=24h; " + own + " tra 1: n ran=24h ns=shop").runAction(t)
+	w.add("job " + far + "a queue=tra min=2 running=n*2 age=24h; job " + far + "b queue=tra min=1 running=n age=24h; job " + own + " queue=tra min=1 running=n age=24h namespace=shop").runAction(t)
 
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	if !strings.Contains(message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted") {
@@ -123,7 +123,7 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 // TestEventsShowOnlyTypesOfTheMatrix: in a queue without a service type the pods name it. A pod that is
 // not evicted may name any text, which must not reach other tenants.
 func TestEventsShowOnlyTypesOfTheMatrix(t *testing.T) {
-	w := newWorld("node n A 2; queue other PLENTY 100 gives; t other 1: n*2 type=training ran=24h; i inf 1: - ns=shop", onPod("t-0", typed("any text"))).runAction(t)
+	w := newWorld("node n model=A cards=2; queue other quota=PLENTY priority=100 reclaimable=true; job t queue=other min=1 running=n*2 serviceType=training age=24h; job i queue=inf min=1 pending=1 namespace=shop", onPod("t-0", typed("any text"))).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-1", "i-0@n")
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "1 pod(s) of 1 job of service type training are evicted")
@@ -135,7 +135,7 @@ func TestDescribeJobs(t *testing.T) {
 }
 
 func TestEventNamesFewJobs(t *testing.T) {
-	w := newWorld("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").runAction(t)
+	w := newWorld("node n model=A cards=5; job t0 queue=tra min=1 running=n age=24h; job t1 queue=tra min=1 running=n age=24h; job t2 queue=tra min=1 running=n age=24h; job t3 queue=tra min=1 running=n age=24h; job t4 queue=tra min=1 running=n age=24h; job i queue=inf min=5 pending=5").runAction(t)
 	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more are evicted, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
 		t.Errorf("the event is %q, want three jobs and how many more", message)
@@ -144,16 +144,16 @@ func TestEventNamesFewJobs(t *testing.T) {
 
 // TestNoEventWithoutEviction: pods that are placed on free cards evict none.
 func TestNoEventWithoutEviction(t *testing.T) {
-	w := newWorld("node n A 4; i inf 1: -")
+	w := newWorld("node n model=A cards=4; job i queue=inf min=1 pending=1")
 	w.alone = true
 	w.runAction(t).expectEvictedAndPlaced(t, "", "i-0@n")
 	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
 }
 
 func TestReclaimCounters(t *testing.T) {
-	w := newWorld("node n A 8; i inf 3: -*3")
+	w := newWorld("node n model=A cards=8; job i queue=inf min=3 pending=3")
 	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
+	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h; job u queue=%s min=3 running=n*4 age=24h", queue, queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 	for what, tc := range map[string]struct {
 		vec  *prometheus.CounterVec
 		want float64
@@ -163,7 +163,7 @@ func TestReclaimCounters(t *testing.T) {
 		}
 	}
 
-	w = newWorld(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).runAction(t)
+	w = newWorld(fmt.Sprintf("node n model=A cards=4; queue %sb quota=PLENTY priority=20000 serviceType=training; job t queue=%sb min=2 running=n*4 age=1h; job i queue=inf min=2 pending=2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
 	jobs := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference"))
 	pods := testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference"))
@@ -175,9 +175,9 @@ func TestReclaimCounters(t *testing.T) {
 // TestCountersOfDeletedQueueAreDropped: otherwise the series would grow as tenants come and
 // go.
 func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
-	w := newWorld("node n A 4; i inf 4: -*4")
+	w := newWorld("node n model=A cards=4; job i queue=inf min=4 pending=4")
 	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
+	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
 
 	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
 	for what, vec := range vecs {

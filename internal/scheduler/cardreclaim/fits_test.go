@@ -42,9 +42,9 @@ func withAffinity(app string) func(*corev1.Pod) {
 // is busy, on another a gang has run for longer.
 func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 	const (
-		one = "node n A 4; na tra 4: n*4 ran=1h; i inf 1: -; "
-		two = one + "node m A 4; ma tra 4: m*4 ran=24h; "
-		web = "w inf 1: n cards=0 ran=24h"
+		one = "node n model=A cards=4; job na queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1; "
+		two = one + "node m model=A cards=4; job ma queue=tra min=4 running=m*4 age=24h; "
+		web = "job w queue=inf min=1 running=n cards=0 age=24h"
 	)
 
 	type nodeChange func(*corev1.Node)
@@ -82,18 +82,18 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 		"a pod that is avoided, another node": {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
 		"a pod that avoids this one":          {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "api")), onJob("i", withLabelAndAntiAffinity("api", "")))}},
 		"avoids a pod that goes":              {as, as, scene{one, "na*4", "i-0@n", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withLabelAndAntiAffinity("api", "trainer")))}},
-		"a pod it must be beside":             {as, as, scene{two + "w inf 1: m cards=0 ran=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
+		"a pod it must be beside":             {as, as, scene{two + "job w queue=inf min=1 running=m cards=0 age=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
 		"near no pod":                         {as, as, scene{two, "", "", onJob("i", withAffinity("web"))}},
 		"beside a pod that goes":              {as, as, scene{one, "", "", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withAffinity("trainer")))}},
-		"the node has all the pods it takes":  {has("pods", "4"), as, scene{strings.Replace(two, "i inf 1: -", "i inf 4: -*4", 1) + web, "ma*4", "i@m*4", nil}},
+		"the node has all the pods it takes":  {has("pods", "4"), as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=4 pending=4", 1) + web, "ma*4", "i@m*4", nil}},
 		"the node has fewer places than cards, the rest goes elsewhere": {has("pods", "4"), has("pods", "4"),
-			scene{strings.Replace(two, "i inf 1: -", "i inf 7: -*7", 1) + web, "ma*4 na*4", "i-0@n i-1@n i-2@n i-3@m i-4@m i-5@m i-6@m", nil}},
-		"a gang of which all want the same port":   {as, as, scene{strings.Replace(two, "i inf 1: -", "i inf 2: -*2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", hostPort(80))}},
-		"a gang whose port is free once only":      {as, as, scene{strings.Replace(two, "i inf 1: -", "i inf 2: -*2", 1) + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a gang that keeps apart":                  {as, as, scene{strings.Replace(two, "i inf 1: -", "i inf 2: -*2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
-		"a gang that keeps apart and is too large": {as, as, scene{strings.Replace(two, "i inf 1: -", "i inf 3: -*3", 1), "", "", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+			scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=7 pending=7", 1) + web, "ma*4 na*4", "i-0@n i-1@n i-2@n i-3@m i-4@m i-5@m i-6@m", nil}},
+		"a gang of which all want the same port":   {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", hostPort(80))}},
+		"a gang whose port is free once only":      {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1) + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
+		"a gang that keeps apart":                  {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+		"a gang that keeps apart and is too large": {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=3 pending=3", 1), "", "", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
 		"pods that keep apart, as many as there are nodes": {as, as,
-			scene{strings.Replace(two, "i inf 1: -", "i inf 1: -*3", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+			scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=1 pending=3", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
 	}) {
 		w := tc.world()
 		for i, change := range []nodeChange{tc.first, tc.second}[:len(w.Nodes)] {
@@ -111,7 +111,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 		"another label": {onJob("b", withLabelAndAntiAffinity("other", ""))},
 		"no label":      {func(*corev1.Pod) {}},
 	}) {
-		w := newWorld("node n A 4; z inf 1: n ran=24h; t tra 1: n*3 ran=24h; a inf 1: -; b inf 1: -",
+		w := newWorld("node n model=A cards=4; job z queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job a queue=inf min=1 pending=1; job b queue=inf min=1 pending=1",
 			applyAll(onJob("z", withLabelAndAntiAffinity("z", "web")), onJob("a", withLabelAndAntiAffinity("web", "")), tc.changed))
 
 		w.alone = true
@@ -131,11 +131,11 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 // the last node.
 func TestNodesThatAreTakenAlready(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){"ports": hostPort(80), "anti-affinity": withLabelAndAntiAffinity("api", "api")}) {
-		w := newWorld("node l A 4; tl tra 4: l*4 ran=24h")
+		w := newWorld("node l model=A cards=4; job tl queue=tra min=4 running=l*4 age=24h")
 		for _, n := range strings.Fields("a b c d e f g h i j k") {
-			w.add(fmt.Sprintf("node %s A 4; t%s tra 3: %s*3 ran=1h", n, n, n))
+			w.add(fmt.Sprintf("node %s model=A cards=4; job t%s queue=tra min=3 running=%s*3 age=1h", n, n, n))
 		}
-		w.add("i inf 1: a b c d e f g h i j k - ran=24h", change)
+		w.add("job i queue=inf min=1 running=a,b,c,d,e,f,g,h,i,j,k pending=1 age=24h", change)
 		w.runAction(t).expectEvictedAndPlaced(t, "tl*4", "i-11@l")
 	}
 }
@@ -144,8 +144,8 @@ func TestNodesThatAreTakenAlready(t *testing.T) {
 // node, and the session is unchanged.
 func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 	const (
-		web      = "node n A 4; w inf 1: n cards=0 ran=24h; "
-		training = "t tra 4: n*4 ran=1h "
+		web      = "node n model=A cards=4; job w queue=inf min=1 running=n cards=0 age=24h; "
+		training = "job t queue=tra min=4 running=n*4 age=1h "
 	)
 
 	bound := onPod("t-1", func(p *corev1.Pod) {
@@ -159,10 +159,10 @@ func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 	}))
 
 	for t, s := range check.Cases(t, map[string]scene{
-		"a neighbour that avoids the pod": {text: web + training + "; i inf 1: -", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
-		"one pod of a gang":               {text: web + training + "; i inf 3: -*3", change: applyAll(bound, avoids, onPod("i-2", withLabelAndAntiAffinity("api", "")))},
-		"pods that would be replaced":     {text: web + training + "vcjob; i inf 1: -", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
-		"too few pods were made":          {text: "node n A 4; " + training + "; i inf 2: -*2", change: applyAll(bound, onPod("i-1", isGated))},
+		"a neighbour that avoids the pod": {text: web + training + "; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
+		"one pod of a gang":               {text: web + training + "; job i queue=inf min=3 pending=3", change: applyAll(bound, avoids, onPod("i-2", withLabelAndAntiAffinity("api", "")))},
+		"pods that would be replaced":     {text: web + training + "owner=vcjob; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
+		"too few pods were made":          {text: "node n model=A cards=4; " + training + "; job i queue=inf min=2 pending=2", change: applyAll(bound, onPod("i-1", isGated))},
 	}) {
 		w := s.world()
 		w.Nodes[0].Labels[zone] = "z"
@@ -187,19 +187,19 @@ func TestNodesOfTwoCards(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]scene{
-		"whole cards for whole cards": {"i inf 1: -", "whole*4", "i-0@n", nil},
-		"slices for slices":           {"i inf 1: -", "slice*4", "i-0@n", onJob("i", slice)},
-		"no quota for slices":         {`queue inf {"A":4} 80000 inference; i inf 1: -`, "", "", onJob("i", slice)},
-		"no quota for whole cards":    {`queue inf {"A/mig-1g.10gb-mixed":4} 80000 inference; i inf 1: -`, "", "", nil},
-		"a gang of both kinds":        {`queue inf {"A":1,"A/mig-1g.10gb-mixed":1} 80000 inference; i inf 2: -*2`, "slice*4 whole*4", "i@n*2", onPod("i-1", slice)},
-		"a gang of more whole cards than there is quota for slices": {`queue inf {"A":3,"A/mig-1g.10gb-mixed":1} 80000 inference; i inf 4: -*4`, "slice*4 whole*4", "i@n*4", onPod("i-3", slice)},
-		"a gang with too little quota for slices":                   {`queue inf {"A":3,"A/mig-1g.10gb-mixed":1} 80000 inference; i inf 4: -*4`, "", "", applyAll(onPod("i-2", slice), onPod("i-3", slice))},
+		"whole cards for whole cards": {"job i queue=inf min=1 pending=1", "whole*4", "i-0@n", nil},
+		"slices for slices":           {"job i queue=inf min=1 pending=1", "slice*4", "i-0@n", onJob("i", slice)},
+		"no quota for slices":         {`queue inf quota={"A":4} priority=80000 serviceType=inference; job i queue=inf min=1 pending=1`, "", "", onJob("i", slice)},
+		"no quota for whole cards":    {`queue inf quota={"A/mig-1g.10gb-mixed":4} priority=80000 serviceType=inference; job i queue=inf min=1 pending=1`, "", "", nil},
+		"a gang of both kinds":        {`queue inf quota={"A":1,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=2 pending=2`, "slice*4 whole*4", "i@n*2", onPod("i-1", slice)},
+		"a gang of more whole cards than there is quota for slices": {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "slice*4 whole*4", "i@n*4", onPod("i-3", slice)},
+		"a gang with too little quota for slices":                   {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "", "", applyAll(onPod("i-2", slice), onPod("i-3", slice))},
 	}) {
 		change := onJob("slice", slice)
 		if tc.change != nil {
 			change = applyAll(change, tc.change)
 		}
-		w := newWorld("node n A 4; whole tra 4: n*4 ran=24h; slice tra 4: n*4 ran=24h;"+tc.text, change)
+		w := newWorld("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, change)
 		w.Nodes[0].Status.Allocatable[mig] = amount("4")
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}

@@ -29,8 +29,8 @@ func onCard(name string, pods ...string) func(*corev1.Pod) {
 // pod still has. The B with which it borrows must not complete its minimum.
 func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
 	deleted := ago(time.Second)
-	w := newTree("x 8/4 training", `queue q {"A":4,"B":4} deserved={"A":4,"B":0} cpu=1000 20000 training
-		node n A 2; node m B 2; old x 1: n ran=1h; j q 2: -*3`, onCard("B", "j-2"), onPod("old-0", func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }))
+	w := newTree("x quota=8 deserved=4 serviceType=training", `queue q quota={"A":4,"B":4} deserved={"A":4,"B":0} cpu=1000 priority=20000 serviceType=training
+		node n model=A cards=2; node m model=B cards=2; job old queue=x min=1 running=n age=1h; job j queue=q min=2 pending=3`, onCard("B", "j-2"), onPod("old-0", func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }))
 	w.openSession().Run(NewAllocate(w.action))
 	t.Cleanup(w.Close)
 	check.Equal(t, "bound while a part of the minimum waits for a terminating pod", "", session.Names(w.In(api.Binding)))
@@ -39,7 +39,7 @@ func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
 // TestElasticPodsFollowInTheSecondRun: the first run binds the minimum of a gang, the second one the
 // pods with which it borrows.
 func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
-	w := newTree("x 8/4 training; y 8/2 training", `node n A 6; j y 2: -*4; other x 1: n ran=1h`)
+	w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=2 serviceType=training", `node n model=A cards=6; job j queue=y min=2 pending=4; job other queue=x min=1 running=n age=1h`)
 	w.openSession().Run(NewAllocate(w.action))
 	t.Cleanup(w.Close)
 	check.Equal(t, "bound", "j-0@n j-1@n j-2@n j-3@n", session.Names(w.In(api.Binding)))
@@ -50,11 +50,11 @@ func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
 func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	for t, waits := range check.Cases(t, map[string]string{
 		"no other job waits":           "",
-		"one waits for another card":   "hi q 1: - class=high",
-		"one waits for CPU and memory": "hi q 5: -*5 class=high cards=0",
+		"one waits for another card":   "job hi queue=q min=1 pending=1 priorityClass=high",
+		"one waits for CPU and memory": "job hi queue=q min=5 pending=5 priorityClass=high cards=0",
 	}) {
-		w := newTree("x 8/0 training", `queue q {"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 20000 training; queue r {"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 20000 training
-			node n A 3; node m B 4; run q 1: n*3 ran=1h; lo q 4: -*4 card=B class=low; other r 4: -*4 card=B class=low;`+waits)
+		w := newTree("x quota=8 deserved=0 serviceType=training", `queue q quota={"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 priority=20000 serviceType=training; queue r quota={"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 priority=20000 serviceType=training
+			node n model=A cards=3; node m model=B cards=4; job run queue=q min=1 running=n*3 age=1h; job lo queue=q min=4 pending=4 card=B priorityClass=low; job other queue=r min=4 pending=4 card=B priorityClass=low;`+waits)
 
 		w.openSession().Run(NewAllocate(w.action))
 		bound := session.Names(w.In(api.Binding))
@@ -67,10 +67,10 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 // priority, also with a card that their queue deserves.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 	for t, runs := range check.Cases(t, map[string]string{
-		"all of them borrow":             "node n A 7; a x 1: n*4 ran=1h;",
-		"a part of the gang is deserved": "node n A 6; a x 1: n*3 ran=1h;",
+		"all of them borrow":             "node n model=A cards=7; job a queue=x min=1 running=n*4 age=1h;",
+		"a part of the gang is deserved": "node n model=A cards=6; job a queue=x min=1 running=n*3 age=1h;",
 	}) {
-		w := newTree("x 8/4 training; y 8/4 training", runs+"hi x 2: -*2 class=high; lo x 1: - class=low; c y 1: -")
+		w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", runs+"job hi queue=x min=2 pending=2 priorityClass=high; job lo queue=x min=1 pending=1 priorityClass=low; job c queue=y min=1 pending=1")
 		w.openSession().Run(NewAllocate(w.action))
 		check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
 		w.Close()
@@ -107,7 +107,7 @@ func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int)
 		c.Close()
 		c.Cache.DeletePod(c.Pod(c.running[0]).DeepCopy())
 		c.running = c.running[1:]
-		c.add(fmt.Sprintf("n%d %s 1: -", s, c.queue))
+		c.add(fmt.Sprintf("job n%d queue=%s min=1 pending=1", s, c.queue))
 		c.Cache.AddPodGroupV1beta1(c.Groups[len(c.Groups)-1])
 		c.Cache.AddPod(c.Pods[len(c.Pods)-1].DeepCopy())
 		c.runChurnSession()
@@ -175,22 +175,28 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 		session        int
 	}{
 		"in a tree, during the minimum runtime": {func() *world {
-			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 4: -*4")
+			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
 		}, "x", false, 3},
 		"in a tree without reclaim": {func() *world {
-			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 4: -*4")
+			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
 		}, "x", true, 3},
 		"two pods of two cards": {func() *world {
-			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*8 ran=1m; g y 2: -*2 cards=2")
+			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=2 pending=2 cards=2")
 		}, "x", false, 3},
-		"inference, during the minimum runtime": {func() *world { return newWorld("node n A 8; t tra 1: n*8 ran=1m; g inf 4: -*4") }, "tra", false, 3},
-		"inference without reclaim":             {func() *world { return newWorld("node n A 8; t tra 1: n*8 ran=1m; g inf 4: -*4") }, "tra", true, 3},
+		"inference, during the minimum runtime": {func() *world {
+			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
+		}, "tra", false, 3},
+		"inference without reclaim": {func() *world {
+			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
+		}, "tra", true, 3},
 		"training keeps nothing in flat queues": {func() *world {
-			return newWorld("queue other PLENTY 20000 training cpu=1000; node n A 8; t tra 1: n*8 ran=1m; g other 4: -*4")
+			return newWorld("queue other quota=PLENTY priority=20000 serviceType=training cpu=1000; node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=other min=4 pending=4")
 		}, "tra", false, -1},
-		"training keeps nothing from inference": {func() *world { return newWorld("node n A 8; t inf 1: n*8 ran=1m; g tra 4: -*4") }, "inf", false, -1},
+		"training keeps nothing from inference": {func() *world {
+			return newWorld("node n model=A cards=8; job t queue=inf min=1 running=n*8 age=1m; job g queue=tra min=4 pending=4")
+		}, "inf", false, -1},
 		"protected pods stay on its node": {func() *world {
-			return newWorld("node n A 8; p tra 1: n*5 protected; t tra 1: n*3 ran=1m; g inf 1: - cards=4")
+			return newWorld("node n model=A cards=8; job p queue=tra min=1 running=n*5 preemptable=false; job t queue=tra min=1 running=n*3 age=1m; job g queue=inf min=1 pending=1 cards=4")
 		}, "tra", false, -1},
 	}) {
 		w := tc.w()
@@ -225,11 +231,14 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
 	for t, newCase := range check.Cases(t, map[string]func() *world{
 		"a borrower waits": func() *world {
-			return newTree("x 8/4 training; y 8/4 training", "node n A 8; t x 1: n*6 ran=24h; u x 1: -*2; g y 4: -*4")
+			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*6 age=24h; job u queue=x min=1 pending=2; job g queue=y min=4 pending=4")
 		},
-		"training waits": func() *world { return newWorld("node n A 8; t tra 1: n*6 ran=24h; u tra 1: -*2; g inf 4: -*4") },
+		"training waits": func() *world {
+			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*6 age=24h; job u queue=tra min=1 pending=2; job g queue=inf min=4 pending=4")
+		},
 	}) {
 		w := newCase().runAction(t)
+
 		check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
 		w.Close()
 	}
@@ -245,7 +254,7 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 		"within the hour": {65 * time.Minute, ""},
 		"later":           {75 * time.Minute, "u-0@n"},
 	}) {
-		w := newWorld("node n A 8; k inf 1: n*6 ran=10m; u tra 1: -; g inf 1: - cards=4", onJob("k", func(p *corev1.Pod) {
+		w := newWorld("node n model=A cards=8; job k queue=inf min=1 running=n*6 age=10m; job u queue=tra min=1 pending=1; job g queue=inf min=1 pending=1 cards=4", onJob("k", func(p *corev1.Pod) {
 			seconds := int64(tc.deadline.Seconds())
 			p.Spec.ActiveDeadlineSeconds = &seconds
 		}))
@@ -261,11 +270,11 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 // node.
 func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ jobs, goes, bound string }{
-		"cards are kept, on the other node": {"t tra 1: n*2 ran=1m class=high; lo tra 1: m ran=1m class=low; g inf 4: -*4", "lo-0", ""},
-		"cards are kept, on the same node":  {"t tra 2: n*2 ran=1m; lo tra 1: m ran=1m class=low; g inf 4: -*4", "t-0 t-1", ""},
-		"no cards are kept":                 {"t tra 2: n*2 ran=1m; lo tra 1: m ran=1m class=low", "", "hi-0@n"},
+		"cards are kept, on the other node": {"job t queue=tra min=1 running=n*2 age=1m priorityClass=high; job lo queue=tra min=1 running=m age=1m priorityClass=low; job g queue=inf min=4 pending=4", "lo-0", ""},
+		"cards are kept, on the same node":  {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low; job g queue=inf min=4 pending=4", "t-0 t-1", ""},
+		"no cards are kept":                 {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low", "", "hi-0@n"},
 	}) {
-		w := newWorld("node n A 4; node m A 1;" + tc.jobs + "; hi tra 1: - class=high")
+		w := newWorld("node n model=A cards=4; node m model=A cards=1;" + tc.jobs + "; job hi queue=tra min=1 pending=1 priorityClass=high")
 		w.args = protectFor("10m")
 		w.startCache()
 		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))

@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/testing/words"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -79,27 +80,27 @@ type world struct {
 // PLENTY is quota for all cards. BUSY is training in two gangs that use the eight cards of
 // node n, HALF the first of them.
 var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
-	"BUSY", "na tra 4: n*4 ran=24h; nb tra 4: n*4 ran=24h", "HALF", "na tra 4: n*4 ran=24h")
+	"BUSY", "job na queue=tra min=4 running=n*4 age=24h; job nb queue=tra min=4 running=n*4 age=24h", "HALF", "job na queue=tra min=4 running=n*4 age=24h")
 
 // newWorld returns a world with an inference queue above a training queue. Both may use all
 // cards.
 func newWorld(text string, changes ...func(*corev1.Pod)) *world {
 	w := &world{Cluster: session.New(""), habits: fakePolicies{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
-	return w.add("queue inf PLENTY 80000 inference cpu=1000; queue tra PLENTY 20000 training cpu=1000").add(text, changes...)
+	return w.add("queue inf quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000").add(text, changes...)
 }
 
-// add adds a text in the format of package session. vcjob in it sets the policies of a job:
-// inelastic, ends, or unknown.
+// add adds a text in the format of package session. The owner and evictionPolicy of a job in it set
+// its policies, which are unknown with evictionPolicy=Unknown.
 func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	text = short.Replace(text)
 	w.Add(text, changes...)
-	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
-		for _, word := range strings.Fields(statement) {
-			if option, evictionPolicy, _ := strings.Cut(word, "="); option == "vcjob" && evictionPolicy != "unknown" {
-				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: evictionPolicy != "", Terminates: evictionPolicy == "ends"}
-			}
+	for _, line := range words.Lines(text) {
+		action := line.Value("evictionPolicy")
+		if line.Value("owner") == "vcjob" && action != "Unknown" {
+			w.habits["ns/"+line.Name] = workload.EvictionPolicy{Inelastic: action != "", Terminates: action == "TerminateJob"}
 		}
 	}
+
 	return w
 }
 

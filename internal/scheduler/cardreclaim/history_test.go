@@ -39,14 +39,14 @@ func (w *world) updatePods(job string, change func(*corev1.Pod)) {
 // TestFailedSearchIsNotRepeated: while nothing changes, it is repeated only after 1, 2, 4 …
 // sessions.
 func TestFailedSearchIsNotRepeated(t *testing.T) {
-	w := newWorld("node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -; j inf 2: -*2")
+	w := newWorld("node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1; job j queue=inf min=2 pending=2")
 	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.sessionsWithFailedSearch(t, 40)))
 }
 
 // TestOtherCardsRepeatNoSearch: pods of the queue that hold a card which the job does not name end in
 // each session. That helps it as little as no change does.
 func TestOtherCardsRepeatNoSearch(t *testing.T) {
-	w := newWorld("node n A 4; node m B 30; p tra 4: n*4 ran=24h protected; b inf 1: m*20 card=B ran=1h; i inf 1: -")
+	w := newWorld("node n model=A cards=4; node m model=B cards=30; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job b queue=inf min=1 running=m*20 card=B age=1h; job i queue=inf min=1 pending=1")
 	searches := 0
 	for n := range 20 {
 		searches += len(w.sessionsWithFailedSearch(t, 1))
@@ -59,7 +59,7 @@ func TestOtherCardsRepeatNoSearch(t *testing.T) {
 // TestSearchIsRepeatedAfterChange: the first session after any change that helps places the
 // pod.
 func TestSearchIsRepeatedAfterChange(t *testing.T) {
-	const full = "node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -"
+	const full = "node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1"
 	node := func(w *world, change func(*corev1.Node)) {
 		n := w.Nodes[0].DeepCopy()
 		change(n)
@@ -89,31 +89,31 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 		"no pod is protected any more": {full, func(w *world) {
 			w.updatePods("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
 		}, "p*4", "i-0@n", nil},
-		"the PodGroup is not protected any more": {"node n A 4; p tra 4: n*4 ran=24h protectedgroup; i inf 1: -",
+		"the PodGroup is not protected any more": {"node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h groupPreemptable=false; job i queue=inf min=1 pending=1",
 			func(w *world) {
 				group(w, func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
 			}, "p*4", "i-0@n", nil},
 		"a node comes": {full, func(w *world) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
-		"a node gets cards": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: - cards=5",
+		"a node gets cards": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1 cards=5",
 			func(w *world) {
 				node(w, func(n *corev1.Node) {
 					n.Labels["nvidia.com/gpu.count"] = "8"
 					n.Status.Allocatable[gpu] = amount("8")
 				})
 			}, "t*4", "i-0@n", nil},
-		"a node gets a label": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: -", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
+		"a node gets a label": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
 			onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
-		"the quota grows": {`node n A 4; t tra 4: n*4 ran=24h; queue inf {"A":2} 80000 inference cpu=1000; i inf 3: -*3`,
-			func(w *world) { queue(w, `queue inf {"A":4} 80000 inference cpu=1000`) }, "t*4", "i@n*3", nil},
-		"the queue may be taken from": {"node n A 4; queue tra PLENTY 20000 training keeps cpu=1000; t tra 4: n*4 ran=24h; i inf 1: -",
-			func(w *world) { queue(w, "queue tra PLENTY 20000 training cpu=1000") }, "t*4", "i-0@n", nil},
-		"a job has elastic pods": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
+		"the quota grows": {`node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000; job i queue=inf min=3 pending=3`,
+			func(w *world) { queue(w, `queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`) }, "t*4", "i@n*3", nil},
+		"the queue may be taken from": {"node n model=A cards=4; queue tra quota=PLENTY priority=20000 serviceType=training reclaimable=false cpu=1000; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
+			func(w *world) { queue(w, "queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000") }, "t*4", "i-0@n", nil},
+		"a job has elastic pods": {"node n model=A cards=2; node m model=A cards=2; job t queue=tra min=4 running=n*2,m*2 age=24h; job i queue=inf min=1 pending=1",
 			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
-		"a job is known": {"node n A 4; t tra 4: n*4 ran=24h vcjob=unknown; i inf 1: -",
+		"a job is known": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=Unknown; job i queue=inf min=1 pending=1",
 			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
-		"who was avoided is gone": {"node n A 4; w inf 1: n cards=0 ran=24h; t tra 4: n*4 ran=24h; i inf 1: -",
+		"who was avoided is gone": {"node n model=A cards=4; job w queue=inf min=1 running=n cards=0 age=24h; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
 			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))},
-		"who must be near comes": {"node n A 4; t tra 4: n*4 ran=24h; w inf 1: n cards=0 ran=24h; i inf 1: -",
+		"who must be near comes": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job w queue=inf min=1 running=n cards=0 age=24h; job i queue=inf min=1 pending=1",
 			func(w *world) { w.updatePods("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", onJob("i", withAffinity("web"))},
 	}) {
 		w := scene{text: tc.text, change: tc.label}.world()
@@ -129,7 +129,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 // TestSearchIsRepeatedAfterMinimumRuntime: a victim job is evicted as soon as it has run long
 // enough.
 func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
-	w := newWorld("node n A 4; t tra 4: n*4 ran=10s; i inf 1: -")
+	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=10s; job i queue=inf min=1 pending=1")
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "30s"}}}
 	for range 4 {
@@ -142,8 +142,8 @@ func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
 // TestLeftoverCardsServeJobsThatFailed: a gang is evicted for another job, and one of its
 // cards fits a pod whose search failed in the session before.
 func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
-	w := newWorld(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
-		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
+	w := newWorld(`node n model=A cards=8; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; queue top quota=PLENTY priority=90000 reclaimable=true
+		job t queue=other min=8 running=n*8 age=24h; job a queue=mixed min=1 pending=1 serviceType=inference`)
 
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
@@ -152,7 +152,7 @@ func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 	w.alone = true
 
 	w.runAction(t).expectEvictedAndPlaced(t, "", "")
-	w.add("c top 4: -*4 type=urgent")
+	w.add("job c queue=top min=4 pending=4 serviceType=urgent")
 	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 	for _, pod := range w.Pods[len(w.Pods)-4:] {
 		w.Cache.AddPod(pod.DeepCopy())
@@ -163,7 +163,7 @@ func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 // TestActionRestsAfterLongSearch: searches that place no pod take at most a quarter of the time. Those
 // that place pods are not repeated, and delay no other job.
 func TestActionRestsAfterLongSearch(t *testing.T) {
-	const hopeless = "node n A 8; p tra 8: n*8 ran=24h protected; i inf 1: -"
+	const hopeless = "node n model=A cards=8; job p queue=tra min=8 running=n*8 age=24h preemptable=false; job i queue=inf min=1 pending=1"
 	for t, tc := range check.Cases(t, map[string]struct {
 		text  string
 		took  time.Duration
@@ -172,7 +172,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 		"a short one":             {hopeless, 300 * time.Millisecond, "[]"},
 		"a long one":              {hopeless, 2 * time.Second, "[1]"},
 		"a longer one":            {hopeless, 5 * time.Second, "[1 2 3 4]"},
-		"one that places its pod": {"node n A 8; BUSY; i inf 1: -", 5 * time.Second, "[]"},
+		"one that places its pod": {"node n model=A cards=8; BUSY; job i queue=inf min=1 pending=1", 5 * time.Second, "[]"},
 	}) {
 		w := newWorld(tc.text)
 		w.startCache()
@@ -206,7 +206,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 // TestSearchIgnoresPodsBeyondQuota: the search looks only at as many pending pods as the quota
 // allows.
 func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
-	w := newWorld(`node n,m A 8; queue inf {"A":3} 80000 inference cpu=100000; BUSY; p tra 8: m*8 ran=24h; i inf 1: -*2000`)
+	w := newWorld(`node n,m model=A cards=8; queue inf quota={"A":3} priority=80000 serviceType=inference cpu=100000; BUSY; job p queue=tra min=8 running=m*8 age=24h; job i queue=inf min=1 pending=2000`)
 	w.alone = true
 	w.openSession()
 	t.Cleanup(w.Close)

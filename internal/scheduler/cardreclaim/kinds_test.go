@@ -26,9 +26,9 @@ func scatteredGangs(nodes, size, pods, kinds int) *world {
 func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 	w := newWorld("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
-	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000", plenty))
+	w.add(fmt.Sprintf("queue high quota=%s priority=90000 serviceType=inference cpu=1000000", plenty))
 	for rank := range ranks {
-		w.add(fmt.Sprintf("queue low%d %s %d training cpu=1000000", rank, plenty, 10000+rank))
+		w.add(fmt.Sprintf("queue low%d quota=%s priority=%d serviceType=training cpu=1000000", rank, plenty, 10000+rank))
 	}
 
 	for _, q := range w.Queues {
@@ -37,20 +37,20 @@ func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 
 	var text strings.Builder
 	for i := range nodes {
-		fmt.Fprintf(&text, "node n%05d A 8\n", i)
+		fmt.Fprintf(&text, "node n%05d model=A cards=8\n", i)
 	}
 
 	for i := range nodes * 8 / size {
-		fmt.Fprintf(&text, "t%05d low%d %d:", i, i%ranks, size)
+		fmt.Fprintf(&text, "job t%05d queue=low%d min=%d", i, i%ranks, size)
 		for k := range size {
-			fmt.Fprintf(&text, " n%05d", (i*size/8+k*37)%nodes)
+			fmt.Fprintf(&text, " running=n%05d", (i*size/8+k*37)%nodes)
 		}
-		fmt.Fprintf(&text, " ran=%dm\n", 10+(i*7919)%1440)
+		fmt.Fprintf(&text, " age=%dm\n", 10+(i*7919)%1440)
 	}
 
 	w.add(text.String())
 	n := 0
-	return w.add(fmt.Sprintf("i high %d: -*%d cards=8", pods, pods), func(p *corev1.Pod) {
+	return w.add(fmt.Sprintf("job i queue=high min=%d pending=%d cards=8", pods, pods), func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(fmt.Sprintf("%dm", 10+n%kinds))
 		n++
 	})
@@ -68,7 +68,7 @@ func TestKindsOnALargeCluster(t *testing.T) {
 // TestCutSearchHasEvent: a job has an event if its search ended at the budget, but not if no
 // eviction helps it.
 func TestCutSearchHasEvent(t *testing.T) {
-	w := fullCluster(4, "i inf 5: -*5 cards=8", withOwnHostPorts())
+	w := fullCluster(4, "job i queue=inf min=5 pending=5 cards=8", withOwnHostPorts())
 	w.startCache()
 	w.alone = true
 	w.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}

@@ -15,13 +15,13 @@ import (
 // queuesThatReclaim is a cluster of nodes that training fills, and of inference queues of which one pod
 // each waits for a node.
 func queuesThatReclaim(nodes, queues int) *world {
-	w := newWorld(fmt.Sprintf(`queue train {"A":%d} 20000 training cpu=100000`, 8*nodes))
+	w := newWorld(fmt.Sprintf(`queue train quota={"A":%d} priority=20000 serviceType=training cpu=100000`, 8*nodes))
 	var text strings.Builder
 	for i := range nodes {
-		fmt.Fprintf(&text, "node n%04d A 8; t%04d train 8: n%04d*8 ran=24h\n", i, i, i)
+		fmt.Fprintf(&text, "node n%04d model=A cards=8; job t%04d queue=train min=8 running=n%04d*8 age=24h\n", i, i, i)
 	}
 	for i := range queues {
-		fmt.Fprintf(&text, "queue i%03d {\"A\":8} 80000 inference cpu=1000; w%03d i%03d 1: - cards=8\n", i, i, i)
+		fmt.Fprintf(&text, "queue i%03d quota={\"A\":8} priority=80000 serviceType=inference cpu=1000; job w%03d queue=i%03d min=1 pending=1 cards=8\n", i, i, i)
 	}
 	w.add(text.String())
 	w.alone = true
@@ -32,7 +32,7 @@ func queuesThatReclaim(nodes, queues int) *world {
 // reclaim. In flat queues only the service type and the priority of the queue decide.
 func TestQueuesOfOneTypeShareVictimJobs(t *testing.T) {
 	w := queuesThatReclaim(6, 5)
-	w.add(`queue high {"A":8} 90000 inference cpu=1000; h high 1: - cards=8`)
+	w.add(`queue high quota={"A":8} priority=90000 serviceType=inference cpu=1000; job h queue=high min=1 pending=1 cards=8`)
 	w.openSession()
 	t.Cleanup(w.Close)
 
@@ -50,8 +50,8 @@ func TestQueuesOfOneTypeShareVictimJobs(t *testing.T) {
 // TestQueuesOfOneTypeKeepTheirOwnJobs: queues that share their victim jobs do not reclaim from each
 // other, nor from a queue of equal priority.
 func TestQueuesOfOneTypeKeepTheirOwnJobs(t *testing.T) {
-	w := newWorld(`queue other PLENTY 80000 inference cpu=1000; queue equal PLENTY 80000 training cpu=1000
-		node n A 8; a other 2: n*2 ran=1h; b inf 2: n*2 ran=1h; e equal 2: n*2 ran=1h; t tra 1: n ran=24h; u tra 1: n ran=24h; x inf 1: -; y other 1: -`)
+	w := newWorld(`queue other quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue equal quota=PLENTY priority=80000 serviceType=training cpu=1000
+		node n model=A cards=8; job a queue=other min=2 running=n*2 age=1h; job b queue=inf min=2 running=n*2 age=1h; job e queue=equal min=2 running=n*2 age=1h; job t queue=tra min=1 running=n age=24h; job u queue=tra min=1 running=n age=24h; job x queue=inf min=1 pending=1; job y queue=other min=1 pending=1`)
 	w.runAction(t).expectEvictedAndPlaced(t, "t-0 u-0", "x-0@n y-0@n")
 }
 

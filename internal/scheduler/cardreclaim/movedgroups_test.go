@@ -24,13 +24,13 @@ func chargedTo(job, queue string) func(*corev1.Pod) {
 // that queue, wherever their PodGroup was moved since.
 func TestMovedPodGroupsStayVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, from, to, goes string }{
-		"not moved":                          {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "tra", "t*4"},
-		"to the queue that reclaims":         {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "inf", "t*4"},
-		"to a queue that keeps its pods":     {"t tra 4: n*4 ran=24h; i inf 1: -", "tra", "kept", "t*4"},
-		"to training, and charged elsewhere": {"t inf 4: n*4 ran=24h; i inf 1: -", "inf", "tra", ""},
-		"to one of a higher priority":        {"t tra 1: n*2 ran=24h; u low 1: n*2 ran=24h; i inf 2: -*2", "tra", "lower", "u*2"},
+		"not moved":                          {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "tra", "t*4"},
+		"to the queue that reclaims":         {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "inf", "t*4"},
+		"to a queue that keeps its pods":     {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "kept", "t*4"},
+		"to training, and charged elsewhere": {"job t queue=inf min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "inf", "tra", ""},
+		"to one of a higher priority":        {"job t queue=tra min=1 running=n*2 age=24h; job u queue=low min=1 running=n*2 age=24h; job i queue=inf min=2 pending=2", "tra", "lower", "u*2"},
 	}) {
-		w := newWorld("node n A 4; queue kept PLENTY keeps cpu=1000; queue low PLENTY 10000 training cpu=1000; queue lower PLENTY 5000 training cpu=1000; "+tc.text, chargedTo("t", tc.from))
+		w := newWorld("node n model=A cards=4; queue kept quota=PLENTY reclaimable=false cpu=1000; queue low quota=PLENTY priority=10000 serviceType=training cpu=1000; queue lower quota=PLENTY priority=5000 serviceType=training cpu=1000; "+tc.text, chargedTo("t", tc.from))
 		for _, group := range w.Groups {
 			if group.Name == "t" {
 				group.Spec.Queue = tc.to
@@ -47,7 +47,7 @@ func TestMovedPodGroupsStayVictims(t *testing.T) {
 // TestMovedPodGroupsAreDrained: a drain evicts the pods that use the quota of its queue.
 func TestMovedPodGroupsAreDrained(t *testing.T) {
 	for _, to := range []string{"q", "inf"} {
-		w := newWorld("node n A 4; queue q PLENTY training stop=HoldAndDrain cpu=1000; t q 4: n*4 ran=24h", chargedTo("t", "q"))
+		w := newWorld("node n model=A cards=4; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=1000; job t queue=q min=4 running=n*4 age=24h", chargedTo("t", "q"))
 		w.Groups[0].Spec.Queue = to
 		w.runAction(t)
 		check.Equal(t, "drained from q, of a job of "+to, 4, len(w.In(api.Releasing)))
@@ -66,7 +66,7 @@ func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
 		"unknown":   {corev1.ConditionUnknown, 0},
 		"not ready": {corev1.ConditionFalse, 0},
 	}) {
-		w := newWorld("node n A 4; t tra 4: n*4 ran=1h; i inf 1: -")
+		w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1")
 		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
 		w.runAction(t)
 		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))

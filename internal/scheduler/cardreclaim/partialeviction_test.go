@@ -30,24 +30,24 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"the rest of it is evicted":                 {"t tra 4: n*3 - ran=1h vcjob", ours, "t*3"},
-		"pods of a vcjob that ends are deleted":     {"t tra 4: n*3 - ran=1h vcjob=ends", ours, "t*3"},
-		"a job that has its minimum goes on":        {"t tra 3: n*3 - ran=1h vcjob", ours, ""},
-		"pods without the condition stay":           {"t tra 4: n*3 - ran=1h vcjob", func(*corev1.Pod) {}, ""},
-		"pods that the kubelet is to evict stay":    {"t tra 4: n*3 - ran=1h vcjob", kubelet, ""},
-		"pods that no job controller keeps go, too": {"t tra 4: n*3 - ran=1h", ours, "t*3"},
-		"what was said a week ago is forgotten":     {"t tra 4: n*3 - ran=192h vcjob", old, ""},
-		"pods of a queue that gives nothing stay":   {"t inf 4: n*3 - ran=1h vcjob", ours, ""},
-		"protected pods stay":                       {"t tra 4: n*3 - ran=1h vcjob protected", ours, ""},
-		"below the minimum of a task counts, too":   {"t tra 3: n*3 - ran=1h vcjob tasks=m*0/1,w*4/2", ours, "t*3"},
+		"the rest of it is evicted":                 {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob", ours, "t*3"},
+		"pods of a vcjob that ends are deleted":     {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob evictionPolicy=TerminateJob", ours, "t*3"},
+		"a job that has its minimum goes on":        {"job t queue=tra min=3 running=n*3 pending=1 age=1h owner=vcjob", ours, ""},
+		"pods without the condition stay":           {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob", func(*corev1.Pod) {}, ""},
+		"pods that the kubelet is to evict stay":    {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob", kubelet, ""},
+		"pods that no job controller keeps go, too": {"job t queue=tra min=4 running=n*3 pending=1 age=1h", ours, "t*3"},
+		"what was said a week ago is forgotten":     {"job t queue=tra min=4 running=n*3 pending=1 age=192h owner=vcjob", old, ""},
+		"pods of a queue that gives nothing stay":   {"job t queue=inf min=4 running=n*3 pending=1 age=1h owner=vcjob", ours, ""},
+		"protected pods stay":                       {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob preemptable=false", ours, ""},
+		"below the minimum of a task counts, too":   {"job t queue=tra min=3 running=n*3 pending=1 age=1h owner=vcjob task=m,pods:0,min:1 task=w,pods:4,min:2", ours, "t*3"},
 	}) {
-		w := newWorld("node n A 4; "+tc.job, tc.change).addToAPI(t)
+		w := newWorld("node n model=A cards=4; "+tc.job, tc.change).addToAPI(t)
 		w.alone = true
 		goes, _ := w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
 
 		switch {
-		case tc.want != "" && strings.Contains(tc.job, "vcjob") && !strings.Contains(tc.job, "ends"):
+		case tc.want != "" && strings.Contains(tc.job, "owner=vcjob") && !strings.Contains(tc.job, "TerminateJob"):
 			eventually(t, "all that were left are marked", func() bool { return len(w.markedPods(t)) == 3 })
 		case tc.want != "":
 			eventually(t, "all that were left are deleted", func() bool { return len(w.existingPods(t)) == 1 })

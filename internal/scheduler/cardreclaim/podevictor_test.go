@@ -95,16 +95,16 @@ func TestHowJobsAreEvicted(t *testing.T) {
 		change            func(*corev1.Pod)
 		deleted, replaced string
 	}{
-		"a vcjob without policies":        {"t tra 4: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t*4"},
-		"a vcjob that restarts":           {"t tra 4: n*4 ran=24h vcjob=inelastic; i inf 1: -", nil, "", "t*4"},
-		"a vcjob that ends":               {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", nil, "t*4", ""},
-		"a pod that its vcjob can spare":  {"t tra 3: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t-0"},
-		"pods of a Deployment":            {"t tra 1: n*4 ran=24h; i inf 1: -", onJob("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
-		"pods of a Kubernetes job":        {"t tra 4: n*4 ran=24h; i inf 1: -", onJob("t", ownedBy("batch/v1", "Job")), "t*4", ""},
-		"bare pods":                       {"t tra 4: n*4 ran=24h; i inf 1: -", nil, "t*4", ""},
-		"jobs of both kinds for one gang": {"t tra 2: n*2 vcjob; u tra 2: n*2; i inf 4: -*4", nil, "u*2", "t*2"},
+		"a vcjob without policies":        {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob; job i queue=inf min=1 pending=1", nil, "", "t*4"},
+		"a vcjob that restarts":           {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=RestartJob; job i queue=inf min=1 pending=1", nil, "", "t*4"},
+		"a vcjob that ends":               {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1", nil, "t*4", ""},
+		"a pod that its vcjob can spare":  {"job t queue=tra min=3 running=n*4 age=24h owner=vcjob; job i queue=inf min=1 pending=1", nil, "", "t-0"},
+		"pods of a Deployment":            {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", onJob("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
+		"pods of a Kubernetes job":        {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", onJob("t", ownedBy("batch/v1", "Job")), "t*4", ""},
+		"bare pods":                       {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", nil, "t*4", ""},
+		"jobs of both kinds for one gang": {"job t queue=tra min=2 running=n*2 owner=vcjob; job u queue=tra min=2 running=n*2; job i queue=inf min=4 pending=4", nil, "u*2", "t*2"},
 	}) {
-		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().addToAPI(t).runAction(t)
+		w := scene{text: "node n model=A cards=4; " + tc.jobs, change: tc.change}.world().addToAPI(t).runAction(t)
 		want := strings.Fields(session.Spell(tc.replaced))
 		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
 		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
@@ -117,7 +117,7 @@ func TestHowJobsAreEvicted(t *testing.T) {
 // TestEvictedPodsHaveConditions: a pod that is recreated first gets its conditions, then the
 // annotation. Each write has its UID, so that another pod of its name is safe.
 func TestEvictedPodsHaveConditions(t *testing.T) {
-	w := newWorld("node n A 1; t tra 1: n vcjob; i inf 1: -").addToAPI(t)
+	w := newWorld("node n model=A cards=1; job t queue=tra min=1 running=n owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	w.runAction(t)
 	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
@@ -175,7 +175,7 @@ func checkConditions(t *testing.T, client *fake.Clientset) {
 // TestConditionsPrecedeEvictions: if the process ends in between, the next one sees that the
 // whole job was to be evicted.
 func TestConditionsPrecedeEvictions(t *testing.T) {
-	w := newWorld("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").addToAPI(t)
+	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	w.runAction(t)
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 	var order []string
@@ -257,7 +257,7 @@ func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 }
 
 func TestOverduePodsAreDeleted(t *testing.T) {
-	w := newWorld("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").addToAPI(t)
+	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 
@@ -287,7 +287,7 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 // TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted without an annotation,
 // so a failed deletion is repeated without waiting for one.
 func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
-	w := newWorld("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").addToAPI(t)
+	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	var refused atomic.Int32
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -314,13 +314,13 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 		failures   int
 		goes       string
 	}{
-		"a conflict on one status":             {"t tra 4: n*4 ran=24h; i inf 1: -", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
-		"one deletion fails":                   {"t tra 4: n*4 ran=24h; i inf 1: -", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
-		"a vcjob whose policy ends it":         {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", "delete", func(*corev1.Pod) {}, 2, "t*4"},
-		"a pod that says already that it goes": {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", applyAll(ownedBy("apps/v1", "ReplicaSet"), onPod("t-0", withEvictionConditions("Evict"))), 0, "t-0"},
-		"every write fails for long":           {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
+		"a conflict on one status":             {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"one deletion fails":                   {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"a vcjob whose policy ends it":         {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1", "delete", func(*corev1.Pod) {}, 2, "t*4"},
+		"a pod that says already that it goes": {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", applyAll(ownedBy("apps/v1", "ReplicaSet"), onPod("t-0", withEvictionConditions("Evict"))), 0, "t-0"},
+		"every write fails for long":           {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
 	}) {
-		w := newWorld("node n A 4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
+		w := newWorld("node n model=A cards=4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
 		var mutex sync.Mutex
 		left := tc.failures
 		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

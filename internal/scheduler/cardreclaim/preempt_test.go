@@ -23,7 +23,7 @@ import (
 // with the evictor of the scheduler.
 func newPreemptWorld(t *testing.T, text string, changes ...func(*corev1.Pod)) (*world, *Preempt) {
 	t.Helper()
-	w := newWorld("node n A; node m A; queue q PLENTY cpu=1000;"+text, changes...).addToAPI(t)
+	w := newWorld("node n model=A; node m model=A; queue q quota=PLENTY cpu=1000;"+text, changes...).addToAPI(t)
 	preempt := NewPreempt(w.action)
 	w.Cache.Evictor = preempt.Evictor().Use(w.Cache.Client(), &record.FakeRecorder{})
 	t.Cleanup(w.Close)
@@ -36,18 +36,18 @@ func (w *world) runPreemptAction(action *Preempt) *world {
 	return w
 }
 
-const waits = "; other q 1: n*6 m*6 class=high; high q 1: - class=high"
+const waits = "; job other queue=q min=1 running=n*6,m*6 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high"
 
 // TestHowJobsArePreempted: a gang is evicted as a whole, and pods of a vcjob are recreated
 // without counting a retry.
 func TestHowJobsArePreempted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ jobs, deleted, replaced string }{
-		"a vcjob without policies":       {"low q 4: n*2 m*2 class=low vcjob", "", "low*4"},
-		"a vcjob that restarts":          {"low q 1: n*2 m*2 class=low vcjob=inelastic", "", "low*4"},
-		"a vcjob that ends":              {"low q 4: n*2 m*2 class=low vcjob=ends", "low*4", ""},
-		"a gang that is no vcjob":        {"low q 4: n*2 m*2 class=low", "low*4", ""},
-		"a vcjob that is not known":      {"low q 4: n*2 m*2 class=low vcjob=unknown", "", ""},
-		"a gang with a pod that it says": {"low q 4: n*2 m*2 class=low protectedgroup", "", ""},
+		"a vcjob without policies":       {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob", "", "low*4"},
+		"a vcjob that restarts":          {"job low queue=q min=1 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=RestartJob", "", "low*4"},
+		"a vcjob that ends":              {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=TerminateJob", "low*4", ""},
+		"a gang that is no vcjob":        {"job low queue=q min=4 running=n*2,m*2 priorityClass=low", "low*4", ""},
+		"a vcjob that is not known":      {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=Unknown", "", ""},
+		"a gang with a pod that it says": {"job low queue=q min=4 running=n*2,m*2 priorityClass=low groupPreemptable=false", "", ""},
 	}) {
 		w, preempt := newPreemptWorld(t, tc.jobs+waits)
 		w.runPreemptAction(preempt)
@@ -62,7 +62,7 @@ func TestHowJobsArePreempted(t *testing.T) {
 
 // TestPreemptedPodHasConditions: they have the words of Volcano's own eviction.
 func TestPreemptedPodHasConditions(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "low q 4: n*2 m*2 class=low vcjob"+waits)
+	w, preempt := newPreemptWorld(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob"+waits)
 	w.runPreemptAction(preempt)
 	says := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -76,21 +76,21 @@ func TestPreemptedPodHasConditions(t *testing.T) {
 // gang of four running, in a queue that is not reclaimable.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
 	left := func(reclaimable string, told time.Duration) *world {
-		w, preempt := newPreemptWorld(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
+		w, preempt := newPreemptWorld(t, "queue q quota=PLENTY cpu=1000 reclaimable="+reclaimable+"; job low queue=q min=4 running=n*3 pending=1 priorityClass=low; job other queue=q min=1 running=n*5,m*8 priorityClass=high",
 			onJob("low", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, told)))
 		return w.runPreemptAction(preempt)
 	}
-	for _, reclaimable := range []string{"keeps", "gives"} {
+	for _, reclaimable := range []string{"false", "true"} {
 		w := left(reclaimable, time.Second)
 		eventually(t, "the rest is gone", func() bool { return strings.Join(w.deletedPods(t), " ") == "low-0 low-1 low-2" })
 		w.Close()
 	}
-	left("keeps", day).expectNoWrites(t)
+	left("false", day).expectNoWrites(t)
 }
 
 // TestEachPreemptedPodHasAnEvent: that includes those that Volcano did not choose.
 func TestEachPreemptedPodHasAnEvent(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "low q 4: n*2 m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low"+waits)
 	recorder := record.NewFakeRecorder(100)
 	preempt.Evictor().Use(w.Cache.Client(), recorder)
 	w.runPreemptAction(preempt)
@@ -105,7 +105,7 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 // TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache
 // shows it as releasing.
 func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "low q 1: n*2 m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "job low queue=q min=1 running=n*2,m*2 priorityClass=low"+waits)
 	w.action.evictor.backoff.Steps = 1
 	var down atomic.Bool
 	down.Store(true)
@@ -135,7 +135,7 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 // TestPreemptedGangIsEvictedOnce: while writes fail and the API server shows no change, no
 // other pod is evicted. In the end the gang is gone.
 func TestPreemptedGangIsEvictedOnce(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "low q 2: n*2 class=low; spare q 2: m*2 class=low"+waits)
+	w, preempt := newPreemptWorld(t, "job low queue=q min=2 running=n*2 priorityClass=low; job spare queue=q min=2 running=m*2 priorityClass=low"+waits)
 	client := w.Cache.Client().(*fake.Clientset)
 	refused := make(chan struct{}, 3)
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -163,7 +163,7 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 
 // TestEvictorRepeatsFailedWrites: this holds for pods that Volcano's own actions evict.
 func TestEvictorRepeatsFailedWrites(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "low q 1: n class=low")
+	w, preempt := newPreemptWorld(t, "job low queue=q min=1 running=n priorityClass=low")
 	client := w.Cache.Client().(*fake.Clientset)
 	tries := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -187,8 +187,8 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 // TestReclaimCountsNoCardsThatPreemptFreedForOthers: of a gang that preempted, one pod has lost its node.
 // The card that is kept for the other one is of no use to a reclaimer, which needs two of training instead.
 func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
-	w, preempt := newPreemptWorld(t, `node n A 4; node m A 1; queue q {"A":2} 50000 cpu=1000; ln q 1: n class=low; lm q 1: m class=low
-		t tra 1: n*3 ran=24h; gang q 2: -*2 class=high`)
+	w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=1; queue q quota={"A":2} priority=50000 cpu=1000; job ln queue=q min=1 running=n priorityClass=low; job lm queue=q min=1 running=m priorityClass=low
+		job t queue=tra min=1 running=n*3 age=24h; job gang queue=q min=2 pending=2 priorityClass=high`)
 	w.playSession(preempt)
 	check.Equal(t, "go for the gang", "lm-0 ln-0", session.Names(w.In(api.Releasing)))
 
@@ -201,7 +201,7 @@ func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
 		w.Cache.DeletePod(w.Pod(name).DeepCopy())
 	}
 
-	w.add("i inf 1: - cards=2")
+	w.add("job i queue=inf min=1 pending=1 cards=2")
 	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
 	w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())
 	w.playSession(preempt)

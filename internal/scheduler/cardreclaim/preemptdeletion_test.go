@@ -74,9 +74,9 @@ func (w *world) runPreempt() { w.Run(allocate.New(), preempt.New()) }
 // twoNodeGroups has training in two node groups, that of the first protected. A pod of
 // inference needs a card of the second.
 func twoNodeGroups(text string) *world {
-	w := newWorld(`node n1,n2 A 4; queue inf1 PLENTY 90000 inference cpu=1000; queue inf2 PLENTY 80000 inference cpu=1000
-		queue tra1 PLENTY 20000 training cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
-		t1 tra1 4: n1*4 ran=24h protected; t2 tra2 4: n2*4 ran=24h; y inf2 1: -;` + text)
+	w := newWorld(`node n1,n2 model=A cards=4; queue inf1 quota=PLENTY priority=90000 serviceType=inference cpu=1000; queue inf2 quota=PLENTY priority=80000 serviceType=inference cpu=1000
+		queue tra1 quota=PLENTY priority=20000 serviceType=training cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
+		job t1 queue=tra1 min=4 running=n1*4 age=24h preemptable=false; job t2 queue=tra2 min=4 running=n2*4 age=24h; job y queue=inf2 min=1 pending=1;` + text)
 	for i, n := range w.Nodes {
 		n.Labels["volcano.sh/nodegroup-name"] = fmt.Sprint("g", i+1)
 	}
@@ -94,12 +94,12 @@ func twoNodeGroups(text string) *world {
 // pod out of the whole domain of a node label. One more node has training of larger loss and
 // no such pod.
 func nodesWithBlockingPods(n int, label string) *world {
-	w := newWorld("node clean A 4; old tra 4: clean*4 ran=24h; queue cpu {} 50000 gives")
+	w := newWorld("node clean model=A cards=4; job old queue=tra min=4 running=clean*4 age=24h; queue cpu quota={} priority=50000 reclaimable=true")
 	for i := range n {
-		w.add(fmt.Sprintf("node n%02d A 4; tn%02d tra 4: n%02d*4 ran=1h", i, i, i)).add(fmt.Sprintf("xn%02d cpu 1: n%02d cards=0 ran=24h", i, i), withLabelAndAntiAffinity("x", "i"))
+		w.add(fmt.Sprintf("node n%02d model=A cards=4; job tn%02d queue=tra min=4 running=n%02d*4 age=1h", i, i, i)).add(fmt.Sprintf("job xn%02d queue=cpu min=1 running=n%02d cards=0 age=24h", i, i), withLabelAndAntiAffinity("x", "i"))
 	}
 
-	w.add("i inf 1: -", withLabelAndAntiAffinity("i", ""))
+	w.add("job i queue=inf min=1 pending=1", withLabelAndAntiAffinity("i", ""))
 	for _, node := range w.Nodes {
 		node.Labels[corev1.LabelHostname] = node.Name
 		node.Labels[zone] = node.Name
@@ -117,7 +117,7 @@ func nodesWithBlockingPods(n int, label string) *world {
 // TestPreemptWaitsForDeletion: no other pod is evicted while the API server does not show the
 // first deletion.
 func TestPreemptWaitsForDeletion(t *testing.T) {
-	w := newWorld(`node n A 8; queue inf {"A":4} 80000 inference cpu=1000; low inf 1: n*4 ran=24h class=low; high inf 1: - class=high`)
+	w := newWorld(`node n model=A cards=8; queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000; job low queue=inf min=1 running=n*4 age=24h priorityClass=low; job high queue=inf min=1 pending=1 priorityClass=high`)
 	found := w.runWatched(4, "preempt", nil, w.runPreempt)
 	check.That(t, len(found) == 0, "found %v", found)
 }
@@ -131,7 +131,7 @@ func TestSessionCheckFindsNoViolation(t *testing.T) {
 		promise string
 	}{
 		"node groups":                           {twoNodeGroups(""), []string{"nodegroup"}, "y-0@n2"},
-		"node groups, another one waits before": {twoNodeGroups("x inf1 1: -"), []string{"nodegroup"}, "y-0@n2"},
+		"node groups, another one waits before": {twoNodeGroups("job x queue=inf1 min=1 pending=1"), []string{"nodegroup"}, "y-0@n2"},
 		"nodes that refuse":                     {nodesWithBlockingPods(40, corev1.LabelHostname), nil, "i-0@clean"},
 		"zones that refuse":                     {nodesWithBlockingPods(40, zone), nil, "i-0@clean"},
 	}) {

@@ -37,13 +37,13 @@ func (w *world) nextSession(action *Preempt) {
 // enqueued into a queue that lower jobs fill, preempts them, and runs in the next session.
 func TestFullQueueIsPreempted(t *testing.T) {
 	for t, low := range check.Cases(t, map[string]string{
-		"an elastic job":     "low q 1: n*8 class=low",
-		"a gang":             "low q 8: n*8 class=low",
-		"jobs of one card":   "l0 q 1: n class=low; l1 q 1: n class=low; l2 q 6: n*6 class=low",
-		"a restarted vcjob":  "low q 8: n*8 class=low vcjob=inelastic",
-		"a vcjob that ended": "low q 8: n*8 class=low vcjob=ends",
+		"an elastic job":     "job low queue=q min=1 running=n*8 priorityClass=low",
+		"a gang":             "job low queue=q min=8 running=n*8 priorityClass=low",
+		"jobs of one card":   "job l0 queue=q min=1 running=n priorityClass=low; job l1 queue=q min=1 running=n priorityClass=low; job l2 queue=q min=6 running=n*6 priorityClass=low",
+		"a restarted vcjob":  "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=RestartJob",
+		"a vcjob that ended": "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=TerminateJob",
 	}) {
-		w, preempt := newPreemptWorld(t, `queue q {"A":8} cpu=1000;`+low+"; high q 1: - least=1 class=high phase=Pending")
+		w, preempt := newPreemptWorld(t, `queue q quota={"A":8} cpu=1000;`+low+"; job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending")
 		w.playSession(preempt) // a restarted scheduler learns the policies of vcjobs
 		for range 2 {
 			w.nextSession(preempt)
@@ -56,18 +56,18 @@ func TestFullQueueIsPreempted(t *testing.T) {
 // TestPreemptedCardsGoToThePreemptor: over several sessions one pod of the queue is evicted for
 // one pod, whoever else waits for cards.
 func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
-	const others = "a1 a 1: -; a2 a 1: -; a3 a 1: -"
+	const others = "job a1 queue=a min=1 pending=1; job a2 queue=a min=1 pending=1; job a3 queue=a min=1 pending=1"
 	for t, text := range check.Cases(t, map[string]string{
-		"a queue of higher priority":   `queue a {"A":4} 9 cpu=1000;` + others,
-		"a queue of equal priority":    `queue a {"A":4} cpu=1000;` + others,
-		"two inference queues":         `queue a {"A":4} inference cpu=1000; queue q {"A":8} inference cpu=1000;` + others,
-		"equal jobs of its own queue":  "q1 q 1: - class=high; q2 q 1: - class=high",
+		"a queue of higher priority":   `queue a quota={"A":4} priority=9 cpu=1000;` + others,
+		"a queue of equal priority":    `queue a quota={"A":4} cpu=1000;` + others,
+		"two inference queues":         `queue a quota={"A":4} serviceType=inference cpu=1000; queue q quota={"A":8} serviceType=inference cpu=1000;` + others,
+		"equal jobs of its own queue":  "job q1 queue=q min=1 pending=1 priorityClass=high; job q2 queue=q min=1 pending=1 priorityClass=high",
 		"the job that was evicted":     "",
-		"the quota of its queue, full": `queue q {"A":8} cpu=1000; full q 4: m*4 class=high; q1 q 1: - class=high`,
+		"the quota of its queue, full": `queue q quota={"A":8} cpu=1000; job full queue=q min=4 running=m*4 priorityClass=high; job q1 queue=q min=1 pending=1 priorityClass=high`,
 	}) {
-		w, preempt := newPreemptWorld(t, `node n A 4; node m A 4; queue q {"A":8} cpu=1000; low q 1: n*4 class=low; high q 1: - class=high; `+text)
+		w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job low queue=q min=1 running=n*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high; `+text)
 		evicted := 0
-		waiting := strings.Count(text, " q 1: - class=high")
+		waiting := strings.Count(text, " queue=q min=1 pending=1 priorityClass=high")
 
 		for s := range 8 {
 			if s == 0 {
@@ -86,7 +86,7 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 // TestOneEvictionServesTwoPreemptors: four cards are freed for one. The next pod comes before the
 // API server shows the deletion, and uses what is left over.
 func TestOneEvictionServesTwoPreemptors(t *testing.T) {
-	w, preempt := newPreemptWorld(t, `node n A 4; node m A 4; queue q {"A":8} cpu=1000; la q 1: n cards=4 class=low; lb q 1: m cards=4 class=low; hi q 1: - class=high; hi2 q 1: - class=high`)
+	w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job la queue=q min=1 running=n cards=4 priorityClass=low; job lb queue=q min=1 running=m cards=4 priorityClass=low; job hi queue=q min=1 pending=1 priorityClass=high; job hi2 queue=q min=1 pending=1 priorityClass=high`)
 	w.Close()
 	groups := w.Groups
 	pods := w.Pods
@@ -119,14 +119,14 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 		"reclaim is cut short": {func(w *world) { w.action.budget.maxPerSession = 1 }, ""},
 		"reclaim is no action": {func(w *world) { w.alone = true }, "lo-0"},
 	}) {
-		w := newWorld("node n A 4; lo inf 1: n*1 class=low ran=24h; keep inf 1: n*1 class=high; t tra 1: n*2 ran=24h; hi inf 1: - class=high")
+		w := newWorld("node n model=A cards=4; job lo queue=inf min=1 running=n*1 priorityClass=low age=24h; job keep queue=inf min=1 running=n*1 priorityClass=high; job t queue=tra min=1 running=n*2 age=24h; job hi queue=inf min=1 pending=1 priorityClass=high")
 		t.Cleanup(w.Close)
 
 		w.startCache()
 		preempt := NewPreempt(w.action)
 		tc.change(w)
 		if strings.Contains(t.Name(), "short") {
-			w.add("first inf 1: - cards=9 class=high")
+			w.add("job first queue=inf min=1 pending=1 cards=9 priorityClass=high")
 			w.startCache()
 			preempt = NewPreempt(w.action)
 			tc.change(w)
@@ -148,14 +148,14 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 // queue that could go is protected, or breaks a gang in vain.
 func hopeless(nodes, jobs int) *world {
 	var text strings.Builder
-	text.WriteString(`queue q {"A":100000} 20000 training cpu=100000;`)
+	text.WriteString(`queue q quota={"A":100000} priority=20000 serviceType=training cpu=100000;`)
 	for i := range nodes {
-		fmt.Fprintf(&text, "node n%d A 8; t%d q 8: n%d*8 ran=24h class=low protectedgroup;", i, i, i)
+		fmt.Fprintf(&text, "node n%d model=A cards=8; job t%d queue=q min=8 running=n%d*8 age=24h priorityClass=low groupPreemptable=false;", i, i, i)
 	}
 	for j := range jobs {
-		fmt.Fprintf(&text, "w%d q 1: - class=high;", j)
+		fmt.Fprintf(&text, "job w%d queue=q min=1 pending=1 priorityClass=high;", j)
 	}
-	text.WriteString("spare q 1: n0 cards=0 class=low")
+	text.WriteString("job spare queue=q min=1 running=n0 cards=0 priorityClass=low")
 	return newWorld(text.String())
 }
 
@@ -182,7 +182,7 @@ func TestSearchInsideAJobFollowsTheOther(t *testing.T) {
 			p.Annotations["volcano.sh/task-priority"] = "10"
 		}
 	}
-	w, preempt := newPreemptWorld(t, `queue q {"A":16} cpu=1000; full q 1: m*8 class=low protectedgroup; spare q 1: n cards=0 class=low; x q 1: n*4 - class=high; y q 1: n*4 - class=high`, urgent)
+	w, preempt := newPreemptWorld(t, `queue q quota={"A":16} cpu=1000; job full queue=q min=1 running=m*8 priorityClass=low groupPreemptable=false; job spare queue=q min=1 running=n cards=0 priorityClass=low; job x queue=q min=1 running=n*4 pending=1 priorityClass=high; job y queue=q min=1 running=n*4 pending=1 priorityClass=high`, urgent)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "pods that are promised a node", "x-4@n y-4@n", session.Names(w.In(api.Pipelined)))
 }
@@ -202,7 +202,7 @@ func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
 			p.Status.NominatedNodeName = "m"
 		}
 	}
-	w, preempt := newPreemptWorld(t, "node n A 2; node m A 2; low q 1: n*2 class=low; full q 2: m*2 class=high; high q 2: -*2 class=high", nominate)
+	w, preempt := newPreemptWorld(t, "node n model=A cards=2; node m model=A cards=2; job low queue=q min=1 running=n*2 priorityClass=low; job full queue=q min=2 running=m*2 priorityClass=high; job high queue=q min=2 pending=2 priorityClass=high", nominate)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "go", "low-0 low-1", session.Names(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", "high-0@n high-1@n", session.Names(w.In(api.Pipelined)))
@@ -213,7 +213,7 @@ func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
 // pod of its gang, on the node that was nominated for it once.
 func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
 	nominate := onPod("high-1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
-	w, preempt := newPreemptWorld(t, "node n A 1; node m A 1; lown q 1: n class=low; lowm q 1: m class=low; high q 2: -*2 class=high", nominate)
+	w, preempt := newPreemptWorld(t, "node n model=A cards=1; node m model=A cards=1; job lown queue=q min=1 running=n priorityClass=low; job lowm queue=q min=1 running=m priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high", nominate)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "go", "lowm-0 lown-0", session.Names(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", 2, len(w.In(api.Pipelined)))
@@ -222,18 +222,18 @@ func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
 // TestPreemptLeavesAGangItsKeptCards: two cards of a node are kept for a gang of inference. A job of training
 // that may not take them preempts another one of its queue there, for all the cards that it needs.
 func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
-	const gang = `node k A 6; queue i {"A":20} 80000 inference cpu=1000; queue q {"A":20} 20000 training cpu=1000; fixed i 1: n*8 m*8; g i 4: -*4 least=4;`
+	const gang = `node k model=A cards=6; queue i quota={"A":20} priority=80000 serviceType=inference cpu=1000; queue q quota={"A":20} priority=20000 serviceType=training cpu=1000; job fixed queue=i min=1 running=n*8,m*8; job g queue=i min=4 pending=4 minCards=4;`
 	for t, tc := range check.Cases(t, map[string]struct {
 		text           string
 		goes, placed   int
 		isKept, starts bool // the gang
 	}{
-		"as many pods as it needs":            {"low q 1: k*4 class=low; high q 1: - cards=2 class=high", 2, 1, true, false},
-		"two pods, one after the other":       {"low q 1: k*4 class=low; high q 1: -*2 class=high", 2, 2, true, false},
-		"a gang, and the other one starts":    {"low q 4: k*4 class=low; high q 1: - cards=2 class=high", 4, 1, true, true},
-		"none if all of them are too few":     {"low q 1: k*4 class=low; high q 1: - cards=5 class=high", 0, 0, true, false},
-		"none if no pod there may be evicted": {"low q 1: k*4 class=high; high q 1: - cards=2 class=high", 0, 0, true, false},
-		"none for a pod that may take them":   {"low q 1: k*4 class=low; high i 1: - cards=2 class=high", 0, 1, false, false},
+		"as many pods as it needs":            {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 2, 1, true, false},
+		"two pods, one after the other":       {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=2 priorityClass=high", 2, 2, true, false},
+		"a gang, and the other one starts":    {"job low queue=q min=4 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 4, 1, true, true},
+		"none if all of them are too few":     {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=5 priorityClass=high", 0, 0, true, false},
+		"none if no pod there may be evicted": {"job low queue=q min=1 running=k*4 priorityClass=high; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 0, 0, true, false},
+		"none for a pod that may take them":   {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=i min=1 pending=1 cards=2 priorityClass=high", 0, 1, false, false},
 	}) {
 		w, preempt := newPreemptWorld(t, gang+tc.text)
 		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)

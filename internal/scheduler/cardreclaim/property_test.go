@@ -54,16 +54,16 @@ func drawWorld(t *rapid.T) *world {
 	for i, name := range names {
 		free[name] = rapid.IntRange(2, 5).Draw(t, "cards")
 		cpus[name] = rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
-		w.add(fmt.Sprintf("node %s %s %d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
+		w.add(fmt.Sprintf("node %s model=%s cards=%d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
 		w.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
 	}
 
 	for _, queue := range []string{"inf", "inf2"} {
-		rest := map[string]string{"inf": "80000 inference", "inf2": "70000 inference"}[queue]
-		w.add(fmt.Sprintf(`queue %s {"A":%d,"B":%d} %s cpu=1000`, queue, rapid.IntRange(0, 8).Draw(t, "quota of A"), rapid.IntRange(0, 8).Draw(t, "quota of B"), rest))
+		rest := map[string]string{"inf": "priority=80000 serviceType=inference", "inf2": "priority=70000 serviceType=inference"}[queue]
+		w.add(fmt.Sprintf(`queue %s quota={"A":%d,"B":%d} %s cpu=1000`, queue, rapid.IntRange(0, 8).Draw(t, "quota of A"), rapid.IntRange(0, 8).Draw(t, "quota of B"), rest))
 	}
 
-	w.add("queue old PLENTY 75000 training; queue keeps PLENTY 10000 inference; queue odd PLENTY 10000 batch") // old is above inf2
+	w.add("queue old quota=PLENTY priority=75000 serviceType=training; queue keeps quota=PLENTY priority=10000 serviceType=inference; queue odd quota=PLENTY priority=10000 serviceType=batch") // old is above inf2
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
 		cards := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards")
 		on := []string{}
@@ -79,9 +79,9 @@ func drawWorld(t *rapid.T) *world {
 			continue
 		}
 
-		text := fmt.Sprintf("t%d %s %d: %s cards=%d card=A|B ran=%s %s", i, rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
-			rapid.IntRange(1, len(on)+1).Draw(t, "minimum"), strings.Join(on, " "), cards, rapid.SampledFrom([]string{"0s", "1h", "5h", "30h"}).Draw(t, "ran"),
-			rapid.SampledFrom([]string{"", "", "vcjob", "vcjob=inelastic", "vcjob=ends"}).Draw(t, "vcjob"))
+		text := fmt.Sprintf("job t%d queue=%s min=%d running=%s cards=%d card=A|B age=%s %s", i, rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
+			rapid.IntRange(1, len(on)+1).Draw(t, "minimum"), strings.Join(on, ","), cards, rapid.SampledFrom([]string{"0s", "1h", "5h", "30h"}).Draw(t, "age"),
+			rapid.SampledFrom([]string{"", "", "owner=vcjob", "owner=vcjob evictionPolicy=RestartJob", "owner=vcjob evictionPolicy=TerminateJob"}).Draw(t, "owner"))
 
 		w.add(text, func(p *corev1.Pod) {
 			if strings.HasSuffix(p.Name, "-0") && rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
@@ -94,11 +94,11 @@ func drawWorld(t *rapid.T) *world {
 		waits := rapid.IntRange(1, 3).Draw(t, "pods")
 		name := fmt.Sprintf("i%d", i)
 		change := requests("cpu", rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores"))
-		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
+		if rapid.IntRange(0, 4).Draw(t, "one pod per node") == 0 {
 			change = applyAll(change, withLabelAndAntiAffinity(name, name))
 		}
 
-		w.add(fmt.Sprintf("%s %s %d: -*%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
+		w.add(fmt.Sprintf("job %s queue=%s min=%d pending=%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
 			waits, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"), rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")), change)
 	}
 

@@ -32,9 +32,9 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 // mb for an hour, so mb has less loss.
 func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 	const (
-		nodes = "node n A 4; node m A 4; "
-		gangs = nodes + "na tra 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4"
-		spare = nodes + "na tra 3: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 1: -"
+		nodes = "node n model=A cards=4; node m model=A cards=4; "
+		gangs = nodes + "job na queue=tra min=4 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=4 pending=4"
+		spare = nodes + "job na queue=tra min=3 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=1 pending=1"
 	)
 
 	classes := func(a, b string) func(*corev1.Pod) { return applyAll(onJob("na", class(a)), onJob("mb", class(b))) }
@@ -51,8 +51,8 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		"by loss what loses less":                            {text: gangs, change: classes("pc-low", "pc-high"), byLoss: true, goes: "mb*4"},
 		"a class that is not listed protects no pod":         {text: gangs, change: classes("pc-normal", "mine"), goes: "mb*4"},
 		"and is the same as the lowest":                      {text: gangs, change: classes("pc-low", "mine"), goes: "mb*4"},
-		"the higher priority where the lower one cannot":     {text: "node n A 4; na tra 4: n*4 ran=24h; i inf 4: -*4", change: classes("pc-high", ""), goes: "na*4"},
-		"the queue of the lower priority, whatever the jobs": {text: "queue old PLENTY 10000 training; " + nodes + "na old 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4", change: classes("pc-high", "pc-low"), goes: "na*4"},
+		"the higher priority where the lower one cannot":     {text: "node n model=A cards=4; job na queue=tra min=4 running=n*4 age=24h; job i queue=inf min=4 pending=4", change: classes("pc-high", ""), goes: "na*4"},
+		"the queue of the lower priority, whatever the jobs": {text: "queue old quota=PLENTY priority=10000 serviceType=training; " + nodes + "job na queue=old min=4 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=4 pending=4", change: classes("pc-high", "pc-low"), goes: "na*4"},
 		"a gang before a elastic pod of a higher priority":   {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
 		"a elastic pod before a gang of the same priority":   {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
 		"the elastic pod of the lower priority": {text: spare,
@@ -100,7 +100,7 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 func TestHigherPrioritiesAreSpared(t *testing.T) {
 	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			w := newWorld(fmt.Sprintf("node n A 4; node m A 4; node o A 4; a tra 4: n*4 ran=99h; b tra 4: m*4 ran=24h; c tra 4: o*4 ran=1h; i inf %d: -*%d", pods, pods),
+			w := newWorld(fmt.Sprintf("node n model=A cards=4; node m model=A cards=4; node o model=A cards=4; job a queue=tra min=4 running=n*4 age=99h; job b queue=tra min=4 running=m*4 age=24h; job c queue=tra min=4 running=o*4 age=1h; job i queue=inf min=%d pending=%d", pods, pods),
 				applyAll(onJob("a", class("pc-low")), onJob("b", class("pc-normal")), onJob("c", class("pc-medium"))))
 			w.runAction(t)
 			goes, _ := w.Outcome()

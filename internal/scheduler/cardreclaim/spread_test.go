@@ -18,7 +18,7 @@ const zone = "topology.kubernetes.io/zone"
 func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *world {
 	w := newWorld("")
 	for i := range 12 {
-		w.add(fmt.Sprintf("node n%02d A 2; tn%02d tra 2: n%02d*2 ran=1h", i, i, i))
+		w.add(fmt.Sprintf("node n%02d model=A cards=2; job tn%02d queue=tra min=2 running=n%02d*2 age=1h", i, i, i))
 		w.Nodes[i].Labels[zone] = in(i)
 	}
 	return w.add(text, changes...)
@@ -44,14 +44,14 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 		// most checks how many pods are placed on one node, or in one zone.
 		most func(pods map[string]int) bool
 	}{
-		"a Deployment, one on each node": {twelve(one, "i inf 1: -*12", spreads(corev1.LabelHostname, 1)), 24, 12,
+		"a Deployment, one on each node": {twelve(one, "job i queue=inf min=1 pending=12", spreads(corev1.LabelHostname, 1)), 24, 12,
 			func(pods map[string]int) bool { return len(pods) == 12 }},
-		"a gang, one on each node": {twelve(one, "i inf 12: -*12", spreads(corev1.LabelHostname, 1)), 24, 12,
+		"a gang, one on each node": {twelve(one, "job i queue=inf min=12 pending=12", spreads(corev1.LabelHostname, 1)), 24, 12,
 			func(pods map[string]int) bool { return len(pods) == 12 }},
-		"a gang, over two zones": {twelve(func(i int) string { return string(rune('a' + i%2)) }, "i inf 4: -*4", spreads(zone, 1)), 4, 4,
+		"a gang, over two zones": {twelve(func(i int) string { return string(rune('a' + i%2)) }, "job i queue=inf min=4 pending=4", spreads(zone, 1)), 4, 4,
 			func(pods map[string]int) bool { return len(pods) == 2 }},
 		"the only zone without its like": {
-			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "x inf 1: n00 cards=0; i inf 1: -", applyAll(onJob("x", withLabelAndAntiAffinity("x", "")),
+			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "job x queue=inf min=1 running=n00 cards=0; job i queue=inf min=1 pending=1", applyAll(onJob("x", withLabelAndAntiAffinity("x", "")),
 				onJob("i", func(p *corev1.Pod) {
 					withLabelAndAntiAffinity("i", "x")(p)
 					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone

@@ -2,7 +2,6 @@ package cardreclaim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,11 +9,11 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
-// newTree returns a world with queues in a tree, one statement each: "b<a 8/4/2 training" is a
-// queue b below a that has quota 8, deserves 4 and is guaranteed 2 of card A. The plugin gets a new
-// cache, because it remembers by name which queues may not borrow.
+// newTree returns a world with queues in a tree, one part between semicolons each, see queueText. The
+// plugin gets a new cache, because it remembers by name which queues may not borrow.
 func newTree(queues, text string, changes ...func(*corev1.Pod)) *world {
 	w := &world{Cluster: session.New(""), habits: fakePolicies{}, args: framework.Arguments{"queueHierarchy": "Tree"}}
 	useNewCache()
@@ -30,22 +29,31 @@ func useNewCache() {
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cards))
 }
 
-// queueText returns a queue of newTree in the format of package session.
-func queueText(statement string) string {
-	words := strings.Fields(statement)
-	name, parent, isChild := strings.Cut(words[0], "<")
-	amounts := append(strings.Split(words[1], "/"), "0", "0")
-
-	priority := 20000
-	if slices.Contains(words, "inference") {
-		priority = 80000
+// queueText returns a queue of newTree in the format of package session: its words, with the numbers of
+// card A for quota=, deserved= and guarantee=. Quota and deserved of card B are the same.
+func queueText(text string) string {
+	line := words.Lines("queue " + text)[0]
+	described := []string{"queue", line.Name, "cpu=1000"}
+	for _, key := range []string{"deserved", "guarantee"} {
+		if line.Value(key) == "" {
+			line.Words = append(line.Words, words.Word{Key: key, Value: "0"})
+		}
 	}
 
-	text := fmt.Sprintf(`queue %s {"A":%s,"B":%s} deserved={"A":%s,"B":%s} guarantee={"A":%s} cpu=1000 %d %s`,
-		name, amounts[0], amounts[0], amounts[1], amounts[1], amounts[2], priority, strings.Join(words[2:], " "))
-	if isChild {
-		text += " parent=" + parent
+	if line.Value("priority") == "" {
+		priority := map[bool]string{true: "80000", false: "20000"}[line.Value("serviceType") == "inference"]
+		line.Words = append(line.Words, words.Word{Key: "priority", Value: priority})
 	}
 
-	return text
+	for _, word := range line.Words {
+		switch word.Key {
+		case "quota", "deserved":
+			word.Value = fmt.Sprintf(`{"A":%s,"B":%s}`, word.Value, word.Value)
+		case "guarantee":
+			word.Value = fmt.Sprintf(`{"A":%s}`, word.Value)
+		}
+		described = append(described, word.String())
+	}
+
+	return strings.Join(described, " ")
 }

@@ -20,21 +20,21 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 		victims    string
 	}{
 		"another queue borrows on another node": {
-			tree: "x 8/4; xa<x 8/2 training; y 8/4; ya<y 8/4 training", text: "node n A 4; node m A 1; c ya 1: n*2 cards=2 ran=1h; d ya 1: - ran=1h; r xa 1: - cards=2",
+			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
 			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
 		},
 		"another queue uses more than its guarantee on another node": {
-			tree: "x 8/4; xa<x 8/2 inference; y 8/5/3; ya<y 8/5/3 training", text: "node n A 4; node m A 1; c ya 1: n*2 cards=2 ran=1h; d ya 1: - ran=1h; r xa 1: - cards=2",
+			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=inference; y quota=8 deserved=5 guarantee=3; ya parent=y quota=8 deserved=5 guarantee=3 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
 			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
 		},
 		"a sibling frees quota of the parent on another node": {
-			tree: "x 3/3; xa<x 3/2 training; xb<x 3/1 training", text: "node n A 4; node m A 1; b xb 1: n ran=1h protected; d xb 1: m ran=1h protected; r xa 1: - cards=2",
+			tree: "x quota=3 deserved=3; xa parent=x quota=3 deserved=2 serviceType=training; xb parent=x quota=3 deserved=1 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job b queue=xb min=1 running=n age=1h preemptable=false; job d queue=xb min=1 running=m age=1h preemptable=false; job r queue=xa min=1 pending=1 cards=2",
 			change: func(w *world) { w.Cache.DeletePod(w.Pod("d-0")) },
 		},
 		"what a parent deserves grows": {
-			tree: "x 8/1; xa<x 8/1 training; y 8/4; ya<y 8/4 training", text: "node n A 8; c ya 1: n*8 ran=1h; r xa 1: - cards=2",
+			tree: "x quota=8 deserved=1; xa parent=x quota=8 deserved=1 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=8; job c queue=ya min=1 running=n*8 age=1h; job r queue=xa min=1 pending=1 cards=2",
 			change: func(w *world) {
-				for _, queue := range []string{"x 8/4", "xa<x 8/2 training"} {
+				for _, queue := range []string{"x quota=8 deserved=4", "xa parent=x quota=8 deserved=2 serviceType=training"} {
 					w.add(queueText(queue))
 					w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
 				}
@@ -69,7 +69,7 @@ func (w *world) start(name, node string) {
 // TestReclaimedCardsAreNotBorrowedAgain: a gang of six is evicted for one pod. The gang does not
 // borrow the cards that are left over, but a job within what the queue deserves starts.
 func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
-	w := newTree("x 8/4; xa<x 8/4 training; y 8/4; ya<y 8/4 training", "node n A 8; c ya 6: n*6 ran=1h; b xa 1: n*2 ran=1h; r xa 1: -; small ya 2: -*2")
+	w := newTree("x quota=8 deserved=4; xa parent=x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job c queue=ya min=6 running=n*6 age=1h; job b queue=xa min=1 running=n*2 age=1h; job r queue=xa min=1 pending=1; job small queue=ya min=2 pending=2")
 	w.runAction(t)
 	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
 	for range 3 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,12 +37,12 @@ type forest struct {
 // drawForest returns a tree of at most three levels whose amounts are valid, with pending jobs in
 // some of its leaves. Directly under root, all deserve no more than there is.
 func drawForest(t *rapid.T) *forest {
-	f := &forest{world: newTree("root0 0/0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
+	f := &forest{world: newTree("root0 quota=0 deserved=0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
 	nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
 	for i := range nodes {
 		cards := rapid.IntRange(2, 6).Draw(t, "cards")
 		f.cards += cards
-		f.add(fmt.Sprintf("node n%d A %d", i, cards))
+		f.add(fmt.Sprintf("node n%d model=A cards=%d", i, cards))
 	}
 
 	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
@@ -53,8 +52,8 @@ func drawForest(t *rapid.T) *forest {
 		if q.keeps {
 			kind = "inference"
 		}
-		text := fmt.Sprintf("%s<%s %d/%d/%d %s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)
-		f.add(queueText(strings.Replace(text, "< ", " ", 1)))
+		text := fmt.Sprintf("%s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)
+		f.add(queueText(text))
 	}
 
 	return f
@@ -95,7 +94,7 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 		f.size[job] = cards
 		f.least[job] = least
 		before := len(f.Pods)
-		f.add(fmt.Sprintf("%s %s %d: -*%d cards=%d", job, leaf.name, least, pods, cards))
+		f.add(fmt.Sprintf("job %s queue=%s min=%d pending=%d cards=%d", job, leaf.name, least, pods, cards))
 		if f.Cache == nil {
 			continue
 		}

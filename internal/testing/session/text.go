@@ -1,79 +1,122 @@
 package session
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // GPU is the resource of a card.
 const GPU = builder.GPU
 
-// Add adds what a text describes, one statement per line or between semicolons:
+// Add adds what a text describes, one object per line or between semicolons:
 //
-//	node NAME[,NAME] MODEL [CARDS]           8 cards unless told; the model "-" leaves a node unlabelled
-//	queue NAME QUOTA [PRIORITY] [TYPE] …     the quota "-" leaves a queue unmanaged; keeps, gives, closed, cpu=, for=, parent=,
-//	                                         deserved=, guarantee=, stop=, parentonly=true, weight=
-//	ns NAME TEAM                             a namespace that the session's lister knows, labelled with its team
-//	NAME QUEUE MIN: NODE[*N] -[*N] …         a PodGroup, its pods on nodes, and those that wait
+//	node NAME[,NAME…] …      model= (no label without it), cards= (8), mig= (the profile of its cards), taint=
+//	queue NAME …             quota= ("none" as without the word: unmanaged), priority=, serviceType=, reclaimable=, parent=,
+//	                         deserved=, guarantee=, weight=, stopPolicy=, parentOnly=, namespaceSelector=, state=,
+//	                         cpu= (100; "unlimited" removes the limits of CPU and memory)
+//	namespace NAME team=     a namespace that the session's lister knows
+//	job NAME queue= min= …   a PodGroup and its pods, named NAME-0, NAME-1 … in the order of the words
 //
-// After its pods a job may have the options cards= (1), card= (A), request=, least= (the cards
-// of minResources), phase=, class=, priority=, ran=, type=, ns=, by= (the scheduler), vcjob,
-// tasks=, protected and protectedgroup. changes are applied to each pod of the text.
+// A queue with a service type is reclaimable unless the type is inference or reclaimable= says so.
+// The pods of a job are its words running=NODE[*N],… and pending=N. jobKeys has its other words.
+// changes are applied to each pod of the text. Add panics if a text is wrong.
 func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
-	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ';' }) {
-		words := strings.Fields(statement)
-		if len(words) == 0 {
-			continue
-		}
-
-		switch words[0] {
-		case "node":
-			for _, name := range strings.Split(words[1], ",") {
-				c.Nodes = append(c.Nodes, Node(name, words[2], mustParseInt(append(words, "8")[3])))
-			}
-		case "queue":
-			c.addQueue(words[1:])
-		case "ns":
-			c.Namespaces = append(c.Namespaces, Namespace(words[1], words[2]))
-		default:
-			c.addJob(words, changes)
-		}
+	for _, line := range words.Lines(text) {
+		c.AddLine(line, changes...)
 	}
 	return c
 }
 
-func mustParseInt(word string) int {
-	n, err := strconv.Atoi(word)
-	if err != nil {
+// AddLine adds what a line describes, see Add.
+func (c *Cluster) AddLine(line words.Line, changes ...func(*corev1.Pod)) {
+	if err := c.addLine(line, changes); err != nil {
 		panic(err)
 	}
-	return n
 }
 
-// Node returns a node with cards of a model.
+func (c *Cluster) addLine(line words.Line, changes []func(*corev1.Pod)) error {
+	if line.Name == "" {
+		return line.Errorf("the name is missing")
+	}
+
+	switch line.Verb {
+	case "node":
+		return c.addNodes(line)
+	case "queue":
+		return c.addQueue(line)
+	case "namespace":
+		made := builder.Namespace(line.Name)
+		c.Namespaces = append(c.Namespaces, made)
+		return words.Apply(line, made, namespaceKeys, "team")
+	case "job":
+		return c.addJob(line, changes)
+	}
+
+	return line.Errorf("%q is not node, queue, namespace or job", line.Verb)
+}
+
+var namespaceKeys = words.Keys[*corev1.Namespace]{
+	"team": words.Text(func(n *corev1.Namespace, team string) { n.Labels = map[string]string{"team": team} }),
+}
+
+// node is what the words of a node say.
+type node struct {
+	model, mig, taint string
+	cards             int
+}
+
+var nodeKeys = words.Keys[*node]{
+	"model": words.Text(func(n *node, model string) { n.model = model }),
+	"cards": words.Int(func(n *node, cards int) { n.cards = cards }),
+	"mig":   words.Text(func(n *node, profile string) { n.mig = profile }),
+	"taint": words.Text(func(n *node, key string) { n.taint = key }),
+}
+
+func (c *Cluster) addNodes(line words.Line) error {
+	described := &node{cards: 8}
+	if err := words.Apply(line, described, nodeKeys); err != nil {
+		return err
+	}
+
+	for name := range strings.SplitSeq(line.Name, ",") {
+		made := Node(name, described.model, described.cards)
+		if described.mig != "" {
+			made = builder.Node(name).GPUs(described.model, 0).MIG(described.mig, described.cards).Label(corev1.LabelHostname, name).Obj()
+		}
+
+		if described.taint != "" {
+			made.Spec.Taints = []corev1.Taint{{Key: described.taint, Effect: corev1.TaintEffectNoSchedule}}
+		}
+
+		c.Nodes = append(c.Nodes, made)
+	}
+
+	return nil
+}
+
+// Node returns a node with cards of a model, "" leaves it unlabelled.
 func Node(name, model string, cards int) *corev1.Node {
-	return builder.Node(name).GPUs(strings.TrimPrefix(model, "-"), cards).Label(corev1.LabelHostname, name).Obj()
+	return builder.Node(name).GPUs(model, cards).Label(corev1.LabelHostname, name).Obj()
 }
 
 // Namespace returns a namespace with a team label.
 func Namespace(name, team string) *corev1.Namespace { return builder.Namespace(name, "team", team) }
 
-// Queue returns an open queue with a quota, unless that is "-".
+// Queue returns an open queue with a quota, unless that is "".
 func Queue(name, quota string) *v1beta1.Queue {
-	return builder.Queue(name).Quota(strings.TrimPrefix(quota, "-")).Capability("100", "1Ti").With(ensureAnnotations).Obj()
+	return builder.Queue(name).Quota(quota).Capability("100", "1Ti").With(ensureAnnotations).Obj()
 }
 
 // ensureAnnotations makes the annotations a map that a test can write.
@@ -83,180 +126,83 @@ func ensureAnnotations[Object metav1.Object](object Object) {
 	}
 }
 
-// queueAnnotations are the options of a queue that are annotations.
-var queueAnnotations = map[string]string{
-	"for": "volcano.sh/namespace-selector", "deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy",
-	"parentonly": "cardquota.dev/parent-only",
-}
-
 // addQueue adds a queue, or replaces the one of its name.
-func (c *Cluster) addQueue(words []string) {
-	q := Queue(words[0], words[1])
-	for _, word := range words[2:] {
-		setQueueOption(q, word)
+func (c *Cluster) addQueue(line words.Line) error {
+	q := Queue(line.Name, "")
+	if err := words.Apply(line, q, queueKeys); err != nil {
+		return err
 	}
 	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
+	return nil
 }
 
-// setQueueOption sets a field or an annotation of a queue. A word that is no option is its service type.
-func setQueueOption(q *v1beta1.Queue, word string) {
-	gives := func(does bool) { q.Spec.Reclaimable = &does }
-	option, value, _ := strings.Cut(word, "=")
+var queueKeys = words.Keys[*v1beta1.Queue]{
+	"quota":             words.Text(setQuota),
+	"deserved":          annotateQueue("volcano.sh/card.deserved"),
+	"guarantee":         annotateQueue("volcano.sh/card.guarantee"),
+	"stopPolicy":        annotateQueue("volcano.sh/stop-policy"),
+	"namespaceSelector": annotateQueue("volcano.sh/namespace-selector"),
+	"parentOnly":        annotateQueue("cardquota.dev/parent-only"),
+	"parent":            words.Text(func(q *v1beta1.Queue, parent string) { q.Spec.Parent = parent }),
+	"priority":          words.Int(func(q *v1beta1.Queue, priority int) { q.Spec.Priority = int32(priority) }),
+	"weight":            words.Int(func(q *v1beta1.Queue, weight int) { q.Spec.Weight = int32(weight) }),
+	"reclaimable":       words.OneOf(func(q *v1beta1.Queue, value string) { q.Spec.Reclaimable = ptr.To(value == "true") }, "true", "false"),
+	"state":             words.Text(func(q *v1beta1.Queue, state string) { q.Status.State = v1beta1.QueueState(state) }),
+	"serviceType":       words.Text(setServiceType),
+	"cpu":               setCPULimit,
+}
 
-	switch priority, err := strconv.Atoi(word); {
-	case err == nil:
-		q.Spec.Priority = int32(priority)
-	case word == "gives" || word == "keeps":
-		gives(word == "gives")
-	case word == "closed":
-		q.Status.State = v1beta1.QueueStateClosed
-	case option == "cpu" && value == "":
+func setQuota(q *v1beta1.Queue, quota string) {
+	if quota != "none" {
+		q.Annotations["volcano.sh/card.quota"] = quota
+	}
+}
+
+func annotateQueue(key string) func(*v1beta1.Queue, string) error {
+	return words.Text(func(q *v1beta1.Queue, value string) { q.Annotations[key] = value })
+}
+
+// setServiceType sets the service type of a queue, and whether it is reclaimable unless that is set.
+func setServiceType(q *v1beta1.Queue, serviceType string) {
+	q.Annotations["volcano.sh/service.type"] = serviceType
+	if q.Spec.Reclaimable == nil {
+		q.Spec.Reclaimable = ptr.To(serviceType != "inference")
+	}
+}
+
+func setCPULimit(q *v1beta1.Queue, value string) error {
+	if value == "unlimited" {
 		q.Spec.Capability = nil
-	case option == "cpu":
-		q.Spec.Capability["cpu"] = resource.MustParse(value)
-	case option == "parent":
-		q.Spec.Parent = value
-	case option == "weight":
-		q.Spec.Weight = int32(mustParseInt(value))
-	case queueAnnotations[option] != "":
-		q.Annotations[queueAnnotations[option]] = value
-	default:
-		q.Annotations["volcano.sh/service.type"] = word
-		if q.Spec.Reclaimable == nil {
-			gives(word != "inference")
-		}
-	}
-}
-
-// job is the statement of a PodGroup and its pods.
-type job struct {
-	group                        *v1beta1.PodGroup
-	nodes, tasks                 []string
-	cards, card, kind, scheduler string
-	ran                          time.Duration
-	priority                     *int32
-	isVCJob, isProtected         bool
-}
-
-// addJob adds a PodGroup with its pods. They are named job-0, job-1 … in the order of the text.
-func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
-	name := words[0]
-	j := &job{cards: "1", card: "A", scheduler: "volcano", group: builder.PodGroup("ns", name).UID(c.uidFor(name)).With(ensureAnnotations).
-		Queue(words[1]).MinMember(int32(mustParseInt(strings.TrimSuffix(words[2], ":")))).Phase(v1beta1.PodGroupInqueue).Obj()}
-	for _, word := range words[3:] {
-		j.readWord(word)
+		return nil
 	}
 
-	c.Groups = append(c.Groups, j.group)
-	for i, node := range j.nodes {
-		pod := c.newPod(j, i, node)
-		for _, change := range changes {
-			change(pod)
-		}
-		c.Pods = append(c.Pods, pod)
-	}
-}
-
-// readWord parses a word of a job: an option, or nodes of pods.
-func (j *job) readWord(word string) {
-	name, value, _ := strings.Cut(word, "=")
-	if set, isOption := jobOptions[name]; isOption {
-		set(j, value)
-		return
+	quantity, err := resource.ParseQuantity(value)
+	if err == nil {
+		q.Spec.Capability[corev1.ResourceCPU] = quantity
 	}
 
-	node, times, _ := strings.Cut(word, "*")
-	if node == "-" {
-		node = ""
-	} else if j.group.Status.Phase == v1beta1.PodGroupInqueue {
-		j.group.Status.Phase = v1beta1.PodGroupRunning
-	}
-	j.nodes = append(j.nodes, slices.Repeat([]string{node}, mustParseInt(cmp.Or(times, "1")))...)
-}
-
-// jobOptions are the options of a job.
-var jobOptions = map[string]func(j *job, value string){
-	"cards":          func(j *job, value string) { j.cards = value },
-	"card":           func(j *job, value string) { j.card = value },
-	"by":             func(j *job, value string) { j.scheduler = value },
-	"type":           func(j *job, value string) { j.kind = value },
-	"ns":             func(j *job, value string) { j.group.Namespace = value },
-	"class":          func(j *job, value string) { j.group.Spec.PriorityClassName = value },
-	"phase":          func(j *job, value string) { j.group.Status.Phase = v1beta1.PodGroupPhase(value) },
-	"request":        func(j *job, value string) { j.group.Annotations["volcano.sh/card.request"] = value },
-	"vcjob":          func(j *job, _ string) { j.isVCJob = true },
-	"tasks":          func(j *job, value string) { j.readTasks(value) },
-	"protected":      func(j *job, _ string) { j.isProtected = true },
-	"protectedgroup": func(j *job, _ string) { j.group.Annotations["volcano.sh/preemptable"] = "false" },
-	"least": func(j *job, value string) {
-		j.group.Spec.MinResources = &corev1.ResourceList{"cpu": resource.MustParse("1"), GPU: resource.MustParse(value)}
-	},
-	"priority": func(j *job, value string) {
-		priority := int32(mustParseInt(value))
-		j.priority = &priority
-	},
-	"ran": func(j *job, value string) {
-		ran, err := time.ParseDuration(value)
-		if err != nil {
-			panic(err)
-		}
-		j.ran = ran
-	},
-}
-
-// readTasks parses the tasks of a Volcano job, "ps*4/2,worker*4/1": of four pods ps two are the
-// minimum.
-func (j *job) readTasks(text string) {
-	j.group.Spec.MinTaskMember = map[string]int32{}
-	for _, task := range strings.Split(text, ",") {
-		task, least, _ := strings.Cut(task, "/")
-		name, pods, _ := strings.Cut(task, "*")
-		j.group.Spec.MinTaskMember[name] = int32(mustParseInt(least))
-		j.tasks = append(j.tasks, slices.Repeat([]string{name}, mustParseInt(pods))...)
-	}
-}
-
-func (c *Cluster) newPod(j *job, i int, node string) *corev1.Pod {
-	name := fmt.Sprintf("%s-%d", j.group.Name, i)
-	began := metav1.NewTime(c.Now.Add(-j.ran))
-	made := builder.Pod(j.group.Namespace, name).UID(c.uidFor(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
-		Created(began.Time).CPU("1").Memory("1Gi").Node(node)
-
-	if j.cards != "0" {
-		made.Requests(GPU, j.cards).Card(strings.ReplaceAll(strings.TrimPrefix(j.card, "-"), "_", " "))
-	}
-
-	pod := made.Obj()
-	pod.Labels = map[string]string{}
-	if j.priority != nil {
-		priority := *j.priority
-		pod.Spec.Priority = &priority
-	}
-
-	if node != "" {
-		pod.Status.Phase = corev1.PodRunning
-		pod.Status.StartTime = &began
-	}
-
-	if j.tasks != nil {
-		pod.Annotations["volcano.sh/task-spec"] = j.tasks[i]
-	}
-
-	if j.isProtected {
-		pod.Annotations["volcano.sh/preemptable"] = "false"
-	}
-
-	if j.isVCJob {
-		OwnedBy(batch.SchemeGroupVersion.String(), "Job", j.group.Name, string(c.uidFor("job-"+j.group.Name)))(pod)
-	}
-
-	return pod
+	return err
 }
 
 // OwnedBy sets the controller of a pod.
 func OwnedBy(apiVersion, kind, name, uid string) func(*corev1.Pod) {
-	yes := true
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true)}}
 	}
+}
+
+func parseInt(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	return n, nil
+}
+
+func mustParseInt(text string) int {
+	n, err := parseInt(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
