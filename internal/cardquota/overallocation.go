@@ -88,18 +88,11 @@ func NewTreeTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, 
 }
 
 func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count, isTree bool) *QuotaTotals {
-	candidates := map[string][]*v1alpha1.CardQuota{}
-	for _, quota := range quotas {
-		if quota.DeletionTimestamp == nil {
-			candidates[quota.QueueName()] = append(candidates[quota.QueueName()], quota)
-		}
-	}
-
+	isDeleted := func(q *v1alpha1.CardQuota) bool { return q.DeletionTimestamp != nil }
 	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
 		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, isTree: isTree}
 
-	for name, all := range candidates {
-		owner := QueueOwner(all)
+	for name, owner := range OwnersByQueue(slices.DeleteFunc(slices.Clone(quotas), isDeleted)) {
 		granted := b.grantedBy(owner)
 		b.addGrants(name, owner.Name, granted)
 		b.addAllowance(granted, owner.Spec.OverAllocation == v1alpha1.OverAllocationAllow)

@@ -345,9 +345,24 @@ func QueueOwner(candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	if len(candidates) == 0 {
 		return nil
 	}
-	return slices.MinFunc(candidates, func(a, b *v1alpha1.CardQuota) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	return slices.MinFunc(candidates, compareOwners)
+}
+
+// OwnersByQueue returns the CardQuota that owns each queue.
+func OwnersByQueue(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
+	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
+	for _, q := range quotas {
+		name := q.QueueName()
+		if owner := owners[name]; owner == nil || compareOwners(q, owner) < 0 {
+			owners[name] = q
+		}
+	}
+	return owners
+}
+
+// compareOwners puts the owner of a queue before other CardQuotas for it.
+func compareOwners(a, b *v1alpha1.CardQuota) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // NextOwner returns which of all CardQuotas for one queue owns it after the given one is

@@ -33,7 +33,7 @@ func otherQueue(name string) string { return "queue " + name }
 // they were retained, or written by hand. Of several CardQuotas for one queue only the owner is
 // part of it. unmanaged says what Queues without card.quota may use.
 func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
-	owners := ownersByQueue(quotas)
+	owners := OwnersByQueue(quotas)
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, nodes: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
 	written := make(map[string]quota.TreeQueue, len(owners))
 	for _, q := range owners {
@@ -75,19 +75,6 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 
 	t.resolved = quota.ResolveTree(written)
 	return t
-}
-
-// ownersByQueue returns the CardQuota that owns each queue.
-func ownersByQueue(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
-	owners := map[string]*v1alpha1.CardQuota{}
-	for _, q := range quotas {
-		owner := owners[q.QueueName()]
-		if owner == nil {
-			owner = q
-		}
-		owners[q.QueueName()] = QueueOwner([]*v1alpha1.CardQuota{q, owner})
-	}
-	return owners
 }
 
 // TreeQueueFor returns a CardQuota as part of a tree.

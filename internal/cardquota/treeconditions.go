@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // HierarchyCondition is condition HierarchyValid of a CardQuota in a tree. own is the usage of
@@ -125,7 +126,7 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 
 		missing[e.Name] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
 		explained[e.Name] = explained[e.Name] || missing[e.Name] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
-		kind, message := describeOneExcess(e)
+		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
 		for i, candidate := range excessReasons[:first] {
@@ -151,56 +152,10 @@ func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) 
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if inForce := t.resolved[name].Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
 			messages = append(messages, fmt.Sprintf("%sguarantee is %s, but as no more is deserved, %s is in force",
-				cardLabel(key), FormatTreeAmount(key, written[key]), FormatTreeAmount(key, inForce)))
+				workload.CardLabel(key), workload.FormatTreeAmount(key, written[key]), workload.FormatTreeAmount(key, inForce)))
 		}
 	}
 	return messages
-}
-
-// describeOneExcess returns the reason and the message of one number that is not in force.
-func describeOneExcess(e quota.Excess) (reason, message string) {
-	is := func(n int64) string { return FormatTreeAmount(e.Name, n) }
-	of := cardLabel(e.Name)
-	switch e.Kind {
-	case quota.NothingToInherit:
-		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
-	case quota.NotInParent:
-		if e.Written > 0 {
-			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, is(e.Written), e.Parent)
-		}
-		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
-	case quota.QuotaAboveParent:
-		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, is(e.Written), e.Parent, is(e.Allowed))
-	case quota.DeservedAboveQuota:
-		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, is(e.Written), is(e.Allowed))
-	case quota.GuaranteeAboveDeserved:
-		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
-	}
-
-	reason = v1alpha1.ReasonDeservedAboveParent
-	field := "deserved"
-	if e.Kind == quota.GuaranteeAboveParent {
-		reason = v1alpha1.ReasonGuaranteeAboveParent
-		field = "guarantee"
-	}
-
-	if e.Written > e.Limit {
-		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
-	}
-
-	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
-		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
-}
-
-// cardLabel returns the beginning of a message about a card, CPU or memory.
-func cardLabel(name card.Name) string {
-	switch name {
-	case quota.CPUName:
-		return "CPU: "
-	case quota.MemoryName:
-		return "memory: "
-	}
-	return string(name) + ": "
 }
 
 // treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all

@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Family are the Queues whose CPU and memory Volcano's webhook compares with those of one
@@ -191,20 +190,9 @@ func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
 // formatShare formats an amount as Kubernetes writes it, with the name of its resource.
 func formatShare(key card.Name, amount int64) string {
 	if key == quota.CPUName {
-		return FormatTreeAmount(key, amount) + " CPU"
+		return workload.FormatTreeAmount(key, amount) + " CPU"
 	}
-	return FormatTreeAmount(key, amount) + " memory"
-}
-
-// FormatTreeAmount formats whole cards, and CPU and memory as users write them.
-func FormatTreeAmount(name card.Name, n int64) string {
-	switch name {
-	case quota.CPUName:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case quota.MemoryName:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return strconv.FormatInt(n, 10)
+	return workload.FormatTreeAmount(key, amount) + " memory"
 }
 
 // maxNamedQueues is the number of Queues or CardQuotas that a message names.

@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	rules "cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // livePage is how many objects are read live at a time.
@@ -53,14 +54,14 @@ func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rule
 				list.Items[i].Status = v1alpha1.CardQuotaStatus{}
 			}
 		}
-		input.All = append(input.All, pointersTo(list.Items)...)
+		input.All = append(input.All, workload.PointersTo(list.Items)...)
 	})
 	if err != nil {
 		return input, fmt.Errorf("list CardQuotas: %w", err)
 	}
 
 	err = listPages(ctx, from, from == h.live, func(list *v1beta1.QueueList) {
-		input.Queues = append(input.Queues, pointersTo(list.Items)...)
+		input.Queues = append(input.Queues, workload.PointersTo(list.Items)...)
 	})
 	if err != nil {
 		return input, fmt.Errorf("list Queues: %w", err)

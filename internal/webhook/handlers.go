@@ -22,6 +22,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
 	rules "cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // validator validates objects of one kind. before is nil for a new object.
@@ -269,7 +270,7 @@ func (h *handlers) listCardQuotas(ctx context.Context) ([]*v1alpha1.CardQuota, e
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas: %w", err)
 	}
-	return pointersTo(list.Items), nil
+	return workload.PointersTo(list.Items), nil
 }
 
 // getOrNil returns an object, nil when there is none.
@@ -281,14 +282,6 @@ func getOrNil[T client.Object](ctx context.Context, from client.Reader, namespac
 		return none, fmt.Errorf("read %T %s: %w", into, name, err)
 	}
 	return into, nil
-}
-
-func pointersTo[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
 }
 
 // defaultVCJob adds defaults to a vcjob. An unreadable job, or one without defaults, stays

@@ -2,15 +2,20 @@ package workload
 
 import (
 	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
 // RefusalForExcess returns what an event on a queue says about written amounts that do not
 // count. There is at least one.
 func RefusalForExcess(queue string, excess []quota.Excess) *Refusal {
-	refusal := refusalForOneExcess(queue, &excess[0])
+	reason, message := DescribeExcess(excess[0])
+	refusal := &Refusal{Reason: reason, Message: fmt.Sprintf("Queue <%s>: %s", queue, message)}
 	switch more := len(excess) - 1; {
 	case more == 1:
 		refusal.Message += "; 1 more amount of the queue does not count"
@@ -20,50 +25,59 @@ func RefusalForExcess(queue string, excess []quota.Excess) *Refusal {
 	return refusal
 }
 
-func refusalForOneExcess(queue string, e *quota.Excess) *Refusal {
-	of := &quota.InsufficientQuota{Of: quota.Cards}
-	resource := fmt.Sprintf("<%s>", e.Name)
-	switch e.Name {
-	case quota.CPUName:
-		of.Of = quota.CPU
-		resource = "cpu"
-	case quota.MemoryName:
-		of.Of = quota.Memory
-		resource = "memory"
-	}
-
-	amount := func(n int64) string { return formatAmount(of, n) }
-	say := func(reason, format string, args ...any) *Refusal {
-		return &Refusal{Reason: reason, Message: fmt.Sprintf("Queue <%s> ", queue) + fmt.Sprintf(format, args...)}
-	}
-
+// DescribeExcess returns the reason and the message of one number that is not in force.
+func DescribeExcess(e quota.Excess) (reason, message string) {
+	is := func(n int64) string { return FormatTreeAmount(e.Name, n) }
+	of := CardLabel(e.Name)
 	switch e.Kind {
 	case quota.NothingToInherit:
-		return say(v1alpha1.ReasonCardNotInParent, "has no quota of %s and no parent to inherit it from, so it has <0>: write a quota", resource)
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
 	case quota.NotInParent:
-		return say(v1alpha1.ReasonCardNotInParent, "may use no %s, because its parent <%s> has no quota of it: grant it there", resource, e.Parent)
+		if e.Written > 0 {
+			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, is(e.Written), e.Parent)
+		}
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
 	case quota.QuotaAboveParent:
-		return say(v1alpha1.ReasonQuotaAboveParent, "has a quota of <%s> of %s, but its parent <%s> only <%s>, which limits it: lower the quota, or raise the parent's",
-			amount(e.Written), resource, e.Parent, amount(e.Limit))
+		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, is(e.Written), e.Parent, is(e.Allowed))
 	case quota.DeservedAboveQuota:
-		return say(v1alpha1.ReasonDeservedAboveParent, "deserves <%s> of %s, but its quota is <%s>, which counts: lower what it deserves", amount(e.Written), resource, amount(e.Limit))
+		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, is(e.Written), is(e.Allowed))
 	case quota.GuaranteeAboveDeserved:
-		return say(v1alpha1.ReasonGuaranteeAboveParent, "has a guarantee of <%s> of %s, but deserves <%s>, which counts: lower the guarantee", amount(e.Written), resource, amount(e.Limit))
+		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
 	}
 
-	reason := v1alpha1.ReasonDeservedAboveParent
-	has := "deserves"
-	their := "deserve"
+	reason = v1alpha1.ReasonDeservedAboveParent
+	field := "deserved"
 	if e.Kind == quota.GuaranteeAboveParent {
 		reason = v1alpha1.ReasonGuaranteeAboveParent
-		has = "is guaranteed"
-		their = "are guaranteed"
+		field = "guarantee"
 	}
 
-	if e.Written <= e.Limit {
-		reason = v1alpha1.ReasonScaled
+	if e.Written > e.Limit {
+		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
 	}
 
-	return say(reason, "%s <%s> of %s, but the children of <%s> together %s <%s> and it has <%s>, so <%s> counts: lower the children, or raise the parent",
-		has, amount(e.Written), resource, e.Parent, their, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
+	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
+		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
+}
+
+// CardLabel returns the beginning of a message about a card, CPU or memory.
+func CardLabel(name card.Name) string {
+	switch name {
+	case quota.CPUName:
+		return "CPU: "
+	case quota.MemoryName:
+		return "memory: "
+	}
+	return string(name) + ": "
+}
+
+// FormatTreeAmount formats whole cards, and CPU and memory as users write them.
+func FormatTreeAmount(name card.Name, n int64) string {
+	switch name {
+	case quota.CPUName:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case quota.MemoryName:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return strconv.FormatInt(n, 10)
 }

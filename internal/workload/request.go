@@ -265,3 +265,12 @@ func CardRequestAnnotation(group metav1.Object) (text string, written bool) {
 	text, written = group.GetAnnotations()[v1alpha1.AnnotationCardRequest]
 	return text, written
 }
+
+// PointersTo returns pointers to the items of a list.
+func PointersTo[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}

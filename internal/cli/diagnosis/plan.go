@@ -131,20 +131,12 @@ func (p *plan) resolve(c *Cluster) {
 		p.tree = cardquota.NewTree(p.quotas, c.Queues, c.spec().UnmanagedQueues)
 	}
 
-	p.owners = map[string]*v1alpha1.CardQuota{}
+	p.owners = cardquota.OwnersByQueue(p.quotas)
 	p.limits = map[string]card.Quota{}
 	for _, queue := range c.Queues {
 		if text, written := queue.Annotations[v1alpha1.AnnotationCardQuota]; written {
 			p.limits[queue.Name], _ = card.ParseQuota(text) // a quota that cannot be read grants nothing
 		}
-	}
-
-	for _, candidate := range p.quotas {
-		owner := candidate
-		if other := p.owners[candidate.QueueName()]; other != nil {
-			owner = cardquota.QueueOwner([]*v1alpha1.CardQuota{other, candidate})
-		}
-		p.owners[candidate.QueueName()] = owner
 	}
 
 	for queue, owner := range p.owners {

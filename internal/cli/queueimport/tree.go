@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // importOf returns the CardQuota for a Queue. Those of the queues below it are made first.
@@ -113,7 +114,7 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 		for _, name := range slices.Sorted(maps.Keys(field.below)) {
 			if count := field.below[name]; count > field.here[name] && !inherits(here, name) {
 				found = append(found, fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
-					field.name, describeName(name), above.Name, cardquota.FormatTreeAmount(name, field.here[name]), cardquota.FormatTreeAmount(name, count)))
+					field.name, describeName(name), above.Name, workload.FormatTreeAmount(name, field.here[name]), workload.FormatTreeAmount(name, count)))
 			}
 		}
 	}

@@ -358,7 +358,7 @@ func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {
 		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", name, err)
 	}
-	return pointersTo(list.Items), nil
+	return workload.PointersTo(list.Items), nil
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch

@@ -142,7 +142,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 
-	c.input.AllowsNamespace = namespaceCheck(owners, pointersTo(namespaces.Items))
+	c.input.AllowsNamespace = namespaceCheck(owners, workload.PointersTo(namespaces.Items))
 	if err := r.listLive(ctx, &v1beta1.PodGroupList{}, nil, c.visitPodGroup); err != nil {
 		return nil, fmt.Errorf("list PodGroups: %w", err)
 	}
@@ -238,15 +238,6 @@ func ourSchedulers(p *v1alpha1.ServiceTypePolicy) []string {
 		return nil
 	}
 	return policy.Effective(p.Spec).Scheduler.Names
-}
-
-// pointersTo returns pointers to the items of a list.
-func pointersTo[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
 }
 
 // namespaceCheck returns which namespaces each queue allows by its CardQuota. A queue

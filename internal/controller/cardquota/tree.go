@@ -180,7 +180,7 @@ func (r *Reconciler) ownerOfQueue(ctx context.Context, queue string) (*v1alpha1.
 	if err := r.client.List(ctx, &candidates, client.MatchingFields{queueIndex: queue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", queue, err)
 	}
-	return cardquota.QueueOwner(pointersTo(candidates.Items)), nil
+	return cardquota.QueueOwner(workload.PointersTo(candidates.Items)), nil
 }
 
 // childQuotas returns the CardQuotas that name a parent. They are not copies.
@@ -189,7 +189,7 @@ func (r *Reconciler) childQuotas(ctx context.Context, parent string) ([]*v1alpha
 	if err := r.client.List(ctx, &list, client.MatchingFields{parentIndex: parent}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list children of CardQuota %s: %w", parent, err)
 	}
-	return pointersTo(list.Items), nil
+	return workload.PointersTo(list.Items), nil
 }
 
 // childQueues returns the Queues directly below a Queue. They are not copies.
@@ -198,7 +198,7 @@ func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueParentIndex: parent}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list children of queue %s: %w", parent, err)
 	}
-	return pointersTo(list.Items), nil
+	return workload.PointersTo(list.Items), nil
 }
 
 // placeQueue returns where the Queue belongs now, nil while queues are flat, and what it waits

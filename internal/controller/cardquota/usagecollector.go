@@ -316,7 +316,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	inForce := u.policyInForce(s.policies)
 	pods := storedObjects[corev1.Pod](s.pods)
 	granted := storedObjects[v1alpha1.CardQuota](s.quotas)
-	owners := ownersByQueue(granted)
+	owners := cardquota.OwnersByQueue(granted)
 	schedulers := ourSchedulers(inForce)
 
 	queueObjects := storedObjects[v1beta1.Queue](s.queues)
@@ -523,19 +523,6 @@ func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quota
 	}
 
 	return found
-}
-
-// ownersByQueue returns the CardQuota that owns each queue.
-func ownersByQueue(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
-	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
-	for _, q := range quotas {
-		owner := owners[q.QueueName()]
-		if owner == nil {
-			owner = q
-		}
-		owners[q.QueueName()] = cardquota.QueueOwner([]*v1alpha1.CardQuota{q, owner})
-	}
-	return owners
 }
 
 func storedObjects[T any](store toolscache.Store) []*T {

@@ -38,7 +38,7 @@ func (p *plugin) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]b
 		}
 
 		broken[victim.Job] = true
-		for other := range tasksIn(p.ssn.Jobs[victim.Job], isOnNode) {
+		for other := range tasksIn(p.ssn.Jobs[victim.Job], IsOnNode) {
 			if other.NodeName != victim.NodeName {
 				p.addReleasedQuota(released[i], other, queue, name)
 			}

@@ -89,7 +89,7 @@ func (p *plugin) stopBorrowing() {
 		isKnown := p.hasQueue(string(queue))
 		stopped := make(map[card.Name]bool, len(stops))
 		for name, stop := range stops {
-			stop = stop.countBorrowing(isKnown && p.AboveDeserved(queue, name) > 0, now)
+			stop = stop.countBorrowing(isKnown && p.ledger.AboveDeserved(string(queue), name) > 0, now)
 			stops[name] = stop
 			switch {
 			case now.Before(stop.end()):

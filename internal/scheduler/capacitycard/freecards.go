@@ -239,7 +239,7 @@ func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[ap
 
 	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
 	isKept := func(queue api.QueueID) bool {
-		return taken[queue]+count > p.AboveGuarantee(queue, name) || (rule == ReclaimableByTree && taken[queue] >= p.AboveDeserved(queue, name))
+		return taken[queue]+count > p.ledger.AboveGuarantee(string(queue), name) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(string(queue), name))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

@@ -235,7 +235,7 @@ func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
 	}
 	for id := range p.evicted {
 		if p.mustCompleteGang(id) {
-			rest = slices.AppendSeq(rest, tasksIn(p.p.ssn.Jobs[id], isOnNode))
+			rest = slices.AppendSeq(rest, tasksIn(p.p.ssn.Jobs[id], IsOnNode))
 		}
 	}
 	return rest
@@ -282,11 +282,11 @@ func (p *preemption) canEvictWholeJob(job *api.JobInfo) bool {
 
 // tasksOnNodes returns the pods of a job that are on their nodes, sorted by UID.
 func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
-	return slices.SortedFunc(tasksIn(job, isOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return slices.SortedFunc(tasksIn(job, IsOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// isOnNode reports whether pods with a status are on their nodes.
-func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
+// IsOnNode reports whether pods with a status are bound to their nodes or run there.
+func IsOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.

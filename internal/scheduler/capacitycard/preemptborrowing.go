@@ -42,7 +42,7 @@ func (g *preemption) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
 	g.mostBorrowed = map[card.Name]int64{}
 	for name, queues := range waiting {
 		if len(queues) > 1 || !queues[queue] {
-			g.mostBorrowed[name] = max(0, g.p.AboveDeserved(queue, name))
+			g.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), name))
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (p *plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
 		return 0
 	}
 
-	used := p.AboveDeserved(r.job.Queue, name) + int64(r.request.Count)
+	used := p.ledger.AboveDeserved(string(r.job.Queue), name) + int64(r.request.Count)
 	if r.released != nil {
 		used -= int64(r.released.Cards[name])
 	}

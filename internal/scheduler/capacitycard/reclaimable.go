@@ -106,7 +106,7 @@ func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
 // being Running.
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
-	for task := range tasksIn(job, isOnNode) {
+	for task := range tasksIn(job, IsOnNode) {
 		if start := workload.StartTime(task.Pod); !start.IsZero() && start.Before(since) {
 			since = start
 		}
@@ -277,14 +277,8 @@ func (p *plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Lim
 	if !p.cache.tree.isTree {
 		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
 	}
-	own := p.MayUseByLevel(queue, name)
+	own := p.ledger.MayUseByLevel(string(queue), name)
 	return card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount))))
-}
-
-// FitsCPUMemory reports whether so much CPU, in millicores, and memory, in bytes, fit the
-// quota.
-func (p *plugin) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	return p.ledger.FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -105,7 +106,7 @@ func TestFitsCPUMemory(t *testing.T) {
 	}{
 		"nothing": {0, 0, true}, "all that is left": {96_000, 1020 * gi, true}, "too much CPU": {96_001, 0, false}, "too much memory": {0, 1020*gi + 1, false},
 	} {
-		check.Equal(t, fmt.Sprintf("%s: fits", name), tc.want, rules.FitsCPUMemory("tra", tc.milli, tc.memory))
+		check.Equal(t, fmt.Sprintf("%s: fits", name), tc.want, rules.ledger.FitsAnyCard("tra", quota.Request{MilliCPU: tc.milli, Memory: tc.memory}) == nil)
 	}
 }
 

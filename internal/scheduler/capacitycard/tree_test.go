@@ -197,7 +197,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	change("q", func(q *v1beta1.Queue) { q.Spec.Parent = "root" })
 	check.That(t, used("t") == 0 && used("q") == 4 && s.p.TreeVersion() > version, "t uses %d cards after q left it", used("t"))
 
-	mayUse := s.p.MayUseByLevel("q", "A").Quota
+	mayUse := s.p.ledger.MayUseByLevel("q", "A").Quota
 	check.Equal(t, "cards that the inventory leaves beside the guarantee of t", 2, int(mayUse[len(mayUse)-1]))
 	change("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.Equal(t, "quota of r below t", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))

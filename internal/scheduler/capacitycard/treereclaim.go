@@ -7,7 +7,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -113,23 +112,8 @@ func (p *plugin) commonAncestors(a, b api.QueueID) (shared int) {
 	return shared
 }
 
-// MayUseByLevel returns what a queue may use of a card, or of quota.CPUName and
-// quota.MemoryName, while it reclaims: at each level from the queue itself up to root.
-func (p *plugin) MayUseByLevel(queue api.QueueID, name card.Name) quota.MayUse {
-	return p.ledger.MayUseByLevel(string(queue), name)
-}
-
-// AboveDeserved and AboveGuarantee return how much of a card, CPU or memory a queue and all
-// queues below it use beyond what it deserves, and beyond its guarantee. Both are negative below
-// it.
-func (p *plugin) AboveDeserved(queue api.QueueID, name card.Name) int64 {
-	return p.ledger.AboveDeserved(string(queue), name)
-}
-
-// AboveGuarantee is documented at AboveDeserved.
-func (p *plugin) AboveGuarantee(queue api.QueueID, name card.Name) int64 {
-	return p.ledger.AboveGuarantee(string(queue), name)
-}
+// Ledger returns what queues may use, and what is charged to them.
+func (p *plugin) Ledger() *quota.Ledger { return p.ledger }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
 // the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
@@ -160,7 +144,7 @@ func (p *plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
 	if p.DrainedBy(job.Queue) != "" {
 		return job.Queue
 	}
-	for task := range tasksIn(job, isOnNode) {
+	for task := range tasksIn(job, IsOnNode) {
 		if queue := p.VictimQueue(task); queue != job.Queue && p.DrainedBy(queue) != "" {
 			return queue
 		}
@@ -178,10 +162,6 @@ func (p *plugin) DrainedBy(queue api.QueueID) api.QueueID {
 	}
 	return ""
 }
-
-// Charge returns what a pod uses and which queue is charged for it, nil if none is. The caller
-// must not change it.
-func (p *plugin) Charge(task *api.TaskInfo) *quota.Charge { return p.ledger.Charged(string(task.UID)) }
 
 // TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
 // queues are flat.

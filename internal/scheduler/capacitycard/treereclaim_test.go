@@ -104,14 +104,14 @@ func TestReclaimRules(t *testing.T) {
 	p := newTreeScene(t, lending+"job k queue=r min=1 running=a*3; job l queue=v min=1 running=a*5; job i queue=q min=1 pending=1; job x queue=q min=1 running=a preemptable=false").openSession().reclaimPolicy()
 	check.Equal(t, "levels", "1 2 1 2", fmt.Sprint(p.Level("q", "r"), p.Level("q", "v"), p.Level("t", "u"), p.Level("q", "u")))
 	check.Equal(t, "paths", "[r] [v u] [u] []", fmt.Sprint(p.PathBelow("q", "r"), p.PathBelow("q", "v"), p.PathBelow("t", "u"), p.PathBelow("q", "t")))
-	check.Equal(t, "above deserved", "1 1 1 -1", fmt.Sprint(p.AboveDeserved("r", "A"), p.AboveDeserved("v", "A"), p.AboveDeserved("u", "A"), p.AboveDeserved("q", "A")))
-	check.Equal(t, "above guarantee", int64(4), p.AboveGuarantee("t", "A"))
-	mayUse := p.MayUseByLevel("q", "A")
+	check.Equal(t, "above deserved", "1 1 1 -1", fmt.Sprint(p.ledger.AboveDeserved("r", "A"), p.ledger.AboveDeserved("v", "A"), p.ledger.AboveDeserved("u", "A"), p.ledger.AboveDeserved("q", "A")))
+	check.Equal(t, "above guarantee", int64(4), p.ledger.AboveGuarantee("t", "A"))
+	mayUse := p.ledger.MayUseByLevel("q", "A")
 	check.That(t, len(mayUse.Quota) == 3 && mayUse.Deserved[0] == 1 && mayUse.Deserved[1] == 0, "q may use %+v", mayUse)
 	check.Equal(t, "free quota of q", 1, int(p.FreeQuota("q", "A")))
 	check.That(t, p.IsTree() && !p.ReclaimsAll(), "not the arguments")
 	flat := newScene(t, "node a model=A; queue q quota={}").openSession().reclaimPolicy()
-	check.That(t, !flat.IsTree() && flat.Level("q", "r") == 1 && flat.MayUseByLevel("q", quota.CPUName).Quota[1] == quota.Unlimited, "flat queues have levels")
+	check.That(t, !flat.IsTree() && flat.Level("q", "r") == 1 && flat.ledger.MayUseByLevel("q", quota.CPUName).Quota[1] == quota.Unlimited, "flat queues have levels")
 }
 
 // TestDrainedJobs: those with running pods whose queue or ancestor drains.

@@ -289,7 +289,7 @@ func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*
 
 	var rest []*api.TaskInfo
 	for _, task := range job.Tasks {
-		if isOnNode(task) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {
+		if capacitycard.IsOnNode(task.Status) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {
 			rest = append(rest, task)
 		}
 	}

@@ -66,10 +66,10 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	if !s.policy.IsTree() {
-		return s.policy.FitsCPUMemory(queue, milliCPU, memory)
+		return s.policy.Ledger().FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 	}
 	fits := func(name card.Name, amount int64) bool {
-		m := s.policy.MayUseByLevel(queue, name)
+		m := s.policy.Ledger().MayUseByLevel(string(queue), name)
 		return amount <= 0 || (amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.policy.ReclaimsAll()))
 	}
 	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)

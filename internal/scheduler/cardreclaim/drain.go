@@ -113,7 +113,7 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	for _, task := range job.Tasks {
 		switch {
 		case !api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):
-		case !isOnNode(task):
+		case !capacitycard.IsOnNode(task.Status):
 			return nil
 		default:
 			tasks = append(tasks, task)

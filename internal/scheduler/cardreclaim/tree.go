@@ -55,7 +55,7 @@ func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) 
 		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.policy.FreeQuota(queue, name))))
 		return pool
 	}
-	m := s.policy.MayUseByLevel(queue, name)
+	m := s.policy.Ledger().MayUseByLevel(string(queue), name)
 	q.tree.mayUse = append(q.tree.mayUse, m)
 	q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
 	return pool
@@ -187,9 +187,9 @@ func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 // isUseful is set if it frees resources where they are needed. It reports whether the job helps.
 func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = g.level
-	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.policy.Charge(task)) })
+	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.policy.Ledger().Charged(string(task.UID))) })
 	for i, task := range g.tasks {
-		charge := s.policy.Charge(task)
+		charge := s.policy.Ledger().Charged(string(task.UID))
 		pod := &shape.Pods[i]
 		if charge == nil {
 			continue
@@ -297,7 +297,7 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 	}
 
 	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
-		isAbove := func(queue api.QueueID) bool { return s.policy.AboveDeserved(queue, name) > 0 }
+		isAbove := func(queue api.QueueID) bool { return s.policy.Ledger().AboveDeserved(string(queue), name) > 0 }
 		if amountIn(charge, name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
@@ -340,9 +340,9 @@ func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (in
 // mostTaken returns the most that may be taken by a limit.
 func (s *reclaimSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
-		return max(0, s.policy.AboveDeserved(key.queue, key.name))
+		return max(0, s.policy.Ledger().AboveDeserved(string(key.queue), key.name))
 	}
-	return max(0, s.policy.AboveGuarantee(key.queue, key.name))
+	return max(0, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name))
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
@@ -375,9 +375,9 @@ func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.Queu
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {
-			for _, name := range s.reclaimedNames(s.policy.Charge(task)) {
+			for _, name := range s.reclaimedNames(s.policy.Ledger().Charged(string(task.UID))) {
 				for _, queue := range g.path {
-					if !slices.Contains(borrowers[queue], name) && s.policy.AboveDeserved(queue, name) > 0 {
+					if !slices.Contains(borrowers[queue], name) && s.policy.Ledger().AboveDeserved(string(queue), name) > 0 {
 						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}

@@ -53,7 +53,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 			requested = total.Memory
 		}
 
-		m := s.policy.MayUseByLevel(job.Queue, name)
+		m := s.policy.Ledger().MayUseByLevel(string(job.Queue), name)
 		for i := range m.Quota {
 			sum += hashOf(struct {
 				name            card.Name

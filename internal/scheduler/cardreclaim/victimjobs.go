@@ -116,7 +116,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if !isOnNode(task) || s.policy.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+		if !capacitycard.IsOnNode(task.Status) || s.policy.ReclaimRule(by, task) == capacitycard.NotReclaimable {
 			continue
 		}
 
@@ -149,9 +149,6 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 	return false
 }
 
-// isOnNode reports whether a pod is bound to its node or runs there.
-func isOnNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
-
 // fillSolverJob lists the pods of a victim job, and how many of them are elastic.
 func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	for _, task := range g.tasks {
@@ -160,7 +157,7 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
 
 		rule := s.policy.ReclaimRule(by, task)
-		if !isOnNode(task) || rule == capacitycard.NotReclaimable {
+		if !capacitycard.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
 		}

@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
@@ -148,7 +149,7 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota,
 
 	if len(used) > 0 {
 		result.warn(specPath.Child("cards"), "pods in queue %s hold %s and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
-			quota.QueueName(), joinSome(used))
+			quota.QueueName(), conditions.JoinFirst(used, maxNames))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
 		result.warn(specPath.Child("cards"), "status.blockedTotal is %d: these workloads wait in queue %s and will not start", waiting, quota.QueueName())
@@ -179,7 +180,7 @@ func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1al
 	names := policy.ServiceTypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
 		result.refuse(specPath.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
-			in.Name, quota.Spec.ServiceType, joinSome(names))
+			in.Name, quota.Spec.ServiceType, conditions.JoinFirst(names, maxNames))
 	}
 }
 

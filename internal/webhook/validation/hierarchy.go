@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -294,7 +295,7 @@ func (w *treeWorld) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []s
 func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	if children := w.children[c.Name]; len(children) > 0 && c.Spec.ServiceType != "" {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
-			joinSome(namesOf(children))))
+			conditions.JoinFirst(namesOf(children), maxNames)))
 	}
 
 	parent := w.byName[c.Spec.Parent]

@@ -102,10 +102,7 @@ func cardsWithout(isWritten func(v1alpha1.Card) bool) func(*v1alpha1.CardQuota) 
 			}
 		}
 
-		if len(names) > 1 {
-			return conditions.JoinFirst(names, 1)
-		}
-		return joinSome(names)
+		return conditions.JoinFirst(names, 1)
 	}
 }
 
@@ -124,6 +121,6 @@ func warnCardQuotas(result *Result, at *field.Path, quotas []*v1alpha1.CardQuota
 
 	if len(found) > 0 {
 		slices.Sort(found)
-		result.warn(at, "%d CardQuotas %s: %s; %s", len(found), what, joinSome(found), then)
+		result.warn(at, "%d CardQuotas %s: %s; %s", len(found), what, conditions.JoinFirst(found, maxNames), then)
 	}
 }

@@ -68,7 +68,7 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 		"one that is being deleted":       {flat, tree, []*v1alpha1.CardQuota{leaving}, nil},
 		"seven of them": {tree, flat, []*v1alpha1.CardQuota{inTree("g", "top", "training", whole), inTree("f", "top", "training", whole), inTree("e", "top", "training", whole),
 			inTree("d", "top", "training", whole), inTree("c", "top", "training", whole), inTree("b", "top", "training", whole), inTree("a", "top", "training", whole)},
-			[]string{"7 CardQuotas name a parent: a (parent top), b (parent top), c (parent top), d (parent top), e (parent top) and others; " + under}},
+			[]string{"7 CardQuotas name a parent: a (parent top), b (parent top), c (parent top), d (parent top), e (parent top) and 2 more; " + under}},
 	}) {
 		got := policyWarnings(tc.before, tc.after, tc.quotas...)
 		check.Must(t, len(got) == len(tc.want), "%d warnings, want %d: %q", len(got), len(tc.want), got)

@@ -98,9 +98,9 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 func (p *queuedPod) hasAccess() bool { return p.queue != nil && p.refusal == "" }
 
 // checkQueueAccess checks whether the namespace may use the queues.
-func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
+func checkQueueAccess(pods []queuedPod) Result {
 	var result Result
-	for _, p := range podsForOurScheduler(load, input) {
+	for _, p := range pods {
 		switch {
 		case p.queue == nil:
 			result.warn(p.queuePath, "there is no queue %.160s: the pods wait until an administrator creates it, or name another one", p.name)
@@ -117,9 +117,9 @@ func checkQueueAccess(load *Workload, input *WorkloadInput) Result {
 // checkServiceTypeAndQuota checks the service type that a workload requests, and that its
 // queue's quota can hold it. Of a queue that refuses the namespace it says nothing: a dry run
 // would disclose the quota and service type of another tenant.
-func checkServiceTypeAndQuota(result *Result, load *Workload, input *WorkloadInput) {
+func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, input *WorkloadInput) {
 	checked := map[string]bool{}
-	for _, p := range podsForOurScheduler(load, input) {
+	for _, p := range pods {
 		if p.hasAccess() && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p, input)

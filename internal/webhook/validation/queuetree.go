@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -41,7 +42,7 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 
 	policies := []v1alpha1.StopPolicy{v1alpha1.StopPolicyNone, v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain}
 	if text, ok := queue.Annotations[v1alpha1.AnnotationStopPolicy]; ok && !slices.Contains(policies, v1alpha1.StopPolicy(text)) {
-		wrong(v1alpha1.AnnotationStopPolicy, fmt.Errorf("this stop policy is unknown, and holds the queue: write one of %s", joinSome(policies)))
+		wrong(v1alpha1.AnnotationStopPolicy, fmt.Errorf("this stop policy is unknown, and holds the queue: write one of %s", conditions.JoinFirst(policies, maxNames)))
 	}
 
 	if text, ok := queue.Annotations[v1alpha1.AnnotationParentOnly]; ok && text != "true" {
@@ -88,13 +89,13 @@ func queuePath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queu
 
 // checkQueuesInTree refuses a workload in a parent queue, which never takes one. It warns if the
 // queue takes none for now.
-func checkQueuesInTree(result *Result, load *Workload, input *WorkloadInput) {
+func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
 	if input.HasChildren == nil {
 		return
 	}
 
 	checked := map[string]bool{}
-	for _, p := range podsForOurScheduler(load, input) {
+	for _, p := range pods {
 		if !p.hasAccess() || p.name == workload.RootQueue || checked[p.queuePath.String()+p.name] {
 			continue
 		}

@@ -155,14 +155,8 @@ func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[stri
 	}
 }
 
-// joinSome joins at most five names.
-func joinSome[S ~string](names []S) string {
-	text := card.Join(names[:min(len(names), 5)], ", ")
-	if len(names) > 5 {
-		text += " and others"
-	}
-	return text
-}
+// maxNames bounds the names in a message.
+const maxNames = 5
 
 // describeOffer returns which of the cards that nodes offer a name may mean, else which there are, and
 // that cards of the resource without a name may be it. resource is "" for any.
@@ -205,5 +199,5 @@ func offeredCards(inv *card.Inventory) string {
 	if len(names) == 0 {
 		return "no node offers a card yet"
 	}
-	return "nodes offer " + joinSome(names)
+	return "nodes offer " + conditions.JoinFirst(names, maxNames)
 }

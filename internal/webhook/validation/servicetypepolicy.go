@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
@@ -108,7 +109,7 @@ func warnUnmappedCards(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 	}
 
 	if len(lost) > 0 {
-		result.warn(specPath.Child("cards"), "no entry names %s, which is in force as a card: no quota limits it any more, unless the labels of nodes name it", joinSome(lost))
+		result.warn(specPath.Child("cards"), "no entry names %s, which is in force as a card: no quota limits it any more, unless the labels of nodes name it", conditions.JoinFirst(lost, maxNames))
 	}
 }
 

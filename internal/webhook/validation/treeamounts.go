@@ -10,7 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -104,7 +104,7 @@ func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && !isResource {
 			example := ""
 			if hasQuota {
-				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", cardquota.FormatTreeAmount(name, limit))
+				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", workload.FormatTreeAmount(name, limit))
 			}
 			found = append(found, newExcess("no deserved", "", 1, amountPath(name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
 		}
@@ -139,7 +139,7 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
 			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
 		}
-		is := func(n int64) string { return cardquota.FormatTreeAmount(name, n) }
+		is := func(n int64) string { return workload.FormatTreeAmount(name, n) }
 		switch {
 		case above.quota == 0 && own.needsGrant():
 			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), again, child.Name)
@@ -191,7 +191,7 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 			add := func(a treeAmounts, part string) {
 				if amount := rule.amount(a); amount > 0 {
 					sum = quota.AddSaturating(sum, amount)
-					parts = append(parts, cardquota.FormatTreeAmount(name, amount)+" "+part)
+					parts = append(parts, workload.FormatTreeAmount(name, amount)+" "+part)
 				}
 			}
 
@@ -206,7 +206,7 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 
 			if over := sum - rule.limit; over > 0 && above.quota > 0 {
 				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
-					parent.Name, cardquota.FormatTreeAmount(name, sum), joinParts(parts), parent.Name, cardquota.FormatTreeAmount(name, rule.limit), cardquota.FormatTreeAmount(name, over), again))
+					parent.Name, workload.FormatTreeAmount(name, sum), conditions.JoinFirst(parts, maxNames), parent.Name, workload.FormatTreeAmount(name, rule.limit), workload.FormatTreeAmount(name, over), again))
 			}
 		}
 	}
@@ -238,16 +238,6 @@ func partOf(child, here *v1alpha1.CardQuota) string {
 		return "here"
 	}
 	return "by " + child.Name
-}
-
-// joinParts joins at most five parts of a sum.
-func joinParts(parts []string) string {
-	const most = 5
-	text := strings.Join(parts[:min(len(parts), most)], ", ")
-	if more := len(parts) - most; more > 0 {
-		text += fmt.Sprintf(", the rest by %d more", more)
-	}
-	return text
 }
 
 // priorityExcesses checks that the priority of a CardQuota stays below the next service type.

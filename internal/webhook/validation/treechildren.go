@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // warnOfParent warns of what is not wrong, but may not be meant.
@@ -150,5 +151,5 @@ func warnParentDeletion(result *Result, c *v1alpha1.CardQuota, all []*v1alpha1.C
 	if c.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		then = "without it nothing new starts in them: delete them, or give them another parent"
 	}
-	result.warn(field.NewPath("metadata", "name"), "it is the parent of %s; %s", joinSome(children), then)
+	result.warn(field.NewPath("metadata", "name"), "it is the parent of %s; %s", conditions.JoinFirst(children, maxNames), then)
 }

@@ -242,13 +242,11 @@ func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 // existing workloads continue.
 // The error is the context's.
 func ValidateWorkload(ctx context.Context, load Workload, before *Workload, input WorkloadInput) (Result, error) {
-	input.resolveRequests(ctx, &load)
-	result := checkRequests(ctx, &load, &input)
-	strict := checkBoundsAndAccess(&load, &input)
+	result, strict := checkWorkload(ctx, &load, &input)
 	if before != nil {
-		input.resolveRequests(ctx, before)
-		result = result.OnlyNew(checkRequests(ctx, before, &input))
-		strict = strict.OnlyNew(checkBoundsAndAccess(before, &input))
+		known, knownStrict := checkWorkload(ctx, before, &input)
+		result = result.OnlyNew(known)
+		strict = strict.OnlyNew(knownStrict)
 	}
 
 	isCreatedByUser := before == nil && metav1.GetControllerOf(&load.Meta) == nil
@@ -268,9 +266,16 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 	return result, ctx.Err()
 }
 
+// checkWorkload checks a workload. strict is what no owner reference may lift.
+func checkWorkload(ctx context.Context, load *Workload, input *WorkloadInput) (result, strict Result) {
+	input.resolveRequests(ctx, load)
+	pods := podsForOurScheduler(load, input)
+	return checkRequests(ctx, load, pods, input), checkBoundsAndAccess(load, pods)
+}
+
 // checkBoundsAndAccess checks what no owner reference may lift.
-func checkBoundsAndAccess(load *Workload, input *WorkloadInput) Result {
-	result := checkQueueAccess(load, input)
+func checkBoundsAndAccess(load *Workload, pods []queuedPod) Result {
+	result := checkQueueAccess(pods)
 	if load.Truncated {
 		result.refuse(specPath, "has more than %d pod templates, and the rest is not validated: write fewer tasks with more replicas, or several jobs", MaxTemplates)
 	}
@@ -279,7 +284,7 @@ func checkBoundsAndAccess(load *Workload, input *WorkloadInput) Result {
 
 // checkRequests checks everything but the number of templates and the access to a queue. It returns early, with a
 // partial Result, when the context ends.
-func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Result {
+func checkRequests(ctx context.Context, load *Workload, pods []queuedPod, input *WorkloadInput) Result {
 	var result Result
 	for i := range load.Templates {
 		if ctx.Err() != nil {
@@ -296,8 +301,8 @@ func checkRequests(ctx context.Context, load *Workload, input *WorkloadInput) Re
 	}
 
 	checkTotals(&result, load, input.Inventory)
-	checkServiceTypeAndQuota(&result, load, input)
-	checkQueuesInTree(&result, load, input)
+	checkServiceTypeAndQuota(&result, load, pods, input)
+	checkQueuesInTree(&result, pods, input)
 	warnUnknownAnnotations(&result, load.MetadataPath.Child("annotations"), load.Annotations)
 	return result
 }
