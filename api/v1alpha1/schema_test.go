@@ -66,9 +66,8 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 				}
 				fields++
 				check.That(t, len(s.Description) >= 20 || strings.HasSuffix(path, "[]"), "%s: %s has no description", plural, path)
-				if missing := unbounded(path, s); missing != "" {
-					t.Errorf("%s: %s is %s", plural, path, missing)
-				}
+				missing := unbounded(path, s)
+				check.That(t, missing == "", "%s: %s is %s", plural, path, missing)
 			})
 		}
 
@@ -206,7 +205,6 @@ func TestQueueOfACardQuota(t *testing.T) {
 func TestAStatusOfBeforeIsRead(t *testing.T) {
 	var status v1alpha1.CardQuotaStatus
 	check.NoError(t, json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status))
-	if got := status.Blocked; got[0].Workload != (v1alpha1.WorkloadReference{}) || got[0].Count != 1 || got[1].Workload.Name != "a" {
-		t.Errorf("read as %+v", got)
-	}
+	got := status.Blocked
+	check.That(t, got[0].Workload == (v1alpha1.WorkloadReference{}) && got[0].Count == 1 && got[1].Workload.Name == "a", "read as %+v", got)
 }

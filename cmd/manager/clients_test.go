@@ -56,9 +56,8 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 			"the API server": {documented(t, dir), true},
 		} {
 			tc.config.CAFile = filepath.Join(dir, "ours.crt")
-			if err := ask(t, tc.config, address); tc.answered != (err == nil) {
-				t.Errorf("%s: %v, answered shall be: %v", who, err, tc.answered)
-			}
+			err := ask(t, tc.config, address)
+			check.That(t, tc.answered == (err == nil), "%s: %v, answered shall be: %v", who, err, tc.answered)
 		}
 	}
 }
@@ -106,9 +105,8 @@ func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	check.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
 	for file, want := range map[string]string{empty: "holds no certificate", empty + ".missing": "no such file"} {
-		if _, err := newWebhookServer(flags{certificates: certificatesFiles, webhookClientCA: file}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		_, err := newWebhookServer(flags{certificates: certificatesFiles, webhookClientCA: file})
+		check.That(t, err != nil && strings.Contains(err.Error(), want), "error %v, want %q", err, want)
 	}
 }
 

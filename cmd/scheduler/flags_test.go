@@ -123,9 +123,8 @@ func TestFlagsRefused(t *testing.T) {
 }
 
 func TestVersionNamesVolcano(t *testing.T) {
-	if line := versionLine(); !strings.Contains(line, "Volcano ") {
-		t.Errorf("version is %q", line)
-	}
+	line := versionLine()
+	check.That(t, strings.Contains(line, "Volcano "), "version is %q", line)
 }
 
 func TestProvidersVersionsAreUnderstood(t *testing.T) {

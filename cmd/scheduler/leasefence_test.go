@@ -32,9 +32,8 @@ func TestOnlyReadsPassAClosedFence(t *testing.T) {
 		f := newFence()
 		set(f)
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "ODD"} {
-			if err := s.send(f, method); !errors.Is(err, errFenced) {
-				t.Errorf("%s: got %v, want it refused", method, err)
-			}
+			err := s.send(f, method)
+			check.That(t, errors.Is(err, errFenced), "%s: got %v, want it refused", method, err)
 		}
 
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
@@ -49,9 +48,8 @@ func TestRefusedWriteClosesItsBody(t *testing.T) {
 	body := &closeable{Reader: strings.NewReader("{}")}
 	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1", nil)
 	request.Body = body
-	if _, err := newFence().wrapTransport(http.DefaultTransport).RoundTrip(request); !errors.Is(err, errFenced) || !body.closed {
-		t.Errorf("error %v, body closed: %v", err, body.closed)
-	}
+	_, err := newFence().wrapTransport(http.DefaultTransport).RoundTrip(request)
+	check.That(t, errors.Is(err, errFenced) && body.closed, "error %v, body closed: %v", err, body.closed)
 }
 
 type closeable struct {

@@ -46,9 +46,8 @@ func TestPodsAreNamed(t *testing.T) {
 		pods = append(pods, otherSchedulerPod(name, "n", corev1.PodRunning).Obj())
 	}
 	for n, want := range []string{"", "in pod ns/d,", "in pod ns/b, ns/d,", "in pod ns/a, ns/b, ns/d,", "in pod ns/a, ns/b, ns/c and 1 more,"} {
-		if got := describePods(podsOfOtherSchedulers(slices.Clone(pods[:n]), "")); !strings.Contains(got, want) || (got == "") != (n == 0) {
-			t.Errorf("%d pods: %q, want …%s…", n, got, want)
-		}
+		got := describePods(podsOfOtherSchedulers(slices.Clone(pods[:n]), ""))
+		check.That(t, strings.Contains(got, want) && (got == "") == (n == 0), "%d pods: %q, want …%s…", n, got, want)
 	}
 }
 
@@ -70,9 +69,8 @@ func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
 		"own is a pod of nobody":      {[]*corev1.Pod{bare("own"), of("old", "stock")}, "ns/old"},
 		"own does not carry the mark": {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
 	}) {
-		if got := describePods(podsOfOtherSchedulers(tc.pods, "own")); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
-			t.Errorf("got %q, want …%s…", got, tc.want)
-		}
+		got := describePods(podsOfOtherSchedulers(tc.pods, "own"))
+		check.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "got %q, want …%s…", got, tc.want)
 	}
 }
 

@@ -44,9 +44,7 @@ func readBoards(t *testing.T) map[string]board {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(projectRoot, "config/grafana/*.json"))
 	noError(t, err)
-	if len(files) < 4 {
-		t.Fatalf("%d boards", len(files))
-	}
+	requireThat(t, len(files) >= 4, "%d boards", len(files))
 
 	all := map[string]board{}
 	for _, file := range files {
@@ -67,17 +65,13 @@ func TestBoardsAreWellFormed(t *testing.T) {
 		for _, p := range b.Panels {
 			isDescribed := p.Title != "" && p.Description != "" && p.FieldConfig.Defaults.Unit != ""
 			isUnique := p.ID != 0 && !ids[p.ID]
-			if !isDescribed || !isUnique || p.Datasource.UID != boardSource {
-				t.Errorf("%s: panel %d %q lacks something", name, p.ID, p.Title)
-			}
+			expectThat(t, isDescribed && isUnique && p.Datasource.UID == boardSource, "%s: panel %d %q lacks something", name, p.ID, p.Title)
 
 			ids[p.ID] = true
 			checkQueries(t, name, p)
 		}
 
-		if b.Editable || len(b.Panels) == 0 {
-			t.Errorf("%s: editable %v, %d panels", name, b.Editable, len(b.Panels))
-		}
+		expectThat(t, !b.Editable && len(b.Panels) > 0, "%s: editable %v, %d panels", name, b.Editable, len(b.Panels))
 	}
 }
 
@@ -86,9 +80,7 @@ func checkQueries(t *testing.T, name string, p boardPanel) {
 	t.Helper()
 	refs := map[string]bool{}
 	for _, target := range p.Targets {
-		if target.RefID == "" || refs[target.RefID] || target.Datasource.UID != boardSource {
-			t.Errorf("%s: panel %q: query %q lacks something", name, p.Title, target.RefID)
-		}
+		expectThat(t, target.RefID != "" && !refs[target.RefID] && target.Datasource.UID == boardSource, "%s: panel %q: query %q lacks something", name, p.Title, target.RefID)
 		refs[target.RefID] = true
 	}
 }
@@ -96,9 +88,7 @@ func checkQueries(t *testing.T, name string, p boardPanel) {
 func checkVariables(t *testing.T, name string, b board) {
 	t.Helper()
 	for _, v := range b.Templating.List {
-		if v.Type == "query" && v.Refresh != 2 {
-			t.Errorf("%s: variable %s is not refreshed with the time", name, v.Name)
-		}
+		expectThat(t, v.Type != "query" || v.Refresh == 2, "%s: variable %s is not refreshed with the time", name, v.Name)
 	}
 }
 
@@ -128,21 +118,16 @@ func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 					}
 
 					asked++
-					if !known[suffix.ReplaceAllString(selector.Name, "")] {
-						t.Errorf("%s: panel %q asks for %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
-					}
+					expectThat(t, known[suffix.ReplaceAllString(selector.Name, "")], "%s: panel %q asks for %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
 
 					_, isRange := path[len(path)-1].(*promql.MatrixSelector)
-					if isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket"); isCounter != isRange && !isNewborn(path) && selector.Name != "up" {
-						t.Errorf("%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
-					}
+					isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket")
+					expectThat(t, isCounter == isRange || isNewborn(path) || selector.Name == "up", "%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
 
 					return nil
 				})
 
-				if asked == 0 {
-					t.Errorf("%s: panel %q asks for nothing", name, p.Title)
-				}
+				expectThat(t, asked != 0, "%s: panel %q asks for nothing", name, p.Title)
 			}
 		}
 	}
@@ -191,9 +176,7 @@ func TestBoardsCountTheBeginOfACounter(t *testing.T) {
 			for _, sample := range world.runQuery(queryOf(t, "tide.json", "Evicted pods"), at) {
 				sum += sample.F
 			}
-			if sum != want {
-				t.Errorf("%s, after %s: %v, want %v", name, at, sum, want)
-			}
+			expectThat(t, sum == want, "%s, after %s: %v, want %v", name, at, sum, want)
 		}
 	}
 }
@@ -261,9 +244,7 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		case over: // used by the one, quota by the other
 			equal(t, "queues over their quota", 0, len(answer))
 		case starving:
-			if len(answer) != 1 || answer[0].F != 4600 || answer[0].Metric.Get("tenant") != "lab" || answer[0].Metric.Get("project") != "llm" {
-				t.Errorf("starving: %v", answer)
-			}
+			expectThat(t, len(answer) == 1 && answer[0].F == 4600 && answer[0].Metric.Get("tenant") == "lab" && answer[0].Metric.Get("project") == "llm", "starving: %v", answer)
 		}
 	}
 }
@@ -354,9 +335,7 @@ func TestBoardsShowData(t *testing.T) {
 				for _, target := range p.Targets {
 					expression := variables.Replace(target.Expr)
 					for _, at := range []time.Duration{14 * time.Minute, 15 * time.Minute, 20 * time.Minute} {
-						if len(world.runQuery(expression, at)) == 0 {
-							t.Errorf("%s: panel %q has no data at %s: %s", name, p.Title, at, expression)
-						}
+						expectThat(t, len(world.runQuery(expression, at)) > 0, "%s: panel %q has no data at %s: %s", name, p.Title, at, expression)
 					}
 				}
 			}

@@ -26,9 +26,7 @@ func documentedLabels(t *testing.T) map[string][]string {
 		known[row[1]] = labels
 	}
 
-	if len(known) < 40 {
-		t.Fatalf("docs/metrics.md describes %d metrics", len(known))
-	}
+	requireThat(t, len(known) >= 40, "docs/metrics.md describes %d metrics", len(known))
 
 	return known
 }

@@ -28,12 +28,27 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+// expectThat reports a failed condition.
+func expectThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
+	}
+}
+
+// requireThat is expectThat, but ends the test.
+func requireThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
 // equal reports a difference under a title that names both sides.
 func equal[V any](t *testing.T, what string, left, right V) {
 	t.Helper()
-	if diff := cmp.Diff(left, right); diff != "" {
-		t.Errorf("%s:\n%s", what, diff)
-	}
+	diff := cmp.Diff(left, right)
+	expectThat(t, diff == "", "%s:\n%s", what, diff)
 }
 
 func readFile(t *testing.T, name string) string {
@@ -63,20 +78,15 @@ func parsedRules(t *testing.T) []rulefmt.Rule {
 	for _, problem := range problems {
 		t.Error(problem)
 	}
-	if len(problems) > 0 || len(parsed.Groups) != 1 || len(parsed.Groups[0].Rules) == 0 {
-		t.Fatalf("want one group of alerts, got %+v", parsed)
-	}
+	requireThat(t, len(problems) == 0 && len(parsed.Groups) == 1 && len(parsed.Groups[0].Rules) > 0, "want one group of alerts, got %+v", parsed)
 	return parsed.Groups[0].Rules
 }
 
 func TestEveryAlertSaysWhatItMeans(t *testing.T) {
 	for _, rule := range parsedRules(t) {
-		if rule.Alert == "" || rule.For == 0 || rule.Annotations["summary"] == "" {
-			t.Errorf("%+v: want an alert that waits, with a summary", rule)
-		}
-		if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" {
-			t.Errorf("%s: severity %q", rule.Alert, severity)
-		}
+		expectThat(t, rule.Alert != "" && rule.For != 0 && rule.Annotations["summary"] != "", "%+v: want an alert that waits, with a summary", rule)
+		severity := rule.Labels["severity"]
+		expectThat(t, severity == "critical" || severity == "warning", "%s: severity %q", rule.Alert, severity)
 	}
 }
 
@@ -98,9 +108,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 	_, block, found := strings.Cut(readFile(t, "docs/metrics.md"), "```yaml\n")
 	block, _, closed := strings.Cut(block, "```")
-	if !found || !closed {
-		t.Fatal("docs/metrics.md has no YAML block")
-	}
+	requireThat(t, found && closed, "docs/metrics.md has no YAML block")
 	var told map[string]any
 	noError(t, yaml.UnmarshalStrict([]byte(block), &told))
 	equal(t, "alerts (-docs/metrics.md +config/prometheus)", told, installedGroups(t))
@@ -111,9 +119,7 @@ func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 func documentedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	text, _, found := strings.Cut(readFile(t, "docs/metrics.md"), "\n## Example alerts\n")
-	if !found {
-		t.Fatal("docs/metrics.md has no example alerts")
-	}
+	requireThat(t, found, "docs/metrics.md has no example alerts")
 	names := map[string]bool{}
 	for _, quoted := range regexp.MustCompile("`(cardquota_[a-z0-9_]+)`").FindAllStringSubmatch(text, -1) {
 		names[quoted[1]] = true
@@ -126,23 +132,17 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	known["up"] = true // Prometheus itself makes it of every scrape
 	for _, rule := range parsedRules(t) {
 		expression, err := promql.ParseExpr(rule.Expr)
-		if err != nil {
-			t.Fatalf("%s: %v", rule.Alert, err)
-		}
+		requireThat(t, err == nil, "%s: %v", rule.Alert, err)
 
 		asked := 0
 		promql.Inspect(expression, func(node promql.Node, _ []promql.Node) error {
 			if selector, ok := node.(*promql.VectorSelector); ok {
 				asked++
-				if !known[selector.Name] {
-					t.Errorf("%s asks for %s, which docs/metrics.md does not explain", rule.Alert, selector.Name)
-				}
+				expectThat(t, known[selector.Name], "%s asks for %s, which docs/metrics.md does not explain", rule.Alert, selector.Name)
 			}
 			return nil
 		})
 
-		if asked == 0 {
-			t.Errorf("%s asks for nothing", rule.Alert)
-		}
+		expectThat(t, asked != 0, "%s asks for nothing", rule.Alert)
 	}
 }

@@ -37,9 +37,7 @@ func newWorld(t *testing.T, series ...string) *scrapedSeries {
 	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute}), length: defaultLength}
 	for _, text := range series {
 		metric, values, err := parser.ParseSeriesDesc(text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		requireThat(t, err == nil, "%s: %v", text, err)
 
 		one := promql.Series{Metric: metric}
 		for i, value := range values {

@@ -10,31 +10,44 @@ import (
 	"testing"
 )
 
-// TestBoardsAreUpToDate: config/grafana has what this program writes.
-func TestBoardsAreUpToDate(t *testing.T) {
-	files, err := filepath.Glob("../../config/grafana/*.json")
-	if err != nil || len(files) != len(boards) {
-		t.Fatalf("files %v, want %d (%v)", files, len(boards), err)
+// expectThat reports a failed condition.
+func expectThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
 	}
+}
 
-	kustomization, err := os.ReadFile("../../config/grafana/kustomization.yaml")
+// requireThat is expectThat, but ends the test.
+func requireThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestBoardsAreUpToDate: config/grafana has what this program writes.
+func TestBoardsAreUpToDate(t *testing.T) {
+	files, err := filepath.Glob("../../config/grafana/*.json")
+	requireThat(t, err == nil && len(files) == len(boards), "files %v, want %d (%v)", files, len(boards), err)
+
+	kustomization, err := os.ReadFile("../../config/grafana/kustomization.yaml")
+	noError(t, err)
 
 	for _, b := range boards {
 		want, err := b.render()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 
 		got, err := os.ReadFile("../../config/grafana/" + b.name + ".json")
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s.json is not what make boards writes (%v)", b.name, err)
-		}
-		if !strings.Contains(string(kustomization), "["+b.name+".json]") {
-			t.Errorf("kustomization.yaml has no ConfigMap of %s.json", b.name)
-		}
+		expectThat(t, err == nil && bytes.Equal(got, want), "%s.json is not what make boards writes (%v)", b.name, err)
+		expectThat(t, strings.Contains(string(kustomization), "["+b.name+".json]"), "kustomization.yaml has no ConfigMap of %s.json", b.name)
 	}
 }
 
@@ -54,14 +67,10 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 	count := 0
 	for _, b := range boards {
 		text, err := b.render()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 
 		var rendered struct{ Panels []renderedPanel }
-		if err := json.Unmarshal(text, &rendered); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(text, &rendered))
 
 		for _, p := range rendered.Panels {
 			if p.Type == "stat" {
@@ -71,25 +80,17 @@ func TestNumbersAreThoseOfNow(t *testing.T) {
 		}
 	}
 
-	if count < 5 {
-		t.Errorf("%d panels show a number", count)
-	}
+	expectThat(t, count >= 5, "%d panels show a number", count)
 }
 
 // checkNumber checks that a panel with one number shows the last value, and asks for that of now.
 func checkNumber(t *testing.T, board string, p renderedPanel) {
 	t.Helper()
-	if !slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}) {
-		t.Errorf("%s: panel %q shows %v of its values", board, p.Title, p.Options.ReduceOptions.Calcs)
-	}
+	expectThat(t, slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}), "%s: panel %q shows %v of its values", board, p.Title, p.Options.ReduceOptions.Calcs)
 
 	for _, target := range p.Targets {
-		if !target.Instant || target.Range {
-			t.Errorf("%s: panel %q asks for a time that is past: %s", board, p.Title, target.Expr)
-		}
-		if p.FieldConfig.Defaults.Unit == "bool_yes_no" && !strings.HasSuffix(target.Expr, " or vector(0)") {
-			t.Errorf("%s: panel %q shows nothing instead of no: %s", board, p.Title, target.Expr)
-		}
+		expectThat(t, target.Instant && !target.Range, "%s: panel %q asks for a time that is past: %s", board, p.Title, target.Expr)
+		expectThat(t, p.FieldConfig.Defaults.Unit != "bool_yes_no" || strings.HasSuffix(target.Expr, " or vector(0)"), "%s: panel %q shows nothing instead of no: %s", board, p.Title, target.Expr)
 	}
 }
 
@@ -97,20 +98,14 @@ func checkNumber(t *testing.T, board string, p renderedPanel) {
 // each ConfigMap is a board.
 func TestComponentHasTheLabelOfTheSidecar(t *testing.T) {
 	text, err := os.ReadFile("../../config/grafana/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 
 	entries := strings.Split(string(text), "\n- name: ")[1:]
-	if len(entries) != len(boards) {
-		t.Errorf("%d ConfigMaps of %d boards", len(entries), len(boards))
-	}
+	expectThat(t, len(entries) == len(boards), "%d ConfigMaps of %d boards", len(entries), len(boards))
 
 	for i, entry := range entries {
 		want := "cardquota-board-" + boards[i].name + "\n  namespace: volcano-system\n  files: [" + boards[i].name + ".json]\n  options: {labels: {grafana_dashboard: \"1\"}}"
-		if strings.TrimSpace(entry) != want {
-			t.Errorf("ConfigMap %d is %q, want %q", i, entry, want)
-		}
+		expectThat(t, strings.TrimSpace(entry) == want, "ConfigMap %d is %q, want %q", i, entry, want)
 	}
 }
 
@@ -120,15 +115,11 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 		for _, p := range b.panels {
 			isDescribed := p.title != "" && strings.HasSuffix(p.description, ".") && p.unit != ""
 			hasWidth := p.width != 0 && p.width <= 24
-			if !isDescribed || !hasWidth || len(p.queries) == 0 || seen[p.title] {
-				t.Errorf("%s: panel %q: want a title of its own, a sentence, a unit, a width and a query", b.name, p.title)
-			}
+			expectThat(t, isDescribed && hasWidth && len(p.queries) > 0 && !seen[p.title], "%s: panel %q: want a title of its own, a sentence, a unit, a width and a query", b.name, p.title)
 
 			seen[p.title] = true
 			for _, q := range p.queries {
-				if q.legend == "" {
-					t.Errorf("%s: panel %q: query without a legend", b.name, p.title)
-				}
+				expectThat(t, q.legend != "", "%s: panel %q: query without a legend", b.name, p.title)
 			}
 		}
 	}

@@ -33,20 +33,33 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+// expectThat reports a failed condition.
+func expectThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
+	}
+}
+
+// requireThat is expectThat, but ends the test.
+func requireThat(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
 // equal reports a difference under a title that names both sides.
 func equal[V any](t *testing.T, what string, left, right V) {
 	t.Helper()
-	if diff := cmp.Diff(left, right); diff != "" {
-		t.Errorf("%s:\n%s", what, diff)
-	}
+	diff := cmp.Diff(left, right)
+	expectThat(t, diff == "", "%s:\n%s", what, diff)
 }
 
 func loadBundle(t *testing.T) *manifests.Bundle {
 	t.Helper()
 	bundle, err := manifests.GetBundleFromDir(filepath.Join(projectRoot, bundleDir))
-	if err != nil {
-		t.Fatalf("load the bundle: %v", err)
-	}
+	requireThat(t, err == nil, "load the bundle: %v", err)
 	return bundle
 }
 
@@ -136,9 +149,8 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bundle := loadBundle(t)
 			tc.breakIt(bundle)
-			if list := strings.Join(validatorComplaints(bundle, "1.34"), "\n"); !strings.Contains(list, tc.want) {
-				t.Errorf("want a complaint about %q, got:\n%s", tc.want, list)
-			}
+			list := strings.Join(validatorComplaints(bundle, "1.34"), "\n")
+			expectThat(t, strings.Contains(list, tc.want), "want a complaint about %q, got:\n%s", tc.want, list)
 		})
 	}
 }
@@ -166,9 +178,7 @@ func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	}
 
 	equal(t, "annotations and labels differ (-annotations +labels)", file.Annotations, labels)
-	if len(labels) != 8 {
-		t.Errorf("got %d labels, want the 8 of a bundle with a scorecard", len(labels))
-	}
+	expectThat(t, len(labels) == 8, "got %d labels, want the 8 of a bundle with a scorecard", len(labels))
 }
 
 func TestTextsKeepToTheLimitsOfCatalogs(t *testing.T) {
@@ -184,14 +194,10 @@ func TestTextsKeepToTheLimitsOfCatalogs(t *testing.T) {
 	}
 
 	for _, key := range []string{"containerImage", "createdAt", "repository", "support", namespaceAnnotation} {
-		if csv.Annotations[key] == "" {
-			t.Errorf("annotation %s is missing", key)
-		}
+		expectThat(t, csv.Annotations[key] != "", "annotation %s is missing", key)
 	}
 
-	if len(csv.Spec.Keywords) == 0 || csv.Spec.Maturity == "" {
-		t.Error("keywords or maturity are missing")
-	}
+	expectThat(t, len(csv.Spec.Keywords) > 0 && csv.Spec.Maturity != "", "keywords or maturity are missing")
 }
 
 func TestOnlyAllNamespacesIsSupported(t *testing.T) {

@@ -29,9 +29,8 @@ func TestFirstSentence(t *testing.T) {
 		"a description that is empty at all": {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := firstSentence(tc.description); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			got := firstSentence(tc.description)
+			expectThat(t, got == tc.want, "got %q, want %q", got, tc.want)
 		})
 	}
 }
@@ -46,9 +45,8 @@ func TestDisplayName(t *testing.T) {
 		"cardUnlimitedCPUMemory":        "Card Unlimited CPU Memory",
 		"admission.vcjobEvictionPolicy": "Admission Volcano Job Eviction Policy",
 	} {
-		if got := displayName(path); got != want {
-			t.Errorf("displayName(%s) = %q, want %q", path, got, want)
-		}
+		got := displayName(path)
+		expectThat(t, got == want, "displayName(%s) = %q, want %q", path, got, want)
 	}
 }
 
@@ -177,15 +175,11 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			files := projectConfig(t)
 			content := string(files[tc.file].Data)
 			changed := strings.Replace(content, tc.old, tc.replacement, 1)
-			if changed == content {
-				t.Fatalf("%s does not contain %q", tc.file, tc.old)
-			}
+			requireThat(t, changed != content, "%s does not contain %q", tc.file, tc.old)
 
 			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
 			_, err := generateFrom(files, defaultRelease())
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want one that says %q", err, tc.want)
-			}
+			expectThat(t, err != nil && strings.Contains(err.Error(), tc.want), "got error %v, want one that says %q", err, tc.want)
 		})
 	}
 }
@@ -199,14 +193,11 @@ func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
 	noError(t, yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config))
-	if n := len(config.Stages[0].Tests); n != 6 {
-		t.Errorf("%d tests, want 6", n)
-	}
+	n := len(config.Stages[0].Tests)
+	expectThat(t, n == 6, "%d tests, want 6", n)
 
 	for _, test := range config.Stages[0].Tests {
-		if test.Image != chosen.scorecard {
-			t.Errorf("a test runs %s", test.Image)
-		}
+		expectThat(t, test.Image == chosen.scorecard, "a test runs %s", test.Image)
 	}
 }
 
@@ -219,15 +210,13 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 	files := generateFor(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
-		if n := strings.Count(csv, want); n != 2 {
-			t.Errorf("%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
-		}
+		n := strings.Count(csv, want)
+		expectThat(t, n == 2, "%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
 	}
 
 	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
-		if err := chosen.images.overrideImage(bad); err == nil {
-			t.Errorf("-image %q was accepted", bad)
-		}
+		err := chosen.images.overrideImage(bad)
+		expectThat(t, err != nil, "-image %q was accepted", bad)
 	}
 }
 
@@ -281,17 +270,14 @@ func TestWriteLeavesNothingOld(t *testing.T) {
 }
 
 func TestRunNeedsAProject(t *testing.T) {
-	if err := run([]string{"-root", t.TempDir()}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got error %v, want one about the missing file", err)
-	}
+	err := run([]string{"-root", t.TempDir()})
+	expectThat(t, errors.Is(err, fs.ErrNotExist), "got error %v, want one about the missing file", err)
 }
 
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
 	first := generateFor(t, defaultRelease())
 	for range 5 {
 		again := generateFor(t, defaultRelease())
-		if !maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }) {
-			t.Fatal("two runs over the same sources differ")
-		}
+		requireThat(t, maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }), "two runs over the same sources differ")
 	}
 }

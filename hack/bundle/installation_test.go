@@ -70,9 +70,7 @@ func fullInstallation(t *testing.T) installation {
 		}
 	}
 
-	if len(all.deployments) != 2 || len(all.monitors) == 0 || len(all.policies) == 0 || len(all.rules) == 0 {
-		t.Fatalf("a component is missing: %s", text)
-	}
+	requireThat(t, len(all.deployments) == 2 && len(all.monitors) > 0 && len(all.policies) > 0 && len(all.rules) > 0, "a component is missing: %s", text)
 
 	return all
 }
@@ -125,9 +123,7 @@ func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
 		}
 
 		for _, port := range service.Spec.Ports {
-			if !opensPort(deployment, port.TargetPort) {
-				t.Errorf("Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
-			}
+			expectThat(t, opensPort(deployment, port.TargetPort), "Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
 		}
 	}
 }
@@ -153,9 +149,7 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 					continue
 				}
 				deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
-				if err != nil {
-					t.Fatalf("ServiceMonitor %s, Service %s: %v", monitor.Name, service.Name, err)
-				}
+				requireThat(t, err == nil, "ServiceMonitor %s, Service %s: %v", monitor.Name, service.Name, err)
 
 				list = append(list, scrapeTarget{endpoint, service, deployment})
 			}
@@ -170,14 +164,11 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 	scraped := map[string]int{}
 	for _, target := range fullInstallation(t).scrapeTargets(t) {
 		scraped[target.deployment.Name]++
-		if e := target.endpoint; e.Scheme != "https" || e.BearerTokenFile == "" || e.TLSConfig["insecureSkipVerify"] != true {
-			t.Errorf("Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
-		}
+		e := target.endpoint
+		expectThat(t, e.Scheme == "https" && e.BearerTokenFile != "" && e.TLSConfig["insecureSkipVerify"] == true, "Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
 
 		args := strings.Join(target.deployment.Spec.Template.Spec.Containers[0].Args, "\n")
-		if !regexp.MustCompile(`(?m)^--secure-metrics(=true)?$`).MatchString(args) {
-			t.Errorf("Deployment %s serves its metrics in the clear", target.deployment.Name)
-		}
+		expectThat(t, regexp.MustCompile(`(?m)^--secure-metrics(=true)?$`).MatchString(args), "Deployment %s serves its metrics in the clear", target.deployment.Name)
 	}
 	equal(t, "how often Deployments are scraped (-want +got)", map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped)
 }
@@ -201,9 +192,7 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 			}
 		}
 
-		if len(asked) == 0 {
-			t.Error("no alert asks whether a program is scraped")
-		}
+		expectThat(t, len(asked) > 0, "no alert asks whether a program is scraped")
 	}
 }
 
@@ -223,14 +212,10 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 		}
 
 		for _, rule := range policy.Spec.Ingress {
-			if len(rule.Ports) == 0 {
-				t.Errorf("NetworkPolicy %s lets in to all ports", policy.Name)
-			}
+			expectThat(t, len(rule.Ports) > 0, "NetworkPolicy %s lets in to all ports", policy.Name)
 
 			for _, port := range rule.Ports {
-				if !opensPort(deployment, *port.Port) {
-					t.Errorf("NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
-				}
+				expectThat(t, opensPort(deployment, *port.Port), "NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
 				allowed[deployment.Name] = append(allowed[deployment.Name], port.Port.String())
 			}
 		}

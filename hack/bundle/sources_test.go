@@ -22,9 +22,7 @@ import (
 func configObjects(t *testing.T, pattern string) []map[string]any {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(projectRoot, "config", pattern))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no file matches %s: %v", pattern, err)
-	}
+	requireThat(t, err == nil && len(files) > 0, "no file matches %s: %v", pattern, err)
 
 	separator := regexp.MustCompile(`(?m)^---$`)
 	var list []map[string]any
@@ -115,9 +113,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	certificates := regexp.MustCompile(`: \w+ ((mutating|validating)webhookconfigurations\.admissionregistration\.k8s\.io|secrets\.) `)
 	all := len(want)
 	want = slices.DeleteFunc(want, certificates.MatchString)
-	if len(want) < 50 || len(want) == all {
-		t.Errorf("config/rbac grants %d permissions, %d of them for certificates: is it read right?", all, all-len(want))
-	}
+	expectThat(t, len(want) >= 50 && len(want) != all, "config/rbac grants %d permissions, %d of them for certificates: is it read right?", all, all-len(want))
 
 	strategy := loadBundle(t).CSV.Spec.InstallStrategy.StrategySpec
 	var got []string
@@ -141,9 +137,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 		name, _, err := unstructured.NestedString(object, "metadata", "name")
 		noError(t, err)
 		containers, _, err := unstructured.NestedSlice(object, "spec", "template", "spec", "containers")
-		if err != nil || len(containers) == 0 {
-			t.Fatalf("containers of %s: %v, %v", name, containers, err)
-		}
+		requireThat(t, err == nil && len(containers) > 0, "containers of %s: %v, %v", name, containers, err)
 
 		for _, container := range containers {
 			container := container.(map[string]any)
@@ -168,9 +162,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	}
 
 	equal(t, "Deployments (-config +bundle)", want, got)
-	if len(got) != 2 {
-		t.Errorf("the bundle has %d Deployments, want the operator and the scheduler", len(got))
-	}
+	expectThat(t, len(got) == 2, "the bundle has %d Deployments, want the operator and the scheduler", len(got))
 }
 
 func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
@@ -187,9 +179,8 @@ func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
 	}
 
 	equal(t, "images (-containers +relatedImages)", sortedCopy(run), sortedCopy(related))
-	if got := csv.Annotations["containerImage"]; !strings.Contains(got, "/cardquota-manager:") {
-		t.Errorf("containerImage is %s, want the operator's", got)
-	}
+	got := csv.Annotations["containerImage"]
+	expectThat(t, strings.Contains(got, "/cardquota-manager:"), "containerImage is %s, want the operator's", got)
 }
 
 func TestExamplesAreTheSamples(t *testing.T) {
@@ -239,9 +230,7 @@ func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
 		kind := example["kind"].(string)
 		for _, key := range sortedCopy(fieldPaths(example["spec"], "")) {
 			descriptor := described[kind][key]
-			if descriptor.DisplayName == "" || descriptor.Description == "" {
-				t.Errorf("%s spec.%s has no name and description in specDescriptors", kind, key)
-			}
+			expectThat(t, descriptor.DisplayName != "" && descriptor.Description != "", "%s spec.%s has no name and description in specDescriptors", kind, key)
 		}
 	}
 }
@@ -251,39 +240,27 @@ func checkStatusDescriptors(t *testing.T, descriptors []v1alpha1.StatusDescripto
 	t.Helper()
 	names := map[string]string{}
 	for _, descriptor := range descriptors {
-		if other, ok := names[descriptor.DisplayName]; ok {
-			t.Errorf("status.%s and status.%s are both called %s", descriptor.Path, other, descriptor.DisplayName)
-		}
+		other, ok := names[descriptor.DisplayName]
+		expectThat(t, !ok, "status.%s and status.%s are both called %s", descriptor.Path, other, descriptor.DisplayName)
 		names[descriptor.DisplayName] = descriptor.Path
 
-		if descriptor.Description == "" {
-			t.Errorf("status.%s has no description", descriptor.Path)
-		}
+		expectThat(t, descriptor.Description != "", "status.%s has no description", descriptor.Path)
 	}
 }
 
 func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
-	if want := len(configObjects(t, "crd/bases/*.yaml")); len(owned) != want {
-		t.Errorf("%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
-	}
+	want := len(configObjects(t, "crd/bases/*.yaml"))
+	expectThat(t, len(owned) == want, "%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
 
 	for _, crd := range owned {
-		if len(crd.Resources) == 0 {
-			t.Errorf("%s has no resources", crd.Name)
-		}
-		if crd.DisplayName == "" || crd.Description == "" {
-			t.Errorf("%s has no name or no description", crd.Name)
-		}
-		if len(crd.StatusDescriptors) == 0 {
-			t.Errorf("%s has no statusDescriptors", crd.Name)
-		}
+		expectThat(t, len(crd.Resources) > 0, "%s has no resources", crd.Name)
+		expectThat(t, crd.DisplayName != "" && crd.Description != "", "%s has no name or no description", crd.Name)
+		expectThat(t, len(crd.StatusDescriptors) > 0, "%s has no statusDescriptors", crd.Name)
 
 		checkStatusDescriptors(t, crd.StatusDescriptors)
 		for _, descriptor := range crd.SpecDescriptors {
-			if strings.Contains(descriptor.Description, "not supported") || strings.Contains(descriptor.Description, "reserved") {
-				t.Errorf("spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)
-			}
+			expectThat(t, !strings.Contains(descriptor.Description, "not supported") && !strings.Contains(descriptor.Description, "reserved"), "spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)
 		}
 	}
 }

@@ -32,9 +32,7 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 
 	got := loadBundle(t).CSV.Spec.WebhookDefinitions
 	equal(t, "webhooks (-config +bundle)", want, got)
-	if len(got) < 5 {
-		t.Errorf("the bundle has only %d webhooks: is config/webhook read right?", len(got))
-	}
+	expectThat(t, len(got) >= 5, "the bundle has only %d webhooks: is config/webhook read right?", len(got))
 }
 
 // OLM creates its own Service for the webhooks; a second one would only confuse.

@@ -25,9 +25,8 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 		check.Equal(t, text, want, got)
 	}
 
-	if q, err := ParseQuota(manyCards(MaxQuotaEntries)); err != nil || len(q) != MaxQuotaEntries {
-		t.Errorf("256 entries: %d read, error %v", len(q), err)
-	}
+	q, err := ParseQuota(manyCards(MaxQuotaEntries))
+	check.That(t, err == nil && len(q) == MaxQuotaEntries, "256 entries: %d read, error %v", len(q), err)
 }
 
 func TestQuotaSurvivesWritingAndReading(t *testing.T) {

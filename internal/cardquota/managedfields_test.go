@@ -83,9 +83,8 @@ func TestInSync(t *testing.T) {
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		live.Annotations["volcano.sh/namespace-selector"] = `{}`
 		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
-		if diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.DriftedFields(live)); diff != "" || plan.InSync(live) {
-			t.Errorf("in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
-		}
+		diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.DriftedFields(live))
+		check.That(t, diff == "" && !plan.InSync(live), "in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
 	})
 
 	t.Run("no queue is never in sync", func(t *testing.T) {

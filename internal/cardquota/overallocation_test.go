@@ -332,9 +332,8 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: ptr(int64(1))})
 		}
 		f.Totals = NewQuotaTotals(nil, nil, nil)
-		if got := said(NewStatus(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {
-			t.Errorf("%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
-		}
+		got := said(NewStatus(f), "InventorySatisfied")
+		check.That(t, len(got) <= 1100 && strings.HasSuffix(got, "set overAllocation to Allow"), "%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
 	})
 }
 

@@ -212,9 +212,8 @@ func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	next.Spec.Guarantee.Resource = resourceList(place.Guarantee)
 
 	w.queues[name] = next
-	if err := volcanoAllows(w.queues, name); err != nil {
-		t.Fatalf("Volcano refuses %s: %v", name, err)
-	}
+	err := volcanoAllows(w.queues, name)
+	check.Must(t, err == nil, "Volcano refuses %s: %v", name, err)
 
 	return wait
 }

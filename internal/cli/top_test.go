@@ -96,9 +96,8 @@ func checkColumns(t *testing.T, text string) {
 		if strings.HasPrefix(line, "error: ") || strings.HasPrefix(line, "See '") {
 			continue
 		}
-		if columns := output.Width(strings.TrimRight(line, "\n")); columns > output.Columns {
-			t.Errorf("%d columns: %s", columns, line)
-		}
+		columns := output.Width(strings.TrimRight(line, "\n"))
+		check.That(t, columns <= output.Columns, "%d columns: %s", columns, line)
 	}
 }
 

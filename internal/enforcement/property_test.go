@@ -116,9 +116,8 @@ func TestNextCheckIsTheNextChange(t *testing.T) {
 			later.Now = until.Add(-1)
 		}
 
-		if then := Evaluate(later); !conditions.Same(then, now) {
-			t.Fatalf("%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
-		}
+		then := Evaluate(later)
+		check.Must(t, conditions.Same(then, now), "%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
 	})
 }
 

@@ -117,9 +117,8 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
 		stripped := Pod(whole.DeepCopy())
-		if got := weight(stripped.ObjectMeta); got > tc.most {
-			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
-		}
+		got := weight(stripped.ObjectMeta)
+		check.That(t, got <= tc.most, "its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 
 		resolver := workload.Resolver{Inventory: inventory}
 		is := resolver.Request(stripped)

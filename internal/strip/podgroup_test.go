@@ -138,9 +138,8 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
-		if got := size(t, stripped); got > 8<<10 {
-			t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
-		}
+		got := size(t, stripped)
+		check.That(t, got <= 8<<10, "it weighs %d bytes of %d", got, size(t, whole))
 
 		_, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
 		check.That(t, kept, "what the job asks for is not kept")

@@ -34,9 +34,8 @@ func TestCompleteJobKeepsOtherFields(t *testing.T) {
 		check.That(t, reflect.DeepEqual(is, want), "got %s, want %s", got, tc.want)
 	}
 
-	if _, err := completeJob([]byte(`{}`), rules.JobDefaults{Policies: policies}); err == nil {
-		t.Error("completed a job without a spec")
-	}
+	_, err := completeJob([]byte(`{}`), rules.JobDefaults{Policies: policies})
+	check.That(t, err != nil, "completed a job without a spec")
 }
 
 func TestResponseFor(t *testing.T) {

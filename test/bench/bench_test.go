@@ -94,9 +94,8 @@ func TestOurMedianDecides(t *testing.T) {
 	} {
 		var out strings.Builder
 		r := report{measurements: map[string][]measurement{stockName: tc.theirs, ourName: tc.own}}
-		if err := r.printComparison(&out); !errors.Is(err, tc.want) || !strings.Contains(out.String(), tc.says) {
-			t.Errorf("%s: %v and\n%s", name, err, out.String())
-		}
+		err := r.printComparison(&out)
+		check.That(t, errors.Is(err, tc.want) && strings.Contains(out.String(), tc.says), "%s: %v and\n%s", name, err, out.String())
 	}
 }
 

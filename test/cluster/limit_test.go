@@ -46,9 +46,8 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	check.NoError(t, startChild(holder))
 
 	var problem string
-	if _, err := fmt.Fscan(out, &port, &dir, &problem); err != nil || problem != "<nil>" {
-		t.Fatalf("holder: %v %s", err, problem)
-	}
+	_, err := fmt.Fscan(out, &port, &dir, &problem)
+	check.Must(t, err == nil && problem == "<nil>", "holder: %v %s", err, problem)
 
 	t.Cleanup(func() { killProcess(t, holder) })
 
@@ -112,9 +111,8 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	wantFile(t, used.pkiDir(), true)
 	check.NoError(t, next.close())
 	check.NoError(t, used.close())
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	check.That(t, len(left) == 0, "left behind: %v", left)
 }
 
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {

@@ -57,9 +57,8 @@ func TestAwaitSessions(t *testing.T) {
 	}) {
 		d, scrapes := newDeploymentReading(t, test.pages)
 
-		if err := d.AwaitSessions(t.Context(), 2); err != nil || scrapes.Load() != test.scrapes {
-			t.Errorf("%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
-		}
+		err := d.AwaitSessions(t.Context(), 2)
+		check.That(t, err == nil && scrapes.Load() == test.scrapes, "%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
 	}
 }
 
@@ -67,7 +66,6 @@ func TestAwaitSessionsEndsWithItsContext(t *testing.T) {
 	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(3, 1) })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := d.AwaitSessions(ctx, 1); err == nil {
-		t.Error("no session has closed, and no error")
-	}
+	err := d.AwaitSessions(ctx, 1)
+	check.That(t, err != nil, "no session has closed, and no error")
 }

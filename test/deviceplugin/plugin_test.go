@@ -95,8 +95,7 @@ func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 
 func TestBadCommandLinesAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"--count=0"}, {"--count=-1"}, {"--cards=1"}} {
-		if _, err := parseFlags(args); err == nil || errors.Is(err, context.Canceled) {
-			t.Errorf("%v: got %v, want an error", args, err)
-		}
+		_, err := parseFlags(args)
+		check.That(t, err != nil && !errors.Is(err, context.Canceled), "%v: got %v, want an error", args, err)
 	}
 }

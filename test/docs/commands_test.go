@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const text = "# Book\n\n## One\n\nWords.\n\n```bash\nfirst   # why\n  indented\n```\n\n```yaml\nno: command\n```\n\n### Deeper\n\n" +
@@ -17,16 +19,14 @@ func TestCommandsOfASection(t *testing.T) {
 		"## Two":     {"# not a heading\nthird\n"},
 	} {
 		got, err := Commands(text, heading)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got)\n%s", heading, err, diff)
-		}
+		diff := cmp.Diff(want, got)
+		check.That(t, err == nil && diff == "", "%s: %v (-want +got)\n%s", heading, err, diff)
 	}
 }
 
 func TestADocumentThatChangedIsAnError(t *testing.T) {
 	for heading, want := range map[string]string{"## Three": "no heading", "## Empty": "no bash"} {
-		if _, err := Commands(text, heading); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", heading, err, want)
-		}
+		_, err := Commands(text, heading)
+		check.That(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %q", heading, err, want)
 	}
 }

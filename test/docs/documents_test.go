@@ -109,7 +109,6 @@ func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
 		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
 	})
-	if diff := cmp.Diff(policy, adopt); diff != "" {
-		t.Errorf("-policy.yaml, looking on +adopt.yaml:\n%s", diff)
-	}
+	diff := cmp.Diff(policy, adopt)
+	check.That(t, diff == "", "-policy.yaml, looking on +adopt.yaml:\n%s", diff)
 }

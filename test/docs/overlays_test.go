@@ -67,9 +67,8 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 
 	patched := parseDeployments(t, renderOverlay(t, "existing-volcano", patches))
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
-		if env := patched[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
-			t.Errorf("%s looks for Volcano in %+v", name, env)
-		}
+		env := patched[name].Spec.Template.Spec.Containers[0].Env
+		check.That(t, env[0].Name == "VOLCANO_NAMESPACE" && env[0].Value == "<namespace>", "%s looks for Volcano in %+v", name, env)
 	}
 
 	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
@@ -136,13 +135,11 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 		want := before[name].Spec.Template.Spec.Containers[0].Image
 		if name == "volcano-scheduler" {
 			want = "<registry>/cardquota-scheduler:v0.2.0"
-			if volume := deployment.Spec.Template.Spec.Volumes[0]; volume.ConfigMap == nil || volume.ConfigMap.Name != "cardquota-scheduler-configmap" {
-				t.Errorf("it mounts %+v", volume)
-			}
+			volume := deployment.Spec.Template.Spec.Volumes[0]
+			check.That(t, volume.ConfigMap != nil && volume.ConfigMap.Name == "cardquota-scheduler-configmap", "it mounts %+v", volume)
 		}
 
-		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != want {
-			t.Errorf("%s has image %s, want %s", name, got, want)
-		}
+		got := deployment.Spec.Template.Spec.Containers[0].Image
+		check.That(t, got == want, "%s has image %s, want %s", name, got, want)
 	}
 }

@@ -123,11 +123,9 @@ func TestPodsAreRestricted(t *testing.T) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
 
 		p.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
-		if err := suite.admin.Create(t.Context(), p, client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", program, err)
-		}
-		if container := p.Spec.Containers[0]; container.SecurityContext.ReadOnlyRootFilesystem == nil || !*container.SecurityContext.ReadOnlyRootFilesystem {
-			t.Errorf("%s may write its root file system", program)
-		}
+		err := suite.admin.Create(t.Context(), p, client.DryRunAll)
+		check.That(t, err == nil, "%s: %v", program, err)
+		container := p.Spec.Containers[0]
+		check.That(t, container.SecurityContext.ReadOnlyRootFilesystem != nil && *container.SecurityContext.ReadOnlyRootFilesystem, "%s may write its root file system", program)
 	}
 }

@@ -24,9 +24,8 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
-		if got := card.IsNodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
-			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
-		}
+		got := card.IsNodeReady(stripNode(node.DeepCopy()))
+		check.That(t, got == (ready == corev1.ConditionTrue), "a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 	}
 
 	for _, isCordoned := range []bool{true, false} {

@@ -154,12 +154,10 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 		var result Result
 		object := policyOf(inForce, written)
 		warnCardNames(&result, policy.Effective(object.Spec), object, trackedNodes(inForce, nodes...))
-		if gotLost := countIn(result.Warnings, "lose"); gotLost != lost {
-			t.Errorf("warnings say that %d nodes lose a name, but %d do: %q", gotLost, lost, result.Warnings)
-		}
-		if gotChanged := countIn(result.Warnings, "change"); gotChanged != changed {
-			t.Errorf("warnings say that %d nodes change a name, but %d do: %q", gotChanged, changed, result.Warnings)
-		}
+		gotLost := countIn(result.Warnings, "lose")
+		check.That(t, gotLost == lost, "warnings say that %d nodes lose a name, but %d do: %q", gotLost, lost, result.Warnings)
+		gotChanged := countIn(result.Warnings, "change")
+		check.That(t, gotChanged == changed, "warnings say that %d nodes change a name, but %d do: %q", gotChanged, changed, result.Warnings)
 	})
 }
 

@@ -37,9 +37,8 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	}) {
 		var out bytes.Buffer
 
-		if err := run(t.Context(), args, &out, &out); !errors.Is(err, errUsage) {
-			t.Errorf("got %v, want a usage error", err)
-		}
+		err := run(t.Context(), args, &out, &out)
+		check.That(t, errors.Is(err, errUsage), "got %v, want a usage error", err)
 	}
 }
 
