@@ -47,8 +47,7 @@ func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
 	template.DNSNames = []string{service + "." + namespace + ".svc"}
 	key := newKey(t)
 	a.write(t, name, template, key)
-	text := check.Value(x509.MarshalECPrivateKey(key))(t)
-	store(t, filepath.Join(a.dir, name+".key"), "EC PRIVATE KEY", text)
+	store(t, filepath.Join(a.dir, name+".key"), "EC PRIVATE KEY", check.Value(x509.MarshalECPrivateKey(key))(t))
 }
 
 func (a *authority) write(t *testing.T, name string, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
@@ -65,8 +64,7 @@ func certificate(name string) *x509.Certificate {
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func store(t *testing.T, file, kind string, data []byte) {

@@ -179,7 +179,5 @@ func documented(t *testing.T, dir string) *rest.Config {
 	check.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600))
 	resolver := check.Value(apiserverwebhook.NewDefaultAuthenticationInfoResolver(file))(t)
 
-	config := check.Value(resolver.ClientConfigForService(service, namespace, 443))(t)
-
-	return config
+	return check.Value(resolver.ClientConfigForService(service, namespace, 443))(t)
 }

@@ -36,8 +36,7 @@ func texts(t *testing.T) map[string]string {
 
 	found := map[string]string{"shipped": shippedConfiguration(t)}
 	for _, file := range files {
-		text := check.Value(os.ReadFile(file))(t)
-		found[filepath.Base(file)] = string(text)
+		found[filepath.Base(file)] = string(check.Value(os.ReadFile(file))(t))
 	}
 
 	return found

@@ -64,8 +64,7 @@ func (p *process) output() string {
 // freeAddress is one that no outgoing connection can take before it is used.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port := check.Value(cluster.FreePort())(t)
-	return fmt.Sprintf("127.0.0.1:%d", port)
+	return fmt.Sprintf("127.0.0.1:%d", check.Value(cluster.FreePort())(t))
 }
 
 // startProcess runs the scheduler under the shipped account until the test ends.

@@ -28,10 +28,7 @@ func TestFirstSentence(t *testing.T) {
 		"a description without a full stop":  {"status of the condition", "status of the condition"},
 		"a description that is empty at all": {"", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got := firstSentence(tc.description)
-			expectThat(t, got == tc.want, "got %q, want %q", got, tc.want)
-		})
+		equal(t, name, firstSentence(tc.description), tc.want)
 	}
 }
 
@@ -45,8 +42,7 @@ func TestDisplayName(t *testing.T) {
 		"cardUnlimitedCPUMemory":        "Card Unlimited CPU Memory",
 		"admission.vcjobEvictionPolicy": "Admission Volcano Job Eviction Policy",
 	} {
-		got := displayName(path)
-		expectThat(t, got == want, "displayName(%s) = %q, want %q", path, got, want)
+		equal(t, "display name of "+path, displayName(path), want)
 	}
 }
 

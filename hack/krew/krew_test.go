@@ -39,8 +39,7 @@ func newBuild(t *testing.T) string {
 
 func readFile(t *testing.T, path ...string) []byte {
 	t.Helper()
-	content := check.Value(os.ReadFile(filepath.Join(path...)))(t)
-	return content
+	return check.Value(os.ReadFile(filepath.Join(path...)))(t)
 }
 
 func TestTheManifestNamesWhatWasPacked(t *testing.T) {
@@ -86,8 +85,7 @@ func unpack(t *testing.T, content []byte, name string) string {
 		header := check.Value(reader.Next())(t)
 		if header.Name == name {
 			check.That(t, header.Mode == 0o755, "mode %o", header.Mode)
-			text := check.Value(io.ReadAll(reader))(t)
-			return string(text)
+			return string(check.Value(io.ReadAll(reader))(t))
 		}
 	}
 }

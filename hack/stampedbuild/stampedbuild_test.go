@@ -81,8 +81,7 @@ func (w buildEnv) newClone() clone {
 	w.Helper()
 	root := w.TempDir()
 	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
-		text := check.Value(os.ReadFile(name))(w)
-		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(text))
+		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(check.Value(os.ReadFile(name))(w)))
 	}
 
 	writeFile(w.T, root+"/hack/build-fake.sh", script)

@@ -29,8 +29,7 @@ func TestParseMappings(t *testing.T) {
 	}))(t)
 	check.Equal(t, "mappings", Mappings{amdByLabel, {Resource: "a.b/c.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"pool": "x"}}}, got)
 
-	none := check.Value(ParseMappings([]any{}))(t)
-	check.Equal(t, "nothing", nil, none, cmpopts.EquateEmpty())
+	check.Equal(t, "nothing", nil, check.Value(ParseMappings([]any{}))(t), cmpopts.EquateEmpty())
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		value any

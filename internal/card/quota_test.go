@@ -21,8 +21,7 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 		`{"a":1,"A":2}`:                     {"a": 1, "A": 2},
 		`{"A":1,"A/mig-1g.18gb-mixed":2}`:   {"A": 1, "A/mig-1g.18gb-mixed": 2},
 	} {
-		got := check.Value(ParseQuota(text))(t)
-		check.Equal(t, text, want, got)
+		check.Equal(t, text, want, check.Value(ParseQuota(text))(t))
 	}
 
 	q, err := ParseQuota(manyCards(MaxQuotaEntries))
@@ -36,8 +35,7 @@ func TestQuotaSurvivesWritingAndReading(t *testing.T) {
 		for _, n := range names {
 			want[Name(n)] = Count(rapid.Int64Range(0, int64(MaxCount)).Draw(t, "count"))
 		}
-		got := check.Value(ParseQuota(want.String()))(t)
-		check.Equal(t, "read again", want, got)
+		check.Equal(t, "read again", want, check.Value(ParseQuota(want.String()))(t))
 	})
 }
 
@@ -52,8 +50,7 @@ func FuzzParseQuota(f *testing.F) {
 			check.Must(t, quota == nil && check.FitsEvent(err.Error()), "%q gave %v and the error %q", text, quota, err)
 			return
 		}
-		again := check.Value(ParseQuota(quota.String()))(t)
-		check.Equal(t, text, quota, again)
+		check.Equal(t, text, quota, check.Value(ParseQuota(quota.String()))(t))
 		for name, count := range quota {
 			check.Must(t, count >= 0 && count <= MaxCount && len(name) <= MaxNameLength, "%q gave %s: %d", text, name, count)
 		}

@@ -81,7 +81,6 @@ func TestLinesAreThoseOfPackageJSON(t *testing.T) {
 			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
 		}
 
-		want := check.Value(json.Marshal(r))(t)
-		check.Equal(t, "line", string(want)+"\n", r.line())
+		check.Equal(t, "line", string(check.Value(json.Marshal(r))(t))+"\n", r.line())
 	})
 }

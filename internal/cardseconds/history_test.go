@@ -106,8 +106,7 @@ func (n naive) clone() naive {
 var zones = []string{"UTC", "Europe/Berlin", "America/Havana", "Asia/Beirut", "Asia/Amman", "America/Santiago", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati"}
 
 func drawZone(t *rapid.T) *time.Location {
-	zone := check.Value(time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone")))(t)
-	return zone
+	return check.Value(time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone")))(t)
 }
 
 // drawStart draws an instant of a year in which all these zones change their clocks.

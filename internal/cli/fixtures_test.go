@@ -74,8 +74,7 @@ func compareGolden(t *testing.T, name, got string) {
 		check.NoError(t, os.MkdirAll("testdata", 0o750))
 		check.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want := check.Value(os.ReadFile(path))(t)
-	check.Equal(t, name, string(want), got)
+	check.Equal(t, name, string(check.Value(os.ReadFile(path))(t)), got)
 }
 
 // grant answers reviews of what the user may. It refuses to create anything else.

@@ -36,8 +36,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 		check.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "starts"}, starts))
 		r := &idleReader{client: cluster}
 		read := func() int64 {
-			idle := check.Value(r.read(t.Context()))(t)
-			return idle["NVIDIA-H200"]
+			return check.Value(r.read(t.Context()))(t)["NVIDIA-H200"]
 		}
 
 		check.Equal(t, "at first", 8, read())

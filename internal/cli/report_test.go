@@ -51,8 +51,7 @@ func storedSums(t *testing.T) []client.Object {
 			}
 
 			key := cardseconds.EntryKey{Period: period, Part: 0}
-			packed := check.Value(m.Entry(key))(t)
-			entries[key.String()] = packed
+			entries[key.String()] = check.Value(m.Entry(key))(t)
 			m.Close(key)
 		}
 	}

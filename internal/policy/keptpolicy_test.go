@@ -33,8 +33,7 @@ func TestWhatIsInForceSurvivesItsText(t *testing.T) {
 	p.Status.ServiceTypes[0].CardQuotas = 4
 	p.Status.ConfigHash = "another"
 	p.ResourceVersion = "2"
-	same := check.Value(EncodeKept(p))(t)
-	check.Equal(t, "text after changes that decide nothing", text, same)
+	check.Equal(t, "text after changes that decide nothing", text, check.Value(EncodeKept(p))(t))
 
 	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 	flat := check.Value(EncodeKept(p))(t)

@@ -37,8 +37,7 @@ func TestActions(t *testing.T) {
 	}) {
 		got := func(base string) string {
 			root := &renderer{overlay: Overlay{Reclaim: tc.reclaim, Preempt: tc.preempt}}
-			document := check.Value(parseDocument("actions: " + base))(t)
-			root.root = document.Content[0]
+			root.root = check.Value(parseDocument("actions: " + base))(t).Content[0]
 			root.setActions(fieldValue(root.root, "actions"))
 			return strings.Join(actionNames(root.root), ", ")
 		}

@@ -102,6 +102,5 @@ func assertGolden(t *testing.T, golden, got string) {
 	if *update {
 		check.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 	}
-	want := check.Value(os.ReadFile(golden))(t)
-	check.Equal(t, golden, string(want), got)
+	check.Equal(t, golden, string(check.Value(os.ReadFile(golden))(t)), got)
 }

@@ -37,8 +37,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 	wanted = map[string]Overlay{}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
-		text := check.Value(os.ReadFile(file))(t)
-		texts[name] = string(text)
+		texts[name] = string(check.Value(os.ReadFile(file))(t))
 
 		wanted[name] = tide(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {

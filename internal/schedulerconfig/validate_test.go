@@ -40,8 +40,7 @@ func corpus(t testing.TB) map[string]string {
 	check.Must(t, err == nil && len(files) != 0, "no corpus: %v", err)
 	texts := map[string]string{}
 	for _, file := range files {
-		text := check.Value(os.ReadFile(file))(t)
-		texts[strings.TrimSuffix(filepath.Base(file), ".yaml")] = string(text)
+		texts[strings.TrimSuffix(filepath.Base(file), ".yaml")] = string(check.Value(os.ReadFile(file))(t))
 	}
 	return texts
 }

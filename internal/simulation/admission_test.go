@@ -172,7 +172,6 @@ func TestTheQueueOfANamespace(t *testing.T) {
 			objects = append(objects, parse(t, text))
 		}
 
-		made := check.Value(NewWorkloads(c, objects, "lab"))(t)
-		check.Equal(t, name, tc.want, made[0].Group.Spec.Queue)
+		check.Equal(t, name, tc.want, check.Value(NewWorkloads(c, objects, "lab"))(t)[0].Group.Spec.Queue)
 	}
 }

@@ -70,9 +70,7 @@ func TestNewWorkloads(t *testing.T) {
 			"x-whatif-job-lab-x q min=2 gpu=4: x-ps-0 x-worker-0 x-worker-1 x-worker-2",
 		},
 	}) {
-		made := check.Value(NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab"))(t)
-
-		w := made[0]
+		w := check.Value(NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab"))(t)[0]
 		gpus := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]
 		got := fmt.Sprintf("%s %s min=%d gpu=%d:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, gpus.Value())
 		for _, pod := range w.Pods {

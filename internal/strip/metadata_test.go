@@ -35,13 +35,11 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 
 	var paths []string
 	for _, folder := range []string{"api/v1alpha1", "internal/workload", "internal/cardquota"} {
-		more := check.Value(filepath.Glob("../../" + folder + "/*.go"))(t)
-		paths = append(paths, more...)
+		paths = append(paths, check.Value(filepath.Glob("../../"+folder+"/*.go"))(t)...)
 	}
 
 	for _, path := range paths {
-		file := check.Value(parser.ParseFile(files, path, nil, 0))(t)
-		ast.Inspect(file, func(node ast.Node) bool {
+		ast.Inspect(check.Value(parser.ParseFile(files, path, nil, 0))(t), func(node ast.Node) bool {
 			spec, ok := node.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "annotation") {
 				return true

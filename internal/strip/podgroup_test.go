@@ -149,6 +149,5 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 // size is roughly how many bytes an object holds.
 func size(t *testing.T, object any) int {
 	t.Helper()
-	text := check.Value(json.Marshal(object))(t)
-	return len(text)
+	return len(check.Value(json.Marshal(object))(t))
 }

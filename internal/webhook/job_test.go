@@ -21,8 +21,7 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 		"into an empty list": {`{"spec":{"podFailurePolicy":{"rules":[]}}}`, `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`},
 		"into none":          {`{"spec":{"podFailurePolicy":null}}`, `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`},
 	}) {
-		got := check.Value(addEvictionRule([]byte(tc.job)))(t)
-		checkSameJSON(t, got, tc.want)
+		checkSameJSON(t, check.Value(addEvictionRule([]byte(tc.job)))(t), tc.want)
 	}
 
 	for _, broken := range []string{`{}`, `{"spec":1}`, `[`} {
@@ -39,8 +38,7 @@ func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 		"without what is not stored": {`{"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}`, `{"spec":{"podFailurePolicy":{"rules":[]}}}`,
 			`{"spec":{"podFailurePolicy":{"rules":[]}}}`},
 	}) {
-		got := check.Value(copyFailurePolicy([]byte(tc.job), []byte(tc.stored)))(t)
-		checkSameJSON(t, got, tc.want)
+		checkSameJSON(t, check.Value(copyFailurePolicy([]byte(tc.job), []byte(tc.stored)))(t), tc.want)
 	}
 
 	_, err := copyFailurePolicy([]byte(stored), []byte(`{}`))

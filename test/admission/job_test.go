@@ -255,8 +255,7 @@ func jobCostTests(t *testing.T, w *env) {
 	asked := func() (sum int) {
 		page := check.Value(w.cluster.Kubectl(t.Context(), "get", "--raw", "/metrics"))(t)
 		for _, found := range jobRequests.FindAllStringSubmatch(page, -1) {
-			n := check.Value(strconv.Atoi(found[1]))(t)
-			sum += n
+			sum += check.Value(strconv.Atoi(found[1]))(t)
 		}
 		return sum
 	}

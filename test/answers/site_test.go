@@ -61,9 +61,7 @@ func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(gomega.Succeed()) })
 
-	admin := check.Value(framework.New(c.Config()))(t)
-
-	return &site{Framework: admin, cluster: c, root: root}
+	return &site{Framework: check.Value(framework.New(c.Config()))(t), cluster: c, root: root}
 }
 
 func newGomega(t *testing.T) *gomega.WithT {

@@ -17,8 +17,7 @@ func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 		check.Must(t, !seen[port], "port %d was handed out twice", port)
 
 		seen[port] = true
-		l := check.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
-		_ = l.Close()
+		_ = check.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t).Close()
 	}
 }
 

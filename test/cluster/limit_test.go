@@ -103,8 +103,7 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	}
 	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
 
-	p := check.Value(acquire(t))(t)
-	check.NoError(t, p.release())
+	check.NoError(t, check.Value(acquire(t))(t).release())
 	next := check.Value(openStateDir(""))(t)
 
 	wantFile(t, dir, false)

@@ -127,8 +127,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	dir := c.Dir()
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 
-	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
-	g.Expect(nodes.Items).To(BeEmpty())
+	g.Expect(check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items).To(BeEmpty())
 	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
 

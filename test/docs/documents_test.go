@@ -20,8 +20,7 @@ import (
 
 func readDocument(t *testing.T, name string) string {
 	t.Helper()
-	text := check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t)
-	return string(text)
+	return string(check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t))
 }
 
 // TestEveryReasonIsInTroubleshooting tests that docs/troubleshooting.md has every reason of a

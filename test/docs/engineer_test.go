@@ -102,8 +102,7 @@ func (e *engineer) copyProject() string {
 func (e *engineer) sectionCommands(document, heading string) []string {
 	e.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)
-	blocks := check.Value(Commands(string(text), heading))(e)
-	return blocks
+	return check.Value(Commands(string(text), heading))(e)
 }
 
 // typeCommands runs one block of commands as written. It fills in only <registry>,

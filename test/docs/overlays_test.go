@@ -20,8 +20,7 @@ var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
 // sectionBlocks returns the code blocks in a language in a section of a document.
 func sectionBlocks(t *testing.T, document, heading, language string) []string {
 	t.Helper()
-	found := check.Value(blocksOf(readDocument(t, document), heading, language))(t)
-	return found
+	return check.Value(blocksOf(readDocument(t, document), heading, language))(t)
 }
 
 // renderOverlay renders an overlay of config, with a text appended to the kustomization of the

@@ -156,6 +156,5 @@ func (e *engineer) startStock() {
 
 func (e *engineer) stockDeployment() *appsv1.Deployment {
 	e.Helper()
-	deployment := check.Value(e.cluster.StockScheduler())(e)
-	return deployment
+	return check.Value(e.cluster.StockScheduler())(e)
 }

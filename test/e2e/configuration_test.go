@@ -167,8 +167,7 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testClust
 	_, err := s.readHeartbeat()
 	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nobody enforces yet: %v", err)
 
-	fleet := check.Value(cluster.LoadFleet("testdata/fleet.yaml"))(t)
-	s.Expect(s.cluster.CreateNodes(s.ctx, fleet)).To(Succeed())
+	s.Expect(s.cluster.CreateNodes(s.ctx, check.Value(cluster.LoadFleet("testdata/fleet.yaml"))(t))).To(Succeed())
 	s.wantRunning("pods", 0, 2)
 	s.Expect(s.cluster.ApplyFile(s.ctx, filepath.Join(suite.root, "config/scheduler/configmap.yaml"))).To(Succeed())
 	s.wantRunning("pods", 1, 1)

@@ -79,8 +79,7 @@ func (p *enforcementTest) schedulerReadyz() string {
 	line := check.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid())))(p)
 	address := regexp.MustCompile(`--healthz-address=([0-9.:]+)`).FindStringSubmatch(string(line))
 	p.Expect(address).To(HaveLen(2), "%q", line)
-	body := check.Value(cluster.HTTPGet(p.ctx, "http://"+address[1]+"/readyz"))(p)
-	return string(body)
+	return string(check.Value(cluster.HTTPGet(p.ctx, "http://"+address[1]+"/readyz"))(p))
 }
 
 // stockPod creates the pod of a stock scheduler.

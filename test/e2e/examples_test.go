@@ -198,8 +198,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 	var names []string
 	for _, file := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), ".yaml"))
-		text := check.Value(os.ReadFile(file))(t)
-		g.Expect(string(text)).To(HavePrefix("# "), "%s begins with what it shows", file)
+		g.Expect(string(check.Value(os.ReadFile(file))(t))).To(HavePrefix("# "), "%s begins with what it shows", file)
 	}
 	g.Expect(names).To(ConsistOf(slices.Concat(slices.Collect(maps.Keys(examples)), slices.Collect(maps.Keys(configurations)))))
 }
@@ -248,8 +247,7 @@ func (s *scene) applyExamples(files ...string) {
 // readExample decodes an example.
 func (s *scene) readExample(name string) []*unstructured.Unstructured {
 	s.Helper()
-	text := check.Value(os.ReadFile(filepath.Join(examplesDir, name+".yaml")))(s)
-	objects, err := cluster.Decode(text)
+	objects, err := cluster.Decode(check.Value(os.ReadFile(filepath.Join(examplesDir, name+".yaml")))(s))
 	s.Expect(err).NotTo(HaveOccurred(), name)
 	return objects
 }

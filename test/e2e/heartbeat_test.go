@@ -55,8 +55,7 @@ func (s *scene) checkNoSessions() {
 
 // schedulerLog returns the log of the scheduler.
 func (s *scene) schedulerLog() string {
-	text := check.Value(os.ReadFile(s.cluster.LogFile("cardquota-scheduler")))(s)
-	return string(text)
+	return string(check.Value(os.ReadFile(s.cluster.LogFile("cardquota-scheduler")))(s))
 }
 
 // runOnModel creates bare pods whose card the stock scheduler respects too. It creates only as

@@ -58,8 +58,7 @@ func (s treeScene) nodeProfiles() []cluster.NodeProfile {
 func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile, kinds ...api.ServiceType) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
-	configuration := check.Value(deployment.ShippedConfiguration())(t)
-	st := startTestCluster(t, nodes, configuration)
+	st := startTestCluster(t, nodes, check.Value(deployment.ShippedConfiguration())(t))
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{QueueHierarchy: api.QueueHierarchyTree, ServiceTypes: kinds}}

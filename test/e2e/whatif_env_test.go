@@ -80,8 +80,7 @@ func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.
 		kind := check.Value(t.GroupVersionKindFor(object))(t)
 		written := object.DeepCopyObject().(client.Object)
 		written.GetObjectKind().SetGroupVersionKind(kind)
-		text := check.Value(yaml.Marshal(written))(t)
-		fmt.Fprintf(&file, "---\n%s", text)
+		fmt.Fprintf(&file, "---\n%s", check.Value(yaml.Marshal(written))(t))
 	}
 
 	path := filepath.Join(t.TempDir(), "workloads.yaml")
@@ -310,7 +309,5 @@ func grantWhatIf(t *testing.T, st *testCluster) string {
 		g.Expect(st.Create(t.Context(), object)).To(Succeed())
 	}
 
-	kubeconfig := check.Value(st.cluster.KubeconfigFor(t.Context(), user.Namespace, user.Name))(t)
-
-	return kubeconfig
+	return check.Value(st.cluster.KubeconfigFor(t.Context(), user.Namespace, user.Name))(t)
 }

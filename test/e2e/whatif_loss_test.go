@@ -50,8 +50,7 @@ func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, l
 func (t *whatIfTest) countedLoss(queue string) float64 {
 	t.Helper()
 	pages := check.Value(t.metricsPages(t.ctx))(t)
-	seconds := check.Value(pages.Scheduler.ReclaimedCardSeconds(queue))(t)
-	return seconds
+	return check.Value(pages.Scheduler.ReclaimedCardSeconds(queue))(t)
 }
 
 // wantLoss expects that whatif has named the work of the pods that were evicted since, and that the

@@ -58,8 +58,7 @@ func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.
 	t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	made := check.Value(client.New(config, client.Options{Scheme: w.Scheme()}))(t)
-	return made
+	return check.Value(client.New(config, client.Options{Scheme: w.Scheme()}))(t)
 }
 
 // ServiceAccountClient returns a client of a ServiceAccount in the namespace of our programs.

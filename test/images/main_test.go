@@ -72,13 +72,11 @@ func buildImages(root, out string) error {
 // openImage opens one of the images.
 func openImage(t *testing.T, name string) imageContent {
 	t.Helper()
-	p := check.Value(openArchive(filepath.Join(imagesDir(t), name+".tar")))(t)
-	return p
+	return check.Value(openArchive(filepath.Join(imagesDir(t), name+".tar")))(t)
 }
 
 // readText reads a file of the project.
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text := check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t)
-	return string(text)
+	return string(check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t))
 }

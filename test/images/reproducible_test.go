@@ -38,8 +38,7 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 
 		bills := make([]string, 0, 2)
 		for _, folder := range []string{first, second} {
-			text := check.Value(os.ReadFile(filepath.Join(folder, name+".cdx.json")))(t)
-			bills = append(bills, string(text))
+			bills = append(bills, string(check.Value(os.ReadFile(filepath.Join(folder, name+".cdx.json")))(t)))
 		}
 		g.Expect(bills[0]).To(Equal(bills[1]), "the bill of materials of %s", name)
 	}

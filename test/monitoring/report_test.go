@@ -131,8 +131,7 @@ func (e *Env) countedUntil(t *testing.T) time.Time {
 	t.Helper()
 	bills := &corev1.ConfigMap{}
 	check.NoError(t, e.Get(t.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)}, bills))
-	running := check.Value(cardseconds.ParseRunning(bills.Data[cardseconds.TextKey]))(t)
-	return running.Header.CountedUntil
+	return check.Value(cardseconds.ParseRunning(bills.Data[cardseconds.TextKey]))(t).Header.CountedUntil
 }
 
 // billedLines returns the lines of a report as csv, by queue.

@@ -164,8 +164,7 @@ func (a *administrator) awaitRest() {
 // processLog returns the log of a process of OLM.
 func (a *administrator) processLog(process string) string {
 	a.Helper()
-	content := check.Value(os.ReadFile(a.cluster.LogFile(process)))(a)
-	return string(content)
+	return string(check.Value(os.ReadFile(a.cluster.LogFile(process)))(a))
 }
 
 // publishCatalog builds a catalog of versions and serves it; see buildAndServeCatalog.
@@ -178,8 +177,7 @@ func (a *administrator) publishCatalog(name string, versions ...version) (addres
 // snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()
-	p := check.Value(takeSnapshot(a.ctx, a.cluster))(a)
-	return p
+	return check.Value(takeSnapshot(a.ctx, a.cluster))(a)
 }
 
 // wantAsBefore waits until the cluster is as in an earlier snapshot, except for the given

@@ -21,8 +21,7 @@ const install = "docs/install.md"
 func (a *administrator) sectionCommands(page, heading string) []string {
 	a.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(suite.root, page)))(a)
-	blocks := check.Value(docs.Commands(string(text), heading))(a)
-	return blocks
+	return check.Value(docs.Commands(string(text), heading))(a)
 }
 
 // publishAsDocumented builds a catalog in a copy of the project by the commands of
@@ -55,8 +54,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 func (a *administrator) setReplaces(project string, before version) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
-	content := check.Value(os.ReadFile(file))(a)
-	head, tail, found := strings.Cut(string(content), "\nspec:\n")
+	head, tail, found := strings.Cut(string(check.Value(os.ReadFile(file))(a)), "\nspec:\n")
 	a.Expect(found).To(BeTrue(), file)
 	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csvName()+"\n"+tail), 0o600)).To(Succeed())
 }

@@ -360,8 +360,7 @@ func TestFindings(t *testing.T) {
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
 
-			want := check.Value(os.ReadFile(path))(t)
-			check.Equal(t, "findings", string(want), text.String())
+			check.Equal(t, "findings", string(check.Value(os.ReadFile(path))(t)), text.String())
 			for line := range strings.Lines(text.String()) {
 				check.That(t, output.Width(line) <= output.Columns+1 || strings.HasPrefix(line, "  $ "), "a long line: %s", line)
 			}

@@ -256,8 +256,7 @@ func TestExplanations(t *testing.T) {
 				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
 			}
 
-			want := check.Value(os.ReadFile(path))(t)
-			check.Equal(t, "explanation", string(want), text.String())
+			check.Equal(t, "explanation", string(check.Value(os.ReadFile(path))(t)), text.String())
 			for line := range strings.Lines(text.String()) {
 				check.That(t, output.Width(strings.TrimRight(line, "\n")) <= output.Columns, "a long line: %s", line)
 			}
@@ -274,8 +273,7 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 	ast.Inspect(file, func(node ast.Node) bool {
 		if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "Blocked") {
 			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
-				text := check.Value(strconv.Unquote(literal.Value))(t)
-				reasons = append(reasons, v1alpha1.BlockedReason(text))
+				reasons = append(reasons, v1alpha1.BlockedReason(check.Value(strconv.Unquote(literal.Value))(t)))
 			}
 		}
 		return true

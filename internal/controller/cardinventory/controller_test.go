@@ -69,8 +69,7 @@ func (s *scene) endInterval() { s.r.throttle = shared.NewStatusThrottle(time.Hou
 
 func (s *scene) reconcile(name string) ctrl.Result {
 	s.Helper()
-	result := check.Value(s.r.Reconcile(s.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}))(s)
-	return result
+	return check.Value(s.r.Reconcile(s.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}))(s)
 }
 
 func (s *scene) inventory() *v1alpha1.CardInventory {

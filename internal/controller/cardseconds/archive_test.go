@@ -32,8 +32,7 @@ func (s *scene) sums() map[string]string {
 	stored := s.report()
 	all := map[string]string{}
 	for period := range stored.Periods() {
-		sums := check.Value(stored.Sums(period))(s.T)
-		all[string(period)] = sums[training].String()
+		all[string(period)] = check.Value(stored.Sums(period))(s.T)[training].String()
 	}
 	return all
 }
@@ -199,8 +198,7 @@ func TestAMonthWithoutRoomStays(t *testing.T) {
 
 	stored := s.report()
 	for month, want := range map[cardseconds.Period]string{"2026-10": "120", "2026-11": "240"} {
-		sums := check.Value(stored.Sums(month))(t)
-		check.Equal(t, string(month), want, sums[training].String())
+		check.Equal(t, string(month), want, check.Value(stored.Sums(month))(t)[training].String())
 	}
 
 	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), stored.Coverage().DaysDropped)

@@ -63,8 +63,7 @@ func (f *fixture) reconcile(times int) time.Duration {
 	f.Helper()
 	var again time.Duration
 	for range times {
-		result := check.Value(f.reconciler.Reconcile(f.Context(), requestFor("chat")))(f)
-		again = result.RequeueAfter
+		again = check.Value(f.reconciler.Reconcile(f.Context(), requestFor("chat")))(f).RequeueAfter
 	}
 	return again
 }

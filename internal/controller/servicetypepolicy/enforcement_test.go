@@ -83,8 +83,7 @@ func (c *court) beat(report enforcement.Report) {
 
 func (c *court) verdict() policy.Enforcement {
 	c.Helper()
-	got := check.Value(c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now))(c.T)
-	return got
+	return check.Value(c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now))(c.T)
 }
 
 // says expects a verdict, and whether it is to be looked at again.

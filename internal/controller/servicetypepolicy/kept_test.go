@@ -17,8 +17,7 @@ func (w *world) kept() *v1alpha1.ServiceTypePolicy {
 	stored := &corev1.ConfigMap{}
 	w.must(w.client.Get(w.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
 	check.Equal(w.T, "owners, with which it would be deleted", 0, len(stored.OwnerReferences))
-	kept := check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(w.T)
-	return kept
+	return check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(w.T)
 }
 
 // TestWhatIsInForceIsKept: the tree is kept when it takes effect, and left only when the policy says Flat.

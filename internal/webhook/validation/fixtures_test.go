@@ -148,8 +148,7 @@ func answers(t *testing.T, result Result, refusal, warning string) {
 // judged is the answer to somebody who waits for it.
 func judged(t *testing.T, load Workload, before *Workload, world WorkloadInput) Result {
 	t.Helper()
-	answer := check.Value(ValidateWorkload(t.Context(), load, before, world))(t)
-	return answer
+	return check.Value(ValidateWorkload(t.Context(), load, before, world))(t)
 }
 
 // texts are errors as users read them.
