@@ -107,29 +107,26 @@ func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
 	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}
 	ref := v1alpha1.ConfigMapKeyReference{Namespace: "volcano-system", Name: "base", Key: policy.ConfigMapKey}
-	specs := map[string]v1alpha1.ServiceTypePolicySpec{
+
+	for t, spec := range check.Cases(t, map[string]v1alpha1.ServiceTypePolicySpec{
 		"flat":         {},
 		"all":          {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
 		"pods":         {Reclaim: v1alpha1.ReclaimPods},
 		"tree":         {QueueHierarchy: v1alpha1.QueueHierarchyTree},
 		"tree, all":    {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
 		"tree, no one": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
-	}
-
-	for name, spec := range specs {
-		t.Run(name, func(t *testing.T) {
-			of := base
-			if spec.QueueHierarchy != v1alpha1.QueueHierarchyTree {
-				of = nil // refused: the limits of parents would no longer hold
-			}
-			text := policy.RenderConfiguration(policy.Effective(spec), ref, of, nil, "").Text
-			check.That(t, text != "", "nothing is rendered")
-			check.NoError(t, schedulerconfig.Validate(text, registeredNames("")))
-			check.NoError(t, checkAcceptedByVolcano(text))
-			arguments := read(t, text).card.Arguments
-			check.Equal[any](t, "queueHierarchy", map[bool]any{true: "Tree"}[spec.QueueHierarchy != ""], arguments["queueHierarchy"])
-			check.Equal[any](t, "reclaimResources", map[bool]any{true: "All"}[spec.ReclaimResources != ""], arguments["reclaimResources"])
-		})
+	}) {
+		of := base
+		if spec.QueueHierarchy != v1alpha1.QueueHierarchyTree {
+			of = nil // refused: the limits of parents would no longer hold
+		}
+		text := policy.RenderConfiguration(policy.Effective(spec), ref, of, nil, "").Text
+		check.That(t, text != "", "nothing is rendered")
+		check.NoError(t, schedulerconfig.Validate(text, registeredNames("")))
+		check.NoError(t, checkAcceptedByVolcano(text))
+		arguments := read(t, text).card.Arguments
+		check.Equal[any](t, "queueHierarchy", map[bool]any{true: "Tree"}[spec.QueueHierarchy != ""], arguments["queueHierarchy"])
+		check.Equal[any](t, "reclaimResources", map[bool]any{true: "All"}[spec.ReclaimResources != ""], arguments["reclaimResources"])
 	}
 }
 
@@ -183,7 +180,8 @@ func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
 	with := func(plugin, argument string) string {
 		return "actions: allocate\ntiers:\n- plugins:\n  - name: capacity-card\n  - name: " + plugin + "\n    arguments:\n      " + argument + "\n"
 	}
-	cases := map[string]struct{ text, want string }{
+
+	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"an unknown action":                {"actions: nothing\n", "not accepted by Volcano's parser: failed to find Action nothing"},
 		"YAML that is none":                {"\"", "not accepted by Volcano's parser"},
 		"a weight that is a word":          {with("predicates", "volumebinding.weight: heavy"), "argument volumebinding.weight of plugin predicates has the wrong type"},
@@ -195,12 +193,8 @@ func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
 		"proportions that are words":       {with("resource-strategy-fit", "proportional: {resourceProportion: {a: b}}"), "argument proportional"},
 		"managed resources as numbers":     {with("extender", "extender.managedResources: [1]"), "extender.managedResources"},
 		"two ways to share a GPU":          {with("deviceshare", "{deviceshare.GPUSharingEnable: true, deviceshare.VGPUEnable: true}"), "deviceshare.GPUSharingEnable and deviceshare.VGPUEnable exclude each other"},
-	}
-
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			err := checkAcceptedByVolcano(tc.text)
-			check.Says(t, err, tc.want)
-		})
+	}) {
+		err := checkAcceptedByVolcano(tc.text)
+		check.Says(t, err, tc.want)
 	}
 }

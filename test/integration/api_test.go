@@ -54,7 +54,8 @@ func TestAPIRules(t *testing.T) {
 
 	name63 := strings.Repeat("n", 63)
 	name64 := strings.Repeat("n", 64)
-	cases := map[string]struct {
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		name string
 		spec map[string]any
 		// wantError is a part of the error, "" when the API server accepts the object.
@@ -123,12 +124,8 @@ func TestAPIRules(t *testing.T) {
 		"retaining the queue": {spec: map[string]any{"deletionPolicy": "Retain"}},
 		"orphaning the queue": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},
 		"a misspelt field":    {spec: map[string]any{"card": "A"}, wantError: `unknown field "spec.card"`},
-	}
-
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			expectAPIAnswer(t, cardQuotaObject(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
-		})
+	}) {
+		expectAPIAnswer(t, cardQuotaObject(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
 	}
 }
 

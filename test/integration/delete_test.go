@@ -201,22 +201,6 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	g.Expect(after.Spec.Parent).To(gomega.Equal("root"))
 }
 
-func TestDeletedAndRecreated(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-
-	name := uniqueName(t, "")
-	for round := range 3 {
-		quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(round)) })
-		g.Expect(admin.Create(t.Context(), quota)).To(gomega.Succeed())
-		setState(t, name, v1beta1.QueueStateOpen)
-		g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-		g.Expect(statusSummary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
-		admin.DeleteAndWait(t, quota)
-		g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
-	}
-}
-
 func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)

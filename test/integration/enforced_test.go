@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // expectEnforced expects a condition Enforced of the CardQuota and of the policy.
@@ -146,36 +147,32 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("1/8 NVIDIA-H200"))
 	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "a pod that was bound came by our gates")
 
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*corev1.Pod)
 		why    string
 	}{
 		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = corev1.DefaultSchedulerName }, "schedulerName is default-scheduler"},
 		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"},
-	}
+	}) {
+		pod := newPod(name+"-past", name, "", 2)
+		tc.change(pod)
+		admin.CreateWithCleanup(t, pod)
 
-	for what, tc := range cases {
-		t.Run(what, func(t *testing.T) {
-			pod := newPod(name+"-past", name, "", 2)
-			tc.change(pod)
-			admin.CreateWithCleanup(t, pod)
+		if pod.Spec.NodeName == "" {
+			bindPod(t, pod, name)
+		}
 
-			if pod.Spec.NodeName == "" {
-				bindPod(t, pod, name)
-			}
+		want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 that Cardquota's scheduler did not assign; delete and create again " +
+			"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
+		expectEnforced(t, name, want)
+		g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
 
-			want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 that Cardquota's scheduler did not assign; delete and create again " +
-				"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
-			expectEnforced(t, name, want)
-			g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
-
-			// Our scheduler sees that another program placed the pod; this is why.
-			s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
-			g.Consistently(policyCondition(t, "Enforced")).Should(want)
-			s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })
-			admin.DeleteAndWait(t, pod)
-			expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
-		})
+		// Our scheduler sees that another program placed the pod; this is why.
+		s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
+		g.Consistently(policyCondition(t, "Enforced")).Should(want)
+		s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })
+		admin.DeleteAndWait(t, pod)
+		expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 	}
 }
 

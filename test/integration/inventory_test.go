@@ -96,42 +96,6 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
 }
 
-// TestTheInventoryIsWrittenAtMostOnceASecond changes a node for some seconds and counts the writes,
-// with the interval of the shipped manager.
-func TestTheInventoryIsWrittenAtMostOnceASecond(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	const model = "NVIDIA-INVENTORY-BURST"
-
-	name := uniqueName(t, "")
-	newNode(t, name, model)
-	g.Eventually(inventoryCard(t, model)).Should(gomega.HaveField("Healthy", int64(8)))
-	node := builder.Node(name).Obj()
-	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(node), node)).To(gomega.Succeed())
-
-	began := time.Now()
-	writes := countWrites(t, &v1alpha1.CardInventoryList{}, v1alpha1.InventoryName)
-	changes := 0
-	change := func() {
-		changes++
-		base := node.DeepCopy()
-		node.Status.Allocatable[builder.GPU] = *resource.NewQuantity(int64(changes%8), resource.DecimalSI)
-		g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
-	}
-
-	// There must be more changes than writes, and writes while the node changes, even on a slow machine.
-	for pace := time.Tick(200 * time.Millisecond); changes < 10 || writes() < 2; <-pace {
-		change()
-		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d changes", changes)
-	}
-
-	g.Eventually(inventoryCard(t, model), inventoryDelay).Should(gomega.HaveField("Total", int64(changes%8)))
-	written := writes()
-	most := int(time.Since(began)/time.Second) + 1 // one at once, and one after each second
-	t.Logf("%d changes: %d writes of at most %d", changes, written, most)
-	g.Expect(written).To(gomega.BeNumerically("<=", most))
-}
-
 // TestTheInventoryComesBack: the operator creates the one CardInventory again. It is not parallel,
 // because other tests wait for changes of the status.
 func TestTheInventoryComesBack(t *testing.T) {

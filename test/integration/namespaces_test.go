@@ -54,7 +54,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		return expressions(all...)
 	}
 
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		selector  any
 		wantError string
 	}{
@@ -78,12 +78,8 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 		"a value that is a number":       {selector: map[string]any{"matchLabels": map[string]any{"a": int64(1)}}, wantError: "must be of type string"},
 		"a misspelt field":               {selector: map[string]any{"matchLabel": map[string]any{"a": "b"}}, wantError: `unknown field "spec.namespaceSelector.matchLabel"`},
 		"a list of names is no selector": {selector: []any{"chat"}, wantError: "must be of type object"},
-	}
-
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			expectAPIAnswer(t, cardQuotaObject("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
-		})
+	}) {
+		expectAPIAnswer(t, cardQuotaObject("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
 	}
 }
 

@@ -3,7 +3,6 @@ package integration
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -64,76 +63,6 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Expect(helm(strings.Replace(byHand, "  - name: binpack\n", "  - name: sla\n", 1))).To(gomega.Succeed())
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: sla"), "it is followed")
 	g.Expect(policy.Finalizers).To(gomega.BeEmpty())
-}
-
-func TestConfigDriftIsRevertedAndTheWriterNamed(t *testing.T) {
-	g, policy := startPolicyTest(t)
-	text := check.Value(schedulerText(t, schedulerConfigMap)())(t)
-
-	at := time.Now()
-	writeConfigMap(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
-	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
-	t.Logf("put back after %s", time.Since(at).Round(time.Millisecond))
-	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.ContainSubstring("kubectl-edit wrote it")))
-
-	began := time.Now()
-	for range 2 {
-		writeConfigMap(t, schedulerConfigMap, "argocd", byHand)
-		g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
-	}
-
-	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", time.Second), "the second comes a second after the first")
-	g.Expect(admin.Delete(t.Context(), renderedConfigMap())).To(gomega.Succeed())
-	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
-	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("another client deleted it")))
-	g.Expect(configSynced(t)()).To(gomega.HavePrefix("True/Synced"))
-}
-
-func TestABaseThatComesAndGoes(t *testing.T) {
-	g := requireControlPlane(t)
-	policy := newPolicy(t, nil)
-	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
-
-	builtIn := check.Value(schedulerText(t, schedulerConfigMap)())(t)
-	cm := newBase(t, baseConfigMap, byHand)
-	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap"))
-
-	good := check.Value(schedulerText(t, schedulerConfigMap)())(t)
-	g.Expect(good).NotTo(gomega.Equal(builtIn))
-
-	for _, invalid := range []string{"{{ not YAML", "actions: [allocate]\n", "actions: \"allocate\"\ntiers: &a [*a]\n", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: rack-power\n"} {
-		writeConfigMap(t, baseConfigMap, "somebody", invalid)
-		g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseInvalid"), invalid)
-		g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
-	}
-
-	g.Eventually(admin.EventMessages(t, policy, "BaseInvalid")).Should(gomega.HaveLen(1), "told once")
-	writeConfigMap(t, baseConfigMap, "somebody", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n")
-	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
-	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
-
-	writeConfigMap(t, baseConfigMap, "somebody", byHand+"  - name: proportion\n")
-	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; changed from it: plugin proportion")))
-
-	g.Expect(admin.Delete(t.Context(), cm)).To(gomega.Succeed())
-	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
-	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
-	g.Expect(policyStatus(t)()).To(gomega.HaveField("ConfigHash", schedulerconfig.Hash(good)))
-}
-
-// TestWhatAnEarlierVersionWrote tests a base into which the previous version wrote
-// capacity-card and cardreclaim. The scheduler gets the same configuration, whether the policy
-// was deleted first, which removed them, or not.
-func TestWhatAnEarlierVersionWrote(t *testing.T) {
-	g, policy := startPolicyTest(t)
-	want := check.Value(schedulerText(t, schedulerConfigMap)())(t)
-	deletePolicy(t, policy)
-	merged := strings.NewReplacer("backfill\"", "backfill, cardreclaim\"", "  - name: conformance\n", "  - name: conformance\n    enableReclaimable: false\n  - name: capacity-card\n    arguments: {nodeOrderWeight: 7}\n").Replace(byHand)
-	writeConfigMap(t, baseConfigMap, "cardquota", merged)
-	newPolicy(t, nil)
-	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; changed from it: action cardreclaim, plugin capacity-card")))
-	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(want))
-	g.Expect(schedulerText(t, baseConfigMap)()).To(gomega.Equal(merged))
 }
 
 func TestAnotherBaseIsNamed(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // priorityAndReclaimable returns "priority/reclaimable" of a queue, for use in Eventually.
@@ -129,7 +130,7 @@ func TestPolicyRules(t *testing.T) {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
 
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		name string
 		spec v1alpha1.ServiceTypePolicySpec
 		want string // "" when it is accepted
@@ -164,12 +165,8 @@ func TestPolicyRules(t *testing.T) {
 		"a time zone of bills":     {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "America/Argentina/Buenos_Aires"}},
 		"an offset for bills":      {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
-	}
-
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
-			expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
-		})
+	}) {
+		meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
+		expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
 	}
 }

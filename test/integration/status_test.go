@@ -92,39 +92,6 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(metricSeries(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
-func TestLoweredQuotaOnlyChangesTheStatus(t *testing.T) {
-	g, name, quota := startQuotaTest(t)
-	newNode(t, name, "NVIDIA-H200")
-	pod := newPod(name, name, name, 6)
-	admin.CreateWithCleanup(t, pod)
-	setPod(t, pod, setRunning)
-	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
-
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(4)) })
-	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
-	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("OverQuotaBy", int64(2)))))
-	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
-	g.Eventually(admin.EventMessages(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
-	g.Expect(admin.IsGone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
-
-	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(6)) })
-	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
-}
-
-func TestJobWithoutPodsIsShown(t *testing.T) {
-	g, name, _ := startQuotaTest(t)
-	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name,
-		Annotations: map[string]string{"volcano.sh/card.request": `{"NVIDIA-H200":16}`}}}
-	group.Spec.Queue = name
-	group.Status.Phase = v1beta1.PodGroupPending
-	group.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
-		Reason: "NotEnoughResources", Message: "insufficient quota", LastTransitionTime: metav1.Now()}}
-	admin.CreateWithCleanup(t, group)
-	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
-		gomega.HaveField("PendingSummary", "16 NVIDIA-H200"),
-		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: labNamespace, Name: name})))))
-}
-
 // TestStatusIsWrittenAtMostOnceASecond changes pods for several seconds and counts the writes
 // of status and Queue.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {

@@ -36,11 +36,6 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	g := newGomega(t)
 	operator := check.Value(client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()}))(t)
 
-	kinds := map[string]client.Object{
-		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
-		"mutating":   &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
-	}
-
 	change := func(as client.Client, object client.Object, patch string) error {
 		kind := types.JSONPatchType
 		if patch[0] == '{' {
@@ -55,28 +50,29 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	// Any CA will do for a dry run.
 	other := base64.StdEncoding.EncodeToString(suite.cluster.Config().CAData)
 	refused := MatchError(And(ContainSubstring(guardName), ContainSubstring("may change nothing but clientConfig.caBundle")))
-	for name, object := range kinds {
-		t.Run(name, func(t *testing.T) {
-			g := newGomega(t)
-			g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
-			for what, patch := range map[string]string{
-				"to a server of its own": `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
-				"to another Service":     `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
-				"of other resources":     `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
-				"one webhook more":       `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
-				"no webhook":             `[{"op":"replace","path":"/webhooks","value":[]}]`,
-				"or nothing goes":        `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
-				"in no namespace":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
-				"under no condition":     `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
-				"and has it collected":   `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
-			} {
-				g.Expect(change(operator, object, patch)).To(refused, what)
-			}
+	for t, object := range check.Cases(t, map[string]client.Object{
+		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
+		"mutating":   &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
+	}) {
+		g := newGomega(t)
+		g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
+		for what, patch := range map[string]string{
+			"to a server of its own": `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
+			"to another Service":     `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
+			"of other resources":     `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
+			"one webhook more":       `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
+			"no webhook":             `[{"op":"replace","path":"/webhooks","value":[]}]`,
+			"or nothing goes":        `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
+			"in no namespace":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
+			"under no condition":     `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
+			"and has it collected":   `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
+		} {
+			g.Expect(change(operator, object, patch)).To(refused, what)
+		}
 
-			authority := `[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + other + `"}]`
-			g.Expect(change(operator, object, authority)).To(Succeed(), "what it is there for")
-			g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
-		})
+		authority := `[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + other + `"}]`
+		g.Expect(change(operator, object, authority)).To(Succeed(), "what it is there for")
+		g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
 	}
 
 	policy := &admissionv1.ValidatingAdmissionPolicy{}

@@ -103,6 +103,7 @@ func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
+	check.Equal(t, "interval by default", time.Second, DefaultOptions().Interval)
 	check.Equal(t, "summary in the next interval", "0/16 NVIDIA-H200", s.summary())
 	s.endInterval()
 	check.Equal(t, "result without a change", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))

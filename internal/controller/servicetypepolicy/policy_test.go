@@ -132,10 +132,12 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	} {
 		step.do()
 		w.settle()
+		w.settle()
 		w.expect(step.says)
 		check.Equal(t, step.says+"the text", good, w.text())
 		check.Equal(t, step.says+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
 		enforced("True/Enforced: ")
+		check.Equal(t, step.says+"events of BaseInvalid", strings.Count(step.says, "BaseInvalid"), strings.Count(strings.Join(w.told(), "\n"), "BaseInvalid"))
 	}
 
 	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
