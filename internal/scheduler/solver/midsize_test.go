@@ -6,7 +6,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -87,31 +86,11 @@ func drawJob(t *rapid.T, free []int, pods int, loss int64) Job {
 }
 
 func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
-	worst := 1.0
-	solved := 0
-	least := 0
+	var plans comparison
 	seed.Check(t, func(t *rapid.T) {
 		p := midsizeProblem(t)
 		optimum, possible := leastLoss(p)
-		plan, ok := solveAll(p)
-		check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
-
-		if !ok {
-			return
-		}
-
-		why := planError(p, plan)
-		check.Must(t, why == "", "%v", why)
-		r := ratio(plan.Loss, optimum)
-		check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
-		worst = max(worst, r)
-
-		if len(plan.Victims) > 0 {
-			solved++
-		}
-		if r == 1 && len(plan.Victims) > 0 {
-			least++
-		}
+		plans.solveNearLeastLoss(t, p, optimum, possible)
 	})
-	t.Logf("of %d plans with victims %d lose the least, the worst %.3f times that", solved, least, worst)
+	plans.log(t)
 }

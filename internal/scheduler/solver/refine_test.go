@@ -46,6 +46,48 @@ func TestSearchProvesThatElasticPodsDoNotSuffice(t *testing.T) {
 	}
 }
 
+// TestSearchProvesThatElasticPodsReleaseTooLittle: a job can lose 3 pods, and the quota lacks 8.
+func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
+	job := Job{Elastic: 3}
+	for i := range 60 {
+		job.Pods = append(job.Pods, podOn(1, int64(1+i)))
+	}
+	got := Solve(quotaProblem(1, 8, []int64{8, 0}, released(1, 1, job)), maxRefineWork)
+	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan for certain", got)
+}
+
+// TestSearchTriesMoreSetsInTrees: the lower bound excludes few sets of victims that release quotas and
+// count against limits, so the least loss is found only after more than maxSearchTries sets.
+func TestSearchTriesMoreSetsInTrees(t *testing.T) {
+	type pod struct{ cards, loss int64 }
+	jobOf := func(level, elastic int, limits []int, pods ...pod) Job {
+		job := Job{Whole: true, Elastic: elastic, Level: level}
+		for _, x := range pods {
+			one := counted(x.cards, released(level, x.cards, Job{Pods: []Pod{{Node: 1, Loss: x.loss}}}), limits...)
+			job.Pods = append(job.Pods, one.Pods...)
+		}
+		return job
+	}
+
+	limit := []int{0}
+	p := fullProblem(6, 1, 12,
+		jobOf(1, 2, limit, pod{1, 2}, pod{1, 2}, pod{2, 4}), jobOf(1, 1, limit, pod{1, 2}, pod{1, 2}),
+		jobOf(1, 3, limit, pod{2, 1}, pod{4, 21}, pod{4, 21}, pod{1, 5}, pod{1, 5}),
+		jobOf(1, 0, nil, pod{2, 3}), jobOf(1, 0, nil, pod{1, 1}), jobOf(1, 0, nil, pod{2, 12}), jobOf(2, 0, nil, pod{1, 5}))
+	p.Quotas = []Quota{{Levels: []int64{1000, 0}}}
+	p.TakeLimits = []TakeLimit{{Most: 8}}
+	for i := range p.Nodes {
+		p.Nodes[i].Free = Amounts{16}
+	}
+
+	optimum, possible := leastLoss(p)
+	check.Must(t, possible, "there is a plan")
+
+	got := Solve(p, maxRefineWork)
+	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
+	check.Equal(t, "loss", optimum, got.Plan.Loss)
+}
+
 // TestNeighborhoodBeginsWithSharedNodes: a unit of a job on the victim's node comes before
 // promising units, and so does a unit on another node of that job.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {

@@ -89,19 +89,13 @@ func TestSolveSmallTreesAtLeastLoss(t *testing.T) {
 
 // TestSolveMidsizeTreesNearLeastLoss: nodes have room or not, quotas have none.
 func TestSolveMidsizeTreesNearLeastLoss(t *testing.T) {
+	var plans comparison
 	seed.Check(t, func(t *rapid.T) {
 		p := midsizeTree(t)
 		optimum, possible := leastLoss(p)
-		got := Solve(p, maxRefineWork)
-		check.Must(t, (got.Plan != nil) == possible, "found %+v, there is one %t", got, possible)
-
-		if !possible {
-			return
-		}
-		why := planError(p, got.Plan)
-		check.Must(t, why == "", "%v", why)
-		check.Must(t, ratio(got.Plan.Loss, optimum) <= 1.1, "loses %+v, the least is %+v", got.Plan.Loss, optimum)
+		plans.solveNearLeastLoss(t, p, optimum, possible)
 	})
+	plans.log(t)
 }
 
 // midsizeTree is a problem in which all cards are charged in a tree of queues. Victims release
