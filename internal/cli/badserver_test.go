@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"cardquota.dev/operator/internal/scheduler/simulator"
 	"cardquota.dev/operator/internal/testing/check"
@@ -71,24 +68,22 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 			}
 
 			t.Run(name+"/"+command.Name(), func(t *testing.T) {
-				var out, errOut bytes.Buffer
-				p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-				p.simulate = simulator.Run
-				if name == silentServer { // the others answer, on a busy machine later
-					p.requestTimeout = 200 * time.Millisecond
-				}
+				r := runProgram(t.Context(), t, func(p *program) {
+					p.simulate = simulator.Run
+					if name == silentServer { // the others answer, on a busy machine later
+						p.requestTimeout = 200 * time.Millisecond
+					}
+				}, append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...)...)
+				r.exits(exitError).reports("error: ", bad.want).lacks("goroutine")
 
-				code := p.execute(t.Context(), append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...))
 				if command.Name() == "version" { // it knows its own version without a server
-					check.Contains(t, "output", out.String(), "kubectl cardquota")
-					out.Reset()
+					r.prints("kubectl cardquota")
+				} else {
+					r.printsNothing()
 				}
 
-				check.That(t, code == exitError && out.Len() == 0, "exit code %d: %s", code, out.String())
-				text := strings.Join(strings.Fields(errOut.String()), " ")
-				check.Contains(t, "error", text, "error: ", bad.want)
-				check.That(t, !strings.Contains(text, "goroutine") && len(text) < 400, "no plain sentence: %s", text)
-				check.Equal(t, "lines, so that a script can search the error", 1, strings.Count(errOut.String(), "\n"))
+				check.That(t, len(r.errOut) < 400, "no plain sentence: %s", r.errOut)
+				check.Equal(t, "lines, so that a script can search the error", 1, strings.Count(r.errOut, "\n"))
 			})
 		}
 	}

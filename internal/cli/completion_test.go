@@ -28,8 +28,7 @@ func TestCompletion(t *testing.T) {
 		"system namespace": {[]string{"version", "--system-namespace", ""}, []string{"chat"}},
 		"namespace":        {[]string{"top", "--namespace", ""}, []string{"chat"}},
 	}) {
-		r := execute(t, objects, interceptor.Funcs{}, append([]string{"__complete"}, tc.args...)...)
-		check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+		r := execute(t, objects, interceptor.Funcs{}, append([]string{"__complete"}, tc.args...)...).exits(exitOK)
 		var got []string
 		for line := range strings.Lines(r.out) {
 			if word, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(word, ":") {
@@ -98,8 +97,7 @@ func TestHelpAndMistakes(t *testing.T) {
 		"completion":      {[]string{"completion", "bash"}, exitOK, "kubectl-cardquota"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, nil, interceptor.Funcs{}, tc.args...)
-			check.That(t, r.code == tc.code, "exit code %d, want %d", r.code, tc.code)
+			r := execute(t, nil, interceptor.Funcs{}, tc.args...).exits(tc.code)
 			check.Contains(t, "output", strings.Join(strings.Fields(r.out+r.errOut), " "), tc.want)
 
 			if name != "completion" {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -86,15 +83,9 @@ func TestRealAnswers(t *testing.T) {
 			args = append(args, "--server", serve(t, tc.answers))
 		}
 
-		var out, errOut bytes.Buffer
-		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-		code := p.execute(t.Context(), append(args, tc.args...))
-
-		text := strings.Join(strings.Fields(out.String()+errOut.String()), " ")
-		check.That(t, code == tc.code, "exit code %d: %s", code, text)
-		check.Contains(t, "output", text, tc.want)
-		checkColumns(t, errOut.String())
-		check.That(t, !strings.Contains(text, "goroutine"), "a stack trace: %s", text)
+		r := runProgram(t.Context(), t, func(*program) {}, append(args, tc.args...)...).exits(tc.code).lacks("goroutine")
+		check.Contains(t, "output", strings.Join(strings.Fields(r.out+r.errOut), " "), tc.want)
+		checkColumns(t, r.errOut)
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -22,28 +20,23 @@ import (
 
 // TestVersionWithoutACluster: it shows its own version, as kubectl does, and then the error.
 func TestVersionWithoutACluster(t *testing.T) {
-	var out, errOut bytes.Buffer
-	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-	p.connect = func() (client.WithWatch, error) { return nil, errors.New("no cluster") }
-	code := p.execute(t.Context(), []string{"version"})
-	check.Equal(t, "exit code", exitError, code)
-	check.Contains(t, "output", out.String(), "kubectl cardquota")
-	check.Contains(t, "error", errOut.String(), "error: no cluster")
+	runProgram(t.Context(), t, func(p *program) {
+		p.connect = func() (client.WithWatch, error) { return nil, errors.New("no cluster") }
+	}, "version").exits(exitError).prints("kubectl cardquota").reports("error: no cluster")
 }
 
 // TestErrorsAreOneLineForScripts: they are wrapped on a terminal only.
 func TestErrorsAreOneLineForScripts(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("a long error ", 20))
 	for t, isTerminal := range check.Cases(t, map[string]bool{"terminal": true, "script": false}) {
-		var errOut bytes.Buffer
-		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &bytes.Buffer{}, ErrOut: &errOut})
-		p.isTerminal = func(io.Writer) bool { return isTerminal }
-		p.connect = func() (client.WithWatch, error) { return nil, errors.New(long) }
-		p.execute(t.Context(), []string{"top"})
-		check.Equal(t, "is one line", !isTerminal, strings.Contains(errOut.String(), long+"\n"))
+		r := runProgram(t.Context(), t, func(p *program) {
+			p.isTerminal = func(io.Writer) bool { return isTerminal }
+			p.connect = func() (client.WithWatch, error) { return nil, errors.New(long) }
+		}, "top")
+		check.Equal(t, "is one line", !isTerminal, strings.Contains(r.errOut, long+"\n"))
 
 		if isTerminal {
-			checkColumns(t, strings.TrimPrefix(errOut.String(), "error: "))
+			checkColumns(t, strings.TrimPrefix(r.errOut, "error: "))
 		}
 	}
 }
@@ -56,13 +49,10 @@ func TestUsageErrorsNameTheHelp(t *testing.T) {
 		"version extra":  "See 'kubectl cardquota version --help' for usage.\n",
 		"top -o nothing": "See 'kubectl cardquota top --help' for usage.\n",
 	} {
-		r := execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...)
-		check.Equal(t, "exit code of "+args, exitError, r.code)
-		check.Contains(t, args, r.errOut, "error: ", want)
+		execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...).exits(exitError).reports("error: ", want)
 	}
 
-	r := execute(t, nil, interceptor.Funcs{}, "top", "missing")
-	check.That(t, !strings.Contains(r.errOut, "--help"), "an error of the cluster names the help: %s", r.errOut)
+	execute(t, nil, interceptor.Funcs{}, "top", "missing").lacks("--help")
 }
 
 // TestTopSelectsByLabels, as kubectl get does.
@@ -70,12 +60,8 @@ func TestTopSelectsByLabels(t *testing.T) {
 	labelled := builder.CardQuota("labelled").Card("A", 1).Obj()
 	labelled.Labels = map[string]string{"team": "chat"}
 	objects := []client.Object{labelled, builder.CardQuota("other").Card("A", 1).Obj()}
-	r := execute(t, objects, interceptor.Funcs{}, "top", "-l", "team=chat", "-o", "json")
-	check.Equal(t, "exit code", exitOK, r.code)
-	check.That(t, strings.Contains(r.out, `"labelled"`) && !strings.Contains(r.out, `"other"`), "output %s", r.out)
-	r = execute(t, objects, interceptor.Funcs{}, "top", "-l", "team in")
-	check.Equal(t, "exit code of an invalid selector", exitError, r.code)
-	check.Contains(t, "error", r.errOut, "--selector team in: ")
+	execute(t, objects, interceptor.Funcs{}, "top", "-l", "team=chat", "-o", "json").exits(exitOK).prints(`"labelled"`).lacks(`"other"`)
+	execute(t, objects, interceptor.Funcs{}, "top", "-l", "team in").exits(exitError).reports("--selector team in: ")
 }
 
 // TestAForbiddenWatchEnds: a user who may list and not watch would wait for ever.
@@ -83,9 +69,7 @@ func TestAForbiddenWatchEnds(t *testing.T) {
 	refuse := interceptor.Funcs{Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 		return nil, forbidden("watch", v1alpha1.GroupVersion.WithResource("cardquotas").GroupResource())
 	}}
-	r := execute(t, []client.Object{builder.CardQuota("a").Obj()}, refuse, "top", "--watch")
-	check.Equal(t, "exit code", exitError, r.code)
-	check.Contains(t, "error", r.errOut, "may not watch cardquotas.cardquota.dev")
+	execute(t, []client.Object{builder.CardQuota("a").Obj()}, refuse, "top", "--watch").exits(exitError).reports("may not watch cardquotas.cardquota.dev")
 }
 
 // TestListsArePrintedAsKubectlGetDoes: by the printers of kubectl, from the fields of -o json.
@@ -110,8 +94,7 @@ func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 		"a large number":       {[]client.Object{counted("a", "a", "", v1alpha1.CardStatus{Name: "A", Quota: 1000000}).Obj()}, []string{"top", "-o", "jsonpath={.items[0].cards[0].quota}"}, "1000000"},
 		"a path in braces":     {flatQuotas(), []string{"top", "ads", "--no-headers", "-o", "custom-columns=N:{.name},T:tenant"}, "ads   ads\n"},
 	}) {
-		r := execute(t, tc.objects, interceptor.Funcs{}, tc.args...)
-		check.That(t, r.errOut == "", "error %s", r.errOut)
+		r := execute(t, tc.objects, interceptor.Funcs{}, tc.args...).silently()
 		check.Equal(t, "output", tc.want, r.out)
 	}
 
@@ -130,13 +113,10 @@ func TestWrongFormatsAreRefusedBeforeTheClusterIsRead(t *testing.T) {
 		"top -o json=x":                  "write table, wide, json, yaml, name, custom-columns, jsonpath,",
 		"why pod/a -o name":              "write table, wide, json or yaml",
 	} {
-		r := execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...)
-		check.Equal(t, "exit code of "+args, exitError, r.code)
-		check.Contains(t, args, r.errOut, want, " --help' for usage.\n")
+		execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...).exits(exitError).reports(want, " --help' for usage.\n")
 	}
 
-	r := execute(t, fleet(), interceptor.Funcs{}, "inventory", "-o", "name")
-	check.Contains(t, "names of cards", r.errOut, "--output name is for lists of objects, such as top and inventory --nodes")
+	execute(t, fleet(), interceptor.Funcs{}, "inventory", "-o", "name").reports("--output name is for lists of objects, such as top and inventory --nodes")
 }
 
 // TestTopOfAllNamespaces: a user of several namespaces who may not list CardQuotas sees each LocalCardQuota,
@@ -152,8 +132,6 @@ func TestTopOfAllNamespaces(t *testing.T) {
 	check.Equal(t, "names in one namespace", name, execute(t, objects, may, "top", "-n", first.Namespace, "-o", "name").out)
 	check.Equal(t, "names in all namespaces", name+name, execute(t, objects, may, "top", "-A", "-o", "name").out)
 
-	r := execute(t, objects, may, "top", "--all-namespaces")
-	check.Contains(t, "table", r.out, "namespace "+first.Namespace+"\n", "namespace other\n", "These are the LocalCardQuotas of all namespaces.")
-	r = execute(t, nil, may, "top", "-A")
-	check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), "no namespace has a LocalCardQuota")
+	execute(t, objects, may, "top", "--all-namespaces").prints("namespace "+first.Namespace+"\n", "namespace other\n", "These are the LocalCardQuotas of all namespaces.")
+	execute(t, nil, may, "top", "-A").reports("no namespace has a LocalCardQuota")
 }

@@ -41,9 +41,7 @@ func TestDoctor(t *testing.T) {
 		"tenant":  {adopted, forbid(nodes, &corev1.NodeList{}), nil, diagnosis.ExitErrors},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, tc.intercept, append([]string{"doctor"}, tc.args...)...)
-			check.That(t, r.code == tc.code && r.errOut == "", "exit code %d, want %d: %s", r.code, tc.code, r.errOut)
-			compareGolden(t, "doctor-"+name, r.out)
+			execute(t, tc.objects, tc.intercept, append([]string{"doctor"}, tc.args...)...).exits(tc.code).silently().matchesGolden("doctor-" + name)
 		})
 	}
 }
@@ -90,8 +88,7 @@ spec: {tenant: lab, cards: [{name: NVIDIA-H200, quota: 8}]}
 		"no YAML":           {write("text.yaml", "a: b: c"), "read --filename"},
 		"an empty document": {write("empty.yaml", ""), "have no CardQuota"},
 	} {
-		r := execute(t, usedCluster(), interceptor.Funcs{}, "doctor", "-f", tc.path)
-		check.That(t, r.code == exitError, "%s: exit code %d", name, r.code)
+		r := execute(t, usedCluster(), interceptor.Funcs{}, "doctor", "-f", tc.path).exits(exitError)
 		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), tc.want)
 	}
 }
@@ -106,10 +103,9 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 	ours := append(usedCluster(), deployment("cardquota-manager", "m:v0.2.0"), policyOf("v0.2.0"), lease,
 		replica("volcano-scheduler-abc-1", "volcano-scheduler-abc"), replica("volcano-scheduler-abc-2", "volcano-scheduler-abc"))
 
-	r := execute(t, ours, interceptor.Funcs{}, "doctor")
-	check.That(t, !strings.Contains(r.out, "OtherScheduler"), "both replicas are ours:\n%s", r.out)
-	r = execute(t, append(ours, replica("volcano-scheduler-old-1", "volcano-scheduler-old")), interceptor.Funcs{}, "doctor")
-	check.Contains(t, "findings", r.out, "pod/volcano-system/volcano-scheduler-old-1  OtherScheduler")
+	execute(t, ours, interceptor.Funcs{}, "doctor").lacks("OtherScheduler")
+	execute(t, append(ours, replica("volcano-scheduler-old-1", "volcano-scheduler-old")), interceptor.Funcs{}, "doctor").
+		prints("pod/volcano-system/volcano-scheduler-old-1  OtherScheduler")
 
 	noLease := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 		if _, isLease := object.(*coordinationv1.Lease); isLease {
@@ -118,9 +114,7 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 		return c.Get(ctx, key, object, options...)
 	}}
 
-	r = execute(t, ours, noLease, "doctor")
-	check.Contains(t, "findings", r.out, "may not get\n  leases.coordination.k8s.io")
-	check.That(t, !strings.Contains(r.out, "OtherScheduler"), "without the heartbeat ours are not known:\n%s", r.out)
+	execute(t, ours, noLease, "doctor").prints("may not get\n  leases.coordination.k8s.io").lacks("OtherScheduler")
 }
 
 // OLM gives each webhook a configuration of its own, with a name that it makes.
@@ -131,20 +125,18 @@ func TestDoctorFindsTheWebhooksOfOLM(t *testing.T) {
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquotas.cardquota.dev-x7k2p", Labels: labels}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "others", Labels: others},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "others.example"}}})
-	r := execute(t, objects, interceptor.Funcs{}, "doctor")
-	check.Contains(t, "findings", r.out, "mutatingwebhookconfiguration/cardquota  WebhookMissing")
-	check.That(t, !strings.Contains(r.out, "validatingwebhookconfiguration/cardquota") && !strings.Contains(r.out, "others.example"), "the one of OLM, and no other:\n%s", r.out)
+	execute(t, objects, interceptor.Funcs{}, "doctor").
+		prints("mutatingwebhookconfiguration/cardquota  WebhookMissing").
+		lacks("validatingwebhookconfiguration/cardquota", "others.example")
 }
 
 func TestDoctorNamesWhatItMayNotRead(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
-	r := execute(t, usedCluster(), forbid(deployments, &appsv1.DeploymentList{}), "doctor")
-	check.Contains(t, "findings", r.out, "NotChecked", `user "tina" may not list deployments.apps`)
-	check.That(t, !strings.Contains(r.out, "ProgramMissing"), "what cannot be read is not missing:\n%s", r.out)
-	r = execute(t, usedCluster(), notInstalled(&v1beta1.PodGroupList{}), "doctor")
-	check.Contains(t, "findings", r.out, "kind/PodGroup  KindMissing")
-	r = execute(t, usedCluster(), notInstalled(&v1alpha1.LocalCardQuotaList{}), "doctor")
-	check.Contains(t, "findings", r.out, "kind/LocalCardQuota  KindMissing", "kubectl apply --server-side -k config/crd")
+	execute(t, usedCluster(), forbid(deployments, &appsv1.DeploymentList{}), "doctor").
+		prints("NotChecked", `user "tina" may not list deployments.apps`).
+		lacks("ProgramMissing")
+	execute(t, usedCluster(), notInstalled(&v1beta1.PodGroupList{}), "doctor").prints("kind/PodGroup  KindMissing")
+	execute(t, usedCluster(), notInstalled(&v1alpha1.LocalCardQuotaList{}), "doctor").prints("kind/LocalCardQuota  KindMissing", "kubectl apply --server-side -k config/crd")
 }
 
 // A namespace without Deployments of ours says nothing about the others.
@@ -159,11 +151,9 @@ func TestDeploymentsOfOtherNamespacesAreNotMissing(t *testing.T) {
 	elsewhere := deployment("cardquota-manager", "m:v0.2.0")
 	elsewhere.Namespace = "cards"
 	for _, command := range []string{"doctor", "version"} {
-		r := execute(t, append(usedCluster(), elsewhere), refuseAll, command)
-		check.Contains(t, command, r.out, `may not list deployments.apps`)
-		check.That(t, !strings.Contains(r.out, "ProgramMissing") && !strings.Contains(r.out, "is not installed"), "%s: what cannot be read is not missing:\n%s", command, r.out)
-		r = execute(t, append(usedCluster(), elsewhere, deployment("cardquota-scheduler", "s:v0.2.0")), refuseAll, command, "--system-namespace", "cards")
-		check.That(t, !strings.Contains(r.out, "deployment/cards/cardquota-manager  ProgramMissing"), "%s: it is found:\n%s", command, r.out)
+		execute(t, append(usedCluster(), elsewhere), refuseAll, command).prints(`may not list deployments.apps`).lacks("ProgramMissing", "is not installed")
+		execute(t, append(usedCluster(), elsewhere, deployment("cardquota-scheduler", "s:v0.2.0")), refuseAll, command, "--system-namespace", "cards").
+			lacks("deployment/cards/cardquota-manager  ProgramMissing")
 	}
 }
 
@@ -174,16 +164,16 @@ func TestTheHeartbeatIsWhereTheSchedulerIs(t *testing.T) {
 	policy := policyOf("v0.2.0")
 	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
 	lease := enforcement.Report{Identity: "s_1", Version: "v0.2.0", ConfigHash: "abc", At: at}.Lease("cards")
-	r := execute(t, append(usedCluster(), scheduler, policy, lease), interceptor.Funcs{}, "doctor")
-	check.Contains(t, "findings", r.out, "deployment/cards/cardquota-manager  ProgramMissing")
-	check.That(t, !strings.Contains(r.out, "HeartbeatStale"), "the heartbeat is fresh:\n%s", r.out)
+	execute(t, append(usedCluster(), scheduler, policy, lease), interceptor.Funcs{}, "doctor").
+		prints("deployment/cards/cardquota-manager  ProgramMissing").
+		lacks("HeartbeatStale")
 }
 
 // Without any right doctor could not look, which is no finding.
 func TestDoctorWithoutAnyRight(t *testing.T) {
-	r := execute(t, usedCluster(), forbidCluster("lab"), "doctor")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "output", r.out, "NotChecked", "may not list deployments.apps,", "nodes and", "and may not get leases")
+	r := execute(t, usedCluster(), forbidCluster("lab"), "doctor").
+		exits(exitError).
+		prints("NotChecked", "may not list deployments.apps,", "nodes and", "and may not get leases")
 	check.That(t, strings.Count(r.out, "NotChecked") == 1, "one finding is enough:\n%s", r.out)
 	check.Contains(t, "error", r.errOut, "you may read nothing of what doctor looks at")
 	r = execute(t, usedCluster(), forbidCluster("volcano-system"), "doctor")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -30,10 +31,75 @@ var update = flag.Bool("update", false, "write the golden files from what the co
 // at is the time of every test.
 var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// result is what a command printed, and its exit code.
+// result is what a command printed, and its exit code. Its methods check it, one after the other.
 type result struct {
+	t           *testing.T
+	args        []string
 	out, errOut string
 	code        int
+}
+
+// exits checks the exit code.
+func (r result) exits(code int) result {
+	r.t.Helper()
+	check.That(r.t, r.code == code, "%q: exit code %d, want %d: %s", r.args, r.code, code, r.errOut)
+	return r
+}
+
+// prints checks that the output has each text. Lines may be broken.
+func (r result) prints(wants ...string) result {
+	r.t.Helper()
+	check.Contains(r.t, fmt.Sprintf("output of %q", r.args), withJoinedLines(r.out), wants...)
+	return r
+}
+
+// reports checks that the errors and notes have each text. Lines may be broken.
+func (r result) reports(wants ...string) result {
+	r.t.Helper()
+	check.Contains(r.t, fmt.Sprintf("errors of %q", r.args), withJoinedLines(r.errOut), wants...)
+	return r
+}
+
+// lacks checks that the command printed none of some texts.
+func (r result) lacks(unwanted ...string) result {
+	r.t.Helper()
+	for _, text := range unwanted {
+		check.That(r.t, !strings.Contains(r.out+r.errOut, text), "%q prints %q:\n%s%s", r.args, text, r.out, r.errOut)
+	}
+	return r
+}
+
+// printsNothing checks that there is no output.
+func (r result) printsNothing() result {
+	r.t.Helper()
+	check.Equal(r.t, fmt.Sprintf("output of %q", r.args), "", r.out)
+	return r
+}
+
+// silently checks that there are no errors and notes.
+func (r result) silently() result {
+	r.t.Helper()
+	check.Equal(r.t, fmt.Sprintf("errors of %q", r.args), "", r.errOut)
+	return r
+}
+
+// fits checks that no line is longer than a terminal.
+func (r result) fits() result {
+	r.t.Helper()
+	checkColumns(r.t, r.out+r.errOut)
+	return r
+}
+
+// matchesGolden checks that the output is that of a golden file.
+func (r result) matchesGolden(name string) result {
+	r.t.Helper()
+	compareGolden(r.t, name, r.out)
+	return r
+}
+
+// withJoinedLines returns a text, and once more with its words in one line.
+func withJoinedLines(text string) string {
+	return text + "\n" + strings.Join(strings.Fields(text), " ")
 }
 
 // execute runs a command against a cluster with some objects. intercept may refuse requests.
@@ -53,14 +119,22 @@ func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Fun
 
 func executeOn(t *testing.T, c client.WithWatch, args ...string) result {
 	t.Helper()
+	return runProgram(t.Context(), t, func(p *program) {
+		p.simulate = simulator.Run
+		p.connect = func() (client.WithWatch, error) { return c, nil }
+		p.now = func() time.Time { return at }
+		p.isTerminal = func(io.Writer) bool { return false }
+	}, args...)
+}
+
+// runProgram runs a command of a program that was set up.
+func runProgram(ctx context.Context, t *testing.T, setUp func(*program), args ...string) result {
+	t.Helper()
 	var out, errOut bytes.Buffer
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-	p.simulate = simulator.Run
-	p.connect = func() (client.WithWatch, error) { return c, nil }
-	p.now = func() time.Time { return at }
-	p.isTerminal = func(io.Writer) bool { return false }
-	code := p.execute(t.Context(), args)
-	return result{out.String(), errOut.String(), code}
+	setUp(p)
+	code := p.execute(ctx, args)
+	return result{t, args, out.String(), errOut.String(), code}
 }
 
 // streams are those of a command whose output does not matter.

@@ -50,8 +50,7 @@ func TestImport(t *testing.T) {
 		"tenant": {forbid(pods, &corev1.PodList{}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, usedCluster(), tc.intercept, append([]string{"import"}, tc.args...)...)
-			check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+			r := execute(t, usedCluster(), tc.intercept, append([]string{"import"}, tc.args...)...).exits(exitOK)
 			compareGolden(t, "import-"+name, r.out+"== on the error stream\n"+r.errOut)
 			checkColumns(t, r.out+r.errOut)
 		})
@@ -72,10 +71,8 @@ func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	check.That(t, len(fromYAML) == 2, "CardQuotas %v", fromYAML)
 	check.Equal(t, "CardQuotas of json", fromYAML, read("json"))
 
-	r := execute(t, nil, interceptor.Funcs{}, "import", "-o", "json")
-	check.That(t, r.code == exitOK && strings.Contains(r.out, `"items": []`), "without Queues: exit code %d: %s%s", r.code, r.out, r.errOut)
-	r = execute(t, nil, interceptor.Funcs{}, "import", "-o", "wide")
-	check.That(t, r.code == exitError && strings.Contains(r.errOut, "write yaml or json"), "exit code %d: %s", r.code, r.errOut)
+	execute(t, nil, interceptor.Funcs{}, "import", "-o", "json").exits(exitOK).prints(`"items": []`)
+	execute(t, nil, interceptor.Funcs{}, "import", "-o", "wide").exits(exitError).reports("write yaml or json")
 }
 
 // TestImportKnowsMappedCards: cards that the labels of nodes do not name count as the policy says.
@@ -86,9 +83,7 @@ func TestImportKnowsMappedCards(t *testing.T) {
 		policy, builder.Node("a").Resource("amd.com/gpu", "8").Obj(), builder.Queue("research").Obj(),
 		builder.Pod("lab", "train").Queue("research").Requests("amd.com/gpu", "2").Running("a").Obj(),
 	}
-	r := execute(t, objects, interceptor.Funcs{}, "import", "research")
-	check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
-	check.Contains(t, "output", r.out, "MI300X")
+	execute(t, objects, interceptor.Funcs{}, "import", "research").exits(exitOK).prints("MI300X")
 }
 
 // TestImportMakesATree: for a tree if the policy or the user says so.
@@ -97,8 +92,7 @@ func TestImportMakesATree(t *testing.T) {
 	r := execute(t, objects, interceptor.Funcs{}, "import", "team")
 	check.That(t, !strings.Contains(r.out, "parent: research") && strings.Contains(r.out, "With --tree"), "flat queues: %s", r.out)
 	for _, args := range [][]string{{"import", "team", "--tree"}, {"import", "team"}} {
-		r := execute(t, objects, interceptor.Funcs{}, args...)
-		check.Contains(t, "a tree", r.out, "parent: research", "deserved: 2")
+		execute(t, objects, interceptor.Funcs{}, args...).prints("parent: research", "deserved: 2")
 		policy := builder.ServiceTypePolicy().Obj()
 		policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		objects = append(objects, policy)
@@ -110,31 +104,24 @@ func TestImportMakesATree(t *testing.T) {
 func TestImportSaysWhatItKnows(t *testing.T) {
 	const nothing = "There is nothing to import"
 	owned := []client.Object{builder.Queue("q").Quota(`{"A":1}`).Obj(), builder.CardQuota("q").Obj()}
-	r := execute(t, owned, interceptor.Funcs{}, "import")
-	check.That(t, r.code == exitOK && strings.Contains(r.errOut, nothing), "exit code %d: %s", r.code, r.errOut)
+	execute(t, owned, interceptor.Funcs{}, "import").exits(exitOK).reports(nothing)
 
-	r = execute(t, owned, interceptor.Funcs{}, "import", "q")
+	r := execute(t, owned, interceptor.Funcs{}, "import", "q")
 	check.That(t, !strings.Contains(r.errOut, nothing) && strings.Contains(r.errOut, "CardQuota q has the queue"), "of other queues nothing is known: %s", r.errOut)
 
 	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
-	r = execute(t, append(owned, builder.Queue("used").Obj()), noPods, "import")
-	check.That(t, !strings.Contains(r.errOut, nothing), "pods are not counted: %s", r.errOut)
-	check.Contains(t, "notes", r.errOut, "No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`)
+	execute(t, append(owned, builder.Queue("used").Obj()), noPods, "import").
+		lacks(nothing).
+		reports("No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`)
 	check.Contains(t, "a named one", execute(t, usedCluster(), noPods, "import", "default").out, "queueName: default")
 
-	r = execute(t, usedCluster(), forbid(schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}, &v1alpha1.CardQuotaList{}), "import")
-	check.That(t, r.code == exitError && r.out == "", "exit code %d: %s", r.code, r.out)
-	check.Contains(t, "error", r.errOut, "may not list cardquotas.cardquota.dev")
+	execute(t, usedCluster(), forbid(schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}, &v1alpha1.CardQuotaList{}), "import").
+		exits(exitError).printsNothing().
+		reports("may not list cardquotas.cardquota.dev")
 }
 
 func TestImportNeedsQueues(t *testing.T) {
-	r := execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "error", r.errOut, "no kind Queue of scheduling.volcano.sh")
-	r = execute(t, usedCluster(), interceptor.Funcs{}, "import", "research", "reserch")
-	check.That(t, r.code == exitError && r.out == "", "exit code %d: %s", r.code, r.out)
-	check.Contains(t, "error", r.errOut, "there is no Queue reserch")
-	r = execute(t, usedCluster(), interceptor.Funcs{}, "import", "--service-type", "Training")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "error", r.errOut, "is no name of a service type")
+	execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import").exits(exitError).reports("no kind Queue of scheduling.volcano.sh")
+	execute(t, usedCluster(), interceptor.Funcs{}, "import", "research", "reserch").exits(exitError).printsNothing().reports("there is no Queue reserch")
+	execute(t, usedCluster(), interceptor.Funcs{}, "import", "--service-type", "Training").exits(exitError).reports("is no name of a service type")
 }

@@ -63,9 +63,7 @@ func TestInventory(t *testing.T) {
 		"no-nodes":   {nil, interceptor.Funcs{}, []string{"--nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, tc.intercept, append([]string{"inventory"}, tc.args...)...)
-			check.That(t, r.code == exitOK && r.errOut == "", "exit code %d: %s", r.code, r.errOut)
-			compareGolden(t, "inventory-"+name, r.out)
+			r := execute(t, tc.objects, tc.intercept, append([]string{"inventory"}, tc.args...)...).exits(exitOK).silently().matchesGolden("inventory-" + name)
 			if !slices.Contains(tc.args, "-o") {
 				checkColumns(t, r.out)
 			}
@@ -74,9 +72,7 @@ func TestInventory(t *testing.T) {
 }
 
 func TestInventoryWithoutTheOperator(t *testing.T) {
-	r := execute(t, nil, interceptor.Funcs{}, "inventory")
-	check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
-	check.Contains(t, "error", r.errOut, "no CardInventory cluster", "--nodes")
+	execute(t, nil, interceptor.Funcs{}, "inventory").exits(exitError).printsNothing().reports("no CardInventory cluster", "--nodes")
 }
 
 // TestMappedCards: cards that the labels of nodes do not name count as the policy says, in every
@@ -104,8 +100,7 @@ func TestMappedCards(t *testing.T) {
 		check.That(t, source == "in force" || strings.Contains(text, "model: MI300X"), "%s: the scheduler has the configuration\n%s", source, text)
 	}
 
-	r := execute(t, append(amdCluster(), removed), interceptor.Funcs{}, "inventory", "--nodes")
-	check.That(t, !strings.Contains(r.out, "MI300X"), "an entry that has no effect any more: %s", r.out)
+	execute(t, append(amdCluster(), removed), interceptor.Funcs{}, "inventory", "--nodes").lacks("MI300X")
 }
 
 // amdCluster is a node with cards that no label names, and pods that use and request them.

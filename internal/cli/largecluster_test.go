@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -62,12 +60,9 @@ func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
-	var out, errOut bytes.Buffer
-	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-	code := p.execute(t.Context(), []string{"top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide"})
-	check.That(t, code == exitOK && errOut.Len() == 0, "exit code %d: %s", code, errOut.String())
+	r := runProgram(t.Context(), t, func(*program) {}, "top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide").exits(exitOK).silently()
 
-	return out.String(), sizes
+	return r.out, sizes
 }
 
 // TestLongListsComeInPages: ten thousand CardQuotas are read in pages, and all are shown.
@@ -109,8 +104,7 @@ func TestTextsOfAnyScriptFit(t *testing.T) {
 		"without spaces": strings.Repeat("英伟达显卡配额，", 3), "from right to left": strings.Repeat("حصة البطاقات ", 20), "combined": strings.Repeat("क्षि ", 60), "control": "\x1b[31mred\u202e",
 	} {
 		pod := builder.Pod("lab", "waits").Queue("llm").Card(text).GPUs(2).Unschedulable("Pod annotation volcano.sh/card.name: model \"" + text + "\" must be a label value").Obj()
-		r := execute(t, append(busyCluster(), client.Object(pod)), interceptor.Funcs{}, "why", "-n", "lab", "waits")
-		check.That(t, r.code == exitWaits && r.errOut == "", "%s: exit code %d: %s", name, r.code, r.errOut)
+		r := execute(t, append(busyCluster(), client.Object(pod)), interceptor.Funcs{}, "why", "-n", "lab", "waits").exits(exitWaits).silently()
 		check.Contains(t, name, r.out, "(InvalidRequest)")
 
 		check.That(t, !strings.ContainsAny(r.out, "\x1b\u202e"), "%s: it can control a terminal: %q", name, r.out)

@@ -43,8 +43,7 @@ func TestManifestsOfAURL(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 
-	r := execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "-n", "lab", "-f", server.URL+"/serve.yaml")
-	check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
+	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "-n", "lab", "-f", server.URL+"/serve.yaml").exits(exitOK)
 	for address, want := range map[string]string{
 		server.URL + "/none.yaml":  "/none.yaml: the server answers 404 Not Found",
 		server.URL + "/half.yaml":  "/half.yaml: unexpected EOF",

@@ -82,10 +82,7 @@ func TestReport(t *testing.T) {
 		"nothing":    "--from 2026-11-23 --tenant none",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(args)...)...)
-			check.That(t, r.code == exitOK, "exit code %d, %s", r.code, r.errOut)
-
-			compareGolden(t, "report-"+name, r.out)
+			r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(args)...)...).exits(exitOK).matchesGolden("report-" + name)
 			if name == "csv" {
 				check.Contains(t, "notes of the csv", r.errOut, "No price, so no amount")
 				check.That(t, strings.HasPrefix(r.out, "from,to,tenant,project,queue,service_type,card,card_seconds,card_hours,per_card_hour,currency,amount,namespace\r\n"), "%s", r.out)
@@ -131,8 +128,7 @@ func TestReportErrors(t *testing.T) {
 		"no such format":    {"-o xml", "write table, wide, json, yaml or csv"},
 		"another namespace": {"--system-namespace cards", "namespace cards has no card-seconds"},
 	} {
-		r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(tc.args)...)...)
-		check.That(t, r.code == exitError && r.out == "", "%s: exit code %d: %s", name, r.code, r.out)
+		r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(tc.args)...)...).exits(exitError).printsNothing()
 		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), tc.want)
 		checkColumns(t, r.errOut)
 	}
@@ -151,9 +147,9 @@ func TestReportErrors(t *testing.T) {
 func TestReportBeforeTheFirstUse(t *testing.T) {
 	empty := storedSums(t)[0].(*corev1.ConfigMap)
 	empty.Data = map[string]string{cardseconds.TextKey: "", cardseconds.WriterKey: "manager"}
-	r := execute(t, []client.Object{empty}, interceptor.Funcs{}, "report")
-	check.Equal(t, "exit code", exitOK, r.code)
-	check.Contains(t, "report", r.out, "Cards used from 2026-11-01T00:00:00Z to 2026-11-01T00:00:00Z.", "Nothing is known", "The operator has stored no sums yet.")
+	execute(t, []client.Object{empty}, interceptor.Funcs{}, "report").
+		exits(exitOK).
+		prints("Cards used from 2026-11-01T00:00:00Z to 2026-11-01T00:00:00Z.", "Nothing is known", "The operator has stored no sums yet.")
 }
 
 func TestReportCompletion(t *testing.T) {

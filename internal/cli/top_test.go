@@ -77,10 +77,7 @@ func TestTop(t *testing.T) {
 		"no-objects": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...)
-			check.That(t, r.code == exitOK && r.errOut == "", "exit code %d, %s", r.code, r.errOut)
-
-			compareGolden(t, "top-"+name, r.out)
+			r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...).exits(exitOK).silently().matchesGolden("top-" + name)
 			if !strings.Contains(name, "wide") && !strings.Contains(name, "yaml") {
 				checkColumns(t, r.out)
 			}
@@ -102,17 +99,12 @@ func checkColumns(t *testing.T, text string) {
 }
 
 func TestTopOfAMissingNameShowsTheOthers(t *testing.T) {
-	r := execute(t, flatQuotas(), interceptor.Funcs{}, "top", "ads", "adds")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "output", r.out, "Ascend-910B")
-	check.Contains(t, "error", r.errOut, "no CardQuota has the name adds")
+	execute(t, flatQuotas(), interceptor.Funcs{}, "top", "ads", "adds").exits(exitError).prints("Ascend-910B").reports("no CardQuota has the name adds")
 }
 
 func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
 	list := &v1alpha1.CardQuotaList{}
-	r := execute(t, flatQuotas(), forbid(cardQuotas, list), "top", "llm-chat")
-	check.That(t, r.code == exitOK, "exit code %d: %s", r.code, r.errOut)
-	check.Contains(t, "output", r.out, "llm-chat")
+	execute(t, flatQuotas(), forbid(cardQuotas, list), "top", "llm-chat").exits(exitOK).prints("llm-chat")
 }
 
 // localQuota is the view of a tenant whose workloads wait, also in other namespaces.
@@ -129,9 +121,7 @@ func localQuota() *v1alpha1.LocalCardQuota {
 func TestATenantSeesHisLocalCardQuotas(t *testing.T) {
 	objects := append(flatQuotas(), localQuota())
 	for name, args := range map[string][]string{"local": {"top", "-n", "lab"}, "local-json": {"top", "llm", "-n", "lab", "-o", "json"}} {
-		r := execute(t, objects, forbidCluster("lab"), args...)
-		check.That(t, r.code == exitOK && r.errOut == "", "exit code %d: %s", r.code, r.errOut)
-		compareGolden(t, "top-"+name, r.out)
+		execute(t, objects, forbidCluster("lab"), args...).exits(exitOK).silently().matchesGolden("top-" + name)
 	}
 }
 
@@ -149,8 +139,7 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 		"no view, watched": {"other", []string{"--watch"}, []string{"namespace other has no LocalCardQuota", "Check -n"}},
 		"no rights":        {"lab", nil, []string{"no LocalCardQuotas in namespace other either", "Check -n", "the role view", "cardquota-viewer"}},
 	} {
-		r := execute(t, objects, forbidCluster(tc.mayRead), append([]string{"top", "-n", "other"}, tc.args...)...)
-		check.That(t, r.code == exitError && r.out == "", "%s: exit code %d: %s", name, r.code, r.out)
+		r := execute(t, objects, forbidCluster(tc.mayRead), append([]string{"top", "-n", "other"}, tc.args...)...).exits(exitError).printsNothing()
 		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), append(tc.want, `user "tina" may not list cardquotas.cardquota.dev`)...)
 		checkColumns(t, r.errOut)
 	}
@@ -186,10 +175,7 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 		"escape":         {fail(errors.New("a \x1b[31mred\x1b[0m\nline")), []string{"a ?[31mred?[0m line"}},
 		"something else": {fail(errors.New("the disk is full")), []string{"error: the disk is full"}},
 	}) {
-		r := execute(t, flatQuotas(), tc.intercept, "top")
-		check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
-		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want...)
-		checkColumns(t, r.errOut)
+		execute(t, flatQuotas(), tc.intercept, "top").exits(exitError).printsNothing().reports(tc.want...).fits()
 	}
 }
 
@@ -250,8 +236,7 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 			map[string]string{"biology NVIDIA-H800": "6"}},
 		"the queue is held": {held, []string{"llm-chat"}, map[string]string{"llm-chat NVIDIA-H200": "0"}},
 	} {
-		r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...)
-		check.That(t, r.code == exitOK, "%s: exit code %d, %s", name, r.code, r.errOut)
+		r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...).exits(exitOK)
 		check.Equal(t, name, tc.want, free(r))
 	}
 }
@@ -259,7 +244,5 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 // TestCardsBeyondTheQuotaAreNotBorrowed: after a quota was lowered its queue uses more, and owes nothing.
 func TestCardsBeyondTheQuotaAreNotBorrowed(t *testing.T) {
 	lowered := inTree(counted("llm-training", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 6, Deserved: 4, Used: 12, Borrowed: 8, OverQuotaBy: 6}), "").Obj()
-	r := execute(t, []client.Object{lowered}, interceptor.Funcs{}, "top", "-o", "json")
-	check.Contains(t, "document", r.out, `"borrowed": 2,`)
-	check.Contains(t, "document", r.out, `"overQuotaBy": 6,`)
+	execute(t, []client.Object{lowered}, interceptor.Funcs{}, "top", "-o", "json").prints(`"borrowed": 2,`).prints(`"overQuotaBy": 6,`)
 }

@@ -61,10 +61,7 @@ func TestVersion(t *testing.T) {
 		"nothing": {nil, interceptor.Funcs{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, tc.intercept, append([]string{"version"}, tc.args...)...)
-			check.That(t, r.code == exitOK && r.errOut == "", "exit code %d, %s", r.code, r.errOut)
-			compareGolden(t, "version-"+name, r.out)
-			checkColumns(t, r.out)
+			execute(t, tc.objects, tc.intercept, append([]string{"version"}, tc.args...)...).exits(exitOK).silently().matchesGolden("version-" + name).fits()
 		})
 	}
 }
@@ -115,7 +112,5 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 	check.Contains(t, "version", text, "cardquota-manager unknown", "may not get leases.coordination.k8s.io")
 	check.That(t, !strings.Contains(text, "not installed"), "that is not known: %s", text)
 
-	r = execute(t, objects, mayNotGet, "doctor")
-	check.Contains(t, "doctor", strings.Join(strings.Fields(r.out), " "), "may not get leases.coordination.k8s.io")
-	check.That(t, !strings.Contains(r.out, "cardquota-manager  ProgramMissing"), "that is not known: %s", r.out)
+	execute(t, objects, mayNotGet, "doctor").prints("may not get leases.coordination.k8s.io").lacks("cardquota-manager  ProgramMissing")
 }

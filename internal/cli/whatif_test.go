@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -88,8 +86,7 @@ func TestWhatIf(t *testing.T) {
 		"yaml":      {[]string{"-f", "testdata/serve.yaml", "-o", "yaml"}, exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif", "--namespace", "lab"}, tc.args...)...)
-			check.That(t, r.code == tc.code, "exit code %d: %s", r.code, r.errOut)
+			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif", "--namespace", "lab"}, tc.args...)...).exits(tc.code)
 
 			compareGolden(t, "whatif-"+name, r.out+r.errOut)
 			if name != "displaces" && name != "yaml" {
@@ -109,35 +106,31 @@ func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
 		"no other node":   {[]string{"--drain", "h200-0", "--drain", "h200-1"}, `"drainedPlaced": 0`},
 		"a pod that ends": {[]string{"--drain", "h200-1"}, `"drainedEnded": 1`},
 	} {
-		r := execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif", "-o", "json"}, tc.args...)...)
-		check.That(t, r.code == exitWaits, "%s: exit code %d: %s", name, r.code, r.errOut)
+		r := execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif", "-o", "json"}, tc.args...)...).exits(exitWaits)
 		check.Contains(t, name, r.out, `"runs": false`, tc.want)
 
-		r = execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
-		check.That(t, !strings.Contains(r.out, "Nothing would be displaced"), "%s: %s", name, r.out)
+		execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...).lacks("Nothing would be displaced")
 	}
 }
 
 // TestWhatIfNamesWhatADrainCosts: the work of its gang since the last checkpoint is lost.
 func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
-	r := execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "json")
-	check.Contains(t, "output", r.out, `"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
-	r = execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "wide")
-	check.Contains(t, "output", r.out, "Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
+	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "json").
+		prints(`"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
+	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "wide").
+		prints("Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
 }
 
 // simulating is a program whose simulation runs until it has told what it does, or is canceled.
 func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Simulator, after <-chan time.Time) result {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 	c := newCluster(t, sharedFleet(), interceptor.Funcs{})
-	p.connect = func() (client.WithWatch, error) { return c, nil }
-	p.isTerminal = func(w io.Writer) bool { return isTerminal && w == &errOut }
-	p.simulate = simulate
-	p.after = func(time.Duration) <-chan time.Time { return after }
-	code := p.execute(ctx, []string{"whatif", "--drain", "h200-0"})
-	return result{out.String(), errOut.String(), code}
+	return runProgram(ctx, t, func(p *program) {
+		p.connect = func() (client.WithWatch, error) { return c, nil }
+		p.isTerminal = func(w io.Writer) bool { return isTerminal && w == p.streams.ErrOut }
+		p.simulate = simulate
+		p.after = func(time.Duration) <-chan time.Time { return after }
+	}, "whatif", "--drain", "h200-0")
 }
 
 // TestWhatIfEndsAtOnce: Ctrl-C does not wait for the session that runs.
@@ -145,12 +138,11 @@ func TestWhatIfEndsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs := make(chan struct{})
 	defer close(hangs)
-	r := simulating(ctx, t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+	simulating(ctx, t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
 		cancel()
 		<-hangs
 		return simulation.Result{}, nil
-	}, nil)
-	check.That(t, r == result{code: exitError}, "result %+v", r)
+	}, nil).exits(exitError).printsNothing().silently()
 }
 
 // TestWhatIfSaysThatItSimulates: to a person, if it takes long, and only once.
@@ -161,13 +153,13 @@ func TestWhatIfSaysThatItSimulates(t *testing.T) {
 			after <- at
 			return simulation.Result{IsSettled: true}, nil
 		}, after)
-		check.That(t, r == result{"\nNothing would be displaced.\n", want, exitOK}, "result %+v", r)
+		check.Equal(t, "output", "\nNothing would be displaced.\n", r.exits(exitOK).out)
+		check.Equal(t, "notes", want, r.errOut)
 	}
 
-	never := simulating(t.Context(), t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+	simulating(t.Context(), t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
 		return simulation.Result{IsSettled: true}, nil
-	}, nil)
-	check.Equal(t, "error stream", "", never.errOut)
+	}, nil).silently()
 }
 
 func TestWhatIfRefuses(t *testing.T) {
@@ -198,9 +190,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		"another kind":  {[]string{"-f", written("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n")}, "is no kind that whatif knows"},
 		"no such kind":  {[]string{"-f", written("kind.yaml", "apiVersion: example.com/v1\nkind: 任务\nmetadata: {name: x}\n")}, "example.com/v1, Kind=任务 is no kind that whatif knows"},
 	}) {
-		r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...)
-		check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
-		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), tc.want)
+		execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...).exits(exitError).printsNothing().reports(tc.want)
 	}
 }
 
@@ -217,9 +207,7 @@ func TestWhatIfNamesMissingRights(t *testing.T) {
 		return c.List(ctx, list, options...)
 	}}
 
-	r := execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0")
-	check.That(t, r.code == exitError && r.out == "", "exit code %d, output %s", r.code, r.out)
-	check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), "may not list nodes", "may not list pods")
+	execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0").exits(exitError).printsNothing().reports("may not list nodes", "may not list pods")
 }
 
 // TestWhatIfFindsTheConfiguration: that of another namespace is no secret, and another one than the
@@ -254,17 +242,15 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	} {
 		c := newCluster(t, append(sharedFleet(), tc.objects...), tc.intercept)
 		used := ""
-		var out, errOut bytes.Buffer
-		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-		p.connect = func() (client.WithWatch, error) { return c, nil }
-		p.simulate = func(_ context.Context, _ *simulation.Cluster, _ []simulation.Workload, configuration string, _ time.Time) (simulation.Result, error) {
-			used = configuration
-			return simulation.Result{IsSettled: true}, nil
-		}
-
-		code := p.execute(t.Context(), append([]string{"whatif", "--drain", "h200-0"}, tc.args...))
-		check.That(t, code == exitOK && used == tc.want, "%s: exit code %d, configuration %s", name, code, used)
-		check.Equal(t, name, tc.note, strings.Join(strings.Fields(errOut.String()), " "))
+		r := runProgram(t.Context(), t, func(p *program) {
+			p.connect = func() (client.WithWatch, error) { return c, nil }
+			p.simulate = func(_ context.Context, _ *simulation.Cluster, _ []simulation.Workload, configuration string, _ time.Time) (simulation.Result, error) {
+				used = configuration
+				return simulation.Result{IsSettled: true}, nil
+			}
+		}, append([]string{"whatif", "--drain", "h200-0"}, tc.args...)...).exits(exitOK)
+		check.Equal(t, name+": configuration", tc.want, used)
+		check.Equal(t, name, tc.note, strings.Join(strings.Fields(r.errOut), " "))
 	}
 }
 
@@ -321,13 +307,12 @@ func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
 		"beside files": {waits, []string{"-f", "testdata/serve.yaml", "--quota", "chat:NVIDIA-H200=32", "--add-nodes", "4:NVIDIA-H200"},
 			[]string{"2 pods of the cluster that wait now would run too:", "Pod lab/first", "It would run."}, "WAITS"},
 	} {
-		r := execute(t, append(sharedFleet(), tc.objects...), interceptor.Funcs{}, append([]string{"whatif", "-n", "lab"}, tc.args...)...)
-		check.That(t, r.code == exitOK, "%s: exit code %d: %s", name, r.code, r.errOut)
+		r := execute(t, append(sharedFleet(), tc.objects...), interceptor.Funcs{}, append([]string{"whatif", "-n", "lab"}, tc.args...)...).exits(exitOK)
 		check.Contains(t, name, r.out, tc.want...)
 		check.That(t, !strings.Contains(r.out, tc.not), "%s: %q in %s", name, tc.not, r.out)
 		checkColumns(t, r.out)
 	}
 
-	r := execute(t, append(sharedFleet(), waits...), interceptor.Funcs{}, "whatif", "--add-nodes", "1:NVIDIA-H200", "-o", "json")
-	check.Contains(t, "document", r.out, `"others": [`, `"nodes": [`, `"name": "first"`, `"waiting": [`, `"reason": "QuotaExhausted"`)
+	execute(t, append(sharedFleet(), waits...), interceptor.Funcs{}, "whatif", "--add-nodes", "1:NVIDIA-H200", "-o", "json").
+		prints(`"others": [`, `"nodes": [`, `"name": "first"`, `"waiting": [`, `"reason": "QuotaExhausted"`)
 }

@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -70,30 +67,25 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 		"more than the parent's": {"chat:NVIDIA-H200=13", interceptor.Funcs{}, "chat", `{"NVIDIA-H200":8}`, "admission would refuse CardQuota chat with this quota: spec.cards[NVIDIA-H200].quota: Forbidden: is 13, but parent top has 12"},
 		"without the right":      {"chat:NVIDIA-H200=13", noList, "chat", `{"NVIDIA-H200":8}`, "you may not list CardQuotas, so it is unknown whether admission would accept the quota"},
 	}) {
-		var out, errOut bytes.Buffer
 		var simulated *simulation.Cluster
-		p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-		p.connect = func() (client.WithWatch, error) { return newCluster(t, quotaTree(), tc.intercept), nil }
-		p.simulate = func(_ context.Context, c *simulation.Cluster, _ []simulation.Workload, _ string, _ time.Time) (simulation.Result, error) {
-			simulated = c
-			return simulation.Result{IsSettled: true}, nil
-		}
+		runProgram(t.Context(), t, func(p *program) {
+			p.connect = func() (client.WithWatch, error) { return newCluster(t, quotaTree(), tc.intercept), nil }
+			p.simulate = func(_ context.Context, c *simulation.Cluster, _ []simulation.Workload, _ string, _ time.Time) (simulation.Result, error) {
+				simulated = c
+				return simulation.Result{IsSettled: true}, nil
+			}
+		}, "whatif", "--quota", tc.flag).exits(exitOK).reports(tc.note)
 
-		code := p.execute(t.Context(), []string{"whatif", "--quota", tc.flag})
-		check.Must(t, code == exitOK && simulated != nil, "exit code %d: %s", code, errOut.String())
+		check.Must(t, simulated != nil, "nothing was simulated")
 		for _, queue := range simulated.Queues {
 			if queue.Name == tc.queue {
 				check.Equal(t, "deserved", tc.deserved, queue.Annotations[v1alpha1.AnnotationCardDeserved])
 			}
 		}
-
-		check.Contains(t, "notes", strings.Join(strings.Fields(errOut.String()), " "), tc.note)
 	}
 }
 
 // TestWhatIfQuotaIsBounded: a CardQuota has at most a million of a card.
 func TestWhatIfQuotaIsBounded(t *testing.T) {
-	r := execute(t, quotaTree(), interceptor.Funcs{}, "whatif", "--quota", "chat:NVIDIA-H200=1000001")
-	check.That(t, r.code == exitError, "exit code %d", r.code)
-	check.Contains(t, "error", r.errOut, "from 0 to 1000000")
+	execute(t, quotaTree(), interceptor.Funcs{}, "whatif", "--quota", "chat:NVIDIA-H200=1000001").exits(exitError).reports("from 0 to 1000000")
 }

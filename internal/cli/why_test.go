@@ -72,9 +72,7 @@ func TestWhy(t *testing.T) {
 		"podgroup-only": {interceptor.Funcs{}, "podgroup early", exitWaits},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, busyCluster(), tc.intercept, append([]string{"why", "-n", "lab"}, strings.Fields(tc.args)...)...)
-			check.That(t, r.code == tc.code && r.errOut == "", "exit code %d, want %d: %s", r.code, tc.code, r.errOut)
-			compareGolden(t, "why-"+name, r.out)
+			r := execute(t, busyCluster(), tc.intercept, append([]string{"why", "-n", "lab"}, strings.Fields(tc.args)...)...).exits(tc.code).silently().matchesGolden("why-" + name)
 
 			if !strings.Contains(tc.args, "yaml") {
 				checkColumns(t, r.out)
@@ -123,9 +121,7 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 		return c.Get(ctx, key, object, options...)
 	}}
 
-	r := execute(t, objects, withoutPolicy, "why", "-n", "lab", "amd-0")
-	check.Contains(t, "explanation", r.out, "waits for 2 AMD-MI300X", "(NoFreeCard)", "may not get servicetypepolicies")
-	check.That(t, !strings.Contains(r.out, "UnknownCard"), "a mapped card is unknown:\n%s", r.out)
+	execute(t, objects, withoutPolicy, "why", "-n", "lab", "amd-0").prints("waits for 2 AMD-MI300X", "(NoFreeCard)", "may not get servicetypepolicies").lacks("UnknownCard")
 }
 
 // TestWhyFindsTheReplicaSetOfADeployment: its pods and PodGroup belong to the Deployment in
@@ -138,13 +134,10 @@ func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 
 	objects := append(busyCluster(), replicaSet("abc"), replicaSet("def"))
 	for _, name := range []string{"rs/web-abc", "replicaset.apps/web-abc"} {
-		r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", name)
-		check.Equal(t, "exit code", exitWaits, r.code)
-		check.Contains(t, "explanation", r.out, "Deployment lab/web waits for 2 NVIDIA-H200", "NoFreeCard")
+		execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", name).exits(exitWaits).prints("Deployment lab/web waits for 2 NVIDIA-H200", "NoFreeCard")
 	}
 
-	r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", "rs/web")
-	check.Contains(t, "error", r.errOut, "has no pod and no PodGroup of ReplicaSet web")
+	execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", "rs/web").reports("has no pod and no PodGroup of ReplicaSet web")
 }
 
 // TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace.
@@ -186,8 +179,7 @@ func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 		"both of it are placed": {[]client.Object{running("a-0", ofVolcano, "x"), running("z-0", ofBatch, "y")}, "pg/shared", exitOK, []string{"Job lab/x does not wait: 1 pod has its place. Other workloads of the PodGroup: Job lab/y."}},
 	} {
 		objects := append(busyCluster(), builder.PodGroup("lab", "shared").Queue("roomy").Phase(v1beta1.PodGroupInqueue).Obj())
-		r := execute(t, append(objects, tc.objects...), interceptor.Funcs{}, "why", "-n", "lab", tc.asked)
-		check.That(t, r.code == tc.code, "%s: exit code %d, want %d", name, r.code, tc.code)
+		r := execute(t, append(objects, tc.objects...), interceptor.Funcs{}, "why", "-n", "lab", tc.asked).exits(tc.code)
 		check.Contains(t, name, strings.Join(strings.Fields(r.out+r.errOut), " "), tc.contains...)
 	}
 }
@@ -298,10 +290,7 @@ func TestWhyOfNothing(t *testing.T) {
 		"a quota does not wait: kubectl cardquota top shows what it uses":           {"cardq", "llm"},
 		"a namespace does not wait: name a workload, and the namespace with -n":     {"ns/lab"},
 	} {
-		r := execute(t, busyCluster(), interceptor.Funcs{}, append([]string{"why", "-n", "lab"}, args...)...)
-		check.That(t, r.code == exitError && r.out == "", "exit code %d, printed %q", r.code, r.out)
-
-		check.Contains(t, "error", strings.Join(strings.Fields(r.errOut), " "), want)
+		execute(t, busyCluster(), interceptor.Funcs{}, append([]string{"why", "-n", "lab"}, args...)...).exits(exitError).printsNothing().reports(want)
 	}
 }
 
