@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
@@ -103,17 +104,20 @@ func isBoundedNumber(path string, s schema) bool {
 	return s.Minimum != nil && (!isInSpec || s.Maximum != nil)
 }
 
+// maxSummaryLength is the most bytes of a summary. A test of package cardquota checks that the operator's are shorter.
+const maxSummaryLength = 1024
+
 func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := cardQuotaSchema(t).Properties["status"]
-	blocked := status.Properties["blocked"]
-	entry := *blocked.Items.Schema
+	waiting := status.Properties["blocked"]
+	entry := *waiting.Items.Schema
 	lengths := map[string]struct {
 		field schema
 		want  int64
 	}{
-		"summary":         {status.Properties["summary"], cardquota.MaxSummaryLength},
-		"pendingSummary":  {status.Properties["pendingSummary"], cardquota.MaxSummaryLength},
-		"blocked.card":    {entry.Properties["card"], cardquota.MaxBlockedCardLength},
+		"summary":         {status.Properties["summary"], maxSummaryLength},
+		"pendingSummary":  {status.Properties["pendingSummary"], maxSummaryLength},
+		"blocked.card":    {entry.Properties["card"], blocked.MaxCardLength},
 		"blocked.reason":  {entry.Properties["reason"], cardquota.MaxReasonLength},
 		"blocked.message": {entry.Properties["message"], conditions.MaxMessageLength},
 	}
@@ -122,7 +126,7 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 		check.That(t, l.field.MaxLength != nil && *l.field.MaxLength == l.want, "%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
 	}
 
-	if got := *blocked.MaxItems; got != cardquota.MaxBlocked {
+	if got := *waiting.MaxItems; got != cardquota.MaxBlocked {
 		t.Errorf("blocked: the schema says %d, the operator %d", got, cardquota.MaxBlocked)
 	}
 	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
@@ -132,7 +136,7 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
 	most := month.Properties["cards"].MaxItems
 	summary := month.Properties["summary"].MaxLength
-	check.That(t, *most == cardquota.MaxStatusCards && *summary == cardquota.MaxSummaryLength, "card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, cardquota.MaxSummaryLength)
+	check.That(t, *most == cardquota.MaxStatusCards && *summary == maxSummaryLength, "card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, maxSummaryLength)
 }
 
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
@@ -149,7 +153,7 @@ func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 		"serviceTypes": {entry.Properties["serviceTypes"].MaxItems, cardinventory.MaxServiceTypes},
 		"anomalies":    {status.Properties["anomalies"].MaxItems, cardinventory.MaxAnomalies},
 		"nodes":        {anomaly.Properties["nodes"].MaxItems, cardinventory.MaxAnomalyNodes},
-		"summary":      {status.Properties["summary"].MaxLength, cardquota.MaxSummaryLength},
+		"summary":      {status.Properties["summary"].MaxLength, maxSummaryLength},
 		"message":      {anomaly.Properties["message"].MaxLength, conditions.MaxMessageLength},
 	} {
 		check.That(t, l.got != nil && *l.got == l.want, "%s: the schema says %v, the operator %d", name, l.got, l.want)

@@ -20,11 +20,9 @@ import (
 
 // Bounds of the status, as in its schema: entries and bytes.
 const (
-	MaxStatusCards       = 128
-	MaxBlocked           = 10
-	MaxSummaryLength     = 1024
-	MaxReasonLength      = 256
-	MaxBlockedCardLength = blocked.MaxCardLength
+	MaxStatusCards  = 128
+	MaxBlocked      = 10
+	MaxReasonLength = 256
 )
 
 // StatusInput is the input of NewStatus.

@@ -14,6 +14,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -303,8 +304,8 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, 253}, {b.Workload.Kind, 253}, {b.Workload.APIGroup, 253},
-			{b.Card, MaxBlockedCardLength}, {b.Message, conditions.MaxMessageLength},
+		}{{s.Summary, 1024}, {s.PendingSummary, 1024}, {b.Workload.Name, 253}, {b.Workload.Kind, 253}, {b.Workload.APIGroup, 253},
+			{b.Card, blocked.MaxCardLength}, {b.Message, conditions.MaxMessageLength},
 			{b.Holders[0].Workload.Name, 253}, {b.Holders[0].Queue, 253}, {b.Holders[0].ServiceType, 253}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)

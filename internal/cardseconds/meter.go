@@ -207,17 +207,6 @@ func (m *Meter) DropSums(now time.Time) {
 // CountedUntil returns until when everything is counted, zero before the first count.
 func (m *Meter) CountedUntil() time.Time { return m.at }
 
-// Open returns the sums of a day or a month that are not closed.
-func (m *Meter) Open(period Period) map[Series]Milli {
-	open := map[Series]Milli{}
-	for series, s := range m.sums {
-		if amount := s.open[period]; amount > 0 {
-			open[series] = amount
-		}
-	}
-	return open
-}
-
 // isIdle reports whether a sum has not grown for so long that it is served no more.
 func (m *Meter) isIdle(s *sum) bool { return m.at.Sub(s.grewAt) > idleTime }
 

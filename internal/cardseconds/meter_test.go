@@ -149,6 +149,17 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	check.Equal(t, "b", milli(1, 2*time.Hour), totalOf(next, "b"))
 }
 
+// openOf returns the sums of a day or a month that are not closed.
+func openOf(m *Meter, period Period) map[Series]Milli {
+	open := map[Series]Milli{}
+	for series, s := range m.sums {
+		if amount := s.open[period]; amount > 0 {
+			open[series] = amount
+		}
+	}
+	return open
+}
+
 // TestSumsOfAnEarlierVersionAreTakenOver: their total goes on, and was counted until it grew last.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m := &Meter{}
@@ -158,8 +169,8 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
 	m.CreditGap([]Holding{{seriesOf("q"), 1, start.Add(-time.Hour)}})
 	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
-	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, m.Open("2026-11-23"))
-	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, m.Open("2026-11"))
+	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11-23"))
+	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11"))
 	text := m.Texts()[3].Text
 	check.That(t, strings.HasPrefix(text, `{"countedUntil":"2026-11-23T09:01:00Z","timeZone":"UTC","since":"2026-11-23T09:01:00Z"}`+"\n"), "%s", text)
 }
@@ -188,7 +199,7 @@ func TestIdleTotalsAreDropped(t *testing.T) {
 	_, isServed := m.Texts()[0].Totals[seriesOf("idle")]
 	check.That(t, !isServed, "an idle total is served")
 	check.Equal(t, "total", Milli(0), totalOf(m, "idle"))
-	check.Equal(t, "of the month", milli(1, time.Minute), m.Open("2026-11")[seriesOf("idle")])
+	check.Equal(t, "of the month", milli(1, time.Minute), openOf(m, "2026-11")[seriesOf("idle")])
 
 	for _, period := range m.ClosablePeriods(0, m.at) {
 		m.Close(EntryKey{period, 0})

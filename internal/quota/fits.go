@@ -183,16 +183,6 @@ func firstInsufficient(all []InsufficientQuota) *InsufficientQuota {
 	return &all[0]
 }
 
-// FitsAllCards reports whether the request fits the quota whichever of its cards it gets.
-func (l *Ledger) FitsAllCards(queue string, request Request) bool {
-	for _, name := range request.Names {
-		if !l.FitsCard(queue, name, request.Count, request.IsFixed) {
-			return false
-		}
-	}
-	return l.FitsAnyCard(queue, request) == nil
-}
-
 func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota {
 	if request.Count == 0 || len(request.Names) == 0 {
 		return nil

@@ -94,7 +94,7 @@ func BenchmarkRanks(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64(answer.Work)/1e6, "Meffort")
-				b.ReportMetric(float64(answer.Plan.Loss.Total())/1e6, "Mloss")
+				b.ReportMetric(float64(answer.Plan.Loss.JobSeconds+answer.Plan.Loss.PodSeconds)/1e6, "Mloss")
 			})
 		}
 	}

@@ -182,9 +182,6 @@ type Loss struct {
 	Jobs int
 }
 
-// Total returns the whole loss in card-seconds.
-func (l Loss) Total() int64 { return addSaturating(l.JobSeconds, l.PodSeconds) }
-
 func (l Loss) compare(other Loss) int {
 	return cmp.Or(cmp.Compare(l.JobSeconds, other.JobSeconds), cmp.Compare(l.Jobs, other.Jobs), cmp.Compare(l.PodSeconds, other.PodSeconds))
 }

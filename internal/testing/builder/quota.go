@@ -73,13 +73,3 @@ func ServiceTypePolicy() *PolicyBuilder {
 	b.object = newObject("ServiceTypePolicy", "", v1alpha1.PolicyName, b, &v1alpha1.ServiceTypePolicy{})
 	return b
 }
-
-// Type adds a service type and the types from which it may reclaim.
-func (b *PolicyBuilder) Type(name string, priority int32, reclaimable bool, reclaimFrom ...string) *PolicyBuilder {
-	added := v1alpha1.ServiceType{Name: name, Priority: priority, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: reclaimFrom}
-	if reclaimable {
-		added.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
-	}
-	b.obj.Spec.ServiceTypes = append(b.obj.Spec.ServiceTypes, added)
-	return b
-}
