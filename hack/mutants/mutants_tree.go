@@ -82,6 +82,13 @@ var takeMutants = []mutant{
 	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0:`, "what is taken by the service types is not refused as what is borrowed, in the solver"},
 }
 
+// The bounds of the search for victims.
+var solverSearchMutants = []mutant{
+	{"internal/scheduler/solver/solve.go", `		m.allowSearchingAll()`, `		m.allowRefining()`, "a bound on a search cuts its refinement, not its first answer"},
+	{"internal/scheduler/solver/refine.go", `	sharedSearchFactor = 8`, `	sharedSearchFactor = 1`, "a search tries more sets of victims that release quotas"},
+	{"internal/scheduler/solver/bounds.go", `		if s.releases != nil && !wholly[j]`, `		if s.releases == nil && !wholly[j]`, "no search begins if elastic pods release too little"},
+}
+
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
 var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},

@@ -26,8 +26,8 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 			switch {
 			case !less.OutOfBudget && !reflect.DeepEqual(less, answer):
 				t.Fatalf("%+v, want %+v", less, answer)
-			case plan == nil && whole != nil && !less.OutOfBudget:
-				t.Fatal("no plan, and the choice was not cut")
+			case plan == nil && whole != nil:
+				t.Fatal("no plan, and there is one with more work")
 			case plan == nil:
 			case whole == nil:
 				t.Fatalf("%+v, and no plan with more work", plan)
@@ -100,17 +100,32 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 	}
 }
 
-// TestSolveReportsOutOfBudget: the search for this plan needs a budget, and reports that it
-// ended.
+// TestSolveReportsOutOfBudget: only a search of all sets finds this plan, and it needs nothing of the
+// budget for refining.
 func TestSolveReportsOutOfBudget(t *testing.T) {
 	p := fullProblem(1, 2, 1, Job{Elastic: 1, Pods: []Pod{podOn(0, 1), {Usage: Amounts{2}, Loss: 3}}})
 	got := Solve(p, 0)
-	check.That(t, got.Plan == nil && got.OutOfBudget, "%+v, want no plan, and that the choice was cut", got)
+	check.That(t, got.Plan != nil && got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1, and that refining was cut", got)
 	got = Solve(p, maxRefineWork)
 	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1", got)
 	p.PodSets[0].Count = 4
 	got = Solve(p, 0)
 	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whatever is evicted", got)
+}
+
+// TestSearchOfAllSetsHasABound: a job can lose 15 pods. A pod needs 16 of them, which no bound shows: 8
+// that release cards, and 8 that release CPU.
+func TestSearchOfAllSetsHasABound(t *testing.T) {
+	job := Job{Elastic: 15}
+	for range 20 {
+		job.Pods = append(job.Pods, Pod{Usage: Amounts{1, 0}}, Pod{Usage: Amounts{0, 1}})
+	}
+
+	p := fullProblem(1, 1, 8, job)
+	p.PodSets[0].Request = Amounts{8, 8}
+	p.Nodes[0].Free = Amounts{0, 0}
+	got := Solve(p, maxRefineWork)
+	check.That(t, got.Plan == nil && got.OutOfBudget, "%+v, want no plan, and that the search was cut", got)
 }
 
 // TestSolveRefusesMoreThanAllQuotas: no search is needed for that.

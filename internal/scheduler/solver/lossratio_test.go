@@ -27,9 +27,9 @@ func (c *comparison) solveNearLeastLoss(t *rapid.T, p *Problem, optimum Loss, po
 	check.Must(t, ratio(plan.Loss, optimum) <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
 	c.refined.add(plan, optimum)
 
-	if first := Solve(p, 0).Plan; first != nil {
-		c.first.add(first, optimum)
-	}
+	first := Solve(p, 0).Plan
+	check.Must(t, first != nil, "no first plan")
+	c.first.add(first, optimum)
 }
 
 // log prints both distributions. With many draws it is the table of docs/victims.md.

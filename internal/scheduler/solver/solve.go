@@ -19,7 +19,7 @@ type Result struct {
 // Solve returns the plan with the least loss that it finds. That is the least there is for a
 // small problem, and close to it for a large one. There is no plan if some pending pods cannot
 // be placed, whatever is evicted. most bounds the work that makes the first plan cheaper. The
-// first plan has a budget of its own.
+// first plan has a budget of its own, also where only a search of all sets finds it.
 func Solve(p *Problem, most int) Result {
 	asked, indexes := p.withoutEmptyPodSets()
 	m := newModel(asked)
@@ -74,7 +74,7 @@ func (m *model) chooseUnits() *state {
 			return nil
 		}
 
-		m.allowRefining()
+		m.allowSearchingAll()
 		found, complete := s.searchAllSets()
 		if !found {
 			m.outOfBudget = !complete
@@ -206,11 +206,16 @@ const minProblemSize = 10_000
 const (
 	pruneVisits  = 20 // for placing pods and pruning a first plan
 	rankVisits   = 40 // for deciding about all ranks
+	searchVisits = 20 // for trying all sets of victims, if the greedy search found no plan
 	refineVisits = 20 // for making a plan cheaper
 )
 
 // allowPruning sets the bound for placing pods and pruning victims.
 func (m *model) allowPruning() { m.maxWork = m.work + m.linearWork(pruneVisits) }
+
+// allowSearchingAll sets the bound for finding any plan. What is left for making plans cheaper does not
+// reduce it.
+func (m *model) allowSearchingAll() { m.maxWork = m.work + m.linearWork(searchVisits) }
 
 // allowRefining sets the bound for making a plan cheaper, at most what is left of the budget
 // for that.
