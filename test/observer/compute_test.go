@@ -7,63 +7,63 @@ import "testing"
 func newComputeWorld() *world {
 	w := newTreeWorld()
 	w.machine.options.ReclaimsAll = true
-	return w.playScript(`load node h200-0 cpu=64; load node rtx4090-0 cpu=; load node unnamed-0 cpu=; load queue top cpu=64 cpudeserved=32
-		load queue a cpu=64 cpudeserved=16; load queue b cpu=64 cpudeserved=16
-		load queue other cpu=64 cpudeserved=32; load queue inf cpu=64 cpudeserved=32; wait 1m`)
+	return w.playScript(`load node h200-0 cpu=64; load node rtx4090-0 cpu=; load node unnamed-0 cpu=; load queue top cpu=64 deservedCPU=32
+		load queue a cpu=64 deservedCPU=16; load queue b cpu=64 deservedCPU=16
+		load queue other cpu=64 deservedCPU=32; load queue inf cpu=64 deservedCPU=32; wait 1m`)
 }
 
 func TestPlacementOfCPUInATree(t *testing.T) {
-	const guarantee = `load queue other cpuguarantee=32; wait 1m; place x h200-0 cpu=32 in=a;`
+	const guarantee = `load queue other guaranteedCPU=32; wait 1m; place x node=h200-0 cpu=32 queue=a;`
 
 	runScripts(t, newComputeWorld, map[string]scriptCase{
 		"beside an unused guarantee":                    {guarantee, ""},
-		"an unused guarantee of another":                {guarantee + `place y h200-0 cpu=1 in=b`, "quota"},
-		"its own guarantee":                             {guarantee + `place y h200-0 cpu=32 in=other`, ""},
-		"a guarantee that was written a moment ago":     {`place x h200-0 cpu=33 in=a; wait 1m; write queue other cpuguarantee=32; wait 9s; place y h200-0 cpu=1 in=b`, ""},
-		"a guarantee beside a node that takes no pods":  {guarantee + `load node h200-1 cpu=64; write node h200-1 cordoned; wait 1m; place y h200-0 cpu=1 in=b`, "quota"},
-		"a guarantee that another node covers":          {guarantee + `load node h200-1 cpu=64; wait 1m; place y h200-0 cpu=8 in=b`, ""},
-		"what cannot be reclaimed, as much as deserved": {`place x h200-0 cpu=16 in=a volcano.sh/preemptable=false`, ""},
-		"what cannot be reclaimed, and more":            {`place x h200-0 cpu=17 in=a volcano.sh/preemptable=false`, "quota"},
-		"what can be reclaimed, and more":               {`place x h200-0 cpu=17 in=a`, ""},
-		"in a held queue":                               {`write queue a stop=Hold; wait 1m; place x h200-0 cpu=1 in=a`, "quota"},
-		"CPU that no queue deserves is only a ceiling": {`load queue top cpudeserved=; load queue a cpudeserved=; load queue b cpudeserved=; wait 1m
-			place x h200-0 cpu=60 in=a volcano.sh/preemptable=false`, ""},
+		"an unused guarantee of another":                {guarantee + `place y node=h200-0 cpu=1 queue=b`, "quota"},
+		"its own guarantee":                             {guarantee + `place y node=h200-0 cpu=32 queue=other`, ""},
+		"a guarantee that was written a moment ago":     {`place x node=h200-0 cpu=33 queue=a; wait 1m; write queue other guaranteedCPU=32; wait 9s; place y node=h200-0 cpu=1 queue=b`, ""},
+		"a guarantee beside a node that takes no pods":  {guarantee + `load node h200-1 cpu=64; write node h200-1 cordoned=true; wait 1m; place y node=h200-0 cpu=1 queue=b`, "quota"},
+		"a guarantee that another node covers":          {guarantee + `load node h200-1 cpu=64; wait 1m; place y node=h200-0 cpu=8 queue=b`, ""},
+		"what cannot be reclaimed, as much as deserved": {`place x node=h200-0 cpu=16 queue=a volcano.sh/preemptable=false`, ""},
+		"what cannot be reclaimed, and more":            {`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota"},
+		"what can be reclaimed, and more":               {`place x node=h200-0 cpu=17 queue=a`, ""},
+		"in a held queue":                               {`write queue a stopPolicy=Hold; wait 1m; place x node=h200-0 cpu=1 queue=a`, "quota"},
+		"CPU that no queue deserves is only a ceiling": {`load queue top deservedCPU=; load queue a deservedCPU=; load queue b deservedCPU=; wait 1m
+			place x node=h200-0 cpu=60 queue=a volcano.sh/preemptable=false`, ""},
 	})
 }
 
 func TestEvictionForCPUInATree(t *testing.T) {
-	const borrows = `place b1 h200-0 cpu=8 in=b; place b2 h200-0 cpu=8 in=b; place b3 h200-0 cpu=8 in=b; wait 1m;`
-	const trains = `place o1 h200-0 cpu=8 in=other; wait 1m;`
+	const borrows = `place b1 node=h200-0 cpu=8 queue=b; place b2 node=h200-0 cpu=8 queue=b; place b3 node=h200-0 cpu=8 queue=b; wait 1m;`
+	const trains = `place o1 node=h200-0 cpu=8 queue=other; wait 1m;`
 	cases := map[string]scriptCase{
-		"a sibling takes what is borrowed":     {borrows + `write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, ""},
-		"a tenant takes what a tenant borrows": {borrows + `load queue top cpudeserved=16; wait 1m; write pod n cpu=8 in=other; evict b1 cardreclaim; place n h200-0`, ""},
-		"a tenant takes nothing from one that borrows nothing": {borrows + `write pod n cpu=8 in=other; evict b1 cardreclaim
-			place n h200-0`, "eviction"},
-		"no more than is borrowed": {borrows + `write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0; wait 1m
-			write pod m cpu=8 in=a; evict b2 cardreclaim; place m h200-0`, "eviction"},
-		"nothing to borrow":               {borrows + `place x h200-0 cpu=16 in=a; wait 1m; write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
-		"the matrix goes below deserved":  {trains + `write pod n cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, ""},
-		"the matrix stops at a guarantee": {`load queue other cpuguarantee=8; wait 1m;` + trains + `write pod n cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, "eviction"},
-		"the matrix does not borrow":      {`load queue inf cpudeserved=4; wait 1m;` + trains + `write pod n cpu=4 in=inf; place x h200-0 cpu=1 in=inf; wait 1m; evict o1 cardreclaim; remove pod n`, "eviction"},
-		"a pod with a card lacks CPU":     {trains + `write pod n cards=1 cpu=8 in=inf; evict o1 cardreclaim; place n h200-0`, ""},
-		"training with a card lacks CPU":  {borrows + `write pod n cards=1 cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, ""},
-		"its queue deserves no card":      {`load queue a deserved=H200:0; wait 1m;` + borrows + `write pod n cards=1 cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
-		"one that needs no CPU":           {trains + `write pod n cards=1 in=inf; evict o1 cardreclaim; place n h200-0; wait 1m`, "eviction"},
-		"a pod with cards goes if its queue borrows the cards too": {`place b1 h200-0 cpu=24 cards=3 in=b; wait 1m; write pod n cpu=8 in=a
-			evict b1 cardreclaim; place n h200-0`, ""},
-		"but not if it borrows only CPU": {`place b1 h200-0 cpu=24 cards=2 in=b; wait 1m; write pod n cpu=8 in=a; evict b1 cardreclaim; place n h200-0`, "eviction"},
-		"two victims for the CPU of one": {borrows + `place b4 h200-0 cpu=8 in=b; wait 1m; write pod n cpu=16 in=a
-			evict b1 cardreclaim; evict b2 cardreclaim; place n h200-0`, ""},
+		"a sibling takes what is borrowed":     {borrows + `write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, ""},
+		"a tenant takes what a tenant borrows": {borrows + `load queue top deservedCPU=16; wait 1m; write pod n cpu=8 queue=other; evict b1 by=cardreclaim; place n node=h200-0`, ""},
+		"a tenant takes nothing from one that borrows nothing": {borrows + `write pod n cpu=8 queue=other; evict b1 by=cardreclaim
+			place n node=h200-0`, "eviction"},
+		"no more than is borrowed": {borrows + `write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0; wait 1m
+			write pod m cpu=8 queue=a; evict b2 by=cardreclaim; place m node=h200-0`, "eviction"},
+		"nothing to borrow":               {borrows + `place x node=h200-0 cpu=16 queue=a; wait 1m; write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
+		"the matrix goes below deserved":  {trains + `write pod n cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, ""},
+		"the matrix stops at a guarantee": {`load queue other guaranteedCPU=8; wait 1m;` + trains + `write pod n cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, "eviction"},
+		"the matrix does not borrow":      {`load queue inf deservedCPU=4; wait 1m;` + trains + `write pod n cpu=4 queue=inf; place x node=h200-0 cpu=1 queue=inf; wait 1m; evict o1 by=cardreclaim; remove pod n`, "eviction"},
+		"a pod with a card lacks CPU":     {trains + `write pod n cards=1 cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, ""},
+		"training with a card lacks CPU":  {borrows + `write pod n cards=1 cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, ""},
+		"its queue deserves no card":      {`load queue a deserved=H200:0; wait 1m;` + borrows + `write pod n cards=1 cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
+		"one that needs no CPU":           {trains + `write pod n cards=1 queue=inf; evict o1 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
+		"a pod with cards goes if its queue borrows the cards too": {`place b1 node=h200-0 cpu=24 cards=3 queue=b; wait 1m; write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim; place n node=h200-0`, ""},
+		"but not if it borrows only CPU": {`place b1 node=h200-0 cpu=24 cards=2 queue=b; wait 1m; write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
+		"two victims for the CPU of one": {borrows + `place b4 node=h200-0 cpu=8 queue=b; wait 1m; write pod n cpu=16 queue=a
+			evict b1 by=cardreclaim; evict b2 by=cardreclaim; place n node=h200-0`, ""},
 		"three victims for the CPU of two": {borrows + `write group g queue=b; write group h queue=b
-			place b4 h200-0 cpu=8 in=b group=g; place b5 h200-0 cpu=8 in=b group=h; wait 1m; write pod n cpu=16 in=a
-			evict b1 cardreclaim; evict b4 cardreclaim; evict b5 cardreclaim; place n h200-0; wait 1m`, "eviction"},
+			place b4 node=h200-0 cpu=8 queue=b group=g; place b5 node=h200-0 cpu=8 queue=b group=h; wait 1m; write pod n cpu=16 queue=a
+			evict b1 by=cardreclaim; evict b4 by=cardreclaim; evict b5 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
 	}
 
 	runScripts(t, newComputeWorld, cases)
 	for name, tc := range cases { // with reclaimResources Cards no pod goes for CPU
 		w := newComputeWorld()
 		w.machine.options.ReclaimsAll = false
-		w.playScript(tc.text + `; wait 1m; judge`)
+		w.playScript(tc.text + `; wait 1m; check`)
 		if len(w.machine.violations) == 0 {
 			t.Errorf("%s: with reclaimResources Cards there is no violation", name)
 		}
@@ -76,12 +76,12 @@ func TestEvictionForCPUBesideCardsWithoutLimits(t *testing.T) {
 	begin := func() *world {
 		w := newComputeWorld()
 		w.machine.options.UnlimitedCPUMemory = true
-		return w.playScript(`load node rtx4090-0 cpu=64; place o1 h200-0 cpu=8 in=other; place o2 rtx4090-0 cpu=8 in=other; wait 1m
-			write pod n cards=1 cpu=60 in=inf`)
+		return w.playScript(`load node rtx4090-0 cpu=64; place o1 node=h200-0 cpu=8 queue=other; place o2 node=rtx4090-0 cpu=8 queue=other; wait 1m
+			write pod n cards=1 cpu=60 queue=inf`)
 	}
 	runScripts(t, begin, map[string]scriptCase{
-		"on a node with its card":    {`evict o1 cardreclaim; place n h200-0`, ""},
-		"on a node without its card": {`evict o2 cardreclaim; place n h200-0; wait 1m`, "eviction"},
+		"on a node with its card":    {`evict o1 by=cardreclaim; place n node=h200-0`, ""},
+		"on a node without its card": {`evict o2 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
 	})
 }
 
@@ -90,14 +90,14 @@ func TestEvictionForCPUOfFlatQueues(t *testing.T) {
 		begin := func() *world {
 			w := reclaimWorld()
 			w.machine.options.ReclaimsAll = all
-			return w.playScript(`load pod victim in=training cpu=8 priority=0 on=h200-0; wait 1m`)
+			return w.playScript(`load pod victim queue=training cpu=8 priority=0 node=h200-0; wait 1m`)
 		}
 
 		want := map[bool]string{true: "", false: "eviction"}[all]
 		runScripts(t, begin, map[string]scriptCase{
-			"a pod without cards":  {`write pod n in=inference cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, want},
-			"a pod that lacks CPU": {`write pod n in=inference cards=1 cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, want},
-			"training does not":    {`write pod n in=training cpu=8 priority=0 says=waits; evict victim cardreclaim; write pod n on=h200-0; wait 1m`, "eviction"},
+			"a pod without cards":  {`write pod n queue=inference cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, want},
+			"a pod that lacks CPU": {`write pod n queue=inference cards=1 cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, want},
+			"training does not":    {`write pod n queue=training cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, "eviction"},
 		})
 	}
 }

@@ -90,10 +90,10 @@ func TestInventory(t *testing.T) {
 		"other nodes":       {"", func(s *status) { s.Nodes = 2 }, "status"},
 		"a missing card":    {"", func(s *status) { s.Cards = s.Cards[1:] }, "status"},
 		"a card too many":   {"", func(s *status) { s.Cards = append(s.Cards, v1alpha1.InventoryCard{Name: "NVIDIA-H800"}) }, "status"},
-		"held":              {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, held, ""},
-		"held, not said":    {`place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, nil, "status"},
-		"pending":           {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, typed("training", 2, 0, 1), ""},
-		"pending, not said": {`write pod a cards=1 says=x; write quota q pending=1 blocked=a:H200:1:QuotaExhausted`, nil, "status"},
+		"held":              {`place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, held, ""},
+		"held, not said":    {`place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1`, nil, "status"},
+		"pending":           {`write pod a cards=1 unschedulable=x; write quota q pending=1 blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`, typed("training", 2, 0, 1), ""},
+		"pending, not said": {`write pod a cards=1 unschedulable=x; write quota q pending=1 blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`, nil, "status"},
 		"unready": {`write node h200-0 ready=False`, cardOf(func(c *v1alpha1.InventoryCard) {
 			c.Healthy = 0
 			c.OverAllocatedBy = 2
@@ -103,10 +103,10 @@ func TestInventory(t *testing.T) {
 			s.Cards[1].OverAllocatedBy = 2
 			s.OverAllocatedCards = 1
 		}, ""},
-		"cordoned":           {`write node h200-0 cordoned`, cardOf(func(c *v1alpha1.InventoryCard) { c.Cordoned = 8 }), ""},
-		"cordoned, not said": {`write node h200-0 cordoned`, nil, "status"},
-		"outside queues":     {`place a h200-0 cards=3 in=nowhere scheduler=other`, outside, "quota"},
-		"outside, not said":  {`place a h200-0 cards=3 in=nowhere scheduler=other`, nil, "quota status status"},
+		"cordoned":           {`write node h200-0 cordoned=true`, cardOf(func(c *v1alpha1.InventoryCard) { c.Cordoned = 8 }), ""},
+		"cordoned, not said": {`write node h200-0 cordoned=true`, nil, "status"},
+		"outside queues":     {`place a node=h200-0 cards=3 queue=nowhere scheduler=other`, outside, "quota"},
+		"outside, not said":  {`place a node=h200-0 cards=3 queue=nowhere scheduler=other`, nil, "quota status status"},
 		"no anomaly said": {"", func(s *status) {
 			s.Anomalies = nil
 			s.AnomaliesTotal = 0
@@ -147,7 +147,7 @@ func TestInventory(t *testing.T) {
 		}
 
 		w.applyObject(inventory, false)
-		w.playScript(`judge; wait 5s`)
+		w.playScript(`check; wait 5s`)
 		w.checkNow()
 		if got := len(w.machine.violations); got > 1 {
 			t.Errorf("too early: %v", w.machine.violations)
@@ -158,15 +158,15 @@ func TestInventory(t *testing.T) {
 }
 
 func TestAMissingInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
-	w := newWorld().playScript(`load quota q used=0 free=2; judge; wait 1m; judge`)
+	w := newWorld().playScript(`load quota q used=0 free=2; check; wait 1m; check`)
 	for _, state := range w.machine.quotas {
 		state.quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 	}
-	w.playScript(`judge; wait 1m`).expectViolations(t, "status")
+	w.playScript(`check; wait 1m`).expectViolations(t, "status")
 	w.applyObject(inventoryOf(), false)
 	w.checkNow()
 	w.applyObject(inventoryOf(), true)
-	w.playScript(`judge; wait 1m`).expectViolations(t, "status status")
+	w.playScript(`check; wait 1m`).expectViolations(t, "status status")
 }
 
 // Each entry must be right at some moment after Settle, while tests on the same cluster go on.
@@ -174,7 +174,7 @@ func TestAnEntryThatWasRightIsNotOpen(t *testing.T) {
 	w := newWorld().playScript(`load quota q used=0 free=2`)
 	w.applyObject(inventoryOf(), false)
 	w.machine.settling = w.clock
-	w.playScript(`wait 1s; judge; place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; wait 1s`)
+	w.playScript(`wait 1s; check; place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; wait 1s`)
 	if open := w.checkNow(); len(open) > 0 {
 		t.Errorf("open is %v", open)
 	}
@@ -202,11 +202,11 @@ func TestAMappedCardIsRecounted(t *testing.T) {
 	}
 
 	w.applyObject(inventory, false)
-	w.playScript(`judge; wait 1m`).expectViolations(t, "")
+	w.playScript(`check; wait 1m`).expectViolations(t, "")
 	inventory = inventory.DeepCopy()
 	inventory.Status.Cards[0].Name = "AMD-MI250X"
 	w.applyObject(inventory, false)
-	w.playScript(`judge; wait 1m`).expectViolations(t, "status status")
+	w.playScript(`check; wait 1m`).expectViolations(t, "status status")
 }
 
 func TestAnomaliesOfNodes(t *testing.T) {

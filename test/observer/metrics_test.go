@@ -17,7 +17,7 @@ import (
 const (
 	rightOperator  = `cardquota_last_recount_timestamp_seconds{} 1`
 	rightScheduler = `cardquota_ready{} 1`
-	holdCard       = `place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; write pod a on=h200-0;`
+	holdCard       = `place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; write pod a node=h200-0;`
 )
 
 // newMeasuredWorld is the script's world whose programs serve metrics.
@@ -95,7 +95,7 @@ func TestMetrics(t *testing.T) {
 	}) {
 		w := newMeasuredWorld()
 		w.servePages(t, 1, tc.pages)
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestBindingsAreCounted(t *testing.T) {
 		w.checkNow()
 		w.playScript(tc.text)
 		w.servePages(t, tc.process, count(5), tc.pages)
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestCardSeconds(t *testing.T) {
 		w.clock = w.clock.Add(tc.after)
 
 		w.servePages(t, 1, secondsOf(tc.seconds))
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }
 
@@ -193,14 +193,14 @@ func TestCardSecondsOverARestart(t *testing.T) {
 		w.servePages(t, tc.after, secondsOf(first))
 		w.clock = w.clock.Add(295 * time.Second)
 		w.servePages(t, tc.after, secondsOf(tc.value))
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }
 
 func TestABillNamesTheTenant(t *testing.T) {
 	w := newMeasuredWorld().playScript(holdCard)
 	w.servePages(t, 1, strings.Replace(secondsOf(0), "team", "other", 1))
-	w.playScript(`judge; wait 21s`).expectViolations(t, "metrics")
+	w.playScript(`check; wait 21s`).expectViolations(t, "metrics")
 }
 
 func TestAPageThatCannotBeReadIsFound(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAPageThatCannotBeReadIsFound(t *testing.T) {
 	if err := w.machine.recordPages(Pages{Operator: Page{Text: []byte("cardquota_ready{")}}); err == nil {
 		t.Error("it was read")
 	}
-	w.playScript(`judge; wait 21s`).expectViolations(t, "metrics")
+	w.playScript(`check; wait 21s`).expectViolations(t, "metrics")
 }
 
 func TestAQueueThatIsGoneNeedNoBill(t *testing.T) {
@@ -260,13 +260,13 @@ func TestEarliestUse(t *testing.T) {
 // TestATerminatingPodMayBeBilled: until it is gone.
 func TestATerminatingPodMayBeBilled(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"while it ends":   {`write pod a deleted;`, ""},
+		"while it ends":   {`write pod a deleted=true;`, ""},
 		"when it is gone": {`remove pod a;`, "metrics"},
 	}) {
 		w := newMeasuredWorld().playScript(holdCard)
 		w.playScript(tc.text + `write quota q used=0 free=2; write queue q allocated=;`)
 		w.clock = w.clock.Add(10 * time.Minute)
 		w.servePages(t, 1, secondsOf(600))
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }

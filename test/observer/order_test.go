@@ -104,7 +104,7 @@ func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 // Merging exists to avoid a false alarm when a deletion is seen later than the binding that it
 // made room for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
-	w := newWorld().playScript(`load pod old cards=2 on=h200-0`)
+	w := newWorld().playScript(`load pod old cards=2 node=h200-0`)
 	at := func(revision int64, deleted bool, object client.Object) change {
 		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
 	}
@@ -119,8 +119,8 @@ func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
 	queues.addChange(change{revision: 4, seen: began, object: w.Queue("q", "quota="+h200+":4")})
 	queues.addChange(change{revision: 6, seen: began.Add(-time.Hour), object: w.Queue("q", "quota="+h200+":2")})
 	pods.addChange(at(2, true, old))
-	pods.addChange(at(3, false, w.Pod("fresh", "cards=2", "on=h200-0")))
-	pods.addChange(at(5, false, w.Pod("another", "cards=2", "on=h200-0")))
+	pods.addChange(at(3, false, w.Pod("fresh", "cards=2", "node=h200-0")))
+	pods.addChange(at(5, false, w.Pod("another", "cards=2", "node=h200-0")))
 	for _, c := range takeInOrder([]*stream{queues, pods}, 6) {
 		w.machine.applyChange(c)
 	}

@@ -10,66 +10,66 @@ import (
 )
 
 // comes makes a pod p of inference wait for a card.
-const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
+const comes = `write pod p queue=inference cards=1 priority=0 unschedulable=waits;`
 
 func TestEveryVictimHasAReclaimer(t *testing.T) {
 	const (
-		two    = `runs g 1 a b;`
-		placed = `write pod p on=h200-0; wait 1m`
+		two    = `run g min=1 pods=a,b;`
+		placed = `write pod p node=h200-0; wait 1m`
 	)
 
 	runScripts(t, reclaimWorld, map[string]scriptCase{
-		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
-		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},
-		"and no longer":              {comes + `runs g 1 a; evict a reclaim; wait 21s`, "eviction"},
-		"the time begins when the victim has gone": {comes + `runs g 1 a; write pod a grace=60 evicted=reclaim; wait 49s; judge
+		"the reclaimer is placed":    {comes + `run g min=1 pods=a; evict a by=reclaim; wait 10s;` + placed, ""},
+		"it may take twenty seconds": {comes + `run g min=1 pods=a; evict a by=reclaim; wait 19s`, "open"},
+		"and no longer":              {comes + `run g min=1 pods=a; evict a by=reclaim; wait 21s`, "eviction"},
+		"the time begins when the victim has gone": {comes + `run g min=1 pods=a; write pod a gracePeriod=60s evictedBy=reclaim; wait 49s; check
 			remove pod a; wait 19s`, "open"},
-		"a victim that stays beyond its grace period is no excuse": {comes + `runs g 1 a
-			write pod a grace=30 evicted=reclaim; wait 51s`, "eviction"},
-		"a reclaimer is not forgotten before its victim": {comes + `runs g 1 a; write pod p on=h200-0
-			write pod a grace=60 evicted=reclaim; wait 5m30s`, ""},
-		"another node will do": {`load node h200-1;` + comes + `runs g 1 a
-			evict a reclaim; write pod p on=h200-1; wait 1m`, ""},
-		"a reclaimer that was deleted need not be placed": {comes + `runs g 1 a; evict a reclaim; remove pod p; wait 1m`, ""},
-		"nor one that found a place while the eviction was on its way": {`runs g 1 a;` + comes + `write pod p on=h200-0
-			wait 2s; evict a reclaim; wait 1m`, ""},
-		"one that found a place long before is no reason": {`runs g 1 a;` + comes + `write pod p on=h200-0
-			wait 4s; evict a reclaim`, "eviction"},
-		"two victims for two cards": {comes + `write pod p cards=2;` + two + `evict a reclaim
-			evict b reclaim;` + placed, ""},
-		"two victims for one card are one too many": {comes + two + `evict a reclaim; evict b reclaim;` + placed, "eviction"},
-		"of two reclaimers one is not placed": {comes + `write pod q in=inference cards=1 priority=0 says=waits;` + two + `evict a reclaim
-			evict b reclaim;` + placed, "eviction"},
-		"two victims for the CPU of one": {comes + `write pod p cpu=8;` + two + `evict a reclaim
-			evict b reclaim;` + placed, ""},
-		"preempt takes no more than it needs either": {`write pod p in=training cards=1 priority=7 says=waits;` + two + `evict a preempt
-			evict b preempt;` + placed, "eviction"},
-		"preempt takes gangs as a whole": {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c
-			evict a preempt; evict b preempt; evict c preempt;` + placed, ""},
-		"and no second one": {`write pod p in=training cards=1 priority=7 says=waits; runs g 2 a b; runs h 1 c
-			evict a preempt; evict b preempt; evict c preempt;` + placed, "eviction"},
-		"cardreclaim takes gangs as a whole": {comes + `runs g 3 a b c
-			evict a cardreclaim; evict b cardreclaim; evict c cardreclaim;` + placed, ""},
-		"its marks may come seconds apart": {comes + `runs g 3 a b c
-			evict a cardreclaim; wait 6s; evict b cardreclaim; evict c cardreclaim;` + placed, ""},
-		"a pod that came afterwards is of another gang": {comes + `runs g 1 a; evict a cardreclaim; write pod p on=h200-0; wait 2s
-			place b h200-0 group=g in=training cards=1 priority=0 created=1; evict b cardreclaim; wait 1m`, "eviction"},
-		"but no second gang for the same card": {comes + `runs g 2 a b; runs h 1 c
-			evict a cardreclaim; evict b cardreclaim; evict c cardreclaim;` + placed, "eviction"},
+		"a victim that stays beyond its grace period is no excuse": {comes + `run g min=1 pods=a
+			write pod a gracePeriod=30s evictedBy=reclaim; wait 51s`, "eviction"},
+		"a reclaimer is not forgotten before its victim": {comes + `run g min=1 pods=a; write pod p node=h200-0
+			write pod a gracePeriod=60s evictedBy=reclaim; wait 5m30s`, ""},
+		"another node will do": {`load node h200-1;` + comes + `run g min=1 pods=a
+			evict a by=reclaim; write pod p node=h200-1; wait 1m`, ""},
+		"a reclaimer that was deleted need not be placed": {comes + `run g min=1 pods=a; evict a by=reclaim; remove pod p; wait 1m`, ""},
+		"nor one that found a place while the eviction was on its way": {`run g min=1 pods=a;` + comes + `write pod p node=h200-0
+			wait 2s; evict a by=reclaim; wait 1m`, ""},
+		"one that found a place long before is no reason": {`run g min=1 pods=a;` + comes + `write pod p node=h200-0
+			wait 4s; evict a by=reclaim`, "eviction"},
+		"two victims for two cards": {comes + `write pod p cards=2;` + two + `evict a by=reclaim
+			evict b by=reclaim;` + placed, ""},
+		"two victims for one card are one too many": {comes + two + `evict a by=reclaim; evict b by=reclaim;` + placed, "eviction"},
+		"of two reclaimers one is not placed": {comes + `write pod q queue=inference cards=1 priority=0 unschedulable=waits;` + two + `evict a by=reclaim
+			evict b by=reclaim;` + placed, "eviction"},
+		"two victims for the CPU of one": {comes + `write pod p cpu=8;` + two + `evict a by=reclaim
+			evict b by=reclaim;` + placed, ""},
+		"preempt takes no more than it needs either": {`write pod p queue=training cards=1 priority=7 unschedulable=waits;` + two + `evict a by=preempt
+			evict b by=preempt;` + placed, "eviction"},
+		"preempt takes gangs as a whole": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c
+			evict a by=preempt; evict b by=preempt; evict c by=preempt;` + placed, ""},
+		"and no second one": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=2 pods=a,b; run h min=1 pods=c
+			evict a by=preempt; evict b by=preempt; evict c by=preempt;` + placed, "eviction"},
+		"cardreclaim takes gangs as a whole": {comes + `run g min=3 pods=a,b,c
+			evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, ""},
+		"its marks may come seconds apart": {comes + `run g min=3 pods=a,b,c
+			evict a by=cardreclaim; wait 6s; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, ""},
+		"a pod that came afterwards is of another gang": {comes + `run g min=1 pods=a; evict a by=cardreclaim; write pod p node=h200-0; wait 2s
+			place b node=h200-0 group=g queue=training cards=1 priority=0 created=1; evict b by=cardreclaim; wait 1m`, "eviction"},
+		"but no second gang for the same card": {comes + `run g min=2 pods=a,b; run h min=1 pods=c
+			evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, "eviction"},
 	})
 }
 
 func TestNoGangIsLeftInPieces(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, soon, later string }{
-		"cardreclaim leaves a gang in pieces":          {`runs g 3 a b c; evict a cardreclaim`, "open", "eviction"},
-		"cardreclaim takes it as a whole":              {`runs g 3 a b c; evict a cardreclaim; evict b cardreclaim; evict c cardreclaim`, "", ""},
-		"cardreclaim takes what is above minAvailable": {`runs g 2 a b c; evict a cardreclaim`, "", ""},
-		"preempt leaves a gang in pieces":              {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c; evict a preempt`, "open", "eviction"},
-		"preempt takes it as a whole": {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c
-			evict a preempt; evict b preempt; evict c preempt`, "", ""},
-		"reclaim leaves it to the policies of the job": {`runs g 3 a b c; evict a reclaim`, "", ""},
+		"cardreclaim leaves a gang in pieces":          {`run g min=3 pods=a,b,c; evict a by=cardreclaim`, "open", "eviction"},
+		"cardreclaim takes it as a whole":              {`run g min=3 pods=a,b,c; evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim`, "", ""},
+		"cardreclaim takes what is above minAvailable": {`run g min=2 pods=a,b,c; evict a by=cardreclaim`, "", ""},
+		"preempt leaves a gang in pieces":              {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c; evict a by=preempt`, "open", "eviction"},
+		"preempt takes it as a whole": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c
+			evict a by=preempt; evict b by=preempt; evict c by=preempt`, "", ""},
+		"reclaim leaves it to the policies of the job": {`run g min=3 pods=a,b,c; evict a by=reclaim`, "", ""},
 	}) {
-		w := reclaimWorld().playScript(comes).playScript(tc.text).playScript(`write pod p on=h200-0; judge; wait 9s`)
+		w := reclaimWorld().playScript(comes).playScript(tc.text).playScript(`write pod p node=h200-0; check; wait 9s`)
 		w.expectViolations(t, tc.soon)
 
 		w.playScript(`wait 2s`).expectViolations(t, tc.later)
@@ -79,7 +79,7 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 	w := reclaimWorld().playScript(comes)
 	w.machine.setExcused(Eviction, true, w.clock)
-	w.playScript(`runs g 1 a; evict a reclaim; wait 1m; judge`)
+	w.playScript(`run g min=1 pods=a; evict a by=reclaim; wait 1m; check`)
 	w.machine.setExcused(Eviction, false, w.clock)
 	w.playScript(`wait 19s`).expectViolations(t, "open")
 	w.playScript(`wait 2s`).expectViolations(t, "eviction")
@@ -87,32 +87,32 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 
 // A gang has three pods, a, b and c, or as many as its text says.
 func TestTheRestOfAGangIsEvictedToo(t *testing.T) {
-	const served = `write pod p on=h200-0; judge; wait 30s; judge`
-	const victims = comes + `runs g 1 a; load group h queue=training; load pod b in=training cards=0 priority=0 on=h200-0 group=`
+	const served = `write pod p node=h200-0; check; wait 30s; check`
+	const victims = comes + `run g min=1 pods=a; load group h queue=training; load pod b queue=training cards=0 priority=0 node=h200-0 group=`
 	runScripts(t, reclaimWorld, map[string]scriptCase{
-		"a pod without cards goes with its gang":    {victims + `g; evict b cardreclaim; evict a cardreclaim;` + served, ""},
-		"a job without cards is evicted for no pod": {victims + `h; evict b cardreclaim; evict a cardreclaim;` + served, "eviction"},
+		"a pod without cards goes with its gang":    {victims + `g; evict b by=cardreclaim; evict a by=cardreclaim;` + served, ""},
+		"a job without cards is evicted for no pod": {victims + `h; evict b by=cardreclaim; evict a by=cardreclaim;` + served, "eviction"},
 	})
 }
 
 // Volcano's job controller deletes the pods that cardreclaim has marked, one after the other,
 // and each ends at its own time.
 func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
-	w := reclaimWorld().playScript(comes + `runs g 3 a b c; write pod a grace=60 evicted=cardreclaim; write pod b grace=60 evicted=cardreclaim
-		write pod c grace=60 evicted=cardreclaim; remove pod a; write pod p on=h200-0; judge; wait 30s`)
+	w := reclaimWorld().playScript(comes + `run g min=3 pods=a,b,c; write pod a gracePeriod=60s evictedBy=cardreclaim; write pod b gracePeriod=60s evictedBy=cardreclaim
+		write pod c gracePeriod=60s evictedBy=cardreclaim; remove pod a; write pod p node=h200-0; check; wait 30s`)
 	w.expectViolations(t, "")
-	w.playScript(`wait 1m; judge; wait 11s`).expectViolations(t, "eviction") // b and c have had their time and run on
+	w.playScript(`wait 1m; check; wait 11s`).expectViolations(t, "eviction") // b and c have had their time and run on
 }
 
 // The minimum of the job is two pods.
 func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
-	const gang = comes + `runs g 2 leader worker-0 worker-1; write pod leader volcano.sh/task-spec=leader
+	const gang = comes + `run g min=2 pods=leader,worker-0,worker-1; write pod leader volcano.sh/task-spec=leader
 		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
-	const evicted = `; evict leader cardreclaim; write pod p on=h200-0; judge; wait 30s`
+	const evicted = `; evict leader by=cardreclaim; write pod p node=h200-0; check; wait 30s`
 	runScripts(t, reclaimWorld, map[string]scriptCase{
-		"the leader is needed":   {gang + `write group g tasks=leader:1,worker:1` + evicted, "eviction"},
-		"two workers are enough": {gang + `write group g tasks=leader:0,worker:1` + evicted, ""},
-		"the tasks' minima do not count when they exceed the job's": {gang + `write group g tasks=leader:1,worker:2` + evicted, ""},
+		"the leader is needed":   {gang + `write group g task=leader,min:1 task=worker,min:1` + evicted, "eviction"},
+		"two workers are enough": {gang + `write group g task=leader,min:0 task=worker,min:1` + evicted, ""},
+		"the tasks' minima do not count when they exceed the job's": {gang + `write group g task=leader,min:1 task=worker,min:2` + evicted, ""},
 	})
 }
 

@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/script"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 const (
@@ -32,7 +34,7 @@ func newWorld() *world {
 	var options Options
 	options.applyDefaults()
 	w := &world{machine: newClusterState(options), clock: began, Objects: script.New(map[string]string{
-		"pod": "in=q card=" + h200, "node": "cards=8 model=" + h200, "quota": "limit=2",
+		"pod": "queue=q card=" + h200, "node": "cards=8 model=" + h200, "quota": "quota=2",
 	})}
 	w.playScript("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2")
 	return w
@@ -40,57 +42,65 @@ func newWorld() *world {
 
 // playScript plays steps, one a line or between semicolons:
 //
-//	load KIND NAME [OPTION…]    the object was there before the observer
-//	make KIND NAME [OPTION…]    is not written yet
-//	write KIND NAME [OPTION…]   is created or changed
-//	remove KIND NAME            is deleted for good
-//	place NAME NODE [OPTION…]   a pod is created, and then bound
-//	evict NAME ACTION           a pod is marked by an action, and then deleted
-//	runs GROUP MEMBERS POD…     a PodGroup and its pods were on h200-0 before the observer
+//	load KIND NAME …               the object was there before the observer
+//	make KIND NAME …               is not written yet
+//	write KIND NAME …              is created or changed
+//	remove KIND NAME               is deleted for good
+//	place NAME node=NODE …         a pod is created, and then bound
+//	evict NAME by=ACTION           a pod is marked by an action, and then deleted
+//	run GROUP min=N pods=NAME,…    a PodGroup and its pods were on h200-0 before the observer
 //	wait DURATION
-//	judge
+//	check
+//
+// The words key=value behind a name are those of package script.
 func (w *world) playScript(text string) *world {
-	for _, words := range script.Steps(text) {
-		step := words[0]
-		words := words[1:]
-		switch step {
+	for _, line := range script.Steps(text) {
+		switch line.Verb {
 		case "load":
-			w.machine.loadObject(w.Object(words[0], words[1], words[2:]...), w.clock)
+			w.machine.loadObject(w.Apply(line), w.clock)
 		case "make":
-			w.Object(words[0], words[1], words[2:]...)
+			w.Apply(line)
 		case "write":
-			w.applyObject(w.Object(words[0], words[1], words[2:]...), false)
+			w.applyObject(w.Apply(line), false)
 		case "remove":
-			w.applyObject(w.Object(words[0], words[1]), true)
+			w.applyObject(w.Apply(line), true)
 		case "place":
-			w.applyObject(w.Pod(words[0], words[2:]...), false)
-			w.applyObject(w.Pod(words[0], "on="+words[1]), false)
+			w.placePod(line)
 		case "evict":
-			w.applyObject(w.Pod(words[0], "evicted="+words[1]), false)
-			w.applyObject(w.Pod(words[0]), true)
-		case "runs":
-			w.loadGang(words[0], words[1], words[2:])
+			w.applyObject(w.Pod(line.Name(), "evictedBy="+line.Value("by")), false)
+			w.applyObject(w.Pod(line.Name()), true)
+		case "run":
+			w.loadGang(line.Name(), line.Value("min"), strings.Split(line.Value("pods"), ","))
 		case "wait":
-			d, err := time.ParseDuration(words[0])
+			d, err := time.ParseDuration(line.Name())
 			if err != nil {
-				panic(err)
+				panic(line.Errorf("%w", err))
 			}
 			w.clock = w.clock.Add(d)
-		case "judge":
+		case "check":
 			w.checkNow()
 		default:
-			panic("no step " + step)
+			panic(line.Errorf("%q is not a step", line.Verb))
 		}
 	}
 
 	return w
 }
 
+// placePod creates a pod, and binds it to its node.
+func (w *world) placePod(line words.Line) {
+	pending := line
+	pending.Names = append([]string{"pod"}, line.Names...)
+	pending.Words = slices.DeleteFunc(slices.Clone(line.Words), func(word words.Word) bool { return word.Key == "node" })
+	w.applyObject(w.Apply(pending), false)
+	w.applyObject(w.Pod(line.Name(), "node="+line.Value("node")), false)
+}
+
 // loadGang loads a PodGroup of the queue training and its pods, which run on h200-0.
-func (w *world) loadGang(name, members string, pods []string) {
-	w.playScript("load group " + name + " queue=training members=" + members)
-	for _, pod := range pods {
-		w.playScript("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + name)
+func (w *world) loadGang(name, pods string, names []string) {
+	w.playScript("load group " + name + " queue=training min=" + pods)
+	for _, pod := range names {
+		w.playScript("load pod " + pod + " queue=training cards=1 priority=0 node=h200-0 group=" + name)
 	}
 }
 

@@ -42,7 +42,7 @@ func inState(state string) func(*v1alpha1.LocalCardQuotaStatus) {
 }
 
 func TestViews(t *testing.T) {
-	const placed = `place a h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1;`
+	const placed = `place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1;`
 	for t, tc := range check.Cases(t, map[string]struct {
 		text  string
 		views []*v1alpha1.LocalCardQuota
@@ -50,7 +50,7 @@ func TestViews(t *testing.T) {
 	}{
 		"right":                       {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0)}, ""},
 		"missing":                     {"", nil, "status"},
-		"missing in an ending one":    {`write namespace mine deleted`, nil, ""},
+		"missing in an ending one":    {`write namespace mine deleted=true`, nil, ""},
 		"in a namespace that is gone": {`remove namespace mine`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0)}, "status"},
 		"in another namespace":        {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0), viewOf("theirs", 0)}, "status"},
 		"other numbers":               {placed, []*v1alpha1.LocalCardQuota{viewOf("mine", 0)}, "status"},
@@ -60,17 +60,17 @@ func TestViews(t *testing.T) {
 		"names a queue of another":    {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, blockedIn("mine", v1alpha1.CardHolder{Queue: "secret"}))}, "status"},
 		"names a holder of another":   {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, blockedIn("mine", v1alpha1.CardHolder{Workload: v1alpha1.WorkloadReference{Namespace: "theirs"}}))}, "status"},
 		"other CPU":                   {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, usesCPU("1"))}, "status"},
-		"the same CPU":                {`write quota q cpu=2; place a h200-0 card= cpu=2`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, usesCPU("2"))}, ""},
-		"other memory":                {`write quota q memory=1Gi; place a h200-0 card= memory=1Gi`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0)}, "status"},
+		"the same CPU":                {`write quota q usedCPU=2; place a node=h200-0 card= cpu=2`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, usesCPU("2"))}, ""},
+		"other memory":                {`write quota q usedMemory=1Gi; place a node=h200-0 card= memory=1Gi`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0)}, "status"},
 		"a quota of CPU without one": {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, func(s *v1alpha1.LocalCardQuotaStatus) {
 			s.CPU = &v1alpha1.ResourceStatus{Quota: ptr.To(resource.MustParse("1"))}
 		})}, "status"},
 		"closed":                        {`write queue q state=Closed`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Closed"))}, ""},
 		"open while closed":             {`write queue q state=Closed`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Open"))}, "status"},
-		"held":                          {`write queue q stop=Hold`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Held"))}, ""},
-		"open while held":               {`write queue q stop=Hold`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Open"))}, "status"},
+		"held":                          {`write queue q stopPolicy=Hold`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Held"))}, ""},
+		"open while held":               {`write queue q stopPolicy=Hold`, []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Open"))}, "status"},
 		"held while open":               {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Held"))}, "status"},
-		"of a CardQuota that is ending": {`write quota q deleted`, []*v1alpha1.LocalCardQuota{viewOf("mine", 1)}, ""},
+		"of a CardQuota that is ending": {`write quota q deleted=true`, []*v1alpha1.LocalCardQuota{viewOf("mine", 1)}, ""},
 	}) {
 		w := newWorldOfEntries().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2`)
 		w.selectNamespaces(tc.text, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}})
@@ -78,7 +78,7 @@ func TestViews(t *testing.T) {
 			w.applyObject(view, false)
 		}
 
-		w.playScript(`judge; wait 19s`)
+		w.playScript(`check; wait 19s`)
 		if open := w.checkNow(); (len(open) > 0) != (tc.want != "") {
 			t.Errorf("open is %v", open)
 		}
@@ -98,7 +98,7 @@ func TestNoViewsWithoutAnExplicitSelector(t *testing.T) {
 	for _, selector := range []*metav1.LabelSelector{nil, {}} {
 		w := newWorld().playScript(`load namespace mine team=chat; load quota q used=0 free=2`)
 		w.selectNamespaces("", selector)
-		w.playScript(`judge; wait 1m`).expectViolations(t, "")
+		w.playScript(`check; wait 1m`).expectViolations(t, "")
 	}
 }
 

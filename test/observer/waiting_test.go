@@ -12,28 +12,28 @@ import (
 
 // TestWhatWaitsIsListed: the queue q has a quota of two H200.
 func TestWhatWaitsIsListed(t *testing.T) {
-	const two = `write pod a cards=2 says=full; write pod b cards=1 says=full; `
+	const two = `write pod a cards=2 unschedulable=full; write pod b cards=1 unschedulable=full; `
 	says := func(blocked string) string {
-		return `load quota q used=0 free=2 pending=3; write quota q blocked=` + blocked + `; judge; wait 11s`
+		return `load quota q used=0 free=2 pending=3; write quota q ` + blocked + `; check; wait 11s`
 	}
 
 	runScripts(t, newWorld, map[string]scriptCase{
-		"all of it":                        {two + says(`a:H200:2:QuotaExhausted,b:H200:1:QuotaExhausted`), ""},
-		"nothing":                          {two + says(``), "status"},
-		"nothing, for a moment":            {two + `load quota q used=0 free=2 pending=3; judge; wait 4s`, "open"},
-		"one of two":                       {two + says(`a:H200:2:QuotaExhausted`), "status"},
-		"another count":                    {two + says(`a:H200:1:QuotaExhausted,b:H200:1:QuotaExhausted`), "status"},
-		"another card":                     {two + says(`a:RTX4090:2:QuotaExhausted,b:H200:1:QuotaExhausted`), "status"},
-		"by two reasons":                   {two + says(`a:H200:1:QuotaExhausted,a:H200:1:GangIncomplete,b:H200:1:QuotaExhausted`), ""},
-		"what does not wait":               {two + says(`a:H200:2:QuotaExhausted,b:H200:1:QuotaExhausted,c:H200:1:QuotaExhausted`), "status"},
-		"what waits, and states nothing":   {`write pod a cards=3; load quota q used=0 free=2 pending=3; judge; wait 9s`, "open"},
-		"it is listed before it says why":  {`write pod a cards=3; ` + says(`a:H200:3:QuotaExhausted`), "reason status"},
-		"what runs":                        {`load pod a cards=2 on=h200-0; load queue q quota=H200:2 allocated=H200:2; load quota q used=2 free=0; write quota q blocked=a:H200:2:QuotaExhausted:a:q/training:2; judge; wait 11s`, "status"},
-		"a job without pods":               {`write group g queue=q request=H200:3 says=full; ` + says(`podgroup/g:H200:3:QuotaExhausted`), ""},
-		"a job without pods, not listed":   {`write group g queue=q request=H200:3 says=full; ` + says(``), "status"},
-		"a job without pods, other cards":  {`write group g queue=q request=H200:3 says=full; ` + says(`podgroup/g:H200:2:QuotaExhausted`), "status"},
-		"pods that wait as their PodGroup": {`write group g queue=q says=full; write pod a cards=3 group=g; ` + says(`a:H200:3:QuotaExhausted`), ""},
-		"what waits in another queue":      {`load queue r quota=H200:2; write pod a cards=3 in=r says=full; load quota q used=0 free=2; judge; wait 11s`, ""},
+		"all of it":                        {two + says(`blocked=pod:a,card:H200,count:2,reason:QuotaExhausted blocked=pod:b,card:H200,count:1,reason:QuotaExhausted`), ""},
+		"nothing":                          {two + says(`blocked=`), "status"},
+		"nothing, for a moment":            {two + `load quota q used=0 free=2 pending=3; check; wait 4s`, "open"},
+		"one of two":                       {two + says(`blocked=pod:a,card:H200,count:2,reason:QuotaExhausted`), "status"},
+		"another count":                    {two + says(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted blocked=pod:b,card:H200,count:1,reason:QuotaExhausted`), "status"},
+		"another card":                     {two + says(`blocked=pod:a,card:RTX4090,count:2,reason:QuotaExhausted blocked=pod:b,card:H200,count:1,reason:QuotaExhausted`), "status"},
+		"by two reasons":                   {two + says(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted blocked=pod:a,card:H200,count:1,reason:GangIncomplete blocked=pod:b,card:H200,count:1,reason:QuotaExhausted`), ""},
+		"what does not wait":               {two + says(`blocked=pod:a,card:H200,count:2,reason:QuotaExhausted blocked=pod:b,card:H200,count:1,reason:QuotaExhausted blocked=pod:c,card:H200,count:1,reason:QuotaExhausted`), "status"},
+		"what waits, and states nothing":   {`write pod a cards=3; load quota q used=0 free=2 pending=3; check; wait 9s`, "open"},
+		"it is listed before it says why":  {`write pod a cards=3; ` + says(`blocked=pod:a,card:H200,count:3,reason:QuotaExhausted`), "reason status"},
+		"what runs":                        {`load pod a cards=2 node=h200-0; load queue q quota=H200:2 allocated=H200:2; load quota q used=2 free=0; write quota q blocked=pod:a,card:H200,count:2,reason:QuotaExhausted holder=pod:a,queue:q,serviceType:training,count:2; check; wait 11s`, "status"},
+		"a job without pods":               {`write group g queue=q request=H200:3 unschedulable=full; ` + says(`blocked=podgroup:g,card:H200,count:3,reason:QuotaExhausted`), ""},
+		"a job without pods, not listed":   {`write group g queue=q request=H200:3 unschedulable=full; ` + says(`blocked=`), "status"},
+		"a job without pods, other cards":  {`write group g queue=q request=H200:3 unschedulable=full; ` + says(`blocked=podgroup:g,card:H200,count:2,reason:QuotaExhausted`), "status"},
+		"pods that wait as their PodGroup": {`write group g queue=q unschedulable=full; write pod a cards=3 group=g; ` + says(`blocked=pod:a,card:H200,count:3,reason:QuotaExhausted`), ""},
+		"what waits in another queue":      {`load queue r quota=H200:2; write pod a cards=3 queue=r unschedulable=full; load quota q used=0 free=2; check; wait 11s`, ""},
 	})
 }
 
@@ -63,7 +63,7 @@ func TestTheTotalCountsWhatIsNotListed(t *testing.T) {
 
 		quota.Status.BlockedTotal = int32(tc.total)
 		w.machine.loadObject(quota, w.clock)
-		w.playScript(`judge; wait 11s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 11s`).expectViolations(t, tc.want)
 	}
 }
 
@@ -113,19 +113,19 @@ func TestViewsSayWhatWaits(t *testing.T) {
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		w.applyObject(quota, false)
 		w.applyObject(viewOf("mine", 0, waits, tc.change), false)
-		w.playScript(`judge; wait 21s`).expectViolations(t, tc.want)
+		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
 }
 
 // TestOnlyCardsWithQuotaLeftCount: the queue q has quota for two H200, and 4090 are free.
 func TestOnlyCardsWithQuotaLeftCount(t *testing.T) {
-	const full = `load queue r quota=H200:99; load pod x in=r cards=8 on=h200-0; load pod y in=r cards=2 card=RTX4090 on=rtx4090-0; `
+	const full = `load queue r quota=H200:99; load pod x queue=r cards=8 node=h200-0; load pod y queue=r cards=2 card=RTX4090 node=rtx4090-0; `
 	says := func(reason string) string {
-		return full + `write pod a cards=2 card=H200|RTX4090 says=full; load quota q used=0 free=2 pending=2; write quota q blocked=a:H200|RTX4090:2:` + reason + `; judge; wait 11s`
+		return full + `write pod a cards=2 card=H200|RTX4090 unschedulable=full; load quota q used=0 free=2 pending=2; write quota q blocked=pod:a,card:H200|RTX4090,count:2,reason:` + reason + `; check; wait 11s`
 	}
 	runScripts(t, newWorld, map[string]scriptCase{
-		"the other card does not help":      {says(`NoFreeCard:x:r:8`), ""},
-		"so its holders do not either":      {says(`NoFreeCard:x:r:8:y:r:2`), "truth"},
-		"without a CardQuota each may help": {`load queue q quota=H200:2,RTX4090:9; ` + says(`NoFreeCard:x:r:8`), "truth"},
+		"the other card does not help":      {says(`NoFreeCard holder=pod:x,queue:r,count:8`), ""},
+		"so its holders do not either":      {says(`NoFreeCard holder=pod:x,queue:r,count:8 holder=pod:y,queue:r,count:2`), "truth"},
+		"without a CardQuota each may help": {`load queue q quota=H200:2,RTX4090:9; ` + says(`NoFreeCard holder=pod:x,queue:r,count:8`), "truth"},
 	})
 }

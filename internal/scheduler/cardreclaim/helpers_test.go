@@ -97,7 +97,7 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	for _, line := range words.Lines(text) {
 		action := line.Value("evictionPolicy")
 		if line.Value("owner") == "vcjob" && action != "Unknown" {
-			w.habits["ns/"+line.Name] = workload.EvictionPolicy{Inelastic: action != "", Terminates: action == "TerminateJob"}
+			w.habits["ns/"+line.Name()] = workload.EvictionPolicy{Inelastic: action != "", Terminates: action == "TerminateJob"}
 		}
 	}
 

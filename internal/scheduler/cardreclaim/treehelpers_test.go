@@ -33,7 +33,7 @@ func useNewCache() {
 // card A for quota=, deserved= and guarantee=. Quota and deserved of card B are the same.
 func queueText(text string) string {
 	line := words.Lines("queue " + text)[0]
-	described := []string{"queue", line.Name, "cpu=1000"}
+	described := []string{"queue", line.Name(), "cpu=1000"}
 	for _, key := range []string{"deserved", "guarantee"} {
 		if line.Value(key) == "" {
 			line.Words = append(line.Words, words.Word{Key: key, Value: "0"})

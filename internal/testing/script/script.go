@@ -4,7 +4,7 @@ package script
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +12,12 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // Namespace is the namespace of all pods and PodGroups.
@@ -28,17 +28,9 @@ var Began = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var models = strings.NewReplacer("H200", "NVIDIA-H200", "RTX4090", "NVIDIA-GeForce-RTX-4090")
 
-// Steps splits a text into steps and their words, one step per line or between semicolons. H200
-// and RTX4090 stand for the full names of these cards.
-func Steps(text string) [][]string {
-	var steps [][]string
-	for _, step := range strings.FieldsFunc(models.Replace(text), func(r rune) bool { return r == '\n' || r == ';' }) {
-		if words := strings.Fields(step); len(words) > 0 {
-			steps = append(steps, words)
-		}
-	}
-	return steps
-}
+// Steps returns the steps of a text, one a line or between semicolons. H200 and RTX4090 stand for the
+// full names of these cards.
+func Steps(text string) []words.Line { return words.Lines(models.Replace(text)) }
 
 // Objects are the objects that the steps have named so far.
 type Objects struct {
@@ -46,47 +38,63 @@ type Objects struct {
 	known    map[string]client.Object
 }
 
-// New returns no objects. The defaults are options of each new object, by its kind.
+// New returns no objects. The defaults are words of each new object, by its kind.
 func New(defaults map[string]string) *Objects { return &Objects{defaults, map[string]client.Object{}} }
 
-// Object creates the object of a kind and name, or changes it when it exists. An option is
-// name=value; "" omits a field. An option with a slash is an annotation.
-func (o *Objects) Object(kind, name string, options ...string) client.Object {
-	object, known := o.known[kind+"/"+name]
-	if !known {
-		object = newObject(kind, name)
-		o.known[kind+"/"+name] = object
-		options = append(strings.Fields(o.defaults[kind]), options...)
-	}
-
-	for _, option := range options {
-		option, value, _ := strings.Cut(option, "=")
-		label, isLabel := strings.CutPrefix(option, "label:")
-		switch name, isResource := strings.CutPrefix(option, "resource:"); {
-		case isResource:
-			setQuantity(resourcesOf(object), corev1.ResourceName(name), value)
-		case isLabel:
-			object.SetLabels(withEntry(object.GetLabels(), label, value))
-		case strings.Contains(option, "/"):
-			object.SetAnnotations(withEntry(object.GetAnnotations(), option, value))
-		case option == "deleted":
-			object.SetDeletionTimestamp(&metav1.Time{Time: Began})
-		default:
-			setOption(object, option, value)
-		}
-	}
-
-	return object.DeepCopyObject().(client.Object)
+// Object creates the object of a kind and name, or changes it when it exists. A word is key=value; ""
+// omits a field.
+func (o *Objects) Object(kind, name string, described ...string) client.Object {
+	return o.Apply(words.Line{Verb: "object", Names: []string{kind, name}, Words: words.Words(described)})
 }
 
 // Pod is Object for a pod.
-func (o *Objects) Pod(name string, options ...string) *corev1.Pod {
-	return o.Object("pod", name, options...).(*corev1.Pod)
+func (o *Objects) Pod(name string, described ...string) *corev1.Pod {
+	return o.Object("pod", name, described...).(*corev1.Pod)
 }
 
 // Queue is Object for a queue.
-func (o *Objects) Queue(name string, options ...string) *v1beta1.Queue {
-	return o.Object("queue", name, options...).(*v1beta1.Queue)
+func (o *Objects) Queue(name string, described ...string) *v1beta1.Queue {
+	return o.Object("queue", name, described...).(*v1beta1.Queue)
+}
+
+// Apply is Object for a line whose names are the kind and the object's. It panics if the line is wrong.
+func (o *Objects) Apply(line words.Line) client.Object {
+	object, err := o.apply(line)
+	if err != nil {
+		panic(err)
+	}
+	return object
+}
+
+func (o *Objects) apply(line words.Line) (client.Object, error) {
+	if len(line.Names) != 2 {
+		return nil, line.Errorf("write a kind and a name behind the verb")
+	}
+
+	kind := line.Names[0]
+	id := kind + "/" + line.Names[1]
+	object, known := o.known[id]
+	described := line.Words
+	if !known {
+		object = newObject(kind, line.Names[1])
+		if object == nil {
+			return nil, line.Errorf("%q is not a kind", kind)
+		}
+		o.known[id] = object
+		described = append(words.Words(strings.Fields(o.defaults[kind])), described...)
+	}
+
+	if slices.ContainsFunc(described, func(word words.Word) bool { return word.Key == "blocked" }) {
+		object.(*v1alpha1.CardQuota).Status.Blocked = nil // a step says all of it
+	}
+
+	for _, word := range described {
+		if err := setWord(line, object, word); err != nil {
+			return nil, err
+		}
+	}
+
+	return object.DeepCopyObject().(client.Object), nil
 }
 
 func newObject(kind, name string) client.Object {
@@ -101,13 +109,52 @@ func newObject(kind, name string) client.Object {
 		return builder.Node(name).Obj()
 	case "quota":
 		return builder.CardQuota(name).Created(Began).Obj()
-	case "class":
+	case "priorityClass":
 		return builder.PriorityClass(name, 0)
 	case "namespace":
 		return builder.Namespace(name)
 	}
 
-	panic("no kind " + kind)
+	return nil
+}
+
+// setWord applies a word to an object. "label:KEY=", "resource:NAME=" and a key with a slash, which is an
+// annotation, apply to objects of each kind.
+func setWord(line words.Line, object client.Object, word words.Word) error {
+	label, isLabel := strings.CutPrefix(word.Key, "label:")
+	name, isResource := strings.CutPrefix(word.Key, "resource:")
+	switch {
+	case isResource:
+		return setQuantity(resourcesOf(object), corev1.ResourceName(name), word.Value)
+	case isLabel:
+		object.SetLabels(withEntry(object.GetLabels(), label, word.Value))
+		return nil
+	case strings.Contains(word.Key, "/"):
+		object.SetAnnotations(withEntry(object.GetAnnotations(), word.Key, word.Value))
+		return nil
+	case word.Key == "deleted":
+		object.SetDeletionTimestamp(&metav1.Time{Time: Began})
+		return nil
+	}
+
+	switch object := object.(type) {
+	case *corev1.Pod:
+		return podKeys.Set(line, object, word)
+	case *corev1.Node:
+		return nodeKeys.Set(line, object, word)
+	case *v1beta1.Queue:
+		return queueKeys.Set(line, object, word)
+	case *v1beta1.PodGroup:
+		return groupKeys.Set(line, object, word)
+	case *v1alpha1.CardQuota:
+		return quotaKeys.Set(line, object, word)
+	case *schedulingv1.PriorityClass:
+		return classKeys.Set(line, object, word)
+	case *corev1.Namespace:
+		return namespaceKeys.Set(line, object, word)
+	}
+
+	return line.Errorf("%T has no words", object)
 }
 
 func resourcesOf(object client.Object) *corev1.ResourceList {
@@ -126,14 +173,22 @@ func resourcesOf(object client.Object) *corev1.ResourceList {
 	return &object.(*v1beta1.Queue).Spec.Capability
 }
 
-func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, value string) {
+func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, value string) error {
 	if *list == nil {
 		*list = corev1.ResourceList{}
 	}
+
 	delete(*list, name)
-	if value != "" {
-		(*list)[name] = resource.MustParse(value)
+	if value == "" {
+		return nil
 	}
+
+	quantity, err := resource.ParseQuantity(value)
+	if err == nil {
+		(*list)[name] = quantity
+	}
+
+	return err
 }
 
 func withEntry(values map[string]string, key, value string) map[string]string {
@@ -147,40 +202,6 @@ func withEntry(values map[string]string, key, value string) map[string]string {
 	return values
 }
 
-// setOption applies an option according to the kind of the object.
-func setOption(object client.Object, option, value string) {
-	annotate := func(key string) { object.SetAnnotations(withEntry(object.GetAnnotations(), key, value)) }
-	switch name, isResource := resources[option]; object := object.(type) {
-	case *v1alpha1.CardQuota:
-		setCardQuota(object, option, value)
-	case *schedulingv1.PriorityClass:
-		object.Value = int32(parseNumber(value))
-	case *corev1.Namespace:
-		object.Labels = withEntry(object.Labels, option, value)
-	default:
-		if key, isAnnotation := annotations[option]; isAnnotation {
-			if option != "checkpoint" {
-				value = quotaJSON(value)
-			}
-
-			annotate(key)
-		} else if isResource {
-			setQuantity(resourcesOf(object), name, value)
-		} else {
-			setField(object, option, value)
-		}
-	}
-}
-
-var resources = map[string]corev1.ResourceName{"cards": builder.GPU, "cpu": "cpu", "memory": "memory", "pods": "pods"}
-
-var annotations = map[string]string{
-	"card": v1alpha1.AnnotationCardName, "in": v1beta1.QueueNameAnnotationKey, "group": v1beta1.KubeGroupNameAnnotationKey,
-	"charged": v1alpha1.AnnotationChargedQueue, "type": v1alpha1.AnnotationServiceType, "quota": v1alpha1.AnnotationCardQuota,
-	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
-	"deserved": "volcano.sh/card.deserved", "guarantee": "volcano.sh/card.guarantee", "stop": "volcano.sh/stop-policy", "checkpoint": v1alpha1.AnnotationCheckpointTime, "parentonly": "cardquota.dev/parent-only",
-}
-
 // quotaJSON converts "A:2,B:1" into a JSON object, and leaves every other text unchanged.
 func quotaJSON(value string) string {
 	if !strings.Contains(value, ":") || strings.HasPrefix(value, "{") {
@@ -192,235 +213,4 @@ func quotaJSON(value string) string {
 		entries = append(entries, fmt.Sprintf("%q:%s", name, count))
 	}
 	return "{" + strings.Join(entries, ",") + "}"
-}
-
-func parseNumber(text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		panic(err)
-	}
-	return n
-}
-
-func setField(object client.Object, option, value string) {
-	switch object := object.(type) {
-	case *corev1.Pod:
-		setPod(object, option, value)
-	case *corev1.Node:
-		setNode(object, option, value)
-	case *v1beta1.Queue:
-		setQueue(object, option, value)
-	case *v1beta1.PodGroup:
-		setPodGroup(object, option, value)
-	}
-}
-
-func setNode(n *corev1.Node, option, value string) {
-	switch option {
-	case "model":
-		n.Labels = withEntry(withEntry(n.Labels, "nvidia.com/gpu.product", value), "nvidia.com/gpu.memory", strings.Repeat("1024", min(1, len(value))))
-	case "ready":
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(value)}}
-	case "cordoned":
-		n.Spec.Unschedulable = true
-	case "tainted":
-		n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}
-	default:
-		panic("a node has no " + option)
-	}
-}
-
-func setQueue(q *v1beta1.Queue, option, value string) {
-	switch option {
-	case "priority":
-		q.Spec.Priority = int32(parseNumber(value))
-	case "reclaimable":
-		q.Spec.Reclaimable = ptr.To(value == "true")
-	case "parent":
-		q.Spec.Parent = value
-	case "cpudeserved":
-		setQuantity(&q.Spec.Deserved, corev1.ResourceCPU, value)
-	case "cpuguarantee":
-		setQuantity(&q.Spec.Guarantee.Resource, corev1.ResourceCPU, value)
-	case "state":
-		q.Status.State = v1beta1.QueueState(value)
-	default:
-		panic("a queue has no " + option)
-	}
-}
-
-func setPodGroup(g *v1beta1.PodGroup, option, value string) {
-	switch option {
-	case "queue":
-		g.Spec.Queue = value
-	case "members":
-		g.Spec.MinMember = int32(parseNumber(value))
-	case "tasks":
-		g.Spec.MinTaskMember = map[string]int32{}
-
-		for _, task := range strings.Split(value, ",") {
-			name, least, _ := strings.Cut(task, ":")
-			g.Spec.MinTaskMember[name] = int32(parseNumber(least))
-		}
-	case "class":
-		g.Spec.PriorityClassName = value
-	case "phase":
-		g.Status.Phase = v1beta1.PodGroupPhase(value)
-	case "says":
-		g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Message: value}}
-	default:
-		panic("a PodGroup has no " + option)
-	}
-}
-
-func setPod(p *corev1.Pod, option, value string) {
-	switch option {
-	case "phase":
-		p.Status.Phase = corev1.PodPhase(value)
-	case "nominated":
-		p.Status.NominatedNodeName = value
-	case "owner":
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: value, Controller: ptr.To(true)}}
-	case "created", "started", "scheduled":
-		setPodTime(p, option, metav1.NewTime(Began.Add(time.Duration(parseNumber(value))*time.Second)))
-	case "says", "evicted":
-		setPodConditions(p, option, value)
-	default:
-		setPodSpec(&p.Spec, option, value)
-	}
-}
-
-func setPodSpec(spec *corev1.PodSpec, option, value string) {
-	switch option {
-	case "on":
-		spec.NodeName = value
-	case "scheduler":
-		spec.SchedulerName = value
-	case "class":
-		spec.PriorityClassName = value
-	case "selector":
-		key, wanted, _ := strings.Cut(value, "=")
-		spec.NodeSelector = map[string]string{key: wanted}
-	case "priority":
-		spec.Priority = ptr.To(int32(parseNumber(value)))
-	case "grace":
-		spec.TerminationGracePeriodSeconds = ptr.To(parseNumber(value))
-	case "preempts":
-		spec.PreemptionPolicy = ptr.To(corev1.PreemptionPolicy(value))
-	case "gated":
-		spec.SchedulingGates = nil
-
-		if value != "no" {
-			spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
-		}
-	default:
-		panic("a pod has no " + option)
-	}
-}
-
-func setPodConditions(p *corev1.Pod, option, value string) {
-	switch option {
-	case "says":
-		p.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: value},
-		}
-	case "evicted": // as Volcano marks it, by an action
-		const preempted = "volcano: preempting to accommodate a higher priority pod"
-
-		p.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: preempted},
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + value},
-		}
-	}
-}
-
-func setPodTime(p *corev1.Pod, option string, at metav1.Time) {
-	switch option {
-	case "created":
-		p.CreationTimestamp = at
-	case "started":
-		p.Status.StartTime = &at
-	case "scheduled":
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
-	}
-}
-
-// setCardQuota changes a CardQuota of one card, H200. All options except limit, in, created and
-// over-allocation are its status.
-func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
-	if field, isNumber := statusNumbers[option]; isNumber {
-		if len(q.Status.Cards) == 0 {
-			q.Status.Cards = []v1alpha1.CardStatus{{Name: models.Replace("H200"), Quota: ptr.Deref(q.Spec.Cards[0].Quota, 0), Physical: 8}}
-		}
-		*field(&q.Status.Cards[0]) = parseNumber(value)
-		return
-	}
-
-	switch option {
-	case "limit":
-		q.Spec.Cards = []v1alpha1.Card{{Name: models.Replace("H200"), Quota: ptr.To(parseNumber(value))}}
-	case "in":
-		q.Spec.QueueName = value
-	case "created":
-		q.CreationTimestamp = metav1.NewTime(Began.Add(time.Duration(parseNumber(value)) * time.Second))
-	case "over-allocation":
-		q.Spec.OverAllocation = v1alpha1.OverAllocation(value)
-	case "cpu":
-		q.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
-	case "memory":
-		q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
-	case "blocked":
-		setBlocked(q, value)
-	default:
-		panic("a CardQuota has no " + option)
-	}
-}
-
-// statusNumbers are the options of a card's status.
-var statusNumbers = map[string]func(*v1alpha1.CardStatus) *int64{
-	"used":      func(c *v1alpha1.CardStatus) *int64 { return &c.Used },
-	"free":      func(c *v1alpha1.CardStatus) *int64 { return &c.Free },
-	"pending":   func(c *v1alpha1.CardStatus) *int64 { return &c.Pending },
-	"deserved":  func(c *v1alpha1.CardStatus) *int64 { return &c.Deserved },
-	"guarantee": func(c *v1alpha1.CardStatus) *int64 { return &c.Guarantee },
-	"borrowed":  func(c *v1alpha1.CardStatus) *int64 { return &c.Borrowed },
-	"physical":  func(c *v1alpha1.CardStatus) *int64 { return &c.Physical },
-	"over":      func(c *v1alpha1.CardStatus) *int64 { return &c.OverQuotaBy },
-}
-
-// setBlocked sets status.blocked: "POD:CARD:COUNT:REASON,…", or podgroup/NAME for POD. Holders follow an entry:
-// "…:REASON:POD:QUEUE:COUNT:…", where QUEUE/TYPE is a queue with a service type.
-func setBlocked(q *v1alpha1.CardQuota, value string) {
-	q.Status.Blocked = nil
-	for entry := range strings.SplitSeq(value, ",") {
-		words := strings.Split(entry, ":")
-		if len(words) < 4 {
-			continue
-		}
-
-		b := v1alpha1.BlockedStatus{Workload: podReference(words[0]), Card: words[1], Count: parseNumber(words[2]), Reason: v1alpha1.BlockedReason(words[3])}
-		for at := 4; at+2 < len(words); at += 3 {
-			queue, serviceType, isTyped := strings.Cut(words[at+1], "/")
-			if !isTyped {
-				serviceType = "none"
-			}
-			b.Holders = append(b.Holders, v1alpha1.CardHolder{
-				Workload: podReference(words[at]), Queue: queue, ServiceType: serviceType, Card: models.Replace("H200"), Count: parseNumber(words[at+2]),
-			})
-		}
-		q.Status.Blocked = append(q.Status.Blocked, b)
-	}
-
-	waiting := map[v1alpha1.WorkloadReference]bool{}
-	for _, entry := range q.Status.Blocked {
-		waiting[entry.Workload] = true
-	}
-	q.Status.BlockedTotal = int32(len(waiting))
-}
-
-func podReference(name string) v1alpha1.WorkloadReference {
-	if group, isGroup := strings.CutPrefix(name, "podgroup/"); isGroup {
-		return v1alpha1.WorkloadReference{APIGroup: v1beta1.GroupName, Kind: "PodGroup", Namespace: Namespace, Name: group}
-	}
-	return v1alpha1.WorkloadReference{Kind: "Pod", Namespace: Namespace, Name: name}
 }

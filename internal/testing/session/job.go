@@ -138,7 +138,7 @@ func (j *job) addTask(text string) error {
 func (c *Cluster) addJob(line words.Line, changes []func(*corev1.Pod)) error {
 	j := &job{
 		cards: "1", card: "A", cpu: "1", scheduler: "volcano",
-		group: builder.PodGroup("ns", line.Name).UID(c.uidFor(line.Name)).With(ensureAnnotations).Obj(),
+		group: builder.PodGroup("ns", line.Name()).UID(c.uidFor(line.Name())).With(ensureAnnotations).Obj(),
 	}
 	if err := words.Apply(line, j, jobKeys, "queue", "min"); err != nil {
 		return err

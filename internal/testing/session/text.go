@@ -47,8 +47,8 @@ func (c *Cluster) AddLine(line words.Line, changes ...func(*corev1.Pod)) {
 }
 
 func (c *Cluster) addLine(line words.Line, changes []func(*corev1.Pod)) error {
-	if line.Name == "" {
-		return line.Errorf("the name is missing")
+	if len(line.Names) != 1 {
+		return line.Errorf("write one name behind the verb")
 	}
 
 	switch line.Verb {
@@ -57,7 +57,7 @@ func (c *Cluster) addLine(line words.Line, changes []func(*corev1.Pod)) error {
 	case "queue":
 		return c.addQueue(line)
 	case "namespace":
-		made := builder.Namespace(line.Name)
+		made := builder.Namespace(line.Name())
 		c.Namespaces = append(c.Namespaces, made)
 		return words.Apply(line, made, namespaceKeys, "team")
 	case "job":
@@ -90,7 +90,7 @@ func (c *Cluster) addNodes(line words.Line) error {
 		return err
 	}
 
-	for name := range strings.SplitSeq(line.Name, ",") {
+	for name := range strings.SplitSeq(line.Name(), ",") {
 		made := Node(name, described.model, described.cards)
 		if described.mig != "" {
 			made = builder.Node(name).GPUs(described.model, 0).MIG(described.mig, described.cards).Label(corev1.LabelHostname, name).Obj()
@@ -128,7 +128,7 @@ func ensureAnnotations[Object metav1.Object](object Object) {
 
 // addQueue adds a queue, or replaces the one of its name.
 func (c *Cluster) addQueue(line words.Line) error {
-	q := Queue(line.Name, "")
+	q := Queue(line.Name(), "")
 	if err := words.Apply(line, q, queueKeys); err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func TestAddDescribesACluster(t *testing.T) {
 func TestAddRefusesWrongTexts(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"an unknown verb":            {"pod p", `line 1, "pod p": "pod" is not node, queue, namespace or job`},
-		"no name":                    {"node model=A", `line 1, "node model=A": the name is missing`},
+		"no name":                    {"node model=A", `line 1, "node model=A": write one name behind the verb`},
+		"the old form":               {"job j q 1", `line 1, "job j q 1": write one name behind the verb`},
 		"no queue":                   {"job j min=1", `line 1, "job j min=1": the word queue= is missing`},
 		"no minimum":                 {"job j queue=q", `line 1, "job j queue=q": the word min= is missing`},
 		"no team":                    {"namespace ns", `line 1, "namespace ns": the word team= is missing`},

@@ -2,7 +2,7 @@
 //
 //	job g queue=inf min=3 pending=3
 //
-// A line has a verb, most have the name of an object, and the rest are words key=value. It
+// A line has a verb, most have the name of an object, and the rest are words key=value. The package
 // depends on no rule of card quota, so that the observer may use it.
 package words
 
@@ -18,9 +18,18 @@ import (
 type Line struct {
 	// Number counts the lines of the text from one.
 	Number int
-	// Verb says what the line is, Name is the object's, "" if the second word has a key.
-	Verb, Name string
-	Words      []Word
+	// Verb says what the line is. Names are the words behind it without "=".
+	Verb  string
+	Names []string
+	Words []Word
+}
+
+// Name returns the first name, "" if there is none.
+func (l Line) Name() string {
+	if len(l.Names) == 0 {
+		return ""
+	}
+	return l.Names[0]
 }
 
 // Word is a word key=value. The value of key and key= is "".
@@ -34,10 +43,7 @@ func (w Word) String() string {
 }
 
 func (l Line) String() string {
-	parts := []string{l.Verb}
-	if l.Name != "" {
-		parts = append(parts, l.Name)
-	}
+	parts := append([]string{l.Verb}, l.Names...)
 	for _, word := range l.Words {
 		parts = append(parts, word.String())
 	}
@@ -80,17 +86,23 @@ func Lines(text string) []Line {
 func newLine(number int, fields []string) Line {
 	line := Line{Number: number, Verb: fields[0]}
 	fields = fields[1:]
-	if len(fields) > 0 && !strings.Contains(fields[0], "=") {
-		line.Name = fields[0]
+	for len(fields) > 0 && !strings.Contains(fields[0], "=") {
+		line.Names = append(line.Names, fields[0])
 		fields = fields[1:]
 	}
 
+	line.Words = Words(fields)
+	return line
+}
+
+// Words parses words key=value.
+func Words(fields []string) []Word {
+	var parsed []Word
 	for _, field := range fields {
 		key, value, _ := strings.Cut(field, "=")
-		line.Words = append(line.Words, Word{key, value})
+		parsed = append(parsed, Word{key, value})
 	}
-
-	return line
+	return parsed
 }
 
 // Keys are the keys that the words of a line may have, and what each does to an object.
@@ -106,15 +118,23 @@ func Apply[Object any](line Line, object Object, keys Keys[Object], required ...
 	}
 
 	for _, word := range line.Words {
-		set, known := keys[word.Key]
-		if !known {
-			return line.Errorf("unknown word %q", word)
-		}
-		if err := set(object, word.Value); err != nil {
-			return line.Errorf("word %q: %w", word, err)
+		if err := keys.Set(line, object, word); err != nil {
+			return err
 		}
 	}
 
+	return nil
+}
+
+// Set applies a word of a line to an object.
+func (k Keys[Object]) Set(line Line, object Object, word Word) error {
+	set, known := k[word.Key]
+	if !known {
+		return line.Errorf("unknown word %q", word)
+	}
+	if err := set(object, word.Value); err != nil {
+		return line.Errorf("word %q: %w", word, err)
+	}
 	return nil
 }
 
@@ -130,6 +150,29 @@ func Parts(value string) []Word {
 		}
 	}
 	return parts
+}
+
+// ApplyParts applies the parts of a value to an object. It refuses unknown keys, and a value that lacks one
+// of the required keys.
+func ApplyParts[Object any](value string, object Object, keys Keys[Object], required ...string) error {
+	parts := Parts(value)
+	for _, key := range required {
+		if !slices.ContainsFunc(parts, func(part Word) bool { return part.Key == key }) {
+			return fmt.Errorf("the part %s: is missing", key)
+		}
+	}
+
+	for _, part := range parts {
+		set, known := keys[part.Key]
+		if !known {
+			return fmt.Errorf("unknown part %q", part.Key+":"+part.Value)
+		}
+		if err := set(object, part.Value); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // Int returns a setter of a number.

@@ -24,7 +24,7 @@ var shelfKeys = Keys[*shelf]{
 func TestLinesAreSplitIntoVerbNameAndWords(t *testing.T) {
 	lines := Lines("# a comment\nshelf a books=3 label=x=y; wait\n\nuse books=1")
 	check.Equal(t, "lines", []Line{
-		{Number: 2, Verb: "shelf", Name: "a", Words: []Word{{"books", "3"}, {"label", "x=y"}}},
+		{Number: 2, Verb: "shelf", Names: []string{"a"}, Words: []Word{{"books", "3"}, {"label", "x=y"}}},
 		{Number: 2, Verb: "wait"},
 		{Number: 4, Verb: "use", Words: []Word{{"books", "1"}}},
 	}, lines)

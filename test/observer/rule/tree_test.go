@@ -13,12 +13,14 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// newTree builds a tree of queues: "NAME OPTION…", one a line.
+// newTree builds a tree of queues: "NAME key=value …", one a line.
 func newTree(text string) *rule.Tree {
 	objects := script.New(nil)
 	queues := map[string]*v1beta1.Queue{}
-	for _, words := range script.Steps(text) {
-		queues[words[0]] = objects.Queue(words[0], words[1:]...)
+	for _, line := range script.Steps(text) {
+		name := line.Verb
+		line.Names = []string{"queue", name}
+		queues[name] = objects.Apply(line).(*v1beta1.Queue)
 	}
 	return rule.NewTree(queues, rule.UnmanagedEnforce)
 }
@@ -59,15 +61,15 @@ func TestClosedQueues(t *testing.T) {
 		"a leaf of level six":         {deep + `q parent=a5 quota=A:1`, ""},
 		"a leaf of level seven":       {deep + `a6 parent=a5 quota=A:1; q parent=a6 quota=A:1`, "its path to root is broken"},
 		"an inner queue":              {`q quota=A:4; r parent=q quota=A:1`, "it is a parent of other queues"},
-		"a parent without children":   {`q quota=A:4 parentonly=true`, "it is a parent of other queues"},
+		"a parent without children":   {`q quota=A:4 parentOnly=true`, "it is a parent of other queues"},
 		"a missing parent":            {`q parent=gone quota=A:4`, "its path to root is broken"},
 		"below a missing parent":      {`p parent=gone quota=A:4; q parent=p quota=A:4`, "its path to root is broken"},
 		"beside a missing parent":     {`p parent=gone quota=A:4; q quota=A:4`, ""},
 		"a cycle":                     {`q parent=q quota=A:4`, "its path to root is broken"},
-		"a hold":                      {`q quota=A:4 stop=Hold`, "it is held: Hold"},
-		"a hold of an ancestor":       {`p quota=A:4 stop=Hold; q parent=p quota=A:4`, "it is held: Hold"},
-		"the stricter stop":           {`p quota=A:4 stop=HoldAndDrain; q parent=p quota=A:4 stop=Hold`, "it is held: HoldAndDrain"},
-		"a hold of a child":           {`p quota=A:4; r parent=p quota=A:4 stop=Hold; q parent=p quota=A:4`, ""},
+		"a hold":                      {`q quota=A:4 stopPolicy=Hold`, "it is held: Hold"},
+		"a hold of an ancestor":       {`p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, "it is held: Hold"},
+		"the stricter stop":           {`p quota=A:4 stopPolicy=HoldAndDrain; q parent=p quota=A:4 stopPolicy=Hold`, "it is held: HoldAndDrain"},
+		"a hold of a child":           {`p quota=A:4; r parent=p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, ""},
 		"a queue that is not open":    {`q quota=A:4 state=Closed`, `its state is "Closed"`},
 		"a queue that does not exist": {`p quota=A:4`, "it does not exist"},
 	}) {
@@ -94,7 +96,7 @@ func TestGuaranteesOfOthers(t *testing.T) {
 		"beside a sibling's guarantee":           {family, "q:5", 20, false},
 		"root's last cards in the family":        {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
 		"the family's guarantee at root":         {strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false},
-		"of a queue that is held":                {strings.Replace(flat, "guarantee=A:4", "guarantee=A:4 stop=Hold", 1), "q:8", 8, false},
+		"of a queue that is held":                {strings.Replace(flat, "guarantee=A:4", "guarantee=A:4 stopPolicy=Hold", 1), "q:8", 8, false},
 		"of another card":                        {strings.Replace(flat, "guarantee=A:4", "guarantee=B:4", 1), "q:8", 8, false},
 	}) {
 		use := rule.TreeUse{}

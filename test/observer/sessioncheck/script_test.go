@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/testing/script"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // checkerScript applies the changes and sessions of a script to a Checker. Its cluster has a
@@ -32,45 +33,45 @@ func newScene(t *testing.T, options Options) *checkerScript {
 
 // run plays steps, one a line or between semicolons:
 //
-//	load KIND NAME [OPTION…]          the object was there before the judge
-//	write KIND NAME [OPTION…]         is created or changed
-//	remove KIND NAME                  is deleted
-//	single NAME QUEUE [OPTION…]       a pod for H200 with a PodGroup of its own, group-of-NAME
-//	gang NAME QUEUE PODS [OPTION…]    a PodGroup and its pods NAME-0, NAME-1 …, for H200
-//	sessions COUNT                    sessions close, one a second
-//	enough                            as many as anything may take, and bindings arrive
-//	clean                             nothing has been found
+//	load KIND NAME …             the object was there before the judge
+//	write KIND NAME …            is created or changed
+//	remove KIND NAME             is deleted
+//	single NAME queue= …         a pod for H200 with a PodGroup of its own, group-of-NAME
+//	gang NAME queue= pods=N …    a PodGroup and its pods NAME-0, NAME-1 …, for H200
+//	sessions COUNT               sessions close, one a second
+//	enough                       as many as anything may take, and bindings arrive
+//	clean                        nothing has been found
 //	wait DURATION
+//
+// The words key=value behind a name are those of package script.
 func (s *checkerScript) run(text string) *checkerScript {
 	s.Helper()
-	for _, words := range script.Steps(text) {
-		step := words[0]
-		words := words[1:]
-		switch step {
+	for _, line := range script.Steps(text) {
+		switch line.Verb {
 		case "load":
-			s.judge.Load(s.Object(words[0], words[1], words[2:]...), s.clock)
+			s.judge.Load(s.Apply(line), s.clock)
 		case "write":
-			s.applyObject(s.Object(words[0], words[1], words[2:]...), false)
+			s.applyObject(s.Apply(line), false)
 		case "remove":
-			s.applyObject(s.Object(words[0], words[1]), true)
+			s.applyObject(s.Apply(line), true)
 		case "single":
-			s.writeSinglePod(words[0], words[1], words[2:])
+			s.writeSinglePod(line)
 		case "gang":
-			s.writeGang(words[0], words[1], words[2], words[3:])
+			s.writeGang(line)
 		case "sessions":
-			s.closeSessions(s.mustParse(words[0]))
+			s.closeSessions(s.mustParse(line.Name()))
 		case "enough":
 			s.closeSessions(5 + int(bindTimeout/time.Second))
 		case "clean":
 			s.expectViolations()
 		case "wait":
-			d, err := time.ParseDuration(words[0])
+			d, err := time.ParseDuration(line.Name())
 			if err != nil {
-				s.Fatal(err)
+				s.Fatal(line.Errorf("%w", err))
 			}
 			s.clock = s.clock.Add(d)
 		default:
-			s.Fatal("no step ", step)
+			s.Fatal(line.Errorf("%q is not a step", line.Verb))
 		}
 	}
 
@@ -78,18 +79,30 @@ func (s *checkerScript) run(text string) *checkerScript {
 }
 
 // writeSinglePod writes a pod with a PodGroup of its own.
-func (s *checkerScript) writeSinglePod(name, queue string, options []string) {
-	group := "group-of-" + name
-	s.applyObject(s.Object("group", group, "queue="+queue), false)
-	s.applyObject(s.Pod(name, append([]string{"card=NVIDIA-H200", "group=" + group}, options...)...), false)
+func (s *checkerScript) writeSinglePod(line words.Line) {
+	group := "group-of-" + line.Name()
+	s.applyObject(s.Object("group", group, "queue="+line.Value("queue")), false)
+	s.writePod(line, line.Name(), group)
 }
 
 // writeGang writes a PodGroup and its pods.
-func (s *checkerScript) writeGang(name, queue, members string, options []string) {
-	s.applyObject(s.Object("group", name, "queue="+queue, "members="+members), false)
-	for i := range s.mustParse(members) {
-		s.applyObject(s.Pod(fmt.Sprint(name, "-", i), append([]string{"card=NVIDIA-H200", "group=" + name}, options...)...), false)
+func (s *checkerScript) writeGang(line words.Line) {
+	pods := line.Value("pods")
+	s.applyObject(s.Object("group", line.Name(), "queue="+line.Value("queue"), "min="+pods), false)
+	for i := range s.mustParse(pods) {
+		s.writePod(line, fmt.Sprint(line.Name(), "-", i), line.Name())
 	}
+}
+
+// writePod writes a pod of a group with the words of a line that are about the pod.
+func (s *checkerScript) writePod(line words.Line, name, group string) {
+	described := []string{"card=NVIDIA-H200", "group=" + group}
+	for _, word := range line.Words {
+		if word.Key != "queue" && word.Key != "pods" {
+			described = append(described, word.String())
+		}
+	}
+	s.applyObject(s.Pod(name, described...), false)
 }
 
 func (s *checkerScript) mustParse(word string) int {

@@ -31,8 +31,8 @@ func TestStatementsOfPods(t *testing.T) {
 		"a queue that is open":    {"Queue <q> is Closed, not Open: nothing new starts in it", true},
 		"nothing that is checked": {"pod group is not ready, 1 Pending, 1 minAvailable", false},
 	}) {
-		s := newScene(t, Options{}).run(`single b q cards=3; write pod b on=h200-0; single a q cards=2`)
-		s.applyObject(s.Pod("a", "says="+tc.text), false)
+		s := newScene(t, Options{}).run(`single b queue=q cards=3; write pod b node=h200-0; single a queue=q cards=2`)
+		s.applyObject(s.Pod("a", "unschedulable="+tc.text), false)
 		if tc.lies {
 			s.expectViolations(Truth + " pod/test/a")
 		} else {
@@ -51,19 +51,19 @@ func TestAStatementMayBeAsOldAsItsSession(t *testing.T) {
 		"one session ago":  {`sessions 1`, nil},
 		"six sessions ago": {`sessions 6`, []string{Truth + " pod/test/a"}},
 	}) {
-		s := newScene(t, Options{}).run(`write queue q quota=H200:1; single a q cards=2; sessions 5; write queue q quota=H200:4`).run(tc.text)
+		s := newScene(t, Options{}).run(`write queue q quota=H200:1; single a queue=q cards=2; sessions 5; write queue q quota=H200:4`).run(tc.text)
 		s.judge.TakeViolations()
-		s.applyObject(s.Pod("a", "says="+text), false)
+		s.applyObject(s.Pod("a", "unschedulable="+text), false)
 		s.expectViolations(tc.want...)
-		s.applyObject(s.Pod("a", "says="+text+" "), false)
+		s.applyObject(s.Pod("a", "unschedulable="+text+" "), false)
 		s.expectViolations() // each statement once
 	}
 }
 
 func TestStatementsOfPodGroupsAndCardQuotas(t *testing.T) {
-	s := newScene(t, Options{}).run(`single b q cards=2; write pod b on=h200-0`)
+	s := newScene(t, Options{}).run(`single b queue=q cards=2; write pod b node=h200-0`)
 	tell := func(text string) {
-		s.applyObject(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "says="+text), false)
+		s.applyObject(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "unschedulable="+text), false)
 		quota := s.Object("quota", "q").(*v1alpha1.CardQuota)
 		quota.Status.Blocked = []v1alpha1.BlockedStatus{{Message: text}}
 		s.applyObject(quota, false)
@@ -77,28 +77,28 @@ func TestStatementsOfPodGroupsAndCardQuotas(t *testing.T) {
 }
 
 func TestPlacementsBeyondCPUMemoryOrTheNode(t *testing.T) {
-	const placed = `; write pod a on=h200-0`
+	const placed = `; write pod a node=h200-0`
 
 	exempt := Options{UnlimitedCPUMemory: true}
 	for t, tc := range check.Cases(t, map[string]struct {
 		options    Options
 		text, want string
 	}{
-		"within":                    {Options{}, `single a q cards=1 cpu=10` + placed, ""},
-		"beyond the queue's CPU":    {Options{}, `single a q cards=1 cpu=11` + placed, "pod/test/a"},
-		"beyond the queue's memory": {Options{}, `single a q cards=1 memory=11Gi` + placed, "pod/test/a"},
-		"exempt with cards":         {exempt, `single a q cards=1 cpu=11` + placed, ""},
-		"not exempt without cards":  {exempt, `single a q card= cpu=11` + placed, "pod/test/a"},
-		"a limit that was lowered while the session ran": {Options{}, `single a q cards=1; sessions 1
-			write queue q; write queue q cpu=1; write pod a cpu=8 on=h200-0`, ""},
-		"a limit that was lowered sessions ago": {Options{}, `single a q cards=1; write queue q cpu=1
-			sessions 6; write pod a cpu=8 on=h200-0`, "pod/test/a"},
-		"a node without so many cards": {exempt, `single a q cards=9` + placed, "pod/test/a"},
-		"a node whose cards a pod still holds that is being deleted": {Options{}, `single b q cards=8; write pod b on=h200-0
-			write pod b deleted; single a q cards=1` + placed, "pod/test/a"},
-		"a node without so many pods": {exempt, `write node h200-0 pods=0; wait 1m; single a q cards=1` + placed, "pod/test/a"},
-		"what another scheduler placed at the same time": {Options{}, `write pod daemon cpu=16 on=h200-0 scheduler=default-scheduler
-			single a q cards=1` + placed, ""},
+		"within":                    {Options{}, `single a queue=q cards=1 cpu=10` + placed, ""},
+		"beyond the queue's CPU":    {Options{}, `single a queue=q cards=1 cpu=11` + placed, "pod/test/a"},
+		"beyond the queue's memory": {Options{}, `single a queue=q cards=1 memory=11Gi` + placed, "pod/test/a"},
+		"exempt with cards":         {exempt, `single a queue=q cards=1 cpu=11` + placed, ""},
+		"not exempt without cards":  {exempt, `single a queue=q card= cpu=11` + placed, "pod/test/a"},
+		"a limit that was lowered while the session ran": {Options{}, `single a queue=q cards=1; sessions 1
+			write queue q; write queue q cpu=1; write pod a cpu=8 node=h200-0`, ""},
+		"a limit that was lowered sessions ago": {Options{}, `single a queue=q cards=1; write queue q cpu=1
+			sessions 6; write pod a cpu=8 node=h200-0`, "pod/test/a"},
+		"a node without so many cards": {exempt, `single a queue=q cards=9` + placed, "pod/test/a"},
+		"a node whose cards a pod still holds that is being deleted": {Options{}, `single b queue=q cards=8; write pod b node=h200-0
+			write pod b deleted=true; single a queue=q cards=1` + placed, "pod/test/a"},
+		"a node without so many pods": {exempt, `write node h200-0 pods=0; wait 1m; single a queue=q cards=1` + placed, "pod/test/a"},
+		"what another scheduler placed at the same time": {Options{}, `write pod daemon cpu=16 node=h200-0 scheduler=default-scheduler
+			single a queue=q cards=1` + placed, ""},
 	}) {
 		s := newScene(t, tc.options).run(tc.text)
 		s.expectViolations(violationsOf(Capacity, strings.Fields(tc.want)...)...)
