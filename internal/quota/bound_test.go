@@ -37,13 +37,11 @@ func choosing(names []card.Name, n int, count card.Count) JobRequest {
 
 // limited is an account of one queue with so many of each card.
 func limited(names []card.Name, each card.Count) *Ledger {
-	a := New(0)
 	quota := card.Quota{}
 	for _, name := range names {
 		quota[name] = each
 	}
-	a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
-	return a
+	return newQueueLedger(quota)
 }
 
 // TestInventedCardsAreNoWork: what users write about cards that a queue has no quota
@@ -167,13 +165,8 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 			free[n] = int64(quota[n])
 		}
 
-		a := New(0)
-		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
-		request := rapid.Custom(func(t *rapid.T) CardRequest {
-			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
-			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
-		})
-
+		a := newQueueLedger(quota)
+		request := rapid.Custom(drawCardRequest)
 		waits := rapid.SliceOfN(request, 0, 3).Draw(t, "waiting")
 		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "application")}
 		waiting := Reservations{split: rapid.Bool().Draw(t, "too many wait")}
@@ -192,12 +185,7 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 		}
 
 		admitted := !slices.ContainsFunc(app.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
-		var asked int64
-		for _, d := range app.Cards {
-			asked += int64(d.Count)
-		}
-
-		fits := most(slices.Concat(waits, app.Cards), free, nil) == most(waits, free, nil)+asked
+		fits := most(slices.Concat(waits, app.Cards), free, nil) == most(waits, free, nil)+countCards(app.Cards)
 		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Cards, waits, quota)
 	})
 }
@@ -228,8 +216,7 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 		}
 
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
-		want := min(choices, maxChoices)
-		check.That(t, choices > maxChoices || len(first.Cards) == want, "%d choices are %d requests", choices, len(first.Cards))
+		check.That(t, choices > maxChoices || len(first.Cards) == choices, "%d choices are %d requests", choices, len(first.Cards))
 	}
 }
 

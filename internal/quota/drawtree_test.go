@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"fmt"
 
 	"pgregory.net/rapid"
@@ -67,4 +68,44 @@ func drawShares(t *rapid.T, q TreeQueue, name card.Name) {
 	if !naiveIsCard(name) && rapid.Bool().Draw(t, "unlimited") {
 		q.Quota[name] = Unlimited
 	}
+}
+
+// newTreeLedger returns a ledger of queues in a tree with an inventory, which is without limit
+// if it is nil. Limits of CPU and memory that are not set are Unlimited.
+func newTreeLedger(tree map[string]Position, limits map[string]Limits, inventory card.Quota) *Ledger {
+	l := New(0)
+	l.SetTree(tree)
+	for name, of := range limits {
+		of.MilliCPU = cmp.Or(of.MilliCPU, Unlimited)
+		of.Memory = cmp.Or(of.Memory, Unlimited)
+		l.SetLimits(name, of)
+	}
+
+	if inventory != nil {
+		l.SetInventory(inventory, Unlimited, Unlimited)
+	}
+
+	l.Refresh()
+	return l
+}
+
+// newQueueLedger returns a ledger of queue q without a tree, which limits cards alone.
+func newQueueLedger(quota card.Quota) *Ledger {
+	l := New(0)
+	l.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+	return l
+}
+
+// countCards returns the cards of requests together.
+func countCards(requests []CardRequest) (sum int64) {
+	for _, r := range requests {
+		sum += int64(r.Count)
+	}
+	return sum
+}
+
+// drawCardRequest draws a request of up to three of the cards A, B and C.
+func drawCardRequest(t *rapid.T) CardRequest {
+	names := rapid.SliceOfNDistinct(rapid.SampledFrom([]card.Name{"A", "B", "C"}), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
+	return CardRequest{Names: names, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 }

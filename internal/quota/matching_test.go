@@ -49,7 +49,6 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 	seed.Check(t, func(t *rapid.T) {
-		a := New(0)
 		quota := card.Quota{}
 		used := Charge{Queue: "q"}
 		for _, n := range names {
@@ -57,13 +56,9 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			used.Cards = append(used.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
 		}
 
-		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+		a := newQueueLedger(quota)
 		a.Charge("pods", &used)
-		request := rapid.Custom(func(t *rapid.T) CardRequest {
-			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
-			return CardRequest{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
-		})
-
+		request := rapid.Custom(drawCardRequest)
 		var waiting Reservations
 		waitingRequests := rapid.SliceOfN(request, 0, 2).Draw(t, "waiting")
 		waiting.Add(JobRequest{Cards: slices.Clone(waitingRequests)})
@@ -92,11 +87,6 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			}
 		}
 
-		var asked int64
-		for _, d := range app.Cards {
-			asked += int64(d.Count)
-		}
-
 		with := slices.Clone(before)
 		for _, d := range app.Cards { // a card without quota helps only where the request names no other
 			granted := slices.DeleteFunc(slices.Clone(d.Names), func(name card.Name) bool { return quota[name] == 0 })
@@ -106,7 +96,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			with = append(with, d)
 		}
 
-		want := most(with, free, elastic) == most(before, free, elastic)+asked
+		want := most(with, free, elastic) == most(before, free, elastic)+countCards(app.Cards)
 		got := a.CheckEnqueue("q", only(&waiting), app, factor)
 		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
 	})

@@ -155,13 +155,9 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 					}
 				}
 
-				isCard := naiveIsCard(name)
-				switch {
-				case isCard && !isLimited:
-					check.Must(t, got.AnyCard, "%s is limited", queue)
-				default:
-					check.Must(t, got.quota(name) == smallest && (!isCard || !got.AnyCard), "%s may use %d %s, want %d", queue, got.quota(name), name, smallest)
-				}
+				mayUseAny := naiveIsCard(name) && got.AnyCard
+				check.Must(t, mayUseAny == (naiveIsCard(name) && !isLimited), "%s may use any %s: %v", queue, name, mayUseAny)
+				check.Must(t, mayUseAny || got.quota(name) == smallest, "%s may use %d %s, want %d", queue, got.quota(name), name, smallest)
 			}
 		}
 	})
@@ -170,12 +166,8 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 // TestWhatWasBorrowedCountsAfterItsEnd: of two queues that borrow nothing now, the one comes first
 // that borrowed less in the last half hour.
 func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
-	l := New(0)
-	l.SetTree(map[string]Position{"x": {}, "y": {}})
-	for _, name := range []string{"x", "y"} {
-		l.SetLimits(name, Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
-	}
-
+	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{}}
+	l := newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
 	check.That(t, l.CompareShares("x", "y") < 0, "the name does not decide between equals")
 	l.Charge("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	check.That(t, l.CompareShares("x", "y") > 0, "a queue that borrows comes before one that does not")
@@ -193,10 +185,7 @@ func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
 
 // An inner node may still hold pods, and is compared with what is below it.
 func TestAnAncestorComesFirst(t *testing.T) {
-	l := New(0)
-	l.SetTree(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}})
-	for _, name := range []string{"p", "x", "y"} {
-		l.SetLimits(name, Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{"A": 2}})
-	}
+	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{"A": 2}}
+	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{"p": limits, "x": limits, "y": limits}, nil)
 	check.That(t, l.CompareShares("p", "x") < 0 && l.CompareShares("y", "p") > 0 && l.CompareShares("p", "p") == 0 && l.CompareShares("x", "y") < 0, "no order")
 }

@@ -44,17 +44,13 @@ type lendingFleet struct {
 }
 
 func newLendingFleet(seed int64) *lendingFleet {
-	f := &lendingFleet{
-		random: rand.New(rand.NewSource(seed)), ledger: New(0), queues: [2]string{"light", "heavy"},
+	limits := Limits{Cards: card.Quota{"X": 24}, Deserved: Shares{}, Guarantee: Shares{}}
+	tree := map[string]Position{"light": {Weight: 1}, "heavy": {Weight: 2}}
+	return &lendingFleet{
+		random: rand.New(rand.NewSource(seed)), queues: [2]string{"light", "heavy"},
+		ledger:  newTreeLedger(tree, map[string]Limits{"light": limits, "heavy": limits}, card.Quota{"X": 24}),
 		pending: map[string][]card.Count{}, ends: map[string]int{}, free: 24,
 	}
-	f.ledger.SetTree(map[string]Position{"light": {Weight: 1}, "heavy": {Weight: 2}})
-	for _, q := range f.queues {
-		f.ledger.SetLimits(q, Limits{Cards: card.Quota{"X": 24}, Deserved: Shares{}, Guarantee: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
-	}
-	f.ledger.SetInventory(card.Quota{"X": 24}, Unlimited, Unlimited)
-	f.ledger.Refresh()
-	return f
 }
 
 // step is one session: it ends jobs, and starts pending ones in the order of the queues.

@@ -219,12 +219,7 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 		return smallest
 	}
 
-	var count int64
-	for _, r := range requested {
-		count += int64(r.Count)
-	}
-
-	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+count
+	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+countCards(requested)
 }
 
 // enqueueTest is a tree with jobs inqueue, and a request to enqueue beside them.
@@ -372,14 +367,16 @@ func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) in
 // TestEnqueueLeavesTheGuaranteesOfOthers: of the parent's eight cards its other children are
 // guaranteed some, and the job may use the guarantee of its own queue.
 func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
-	l := New(0)
-	l.SetTree(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}})
+	limits := map[string]Limits{}
 	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
-		l.SetLimits(name, Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": guarantee}, Guarantee: Shares{"A": guarantee}, MilliCPU: Unlimited, Memory: Unlimited})
+		limits[name] = Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": guarantee}, Guarantee: Shares{"A": guarantee}}
 	}
 
-	l.Refresh()
-	none := func(string) *Reservations { return &Reservations{} }
+	l := newTreeLedger(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}}, limits, nil)
+	enqueue := func(count card.Count) *InsufficientQuota {
+		return l.CheckEnqueue("own", only(&Reservations{}), JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1)
+	}
+
 	guaranteed := func(queue string, total int64) *InsufficientQuota {
 		return &InsufficientQuota{Kind: Guaranteed, Of: Cards, Queue: queue, Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Total: total, Limit: 8}
 	}
@@ -391,38 +388,29 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 		if want != nil {
 			want.Requested = int64(count)
 		}
-		check.Equal(t, fmt.Sprintf("%d cards", count), want, l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1))
+		check.Equal(t, fmt.Sprintf("%d cards", count), want, enqueue(count))
 	}
 
 	l.Charge("far", &Charge{Queue: "far", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	got := l.CheckEnqueue("own", none, JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: 5}}}, 1)
-	check.Equal(t, "the quota itself is exhausted", &InsufficientQuota{Kind: Cards, Queue: "tenant", Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Requested: 5, Total: 9, Limit: 8}, got)
+	check.Equal(t, "the quota itself is exhausted", &InsufficientQuota{Kind: Cards, Queue: "tenant", Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Requested: 5, Total: 9, Limit: 8}, enqueue(5))
 }
 
 func TestReclaimByExample(t *testing.T) {
-	l := New(0)
-	l.SetTree(map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}})
-	for name, limits := range map[string]Limits{
+	tree := map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}}
+	l := newTreeLedger(tree, map[string]Limits{
 		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 2}},
 		"serving": {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 3}, Guarantee: Shares{"A": 2}},
 		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 1}},
 		"other":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
-	} {
-		limits.MilliCPU = Unlimited
-		limits.Memory = Unlimited
-		l.SetLimits(name, limits)
-	}
-
-	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)
-	l.Refresh()
+	}, card.Quota{"A": 8})
 	for i := range 5 {
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	}
 
 	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
-	isOfRoot := got != nil && got.Kind == Guaranteed && got.Queue == ""
-	check.Must(t, isOfRoot && got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
+	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "", "batch may not use the guarantees of the inventory: %+v", got)
+	check.Must(t, got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
 	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideHolds: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")

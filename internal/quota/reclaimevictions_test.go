@@ -86,23 +86,16 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 // An eviction further up opens no guarantee, and the quota of the top queue still counts.
 func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	for quotaOfTop, want := range map[card.Count]int64{8: 7, 1: 0, 0: -1} {
-		l := New(0)
-		l.SetTree(map[string]Position{"top": {}, "tenant": {Parent: "top"}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}, "third": {}})
-		for name, limits := range map[string]Limits{
+		tree := map[string]Position{"top": {}, "tenant": {Parent: "top"}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}, "third": {}}
+		l := newTreeLedger(tree, map[string]Limits{
 			"top":     {Cards: card.Quota{"A": quotaOfTop}, Deserved: Shares{"A": 4}},
 			"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
 			"serving": {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 2}},
 			"batch":   {Cards: card.Quota{"A": 8}},
 			"other":   {Cards: card.Quota{"A": 8}, Guarantee: Shares{"A": 1}},
 			"third":   {Cards: card.Quota{"A": 8}},
-		} {
-			limits.MilliCPU = Unlimited
-			limits.Memory = Unlimited
-			l.SetLimits(name, limits)
-		}
+		}, card.Quota{"A": 5})
 
-		l.SetInventory(card.Quota{"A": 5}, Unlimited, Unlimited)
-		l.Refresh()
 		l.Charge("b", &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
 		l.Charge("t", &Charge{Queue: "third", Cards: []card.Amount{{Name: "A", Count: 4}}})
 		m := l.MayUseByLevel("serving", "A")

@@ -18,8 +18,7 @@ func oneCard(queue string, name card.Name, count card.Count) *Charge {
 }
 
 func TestWhatEndsKeepsOthersOut(t *testing.T) {
-	a := New(0)
-	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, MilliCPU: Unlimited, Memory: Unlimited})
+	a := newQueueLedger(card.Quota{"A": 4, "B": 4})
 	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
 	a.Charge("running", oneCard("q", "A", 1))
 	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
@@ -67,8 +66,7 @@ func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) 
 
 // TestWhatWouldBeEvictedEnds: it gives its quota back, and is ending then.
 func TestWhatWouldBeEvictedEnds(t *testing.T) {
-	a := New(0)
-	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}, MilliCPU: Unlimited, Memory: Unlimited})
+	a := newQueueLedger(card.Quota{"A": 4})
 	ask := Request{Names: []card.Name{"A"}, Count: 1}
 	a.Charge("running", oneCard("q", "A", 4))
 	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
@@ -142,7 +140,8 @@ func recountEnding(pods map[string]*lived, queue string, name card.Name) (used, 
 
 // TestTerminatingEqualsARecountAndIsBounded runs random sequences: pods are placed when the
 // checks accept them, terminate, are restored, end and return; quotas change only in size.
-// Every number equals a recount, and no queue ever holds more than twice its quota.
+// Every number equals a recount, and no queue ever uses more than its quota, or more than
+// twice its quota with what terminates.
 func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}
@@ -206,7 +205,7 @@ func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
 						ending, _ := a.Terminating(queue, name)
 						check.Must(t, a.Used(queue, name) == used && ending == ends,
 							"queue %s uses %d and ends %d of %s, a recount says %d and %d", queue, a.Used(queue, name), ending, name, used, ends)
-						check.Must(t, used+ends <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)
+						check.Must(t, used <= quota && used+ends <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)
 					}
 				}
 			},

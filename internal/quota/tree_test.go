@@ -247,9 +247,8 @@ func TestResolveTreeByExample(t *testing.T) {
 		"orphan":   {Parent: "gone", Quota: Shares{"H200": 3}, Guarantee: Shares{"H200": 3}},
 	})
 
-	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name", [2]int64{3, 3},
-		[2]int64{resolved["serving"].Limits.Deserved["H200"], resolved["training"].Limits.Deserved["H200"]})
-	check.Equal(t, "guarantees", [2]int64{1, 1}, [2]int64{resolved["serving"].Limits.Guarantee["H200"], resolved["training"].Limits.Guarantee["H200"]})
+	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name: serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))
+	check.Equal(t, "training", [3]int64{8, 3, 1}, amountsOf(resolved["training"].Limits, "H200"))
 	check.Equal(t, "inherited", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
 	check.Equal(t, "whole cards do not cover slices", []Excess{{Kind: NotInParent, Name: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
 	check.Equal(t, "the orphan is closed", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)

@@ -10,14 +10,11 @@ import (
 // newGuaranteedTree returns a ledger with queues x, which is guaranteed 4 A, and y under root,
 // and an inventory of 8 A.
 func newGuaranteedTree() *Ledger {
-	l := New(0)
-	l.SetTree(map[string]Position{"x": {}, "y": {}})
-	for name, guarantee := range map[string]int64{"x": 4, "y": 0} {
-		l.SetLimits(name, Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 8}, Guarantee: Shares{"A": guarantee}, MilliCPU: Unlimited, Memory: Unlimited})
-	}
-	l.SetInventory(card.Quota{"A": 8}, Unlimited, Unlimited)
-	l.Refresh()
-	return l
+	quota := card.Quota{"A": 8}
+	return newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{
+		"x": {Cards: quota, Deserved: Shares{"A": 8}, Guarantee: Shares{"A": 4}},
+		"y": {Cards: quota, Deserved: Shares{"A": 8}},
+	}, quota)
 }
 
 func TestGuaranteeOfADeletedQueueIsFree(t *testing.T) {
@@ -66,14 +63,12 @@ func TestWhatAQueueDeservesBesideItsUse(t *testing.T) {
 // TestHoldKeepsOtherQueuesOut: the queue itself may use what is held for its pods, up to what it
 // deserves.
 func TestHoldKeepsOtherQueuesOut(t *testing.T) {
-	l := New(0)
-	l.SetTree(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}})
-	for name, deserved := range map[string]int64{"p": 7, "x": 4, "y": 3} {
-		l.SetLimits(name, Limits{Cards: card.Quota{"A": 7}, Deserved: Shares{"A": deserved}, Guarantee: Shares{}, MilliCPU: Unlimited, Memory: Unlimited})
-	}
-
-	l.SetInventory(card.Quota{"A": 20}, Unlimited, Unlimited)
-	l.Refresh()
+	quota := card.Quota{"A": 7}
+	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{
+		"p": {Cards: quota, Deserved: Shares{"A": 7}},
+		"x": {Cards: quota, Deserved: Shares{"A": 4}},
+		"y": {Cards: quota, Deserved: Shares{"A": 3}},
+	}, card.Quota{"A": 20})
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	check.That(t, l.FitsCard("y", "A", 3, false) && !l.FitsCard("y", "A", 4, false), "y may use 3 of 7 A beside the 4 that are held for x")
 	check.That(t, l.FitsCard("x", "A", 4, false) && !l.FitsCard("x", "A", 5, false), "x may use the 4 A that are held and that it deserves, and borrow none of them")

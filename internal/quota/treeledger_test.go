@@ -83,12 +83,11 @@ func (h *treeTest) drawInventory(t *rapid.T) {
 	inventory := map[card.Name]int64{}
 	for _, name := range treeNames {
 		inventory[name] = int64(rapid.IntRange(0, 24).Draw(t, "inventory of "+string(name)))
-		if name == CPUName || name == MemoryName {
-			if rapid.Bool().Draw(t, "no limit") {
-				inventory[name] = Unlimited
-			}
-		} else {
+		switch {
+		case naiveIsCard(name):
 			cards[name] = card.Count(inventory[name])
+		case rapid.Bool().Draw(t, "no limit"):
+			inventory[name] = Unlimited
 		}
 	}
 
@@ -265,39 +264,6 @@ func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	})
 }
 
-// TestParentsUseWhatTheirChildrenUse is the sum that status shows per tenant.
-func TestParentsUseWhatTheirChildrenUse(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		h := newTreeTest(t)
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			h.step(t)
-		}
-
-		for parent, q := range h.ledger.queues {
-			for _, name := range treeNames {
-				own := int64(0)
-				ownFixed := int64(0)
-				for _, p := range h.naive.pods { // work in a parent, which is closed, still counts
-					if p.queue == parent && !p.isEnd {
-						own += p.amounts[name]
-						if p.isFixed {
-							ownFixed += p.amounts[name]
-						}
-					}
-				}
-
-				for _, child := range h.ledger.queues {
-					if child.parent == q {
-						own += child.used(name)
-						ownFixed += child.tree.fixedUsed(name)
-					}
-				}
-				check.Must(t, q.used(name) == own && q.tree.fixedUsed(name) == ownFixed, "%s uses %d %s (%d fixed), its pods and children %d (%d)", parent, q.used(name), name, q.tree.fixedUsed(name), own, ownFixed)
-			}
-		}
-	})
-}
-
 // TestPermittedPodsKeepQuotasAndGuarantees places what the checks permit, and nothing else, in a
 // tree whose guarantees the inventory covers.
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
@@ -390,21 +356,21 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
 
 		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsFixed: true}
-		none := func(string) *Reservations { return &Reservations{} }
 		for queue := range h.tree {
 			for _, name := range []card.Name{"A", "B"} {
 				one := Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 6).Draw(t, "count")), MilliCPU: 3, IsFixed: true}
 				released := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
-				check.Equal(t, "any", flat.FitsAnyCard(queue, one), h.ledger.FitsAnyCard(queue, one))
-				check.Equal(t, "card", flat.FitsCard(queue, name, one.Count, true), h.ledger.FitsCard(queue, name, one.Count, true))
-				check.Equal(t, "released", flat.InsufficientAfterRelease(queue, one, name, released), h.ledger.InsufficientAfterRelease(queue, one, name, released))
-				check.Equal(t, "deserved", flat.FitsDeserved(queue, one, true), h.ledger.FitsDeserved(queue, one, true))
-				check.Equal(t, "level", flat.MayUseByLevel(queue, name), h.ledger.MayUseByLevel(queue, name))
-				check.Equal(t, "headroom", flat.EvictionHeadroom(queue, name), h.ledger.EvictionHeadroom(queue, name))
-			}
+				answers := func(l *Ledger) map[string]any {
+					return map[string]any{
+						"any": l.FitsAnyCard(queue, one), "card": l.FitsCard(queue, name, one.Count, true),
+						"released": l.InsufficientAfterRelease(queue, one, name, released), "deserved": l.FitsDeserved(queue, one, true),
+						"level": l.MayUseByLevel(queue, name), "headroom": l.EvictionHeadroom(queue, name),
+						"enqueue": l.CheckEnqueue(queue, only(&Reservations{}), request, 1.5), "share": l.DominantShare(queue),
+					}
+				}
 
-			check.Equal(t, "enqueue", flat.CheckEnqueue(queue, none, request, 1.5), h.ledger.CheckEnqueue(queue, none, request, 1.5))
-			check.Equal(t, "share", flat.DominantShare(queue), h.ledger.DominantShare(queue))
+				check.Equal(t, "answers about "+string(name)+" of "+queue, answers(flat), answers(h.ledger))
+			}
 		}
 	})
 }
