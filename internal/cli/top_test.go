@@ -78,6 +78,7 @@ func TestTop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, tc.objects, interceptor.Funcs{}, append([]string{"top"}, tc.args...)...).exits(exitOK).silently().matchesGolden("top-" + name)
+
 			if !strings.Contains(name, "wide") && !strings.Contains(name, "yaml") {
 				checkColumns(t, r.out)
 			}

@@ -58,6 +58,5 @@ cardquota_over_allocation_allowed{card="granted"} 0
 cardquota_over_allocation_allowed{card="held"} 0
 `), "cardquota_over_allocation_allowed", "cardquota_anomalies"))
 
-	problems, err := testutil.GatherAndLint(registry)
-	check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
+	check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(m))(t))
 }

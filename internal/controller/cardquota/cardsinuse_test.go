@@ -53,8 +53,7 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 // TestHoldingsAreDatedByTheBinding: pods that state neither binding nor start are left out. The cards of a
 // queue that does not exist are billed to the namespace of the pod, because a pod may name any queue.
 func TestHoldingsAreDatedByTheBinding(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := func(name, queue string, isDated bool) *corev1.Pod {
 		p := builder.Pod("lab", name).Queue(queue).GPUs(2).Running("a").Obj()
@@ -88,8 +87,7 @@ func TestHoldingsAreDatedByTheBinding(t *testing.T) {
 
 // TestATerminatingPodIsBilled: its cards are in no usage of its queue, and computing goes on until the pod is gone.
 func TestATerminatingPodIsBilled(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	pod := builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj()
 	u := newUsageCollector(nil, 0, nodes)
 
@@ -106,9 +104,7 @@ func TestATerminatingPodIsBilled(t *testing.T) {
 
 // TestACountFollowsTheEndOfAPod: no event says that the grace period of a pod on a lost node is over.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	nodes.Update(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj())
 	pod := builder.Pod("lab", "p").GPUs(8).Running("lost").Obj()
 	end := metav1.NewTime(time.Now().Add(time.Second))
 	pod.DeletionTimestamp = &end

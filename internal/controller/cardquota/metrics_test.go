@@ -237,8 +237,7 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 
 // TestCountMetrics: a count records its time and how long newly bound pods waited.
 func TestCountMetrics(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	pod := func(name string, waited time.Duration) *corev1.Pod {
 		p := builder.Pod("lab", name).Queue("web").GPUs(2).Running("a").Obj()
@@ -273,10 +272,7 @@ func TestCountMetrics(t *testing.T) {
 	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, {Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}: 2}
 	check.Equal(t, "cards in use", inUse, u.CardsInUse())
 	for _, collector := range Metrics() {
-		registry := prometheus.NewPedanticRegistry()
-		check.NoError(t, registry.Register(collector))
-		problems, err := testutil.GatherAndLint(registry)
-		check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
+		check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(collector))(t))
 	}
 }
 

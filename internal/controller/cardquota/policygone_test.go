@@ -84,13 +84,18 @@ func newFamily() []client.Object {
 	return objects
 }
 
+// fetch returns an object as an API server has it.
+func fetch[O client.Object](t *testing.T, api client.Reader, name string, object O) O {
+	t.Helper()
+	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: name}, object))
+	return object
+}
+
 // describe returns what the Queue and the conditions of a CardQuota say.
 func (r *Reconciler) describe(t *testing.T, name string) string {
 	t.Helper()
-	queue := &v1beta1.Queue{}
-	q := &v1alpha1.CardQuota{}
-	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, queue))
-	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, q))
+	queue := fetch(t, r.client, name, &v1beta1.Queue{})
+	q := fetch(t, r.client, name, &v1alpha1.CardQuota{})
 	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	return fmt.Sprintf("below %s: %s %s, priority %d, %s/%s, hierarchy %v", queue.Spec.Parent, queue.Annotations[v1alpha1.AnnotationCardQuota],
 		queue.Annotations[v1alpha1.AnnotationCardDeserved], queue.Spec.Priority, synced.Status, synced.Reason,
@@ -120,8 +125,7 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	expectTree("in force")
 	check.NoError(t, r.client.Delete(t.Context(), policy))
 	expectTree("deleted")
-	q := &v1alpha1.CardQuota{}
-	check.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Name: "web"}, q))
+	q := fetch(t, r.client, "web", &v1alpha1.CardQuota{})
 	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, conditions.Get(q.Status.Conditions, v1alpha1.ConditionEnforced).Reason)
 
 	created := builder.ServiceTypePolicy().Obj()
@@ -152,8 +156,7 @@ func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
 
 // TestCountsOutliveThePolicy: a count uses the tree and the schedulers of the last policy in force.
 func TestCountsOutliveThePolicy(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("H200", 8).Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("H200", 8).Obj())
 	s := objectStores{
 		quotas: newStore(builder.CardQuota("web").Card("H200", 8).Obj()), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 		pods: newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj()),

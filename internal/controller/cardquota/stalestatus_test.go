@@ -44,12 +44,17 @@ func withLateCache[T any, P interface {
 	}})
 }
 
+// newLLMReconciler returns a Reconciler of CardQuota llm and its Queue, and the client of its API server.
+func newLLMReconciler(t *testing.T) (*Reconciler, client.WithWatch) {
+	t.Helper()
+	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	return r, r.client.(client.WithWatch)
+}
+
 // TestStatusIsRightAfterALateWatch: a number changes and changes back before the cache shows the
 // first change. A patch against the cache would leave out that number, and no event would follow.
 func TestStatusIsRightAfterALateWatch(t *testing.T) {
-	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
-	api, ok := r.client.(client.WithWatch)
-	check.That(t, ok, "the fake client is a %T", r.client)
+	r, api := newLLMReconciler(t)
 
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
@@ -79,9 +84,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	}
 
 	written := func() *v1alpha1.CardQuota {
-		quota := &v1alpha1.CardQuota{}
-		check.NoError(t, api.Get(t.Context(), request.NamespacedName, quota))
-		return quota
+		return fetch(t, api, "llm", &v1alpha1.CardQuota{})
 	}
 
 	for range 3 { // the finalizer is an event of its own
@@ -105,9 +108,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 // TestQueueIsReadOnlyFromALateCache: the operator writes card.allocated often. It asks the API server
 // for a Queue only while the cache may not have its own last write.
 func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
-	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
-	api, ok := r.client.(client.WithWatch)
-	check.That(t, ok, "the fake client is a %T", r.client)
+	r, api := newLLMReconciler(t)
 
 	reads := 0
 	r.live = interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -118,9 +119,7 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	var cached *v1beta1.Queue // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 	queue := func() *v1beta1.Queue {
-		queue := &v1beta1.Queue{}
-		check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, queue))
-		return queue
+		return fetch(t, api, "llm", &v1beta1.Queue{})
 	}
 
 	count := func(used card.Count) {
@@ -139,8 +138,7 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	check.Equal(t, "reads of a Queue with the last write", 0, reads)
 	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
 
-	quota := &v1alpha1.CardQuota{}
-	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
+	quota := fetch(t, api, "llm", &v1alpha1.CardQuota{})
 	quota.Spec.StopPolicy = v1alpha1.StopPolicyHold
 	quota.Generation++
 	check.NoError(t, api.Update(t.Context(), quota))
@@ -165,16 +163,12 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 // TestAForeignChangeBesideALateStatusIsNamed: another manager changes the Queue before the cache has the
 // status that says what the Queue carried.
 func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
-	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
-	api, ok := r.client.(client.WithWatch)
-	check.That(t, ok, "the fake client is a %T", r.client)
+	r, api := newLLMReconciler(t)
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 
 	read := func() *v1alpha1.CardQuota {
-		quota := &v1alpha1.CardQuota{}
-		check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
-		return quota
+		return fetch(t, api, "llm", &v1alpha1.CardQuota{})
 	}
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
 	_, err := r.Reconcile(t.Context(), request) // writes the finalizer and the Queue, then the status
@@ -186,8 +180,7 @@ func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
 	r.reconcileAll(t)
 	check.Equal(t, "condition before", v1alpha1.ReasonSynced, conditions.Get(read().Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
 
-	queue := &v1beta1.Queue{}
-	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, queue))
+	queue := fetch(t, api, "llm", &v1beta1.Queue{})
 	queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":9}`
 	check.NoError(t, api.Update(t.Context(), queue))
 	cached = late
@@ -202,20 +195,16 @@ func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
 
 // TestAFailedApplyIsNotKnown: an answer may be lost, so the next difference is read from the API server.
 func TestAFailedApplyIsNotKnown(t *testing.T) {
-	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+	r, api := newLLMReconciler(t)
 	r.reconcileAll(t)
 	known := func() bool { return r.queueWrites.CacheHasWrite("llm", "999999") }
 	check.That(t, known(), "an applied Queue is not known")
-
-	api, ok := r.client.(client.WithWatch)
-	check.That(t, ok, "the fake client is a %T", r.client)
 
 	r.client = interceptor.NewClient(api, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return errors.New("timeout")
 	}})
 
-	quota := &v1alpha1.CardQuota{}
-	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
+	quota := fetch(t, api, "llm", &v1alpha1.CardQuota{})
 	quota.Spec.Cards[0].Quota = ptr.To[int64](9)
 	check.NoError(t, api.Update(t.Context(), quota))
 
@@ -228,7 +217,7 @@ func TestAFailedApplyIsNotKnown(t *testing.T) {
 // another CardQuota has it now.
 func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
 	for _, hasSuccessor := range []bool{false, true} {
-		r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
+		r, _ := newLLMReconciler(t)
 		r.reconcileAll(t)
 		rest := newFakeReconciler(t, builder.Queue("llm").Obj())
 		if hasSuccessor {

@@ -31,6 +31,14 @@ type tracked struct {
 	last *v1alpha1.ServiceTypePolicy
 }
 
+func trackNodes(nodes ...*corev1.Node) *tracked {
+	t := &tracked{}
+	for _, node := range nodes {
+		t.Update(node)
+	}
+	return t
+}
+
 func (t *tracked) Inventory() (*card.Inventory, bool) { return t.Tracker.Inventory(), true }
 
 func (*tracked) OnChange(func()) {}
@@ -79,8 +87,7 @@ func TestQueuesWithChangedCards(t *testing.T) {
 // TestBlockedNamesHolders: the collector gives the count the nodes, the service types of queues
 // and the tree.
 func TestBlockedNamesHolders(t *testing.T) {
-	nodes := &tracked{}
-	nodes.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj())
 	running := func(name, queue string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).GPUs(4).Running("a").Obj()
 	}

@@ -103,8 +103,7 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
 
-	s.at = s.at.Add(time.Minute)
-	s.restart()
+	s.restartAfter(time.Minute)
 	s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at.Add(-time.Hour)}}
 	s.use(1)
 	check.NoError(t, s.k.storeSums(t.Context()))

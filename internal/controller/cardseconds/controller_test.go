@@ -131,25 +131,35 @@ func (s *scene) expectServed(when string, want float64) {
 	check.Equal(s.T, "card-seconds "+when, want, got)
 }
 
+// expectServedAfter is expectServed some time later.
+func (s *scene) expectServedAfter(passed time.Duration, when string, want float64) {
+	s.Helper()
+	s.at = s.at.Add(passed)
+	s.expectServed(when, want)
+}
+
+// restartAfter starts another replica some time later.
+func (s *scene) restartAfter(passed time.Duration) {
+	s.at = s.at.Add(passed)
+	s.restart()
+}
+
 func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s := newScene(t)
 	s.expectServed("before the first count", -1)
 	s.use(2)
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("after half a minute", 60)
+	s.expectServedAfter(30*time.Second, "after half a minute", 60)
 	s.at = s.at.Add(10 * time.Second) // these are lost: the replica dies
 	s.restart()
 	s.expectServed("of the next replica before it has counted", 60)
 	s.use(3)
-	s.at = s.at.Add(10 * time.Second)
-	s.expectServed("of the next replica", 90)
+	s.expectServedAfter(10*time.Second, "of the next replica", 90)
 }
 
 func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
-	s.at = s.at.Add(time.Minute)
-	s.expectServed("after a minute", 60)
+	s.expectServedAfter(time.Minute, "after a minute", 60)
 	s.at = s.at.Add(time.Minute)
 	s.store.fails = errors.New("no API server")
 
@@ -160,8 +170,7 @@ func TestNothingIsServedThatIsNotStored(t *testing.T) {
 
 	s.restart()
 	s.use(1)
-	s.at = s.at.Add(time.Minute)
-	s.expectServed("while those of the last replica cannot be read", -1)
+	s.expectServedAfter(time.Minute, "while those of the last replica cannot be read", -1)
 	s.store.fails = nil
 	s.expectServed("when they can", 180)
 }
@@ -182,8 +191,7 @@ func TestSumsAreServedAtZeroFirst(t *testing.T) {
 		s.use(2)
 	}
 
-	s.at = s.at.Add(4 * time.Second)
-	s.expectServed("then", 240)
+	s.expectServedAfter(4*time.Second, "then", 240)
 	s.restart()
 	s.expectServed("of the next leader, at once", 240)
 }
@@ -192,8 +200,7 @@ func TestSumsAreServedAtZeroFirst(t *testing.T) {
 func TestAtRestLittleIsWritten(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
-	s.at = s.at.Add(time.Minute)
-	s.expectServed("after a minute", 60)
+	s.expectServedAfter(time.Minute, "after a minute", 60)
 	s.use(0)
 	s.expectServed("at rest", 60)
 	writes := s.store.writes
@@ -221,12 +228,8 @@ func TestStopStoresOnceMore(t *testing.T) {
 func TestMetricIsWellFormed(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
-	s.at = s.at.Add(time.Second)
-	s.expectServed("after a second", 1)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(s.k)
-	problems, err := testutil.GatherAndLint(registry)
-	check.That(t, err == nil && len(problems) == 0, "%v %v", problems, err)
+	s.expectServedAfter(time.Second, "after a second", 1)
+	check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(s.k))(t))
 }
 
 // TestOnePartThatCannotBeWrittenStopsNoOther: an administrator made its ConfigMap immutable. The metric says until
@@ -266,15 +269,13 @@ func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
 		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: begun.Add(-time.Hour)}, {Series: seriesB, Count: 1, Since: begun.Add(-time.Hour)}}
 	}
 
-	s.at = s.at.Add(5 * time.Hour)
-	s.restart()
+	s.restartAfter(5 * time.Hour)
 	s.store.left = cardseconds.Parts + 1 // the claims, and part 0
 	s.k.setCounts(both, holdings, nil)
 	check.That(t, s.k.storeSums(t.Context()) != nil, "it did not end")
 
 	s.store.fails = nil
-	s.at = s.at.Add(20 * time.Second)
-	s.restart()
+	s.restartAfter(20 * time.Second)
 	s.k.setCounts(both, holdings, nil)
 
 	check.NoError(t, s.k.storeSums(t.Context()))

@@ -21,19 +21,16 @@ import (
 func TestTwoLeaders(t *testing.T) {
 	s := newScene(t)
 	s.use(2)
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("of the first leader", 60)
+	s.expectServedAfter(30*time.Second, "of the first leader", 60)
 	first := s.k
 
-	s.at = s.at.Add(20 * time.Second)
-	s.restart()
+	s.restartAfter(20 * time.Second)
 	s.expectServed("of the second leader", 60)
 	s.use(2)
 	s.at = s.at.Add(10 * time.Second)
 	check.That(t, first.storeSums(t.Context()) != nil, "the first leader stored its sums")
 
-	s.at = s.at.Add(10 * time.Second)
-	s.expectServed("of the second leader, which counted for 20 s", 100)
+	s.expectServedAfter(10*time.Second, "of the second leader, which counted for 20 s", 100)
 }
 
 // TestGapWithoutALeaderIsCredited: a node is lost, and nothing counts for five minutes. What pods still
@@ -43,8 +40,7 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 		s := newScene(t)
 		begun := s.at
 		s.useSince(2, begun)
-		s.at = s.at.Add(30 * time.Second)
-		s.expectServed("of the first leader", 60)
+		s.expectServedAfter(30*time.Second, "of the first leader", 60)
 		s.at = s.at.Add(5 * time.Minute)
 
 		s.restart()
@@ -54,11 +50,9 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 		_ = s.k.storeSums(t.Context())
 
 		s.store.fails = nil
-		s.at = s.at.Add(30 * time.Second)
-		s.expectServed(name, 2*(30+300+60))
+		s.expectServedAfter(30*time.Second, name, 2*(30+300+60))
 		s.useSince(2, begun)
-		s.at = s.at.Add(30 * time.Second)
-		s.expectServed("and nothing twice", 2*(30+300+90))
+		s.expectServedAfter(30*time.Second, "and nothing twice", 2*(30+300+90))
 	}
 }
 
@@ -72,8 +66,7 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	s.at = s.at.Add(time.Minute)
 	begun := s.at
 
-	s.at = s.at.Add(time.Minute)
-	s.restart()
+	s.restartAfter(time.Minute)
 	s.useSince(1, begun)
 	check.NoError(t, s.k.storeSums(t.Context()))
 	check.Equal(t, "stored with the credit of a minute", 60.0, s.stored())
@@ -228,44 +221,36 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 func TestLostAnswerOfAWrite(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("at first", 30)
+	s.expectServedAfter(30*time.Second, "at first", 30)
 	s.at = s.at.Add(30 * time.Second)
 	s.store.losesAnswers = true
 	s.expectServed("while answers are lost", 30)
 	s.store.losesAnswers = false
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("afterwards", 90)
+	s.expectServedAfter(30*time.Second, "afterwards", 90)
 }
 
 func TestDeletedPartIsWrittenAgain(t *testing.T) {
 	s := newScene(t)
 	s.use(card.Count(1))
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("at first", 30)
+	s.expectServedAfter(30*time.Second, "at first", 30)
 	clear(s.store.objects[:])
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("right after the deletion", 30)
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("half a minute later", 90)
+	s.expectServedAfter(30*time.Second, "right after the deletion", 30)
+	s.expectServedAfter(30*time.Second, "half a minute later", 90)
 }
 
 // TestLeaderOnceMore: a replica that gave up and still leads goes on with what is stored.
 func TestLeaderOnceMore(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("of the first replica", 30)
+	s.expectServedAfter(30*time.Second, "of the first replica", 30)
 	first := s.k
 
 	s.restart()
 	s.expectServed("of the second replica", 30)
 	s.k = first
 	for range 2 { // a conflict, then it reads who wrote
-		s.at = s.at.Add(30 * time.Second)
-		s.expectServed("while the second replica has them", 30)
+		s.expectServedAfter(30*time.Second, "while the second replica has them", 30)
 	}
 
-	s.at = s.at.Add(30 * time.Second)
-	s.expectServed("of the first replica again", 60)
+	s.expectServedAfter(30*time.Second, "of the first replica again", 60)
 }

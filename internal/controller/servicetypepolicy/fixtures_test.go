@@ -138,6 +138,13 @@ func (w *world) settle() {
 	w.Fatal("it does not settle")
 }
 
+// newSettledWorld has Volcano's ConfigMap and a policy, whose configuration is written.
+func newSettledWorld(t *testing.T) *world {
+	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.settle()
+	return w
+}
+
 func (w *world) must(err error) {
 	w.Helper()
 	check.NoError(w.T, err)

@@ -27,10 +27,16 @@ func (w *world) expect(want string) {
 	check.That(w.T, strings.HasPrefix(got, want), "says %q, want %q…", got, want)
 }
 
+// settleTo settles, and checks what condition ConfigSynced says then.
+func (w *world) settleTo(want string) {
+	w.Helper()
+	w.settle()
+	w.expect(want)
+}
+
 func TestTheConfigurationIsRendered(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
-	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
+	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
 	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
 
 	cm := w.rendered()
@@ -83,8 +89,7 @@ func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
 	clean.settle()
 	merged := strings.NewReplacer("backfill", "backfill, cardreclaim", "  - name: gang\n", "  - name: gang\n    enableReclaimable: false\n  - name: capacity-card\n    arguments:\n      nodeOrderWeight: 7\n").Replace(plain)
 	w := newWorld(t, newConfigMap(place.Name, merged), newPolicy())
-	w.settle()
-	w.expect("True/Synced: ")
+	w.settleTo("True/Synced: ")
 	check.Contains(t, "says", w.says(), "; changed from it: action cardreclaim, plugin capacity-card")
 	check.Equal(t, "text", clean.text(), w.text())
 	check.Equal(t, "Volcano's ConfigMap says", merged, w.base().Data[key])
@@ -92,16 +97,14 @@ func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
 
 func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	w := newWorld(t, newPolicy())
-	w.settle()
-	w.expect("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
+	w.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
 	builtIn := w.text()
 	w.must(w.client.Delete(w.Context(), w.rendered()))
 	w.settle()
 	check.Equal(t, "the default, after it was deleted", builtIn, w.text())
 
 	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
-	w.settle()
-	w.expect("True/Synced: the scheduler's configuration is ConfigMap")
+	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap")
 	good := w.text()
 	check.That(t, good != builtIn, "the base counts for nothing")
 
@@ -143,19 +146,16 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
 	w.write(w.rendered(), "kubectl-edit", plain)
-	w.settle()
-	w.expect("False/BaseMissing: ")
+	w.settleTo("False/BaseMissing: ")
 	enforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
 
 	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
-	w.settle()
-	w.expect("True/Synced: ")
+	w.settleTo("True/Synced: ")
 	check.Equal(t, "the text", good, w.text())
 }
 
 func TestManualChangesAreReverted(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
+	w := newSettledWorld(t)
 	good := w.text()
 
 	w.told()
@@ -187,15 +187,13 @@ func TestAManualConfigurationIsAdopted(t *testing.T) {
 	byHand := newConfigMap(policy.ConfigMapName, plain)
 	byHand.Namespace = home
 	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
-	w.settle()
-	w.expect("True/Synced: ")
+	w.settleTo("True/Synced: ")
 	check.NoError(t, schedulerconfig.Validate(w.text(), schedulerconfig.Shipped()))
 	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning ConfigCorrected")
 }
 
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
+	w := newSettledWorld(t)
 	puts := 0
 	for range 100 {
 		w.write(w.rendered(), "argocd", plain)
@@ -230,15 +228,13 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 
 	w.expect("False/ConfigRefused: ")
 	w.refuse = nil
-	w.settle()
-	w.expect("True/Synced: ")
+	w.settleTo("True/Synced: ")
 }
 
 // TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze what the
 // status says, and whether quotas are enforced is still looked at.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
+	w := newSettledWorld(t)
 	w.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
 			return apierrors.NewInternalError(errors.New("no answer of a webhook"))
@@ -308,13 +304,11 @@ func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
 	stored.Spec.Reclaim = v1alpha1.ReclaimPods
 	stored.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	w := newWorld(t, newConfigMap(place.Name, plain), stored)
-	w.settle()
-	w.expect("False/InvalidPolicy: ")
+	w.settleTo("False/InvalidPolicy: ")
 	check.Contains(t, "condition", w.says(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
 	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())
 
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
-	w.settle()
-	w.expect("True/Synced: ")
+	w.settleTo("True/Synced: ")
 	check.Contains(t, "configuration", w.text(), "cardreclaim", "queueHierarchy: Tree")
 }

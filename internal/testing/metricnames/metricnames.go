@@ -52,8 +52,7 @@ func describedBy(t testing.TB, collectors ...prometheus.Collector) map[string]me
 			check.That(t, !strings.Contains(desc.String(), `"cardquota_`), "cannot read %s", desc)
 			continue
 		}
-		help, err := strconv.Unquote(match[2])
-		check.NoError(t, err)
+		help := check.Value(strconv.Unquote(match[2]))(t)
 		metrics[match[1]] = metric{strings.FieldsFunc(match[3], func(r rune) bool { return r == ',' }), help}
 	}
 
@@ -69,8 +68,7 @@ func Registered(t testing.TB, registry prometheus.Collector) []string {
 // Documented returns the metrics in the table below a heading.
 func Documented(t testing.TB, file, heading string) []string {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	check.NoError(t, err)
+	page := check.Value(os.ReadFile(file))(t)
 
 	_, table, _ := cutTable(t, string(page), heading)
 	var names []string
@@ -87,8 +85,7 @@ func Documented(t testing.TB, file, heading string) []string {
 // CheckTable compares the table below a heading with the metrics of collectors, or writes it.
 func CheckTable(t testing.TB, update bool, file, heading string, collectors ...prometheus.Collector) {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	check.NoError(t, err)
+	page := check.Value(os.ReadFile(file))(t)
 	before, table, after := cutTable(t, string(page), heading)
 	want := newTable(describedBy(t, collectors...))
 	if update {

@@ -14,8 +14,7 @@ var row = regexp.MustCompile("^\\| `cardquota_(?:scheduler_)?([a-z0-9_]+)` \\| (
 // TestANounHasTheSameLabelsInBothPrograms: what both programs count has one noun, such as quota_cards,
 // with the component in front at the scheduler.
 func TestANounHasTheSameLabelsInBothPrograms(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/metrics.md")
-	check.NoError(t, err)
+	page := check.Value(os.ReadFile("../../../docs/metrics.md"))(t)
 
 	tables := map[string]map[string]string{}
 	for _, heading := range []string{Scheduler, Operator} {
