@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"math/big"
 	"slices"
 
 	"cardquota.dev/operator/internal/card"
 )
 
-// This file reads the documents once more, as plainly as possible: every number is computed from
-// scratch, from what is written. The properties compare the package with it.
+// This file counts the pods of a tree once more, as plainly as possible: every number is computed from
+// scratch, from the amounts in force. The properties compare the ledger with it. test/observer/rule has
+// the rules of the amounts in force, and test/observer/differential compares ResolveTree with these.
 
 // naiveIsCard reports whether a name is that of a card, and not CPU or memory.
 func naiveIsCard(name card.Name) bool { return name != CPUName && name != MemoryName }
@@ -72,82 +72,6 @@ func naiveChildren(queues map[string]TreeQueue, parent string) (children []strin
 	return children
 }
 
-// naiveAmounts are the amounts of one name that count, by queue.
-type naiveAmounts struct{ quota, deserved, guarantee map[string]int64 }
-
-// naiveResolve returns the amounts of one name from the top down. A queue that does not name it
-// has no entry.
-func naiveResolve(queues map[string]TreeQueue, name card.Name) naiveAmounts {
-	n := naiveAmounts{map[string]int64{}, map[string]int64{}, map[string]int64{}}
-	top := naiveChildren(queues, "")
-	for child := range queues {
-		if _, wrong := naivePath(queues, child); wrong != NoFault {
-			top = append(top, child) // on its own
-		}
-	}
-	for _, child := range top {
-		n.resolve(queues, name, "", []string{child})
-	}
-	return n
-}
-
-// resolve sets the amounts of the children of one parent, and of everything below them.
-func (n naiveAmounts) resolve(queues map[string]TreeQueue, name card.Name, parent string, children []string) {
-	var named, scaled []string // CPU and memory that are not said to be deserved are ceilings
-	for _, child := range children {
-		if !n.inherit(queues, name, parent, child) {
-			continue
-		}
-		named = append(named, child)
-		if naiveIsCard(name) || naiveHasShare(queues, child, name) {
-			scaled = append(scaled, child)
-		}
-	}
-
-	if _, wrong := naivePath(queues, parent); parent != "" && wrong == NoFault {
-		if !naiveIsCard(name) || !queues[parent].AnyCard {
-			naiveScale(n.deserved, scaled, n.deserved[parent])
-		}
-		for _, child := range named {
-			n.guarantee[child] = min(n.guarantee[child], n.deserved[child])
-		}
-		naiveScale(n.guarantee, named, n.guarantee[parent])
-	}
-
-	for _, child := range children {
-		n.resolve(queues, name, child, naiveChildren(queues, child))
-	}
-}
-
-// inherit sets the amounts of a child as written, with the missing ones inherited. It returns
-// false if the child does not name them.
-func (n naiveAmounts) inherit(queues map[string]TreeQueue, name card.Name, parent, child string) bool {
-	q := queues[child]
-	written, hasQuota := q.Quota[name]
-	deserved, hasDeserved := q.Deserved[name]
-	guarantee, hasGuarantee := q.Guarantee[name]
-	if !hasQuota && !hasDeserved && !hasGuarantee {
-		return false
-	}
-
-	if !hasQuota {
-		written = n.quota[parent]
-		if naiveIsCard(name) && queues[parent].AnyCard {
-			written = int64(card.MaxCount)
-		}
-	}
-
-	if !hasDeserved {
-		deserved = written
-	}
-
-	n.quota[child] = written
-	n.deserved[child] = min(deserved, written)
-	n.guarantee[child] = min(guarantee, n.deserved[child])
-
-	return true
-}
-
 // naiveHasShare reports whether a queue or one below it writes what it deserves, or a guarantee.
 func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool {
 	for at, q := range queues {
@@ -159,42 +83,6 @@ func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool
 		}
 	}
 	return false
-}
-
-// naiveScale cuts each amount to the limit. If they are more together, it gives each the whole
-// part of its exact share, and then one more by the largest fraction, and by name.
-func naiveScale(amounts map[string]int64, queues []string, limit int64) {
-	sum := new(big.Rat)
-	for _, q := range queues {
-		amounts[q] = min(amounts[q], limit)
-		sum.Add(sum, new(big.Rat).SetInt64(amounts[q]))
-	}
-
-	top := new(big.Rat).SetInt64(limit)
-	if limit == Unlimited || sum.Cmp(top) <= 0 {
-		return
-	}
-
-	fractions := map[string]*big.Rat{}
-	left := limit
-	for _, q := range queues {
-		exact := new(big.Rat).Mul(new(big.Rat).SetInt64(amounts[q]), new(big.Rat).Quo(top, sum))
-		whole := new(big.Int).Quo(exact.Num(), exact.Denom())
-		fractions[q] = exact.Sub(exact, new(big.Rat).SetInt(whole))
-		amounts[q] = whole.Int64()
-		left -= amounts[q]
-	}
-
-	for ; left > 0; left-- {
-		most := ""
-		for _, q := range queues {
-			if fractions[q] != nil && (most == "" || fractions[q].Cmp(fractions[most]) > 0) {
-				most = q
-			}
-		}
-		amounts[most]++
-		delete(fractions, most)
-	}
 }
 
 // naivePod is what one pod uses, keeps while it terminates, or waits for.

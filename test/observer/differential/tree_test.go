@@ -4,31 +4,32 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/workload"
 	"cardquota.dev/operator/test/observer/rule"
 )
 
 var treeNames = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
-// drawnQueue is a queue of a tree in both forms.
-type drawnQueue struct {
-	theirs quota.TreeQueue
-	ours   *v1beta1.Queue
-}
-
-// drawTree draws a tree of queues; with faults some paths are missing, in a cycle or too deep.
-func drawTree(t *rapid.T, faults bool) map[string]drawnQueue {
-	out := map[string]drawnQueue{}
+// drawTree draws a tree of queues. With faults some paths are missing, in a cycle or too deep, and some
+// queues are closed or have no quota.
+func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[string]*v1beta1.Queue {
+	out := map[string]*v1beta1.Queue{}
 	for i, name := range treeNames[:drawInt(t, 2, len(treeNames), "queues")] {
-		q := drawnQueue{ours: builder.Queue(name).Obj()}
+		q := builder.Queue(name).Annotation(v1alpha1.AnnotationCardQuota, drawShares(t, "quota", 9)).
+			Annotation("volcano.sh/card.deserved", drawShares(t, "deserved", 7)).Annotation("volcano.sh/card.guarantee", drawShares(t, "guarantee", 4)).Obj()
 		above := append([]string{""}, treeNames[:i]...)
 		if faults && drawInt(t, 0, 5, "fault") == 0 {
 			above = append(treeNames, "nowhere")
@@ -37,86 +38,109 @@ func drawTree(t *rapid.T, faults bool) map[string]drawnQueue {
 		if drawInt(t, 0, 2, "chain") > 0 {
 			above = above[len(above)-1:]
 		}
+		q.Spec.Parent = oneOf(t, "parent", above...)
 
-		q.theirs.Parent = oneOf(t, "parent", above...)
-		q.ours.Spec.Parent = q.theirs.Parent
-		q.theirs.IsHeld = drawInt(t, 0, 7, "held") == 0
-		if q.theirs.IsHeld {
-			q.annotate("volcano.sh/stop-policy", oneOf(t, "stop", "Hold", "HoldAndDrain"))
+		if drawInt(t, 0, 7, "held") == 0 {
+			q.Annotations["volcano.sh/stop-policy"] = oneOf(t, "stop", "Hold", "HoldAndDrain")
 		}
-
-		q.theirs.IsParentOnly = drawInt(t, 0, 7, "parent only") == 0
-		if q.theirs.IsParentOnly {
-			q.annotate("cardquota.dev/parent-only", "true")
+		if drawInt(t, 0, 7, "parent only") == 0 {
+			q.Annotations["cardquota.dev/parent-only"] = "true"
 		}
-
-		q.theirs.Quota = q.drawShares(t, "volcano.sh/card.quota", 9)
-		q.theirs.Deserved = q.drawShares(t, "volcano.sh/card.deserved", 7)
-		q.theirs.Guarantee = q.drawShares(t, "volcano.sh/card.guarantee", 4)
+		if faults && drawInt(t, 0, 9, "closed") == 0 {
+			q.Status.State = v1beta1.QueueStateClosed
+		}
+		if faults && drawInt(t, 0, 3, "unmanaged") == 0 {
+			delete(q.Annotations, v1alpha1.AnnotationCardQuota)
+			if unmanaged == v1alpha1.UnmanagedIgnore { // any card is its quota, and it deserves none
+				delete(q.Annotations, "volcano.sh/card.deserved")
+				delete(q.Annotations, "volcano.sh/card.guarantee")
+			}
+		}
+		q.Spec.Capability = drawCompute(t, "capability")
+		q.Spec.Deserved = drawCompute(t, "deserved")
+		q.Spec.Guarantee.Resource = drawCompute(t, "guarantee")
 		out[name] = q
 	}
 
 	return out
 }
 
-func (q *drawnQueue) annotate(key, value string) {
-	if q.ours.Annotations == nil {
-		q.ours.Annotations = map[string]string{}
-	}
-	q.ours.Annotations[key] = value
-}
-
-// drawShares draws amounts of cards and writes them to an annotation.
-func (q *drawnQueue) drawShares(t *rapid.T, annotation string, most int) quota.Shares {
-	shares := quota.Shares{}
+// drawShares draws amounts of cards as the text of an annotation.
+func drawShares(t *rapid.T, what string, most int) string {
 	text := ""
 	for _, name := range ledgerCards {
-		if drawInt(t, 0, 3, "whether "+annotation) == 0 {
-			continue
+		if drawInt(t, 0, 3, "whether "+what) > 0 {
+			text += fmt.Sprintf(",%q:%d", name, drawInt(t, 0, most, what))
 		}
-		n := drawInt(t, 0, most, annotation)
-		shares[card.Name(name)] = int64(n)
-		text += fmt.Sprintf(",%q:%d", name, n)
 	}
+	return "{" + strings.TrimPrefix(text, ",") + "}"
+}
 
-	q.annotate(annotation, "{"+text[min(1, len(text)):]+"}")
-	return shares
+// drawCompute draws amounts of CPU and memory, some of them beyond any cluster.
+func drawCompute(t *rapid.T, what string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if drawInt(t, 0, 2, fmt.Sprint("whether ", what, name)) > 0 {
+			list[name] = resource.MustParse(oneOf(t, fmt.Sprint(what, name), "0", "1", "2", "3", "5", "8", "1500m", "7Pi", "9E"))
+		}
+	}
+	return list
 }
 
 // newTrees returns what both sides make of a tree.
-func newTrees(drawn map[string]drawnQueue) (map[string]quota.Resolved, *rule.Tree) {
+func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) (map[string]quota.Resolved, *rule.Tree) {
 	written := map[string]quota.TreeQueue{}
-	objects := map[string]*v1beta1.Queue{}
-	for name, q := range drawn {
-		written[name] = q.theirs
-		objects[name] = q.ours
+	for name, q := range queues {
+		rules := workload.QueueRulesFor(q, unmanaged, nil)
+		written[name] = rules.Tree
 	}
-	return quota.ResolveTree(written), rule.NewTree(objects, rule.UnmanagedEnforce)
+	return quota.ResolveTree(written), rule.NewTree(queues, string(unmanaged))
 }
 
-// TestBothResolveATreeAlike compares the amounts in force and which queues take no work.
+// TestBothResolveATreeAlike compares the amounts in force, and which queues have no path or keep no
+// guarantee.
 func TestBothResolveATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		drawn := drawTree(t, true)
-		theirs, ours := newTrees(drawn)
-		for _, name := range slices.Sorted(maps.Keys(drawn)) {
+		unmanaged := oneOf(t, "unmanaged queues", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
+		theirs, ours := newTrees(drawTree(t, true, unmanaged), unmanaged)
+		for _, name := range slices.Sorted(maps.Keys(theirs)) {
 			resolved := theirs[name]
 			q := ours.Queue(name)
 			kind := resolved.Fault.Kind
-			equal(t, "takes no work: "+name, kind != quota.NoFault, ours.WhyClosed(name) != "")
+			if kind != quota.NoFault {
+				equal(t, "takes no work: "+name, true, ours.WhyClosed(name) != "")
+			}
+
 			equal(t, "has no path: "+name, kind == quota.ParentNotFound || kind == quota.ParentCycle || kind == quota.TooDeep, len(q.Path) == 0)
 			if len(q.Path) == 0 {
 				continue
 			}
 
 			equal(t, "keeps no guarantee: "+name, resolved.Limits.IsHeld, !ours.KeepsGuarantee(name))
+			equal(t, "any card: "+name, resolved.Limits.AnyCard, q.AnyCard)
 			for _, card := range ledgerCards {
-				equal(t, "deserved "+name+" "+card, resolved.Limits.Deserved[cardName(card)], q.Deserved[card])
-				equal(t, "guarantee "+name+" "+card, resolved.Limits.Guarantee[cardName(card)], q.Guarantee[card])
-				equal(t, "quota "+name+" "+card, int64(resolved.Limits.Cards[cardName(card)]), q.Cards[card])
+				compareAmounts(t, q, resolved.Limits, card, cardName(card), int64(resolved.Limits.Cards[cardName(card)]))
 			}
+			compareAmounts(t, q, resolved.Limits, rule.CPU, quota.CPUName, resolved.Limits.MilliCPU)
+			compareAmounts(t, q, resolved.Limits, rule.Memory, quota.MemoryName, resolved.Limits.Memory)
 		}
 	})
+}
+
+// compareAmounts compares the amounts in force of one card, of CPU or of memory.
+func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, ours string, theirs card.Name, most int64) {
+	isCompute := ours == rule.CPU || ours == rule.Memory
+	if limits.AnyCard && !isCompute {
+		return
+	}
+
+	deserved, isWritten := limits.Deserved[theirs]
+	if !isWritten && isCompute {
+		deserved = most
+	}
+	equal(t, "quota "+q.Name+ours, most, q.QuotaOf(ours))
+	equal(t, "deserved "+q.Name+ours, deserved, q.DeservedOf(ours))
+	equal(t, "guarantee "+q.Name+ours, limits.Guarantee[theirs], q.GuaranteeOf(ours))
 }
 
 func cardName(name string) card.Name { return card.Name(name) }
@@ -142,8 +166,7 @@ func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) ru
 // of all ancestors, guarantees of others, and what cannot be reclaimed.
 func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		drawn := drawTree(t, false)
-		theirs, ours := newTrees(drawn)
+		theirs, ours := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)
 		ledger := quota.New(0)
 
 		names := []string{}

@@ -144,7 +144,7 @@ func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 		}
 	}
 
-	if parent != nil && !parent.AnyCard {
+	if parent != nil {
 		scaleDown(siblings, guarantee, parent.Guarantee)
 	}
 
@@ -180,11 +180,17 @@ func (t *Tree) resolveChildren(name string, parent *TreeQueue) (siblings []*Tree
 	return siblings
 }
 
-// inheritCards applies the defaults of a queue's own entries, and deserved ≤ quota.
+// inheritCards applies the defaults of a queue's own entries, and deserved ≤ quota. Below a queue of
+// any card the inherited quota is the largest one.
 func (q *TreeQueue) inheritCards(parent *TreeQueue) {
 	for _, values := range []Quota{q.Deserved, q.Guarantee} {
 		for card := range values {
-			if _, listed := q.Cards[card]; !listed && parent != nil {
+			_, listed := q.Cards[card]
+			switch {
+			case listed || parent == nil:
+			case parent.AnyCard:
+				q.Cards[card] = MaxCount
+			default:
 				q.Cards[card] = parent.Cards[card]
 			}
 		}
