@@ -17,7 +17,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestCardsThatNodesDoNotOffer.*$", mutants: notOfferedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestCardsOfACordonedNodeServeNoGuarantee|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
 	{tests: "./internal/card", run: "^Test(CardsOf|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|LabelsMake|AMissing|DescribeMissing|SharingSoftware).*$", mutants: vendorMutants},
@@ -155,9 +155,6 @@ var quotaMutants = []mutant{
 	{"internal/quota/fits.go", `q.limits.Cards[name] && !q.isTerminatingOverQuota(name)`, `q.limits.Cards[name]`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || (q`, `return q.limits.AnyCard || (q`, "no cards always fit"},
-	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
-	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
-	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
 	{"internal/quota/fits.go", `	for _, name := range request.Names {
 		if q.fitsCard(name`, `	for _, name := range request.Names[:1] {
 		if q.fitsCard(name`, "any alternative with room will do"},
@@ -166,7 +163,6 @@ var quotaMutants = []mutant{
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
 	{"internal/quota/path.go", `limit < used && !q.isRoot()`, `limit <= used && !q.isRoot()`, "a quota may be used up on a node"},
-	{"internal/quota/fits.go", `	if count == 0 || (q.tree == nil && q.limits.AnyCard) {`, `	if count == 0 {`, "a queue without limits has room on a node"},
 	{"internal/quota/path.go", `int64(at.limits.Cards[name]); total > limit`, `int64(at.limits.Cards[name]); total >= limit`, "as many cards as the quota may terminate before a placement"},
 	{"internal/quota/fits.go", `		requested := request.MilliCPU
 `, `		requested := int64(0)

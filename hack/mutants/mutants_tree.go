@@ -3,8 +3,6 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
-	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
-	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/quota/ledger.go", `		counted := l.countedAt(at, c)
 		for _, amount := range counted.Cards {
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `		counted := l.countedAt(at, c)
@@ -31,8 +29,8 @@ var treeMutants = []mutant{
 `, ``, "the largest remainders get the whole cards"},
 }
 
-// The rules of the order of queues, and of who may reclaim. The tests of package quota compare
-// them with an implementation of their own.
+// The rules of the order of queues, of who may reclaim, and of what a queue enqueues. The tests of
+// package quota compare them with an implementation of their own.
 var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `	if (partA < 1) != (partB < 1) {`, `	if (partA < 1) && (partB < 1) {`, "a queue below what it deserves is before one above it"},
 	{"internal/quota/queueorder.go", `		partA = shareA.borrowed
@@ -46,6 +44,12 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `covered = min(free, own)
 				free = min(free, own+left-at.tree.unusedBelow[name])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
+	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
+	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
+	{"internal/quota/path.go", `		if at.limits.AnyCard {
+			continue`, `		if at.limits.AnyCard && at.parent != nil {
+			continue`, "a queue without limits has room on a node"},
 	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)
 		at.isShareKnown = false
 `, `		at.memory.add(c.Memory)
@@ -91,6 +95,8 @@ var solverSearchMutants = []mutant{
 
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
 var treeReclaimMutants = []mutant{
+	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
+	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
 	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name))`, `	return max(1, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name)+1)`, "no victim is taken from a guarantee"},

@@ -257,7 +257,7 @@ var noRelease Released
 
 // insufficientCard returns which limits of one card are exceeded.
 func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isFixed bool, released Released) (all []InsufficientQuota) {
-	if count == 0 || (q.tree == nil && q.limits.AnyCard) {
+	if count == 0 {
 		return nil
 	}
 	if e, isExceeded := q.checkPath(name, int64(count), isFixed, &released); isExceeded {

@@ -412,6 +412,7 @@ func TestReclaimByExample(t *testing.T) {
 	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "", "batch may not use the guarantees of the inventory: %+v", got)
 	check.Must(t, got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
 	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideHolds: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
+	check.Equal(t, "batch leaves serving its guarantee within the quota of tenant, and other its own", []int64{3, 1, 0}, l.MayUseByLevel("batch", "A").Quota)
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")
 	check.Equal(t, "names", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))
