@@ -29,7 +29,7 @@ func generateSequence(r *rand.Rand) sequence {
 
 	policy := "policy"
 	if g.draw(30) {
-		policy += pick(g, " preempt", " preempt", " preempt=first")
+		policy += pick(g, " preempt=last", " preempt=last", " preempt=first")
 	}
 
 	if g.draw(20) {
@@ -47,12 +47,12 @@ func generateSequence(r *rand.Rand) sequence {
 
 	for i := range 1 + g.IntN(6) {
 		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
-			s = append(s, "job "+text)
+			s = append(s, text)
 		}
 	}
 
 	for i := range 2 + g.IntN(4) {
-		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
+		s = append(s, fmt.Sprintf("session %d: %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
 	}
 	for range g.IntN(7) {
 		s = append(s, g.drawDisturbance()...)
@@ -66,33 +66,33 @@ func (g *generator) drawNode(name string) string {
 	g.free[name] = 1 + g.IntN(4)
 	g.card[name] = pick(g, "A", "A", "A", "A", "B")
 	if g.draw(8) {
-		text := fmt.Sprintf("mig %s %s %d", name, g.card[name], g.free[name])
+		text := fmt.Sprintf("node %s model=%s mig=1g.18gb cards=%d", name, g.card[name], g.free[name])
 		g.card[name] += "/mig"
 		return text
 	}
 
-	text := fmt.Sprintf("node %s %s %d", name, g.card[name], g.free[name])
+	text := fmt.Sprintf("node %s model=%s cards=%d", name, g.card[name], g.free[name])
 	if g.draw(10) {
 		g.free[name] = 0 // nothing runs there yet
-		text += " " + taint
+		text += " taint=" + taint
 	}
 
 	return text
 }
 
 var options = map[string]string{
-	"inf": "80000 inference", "inf2": "70000 inference", "tra": "20000 training", "tra2": "10000 training", "plain": "30000 keeps", "free": "0 keeps",
+	"inf": "priority=80000 serviceType=inference", "inf2": "priority=70000 serviceType=inference", "tra": "priority=20000 serviceType=training", "tra2": "priority=10000 serviceType=training", "plain": "priority=30000 reclaimable=false", "free": "priority=0 reclaimable=false",
 }
 
 func (g *generator) drawQuota(queue string) string {
 	if queue == "free" {
-		return "-"
+		return "none"
 	}
 	return fmt.Sprintf(`{"A":%d,"B":%d,"A/mig-1g.18gb-mixed":%d}`, pick(g, 0, 1, 2, 4, 6, 9, 9), pick(g, 0, 2, 4), pick(g, 0, 4))
 }
 
 func (g *generator) drawQueue(name string) string {
-	return fmt.Sprintf("queue %s %s %s", name, g.drawQuota(name), options[name])
+	return fmt.Sprintf("queue %s quota=%s %s", name, g.drawQuota(name), options[name])
 }
 
 // drawJobOptions draws the common options of jobs: their cards, their owner and their priority.
@@ -102,12 +102,21 @@ func (g *generator) drawJobOptions(cards int) string {
 		words = append(words, fmt.Sprintf("cards=%d", cards))
 	}
 	if g.draw(60) {
-		words = append(words, pick(g, "vcjob", "vcjob", "vcjob=inelastic"))
+		words = append(words, pick(g, "owner=vcjob", "owner=vcjob", "owner=vcjob evictionPolicy=RestartJob"))
 	}
 	if g.draw(30) {
-		words = append(words, pick(g, "class=low", "class=high"))
+		words = append(words, pick(g, "priorityClass=low", "priorityClass=high"))
 	}
 	return strings.Join(words, " ")
+}
+
+// drawWaitingOptions draws options of a job that waits. A Volcano job may be enqueued already.
+func (g *generator) drawWaitingOptions(cards int) string {
+	drawn := g.drawJobOptions(cards)
+	if strings.Contains(drawn, "owner=vcjob") && !strings.Contains(drawn, "evictionPolicy=") {
+		drawn += " phase=Inqueue"
+	}
+	return drawn
 }
 
 // drawRunningJob draws a running job, "" when there is no room for it.
@@ -134,12 +143,12 @@ func (g *generator) drawRunningJob(name string) string {
 	g.all = append(g.all, name)
 	card := "card=" + first
 	if strings.HasSuffix(first, "/mig") {
-		card = "mig card=" + strings.TrimSuffix(first, "/mig")
+		card = "mig=1g.18gb card=" + strings.TrimSuffix(first, "/mig")
 	}
 
-	text := fmt.Sprintf("%s %s %d: %s %s ran=1h %s", name, pick(g, "tra", "tra", "tra", "tra2", "tra2", "plain", "inf2"), 1+g.IntN(len(on)), strings.Join(on, " "), card, g.drawJobOptions(cards))
+	text := fmt.Sprintf("job %s queue=%s min=%d running=%s %s age=1h %s", name, pick(g, "tra", "tra", "tra", "tra2", "tra2", "plain", "inf2"), 1+g.IntN(len(on)), strings.Join(on, ","), card, g.drawJobOptions(cards))
 	if g.draw(10) {
-		text += " protected"
+		text += " preemptable=false"
 	}
 
 	return strings.TrimSpace(text)
@@ -156,16 +165,16 @@ func (g *generator) drawWaitingJob(name string) string {
 	if g.draw(15) { // of several roles
 		pods = 3
 		g.jobs[name] = pods
-		return fmt.Sprintf("%s %s 3: -*3 card=A tasks=ps*1/1,w*2/2 each=ps:%d,w:%d %s", name, queue, g.IntN(2), 1+g.IntN(2), g.drawJobOptions(1))
+		return fmt.Sprintf("job %s queue=%s min=3 pending=3 card=A task=ps,pods:1,min:1,cards:%d task=w,pods:2,min:2,cards:%d %s", name, queue, g.IntN(2), 1+g.IntN(2), g.drawWaitingOptions(1))
 	}
 
-	card := pick(g, "card=A", "card=A", "card=A", "card=A|B", "card=B|A", "card=-")
+	card := pick(g, "card=A", "card=A", "card=A", "card=A|B", "card=B|A", "card=none")
 	if g.draw(8) {
-		card = pick(g, "card=B", "mig card=A")
+		card = pick(g, "card=B", "mig=1g.18gb card=A")
 	}
 
-	text := fmt.Sprintf("%s %s %d: -*%d %s %s", name, queue, least, pods, card, g.drawJobOptions(pick(g, 1, 1, 1, 2, 3)))
-	for _, option := range []string{"apart", "tolerates", "cpu=20"} {
+	text := fmt.Sprintf("job %s queue=%s min=%d pending=%d %s %s", name, queue, least, pods, card, g.drawWaitingOptions(pick(g, 1, 1, 1, 2, 3)))
+	for _, option := range []string{"podsPerNode=1", "toleration=reserved", "cpu=20"} {
 		if g.draw(12) {
 			text += " " + option
 		}
@@ -178,7 +187,7 @@ func (g *generator) drawWaitingJob(name string) string {
 func (g *generator) drawDisturbance() []string {
 	at := 1 + g.IntN(6)
 	step := func(after int, format string, args ...any) string {
-		return fmt.Sprintf("at %d: ", at+after) + fmt.Sprintf(format, args...)
+		return fmt.Sprintf("session %d: ", at+after) + fmt.Sprintf(format, args...)
 	}
 
 	node := pick(g, g.nodes...)
@@ -192,16 +201,16 @@ func (g *generator) drawDisturbance() []string {
 	case 2:
 		return []string{step(0, "cordon %s", node)}
 	case 3:
-		return []string{step(0, "quota %s %s", queue, g.drawQuota(queue))}
+		return []string{step(0, "setQuota %s quota=%s", queue, g.drawQuota(queue))}
 	case 4:
-		return []string{step(0, "quota %s %s", queue, g.drawQuota(queue)), step(1+g.IntN(3), "quota %s %s", queue, g.drawQuota(queue))}
+		return []string{step(0, "setQuota %s quota=%s", queue, g.drawQuota(queue)), step(1+g.IntN(3), "setQuota %s quota=%s", queue, g.drawQuota(queue))}
 	case 5:
-		return []string{step(0, "end %s", job)}
+		return []string{step(0, "deleteJob %s", job)}
 	case 6:
-		return []string{step(0, "delete %s-%d", job, g.IntN(g.jobs[job]))}
+		return []string{step(0, "deletePod %s-%d", job, g.IntN(g.jobs[job]))}
 	case 7:
-		return []string{step(0, "hold %s %d", pick(g, "pods", "pods", "groups"), 1+g.IntN(4))}
+		return []string{step(0, "delay %s sessions=%d", pick(g, "pods", "pods", "groups"), 1+g.IntN(4))}
 	default:
-		return []string{step(0, "faults %d %d", pick(g, 10, 30, 60), g.IntN(1000)), step(1+g.IntN(4), "faults 0 0")}
+		return []string{step(0, "faults percent=%d seed=%d", pick(g, 10, 30, 60), g.IntN(1000)), step(1+g.IntN(4), "faults percent=0 seed=0")}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // sequences is the number of sequences, and treeSequences that of sequences with trees of queues.
@@ -59,7 +59,7 @@ func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 
 // warmUp initialises the plugin's process-wide state outside of a bubble.
 func (m *schedulerCache) warmUp() {
-	w := m.newSimulation(parseSequence("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
+	w := m.newSimulation(parseSequence("node n model=A cards=1\nqueue inf quota={} priority=80000 serviceType=inference\njob i queue=inf min=1 pending=1"))
 	w.syncCache()
 	w.runSession(func() {})
 }
@@ -110,24 +110,24 @@ func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) seq
 
 // TestStarvationIsNoticed runs schedulers with a part missing.
 func TestStarvationIsNoticed(t *testing.T) {
-	const fleet = "node n A 2\nqueue inf {\"A\":2} 80000 inference\nqueue tra {\"A\":2} 20000 training\n"
+	const fleet = "node n model=A cards=2\nqueue inf quota={\"A\":2} priority=80000 serviceType=inference\nqueue tra quota={\"A\":2} priority=20000 serviceType=training\n"
 	const (
-		waits = "job i inf 2: -*2\n"
-		runs  = "job t tra 2: n*2 ran=1h\n"
+		waits = "job i queue=inf min=2 pending=2\n"
+		runs  = "job t queue=tra min=2 running=n*2 age=1h\n"
 	)
 
 	sequences := map[string]struct{ text, wrong string }{
 		"what fits starts":                       {fleet + waits, ""},
 		"what fits is not started":               {fleet + waits + "policy without=allocate", "fits and waits"},
-		"what fits beside others is not started": {fleet + "job a tra 2: -*2\njob t tra 3: -*3\npolicy without=allocate", "fits and waits for ever"},
-		"what was promised is not started":       {fleet + waits + "job t tra 3: -*3\npolicy without=allocate", "promised and waits for ever"},
-		"what does not fit need not start":       {fleet + "job i inf 3: -*3", ""},
+		"what fits beside others is not started": {fleet + "job a queue=tra min=2 pending=2\njob t queue=tra min=3 pending=3\npolicy without=allocate", "fits and waits for ever"},
+		"what was promised is not started":       {fleet + waits + "job t queue=tra min=3 pending=3\npolicy without=allocate", "promised and waits for ever"},
+		"what does not fit need not start":       {fleet + "job i queue=inf min=3 pending=3", ""},
 		"what would fit without training starts": {fleet + runs + waits, ""},
 		"training is not taken for inference":    {fleet + runs + waits + "policy without=cardreclaim", "may take and waits for ever"},
-		"protected training need not be taken":   {fleet + "job t tra 2: n*2 ran=1h protected\n" + waits + "policy without=cardreclaim", ""},
-		"training that has run for too short":    {fleet + "job t tra 2: n*2 ran=1m\n" + waits + "policy without=cardreclaim minimumRuntime=10m", ""},
-		"who waits for quota may stand ahead":    {fleet + "job r inf 1: n ran=1h\njob a inf 2: -*2\nat 2: job b inf 1: -\n", ""},
-		"who waits for nodes only does not":      {strings.Replace(fleet, `{"A":2} 8`, `{"A":4} 8`, 1) + "job a inf 3: -*3\nat 2: job b inf 2: -*2\n", ""},
+		"protected training need not be taken":   {fleet + "job t queue=tra min=2 running=n*2 age=1h preemptable=false\n" + waits + "policy without=cardreclaim", ""},
+		"training that has run for too short":    {fleet + "job t queue=tra min=2 running=n*2 age=1m\n" + waits + "policy without=cardreclaim minimumRuntime=10m", ""},
+		"who waits for quota may stand ahead":    {fleet + "job r queue=inf min=1 running=n age=1h\njob a queue=inf min=2 pending=2\nsession 2: job b queue=inf min=1 pending=1\n", ""},
+		"who waits for nodes only does not":      {strings.Replace(fleet, `quota={"A":2} priority=8`, `quota={"A":4} priority=8`, 1) + "job a queue=inf min=3 pending=3\nsession 2: job b queue=inf min=2 pending=2\n", ""},
 	}
 
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
@@ -172,12 +172,12 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 	return s, wrong, trace
 }
 
-// queuesAndNodes returns the names of the queues and nodes of a sequence, and "-" for none.
+// queuesAndNodes returns the names of the queues and nodes of a sequence.
 func (s sequence) queuesAndNodes() map[string]bool {
-	named := map[string]bool{"-": true}
-	for _, line := range s {
-		if words := strings.Fields(line); slices.Contains([]string{"queue", "node", "mig"}, words[0]) {
-			named[words[1]] = true
+	named := map[string]bool{}
+	for _, line := range words.Lines(s.String()) {
+		if line.Verb == "queue" || line.Verb == "node" {
+			named[line.Name()] = true
 		}
 	}
 	return named
@@ -186,26 +186,34 @@ func (s sequence) queuesAndNodes() map[string]bool {
 // isWhole reports whether a sequence has all queues and nodes that it names.
 func (s sequence) isWhole() bool {
 	named := s.queuesAndNodes()
-	for _, line := range s {
-		if _, step, is := strings.Cut(line, "quota "); is && !named[strings.Fields(step)[0]] {
-			return false
-		}
-		if _, parent, is := strings.Cut(line, "parent="); is && !named[strings.Fields(parent)[0]] {
-			return false
+	for _, text := range s {
+		if _, step, is := strings.Cut(text, ": "); is {
+			text = step
 		}
 
-		_, step, is := strings.Cut(line, "job ")
-		if !is {
-			continue
-		}
-
-		words := strings.Fields(step)
-		if !named[words[1]] {
+		line := words.Lines(text)[0]
+		if line.Verb == "setQuota" && !named[line.Name()] {
 			return false
 		}
 
-		for _, word := range words[3:] {
-			if isNode := strings.HasPrefix(word, "n"); isNode && !named[word] {
+		for _, word := range line.Words {
+			if !areNamed(word, named) {
+				return false
+			}
+		}
+	}
+
+	return true
+}
+
+// areNamed reports whether a word names only known queues and nodes.
+func areNamed(word words.Word, named map[string]bool) bool {
+	switch word.Key {
+	case "queue", "parent":
+		return named[word.Value]
+	case "running":
+		for on := range strings.SplitSeq(word.Value, ",") {
+			if node, _, _ := strings.Cut(on, "*"); !named[node] {
 				return false
 			}
 		}

@@ -1,9 +1,12 @@
 package liveness
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // generatePreempting draws a random sequence in which jobs of several queues preempt: most queues are
@@ -16,23 +19,23 @@ func generatePreempting(r *rand.Rand) sequence {
 	}
 	running, used := g.drawFullQueues()
 	for _, queue := range leaves {
-		s = append(s, fmt.Sprintf("queue %s %s %s", queue, g.drawTightQuota(used[queue]), options[queue]))
+		s = append(s, fmt.Sprintf("queue %s quota=%s %s", queue, g.drawTightQuota(used[queue]), options[queue]))
 	}
-	s = append(s, "queue free - 0 keeps")
+	s = append(s, "queue free priority=0 reclaimable=false")
 	return append(append(s, running...), g.drawPreemptors()...)
 }
 
 // generatePreemptingTree does the same in a tree of queues.
 func generatePreemptingTree(r *rand.Rand) sequence {
 	g := &treeGenerator{generator: newGenerator(r), of: map[string]string{}}
-	s := sequence{g.drawPreemptPolicy() + " tree"}
+	s := sequence{g.drawPreemptPolicy() + " queueHierarchy=Tree"}
 	for i := range 1 + g.IntN(3) {
 		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
 
 	for i := range g.IntN(3) {
 		name := fmt.Sprintf("t%d", i)
-		s = append(s, g.drawTreeQueue(name, "keeps parentonly=true", 12))
+		s = append(s, g.drawTreeQueue(name, "reclaimable=false parentOnly=true", 12))
 		g.parents = append(g.parents, name)
 	}
 
@@ -40,7 +43,7 @@ func generatePreemptingTree(r *rand.Rand) sequence {
 		s = append(s, g.drawTreeQueue(leaf, g.leafOptions(leaf), 9))
 	}
 
-	s = append(s, "queue free - 0 keeps")
+	s = append(s, "queue free priority=0 reclaimable=false")
 	running, _ := g.drawFullQueues()
 	return append(append(s, running...), g.drawPreemptors()...)
 }
@@ -53,7 +56,7 @@ func newGenerator(r *rand.Rand) *generator {
 var leaves = []string{"inf", "inf2", "tra", "tra2", "plain"}
 
 func (g *generator) drawPreemptPolicy() string {
-	policy := "policy" + pick(g, " preempt", " preempt", " preempt", " preempt=first")
+	policy := "policy" + pick(g, " preempt=last", " preempt=last", " preempt=last", " preempt=first")
 	if g.draw(20) {
 		policy += " minimumRuntime=10m"
 	}
@@ -73,38 +76,51 @@ func (g *generator) drawFullQueues() (running []string, used map[string]map[stri
 			continue
 		}
 
-		words := strings.Fields(text)
-		words[1] = pick(g, leaves...)
-		text = strings.NewReplacer(" class=low", "", " class=high", "").Replace(strings.Join(words, " "))
-		text += pick(g, " class=low", " class=low", " class=low", "", " class=high") + g.drawLongEnding()
-		running = append(running, "job "+text)
+		queue := pick(g, leaves...)
+		text = moveJob(text, queue)
+		text += pick(g, " priorityClass=low", " priorityClass=low", " priorityClass=low", "", " priorityClass=high") + g.drawLongEnding()
+		running = append(running, text)
 
-		if used[words[1]] == nil {
-			used[words[1]] = map[string]int{}
+		if used[queue] == nil {
+			used[queue] = map[string]int{}
 		}
-		used[words[1]][g.cardOf(text)] += g.cardsOf(text)
+		used[queue][g.cardOf(text)] += g.cardsOf(text)
 	}
 
 	return running, used
 }
 
+// moveJob moves a job to a queue, without a priority class.
+func moveJob(text, queue string) string {
+	line := words.Lines(text)[0]
+	var kept []words.Word
+	for _, word := range line.Words {
+		switch word.Key {
+		case "queue":
+			kept = append(kept, words.Word{Key: "queue", Value: queue})
+		case "priorityClass":
+		default:
+			kept = append(kept, word)
+		}
+	}
+
+	line.Words = kept
+	return line.String()
+}
+
 // cardOf returns the card that the text of a running job names, as quotas name it.
 func (g *generator) cardOf(text string) string {
-	_, card, _ := strings.Cut(text, " card=")
-	card = strings.Fields(card)[0]
-	if strings.Contains(text, " mig ") {
-		card += "/mig-1g.18gb-mixed"
+	line := words.Lines(text)[0]
+	if line.Value("mig") != "" {
+		return line.Value("card") + "/mig-1g.18gb-mixed"
 	}
-	return card
+	return line.Value("card")
 }
 
 // cardsOf returns how many cards a running job holds.
 func (g *generator) cardsOf(text string) int {
-	each := 1
-	if _, cards, is := strings.Cut(text, " cards="); is {
-		each = mustParseInt(strings.Fields(cards)[0])
-	}
-	return each * g.jobs[strings.Fields(text)[0]]
+	line := words.Lines(text)[0]
+	return mustParseInt(cmp.Or(line.Value("cards"), "1")) * g.jobs[line.Name()]
 }
 
 // drawTightQuota draws a quota with little or nothing unused.
@@ -120,7 +136,7 @@ func (g *generator) drawTightQuota(used map[string]int) string {
 // after that.
 func (g *generator) drawLongEnding() string {
 	if g.draw(8) {
-		return " grace=7m"
+		return " gracePeriod=7m"
 	}
 	return g.drawEnding()
 }
@@ -128,7 +144,7 @@ func (g *generator) drawLongEnding() string {
 // drawEnding draws how long the pods of a job take to end: less than freed cards are kept.
 func (g *generator) drawEnding() string {
 	if g.draw(40) {
-		return " grace=" + pick(g, "3s", "6s", "20s", "1m")
+		return " gracePeriod=" + pick(g, "3s", "6s", "20s", "1m")
 	}
 	return ""
 }
@@ -137,14 +153,13 @@ func (g *generator) drawEnding() string {
 func (g *generator) drawPreemptors() []string {
 	var steps []string
 	for i := range 2 + g.IntN(5) {
-		words := strings.Fields(g.drawWaitingJob(fmt.Sprintf("w%d", i)))
-		words[1] = pick(g, leaves...)
-		text := strings.NewReplacer(" class=low", "", " class=high", "").Replace(strings.Join(words, " "))
-		text += pick(g, " class=high", " class=high", " class=high", "", " class=low") + g.drawLongEnding()
+		waiting := g.drawWaitingJob(fmt.Sprintf("w%d", i))
+		text := moveJob(waiting, pick(g, leaves...))
+		text += pick(g, " priorityClass=high", " priorityClass=high", " priorityClass=high", "", " priorityClass=low") + g.drawLongEnding()
 		if g.draw(15) {
-			text += " rising"
+			text += " taskPriority=index"
 		}
-		steps = append(steps, fmt.Sprintf("at %d: job %s", 1+g.IntN(6), text))
+		steps = append(steps, fmt.Sprintf("session %d: %s", 1+g.IntN(6), text))
 	}
 
 	if g.draw(50) {

@@ -23,6 +23,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/words"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -34,7 +35,7 @@ type simulation struct {
 	server *apiServer
 	nodes  map[string]*corev1.Node
 	down   map[string]bool
-	queues map[string]string // the statement of each queue
+	queues map[string]words.Line // the line of each queue
 	// isTree reports whether queues form a tree, of these objects.
 	isTree       bool
 	queueObjects map[string]*v1beta1.Queue
@@ -80,7 +81,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	m.worlds++
 	w := &simulation{
 		schedulerCache: m, id: 1_000_000 + m.worlds, period: time.Second, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
-		queues: map[string]string{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
+		queues: map[string]words.Line{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
 
 	m.world = w
@@ -102,7 +103,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 
 	w.loadConfiguration()
 	for _, line := range script {
-		if !strings.HasPrefix(line, "at ") && !strings.HasPrefix(line, "policy") {
+		if !strings.HasPrefix(line, "session ") && !strings.HasPrefix(line, "policy") {
 			w.applyStep(line)
 		}
 	}
@@ -119,12 +120,8 @@ func (w *simulation) loadConfiguration() {
 	}
 
 	text := string(shipped)
-	for _, line := range w.script {
-		if options, is := strings.CutPrefix(line, "policy"); is {
-			for _, option := range strings.Fields(options) {
-				text = w.applyOption(text, option)
-			}
-		}
+	for _, word := range w.script.policy() {
+		text = w.applyOption(text, word)
 	}
 
 	// As cmd/scheduler does.
@@ -144,12 +141,12 @@ func (w *simulation) loadConfiguration() {
 
 // applyOption applies an option of a sequence's policy, and returns the configuration with it. The minimum
 // runtime is not in it yet.
-func (w *simulation) applyOption(text, option string) string {
-	name, value, _ := strings.Cut(option, "=")
-	switch name {
-	case "asks": // checked as a tree, scheduled flat
+func (w *simulation) applyOption(text string, option words.Word) string {
+	value := option.Value
+	switch option.Key {
+	case "check": // as a tree, although scheduled flat
 		w.isTree = true
-	case "tree":
+	case "queueHierarchy":
 		w.isTree = true
 		text = strings.Replace(text, "          cardUnlimitedCpuMemory", "          queueHierarchy: Tree\n          cardUnlimitedCpuMemory", 1)
 	case "preempt":
@@ -162,8 +159,10 @@ func (w *simulation) applyOption(text, option string) string {
 		text = removeAction(text, value)
 	case "period":
 		w.period = mustParseDuration(value)
-	default:
+	case "minimumRuntime":
 		w.minimumRuntime = mustParseDuration(value)
+	default:
+		panic(fmt.Sprintf("unknown word %q of a policy", option))
 	}
 
 	return text

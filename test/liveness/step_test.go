@@ -4,52 +4,54 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/testing/words"
 )
 
 // applyStep applies a change from outside.
-func (w *simulation) applyStep(line string) {
-	words := strings.Fields(line)
-	for _, n := range parseNode(w.id, line) {
-		w.setNode(n)
-	}
-
-	switch words[0] {
-	case "quota", "queue", "cordon", "down":
+func (w *simulation) applyStep(text string) {
+	line := words.Lines(text)[0]
+	switch line.Verb {
+	case "setQuota", "queue", "cordon", "down":
 		w.disturbed = time.Now()
 	}
 
-	switch words[0] {
+	switch line.Verb {
+	case "node":
+		for _, n := range (&session.Cluster{ID: w.id}).Add(text).Nodes {
+			w.setNode(n)
+		}
 	case "queue":
-		w.queues[words[1]] = line
+		w.queues[line.Name()] = line
 		w.setQueue(line)
-	case "quota":
-		was := strings.Fields(w.queues[words[1]])
-		was[2] = words[2]
-		w.setQueue(strings.Join(was, " "))
+	case "setQuota":
+		changed := w.queues[line.Name()]
+		changed.Words = append(slices.Clone(changed.Words), line.Words...)
+		w.setQueue(changed)
 	case "job":
-		w.addJob(parseJob(w.id, strings.TrimPrefix(line, "job ")))
-	case "end":
-		w.endJob(words[1])
-	case "finish":
-		w.endJob(w.longestRunningJob(words[1]))
-	case "delete":
-		w.server.deletePod(words[1])
+		w.addJob(parseJob(w.id, line))
+	case "deleteJob":
+		w.endJob(line.Name())
+	case "deleteOldestJob":
+		w.endJob(w.longestRunningJob(line.Value("queue")))
+	case "deletePod":
+		w.server.deletePod(line.Name())
 	case "cordon", "uncordon", "down", "up":
-		w.changeNode(words[1], words[0])
-	case "hold":
-		w.delayChanges(words[1], mustParseInt(words[2]))
+		w.changeNode(line.Name(), line.Verb)
+	case "delay":
+		w.delayChanges(line.Name(), mustParseInt(line.Value("sessions")))
 	case "faults":
-		w.server.pods.percent = mustParseInt(words[1])
-		w.server.pods.seed = words[2]
-		w.server.groups.percent = mustParseInt(words[1])
-		w.server.groups.seed = words[2]
+		w.server.pods.percent = mustParseInt(line.Value("percent"))
+		w.server.pods.seed = line.Value("seed")
+		w.server.groups.percent = w.server.pods.percent
+		w.server.groups.seed = w.server.pods.seed
+	default:
+		panic(line.Errorf("%q is not a step", line.Verb))
 	}
 }
 
@@ -132,9 +134,11 @@ func (w *simulation) changeNode(name, what string) {
 }
 
 // setQueue updates a queue in Volcano's cache.
-func (w *simulation) setQueue(line string) {
+func (w *simulation) setQueue(line words.Line) {
 	w.version++
-	q := addText(&session.Cluster{}, line).Queues[0]
+	cluster := &session.Cluster{}
+	cluster.AddLine(line)
+	q := cluster.Queues[0]
 	q.ResourceVersion = fmt.Sprint(w.id, "-", w.version) // no two sequences have the same
 	w.queueObjects[q.Name] = q.DeepCopy()
 	delete(w.cache.Queues, api.QueueID(q.Name))

@@ -20,9 +20,9 @@ type treeGenerator struct {
 // exceed their parents'.
 func generateTree(r *rand.Rand) sequence {
 	g := &treeGenerator{generator: &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}, of: map[string]string{}}
-	s := sequence{"policy tree"}
+	s := sequence{"policy queueHierarchy=Tree"}
 	if g.draw(15) {
-		s[0] += " preempt"
+		s[0] += " preempt=last"
 	}
 
 	if g.draw(20) {
@@ -35,7 +35,7 @@ func generateTree(r *rand.Rand) sequence {
 
 	for i := range g.IntN(4) { // with the leaves at most four levels
 		name := fmt.Sprintf("t%d", i)
-		s = append(s, g.drawTreeQueue(name, "keeps parentonly=true", 12))
+		s = append(s, g.drawTreeQueue(name, "reclaimable=false parentOnly=true", 12))
 		g.parents = append(g.parents, name)
 	}
 
@@ -43,22 +43,22 @@ func generateTree(r *rand.Rand) sequence {
 		s = append(s, g.drawTreeQueue(leaf, g.leafOptions(leaf), 9))
 	}
 
-	s = append(s, "queue free - 0 keeps")
+	s = append(s, "queue free priority=0 reclaimable=false")
 	for i := range 1 + g.IntN(5) {
 		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
-			s = append(s, "job "+text)
+			s = append(s, text)
 		}
 	}
 
 	for i := range 2 + g.IntN(4) {
-		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
+		s = append(s, fmt.Sprintf("session %d: %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
 	}
 
 	for range g.IntN(4) {
 		if g.draw(50) {
 			s = append(s, g.drawTreeChange())
 		} else {
-			s = append(s, slices.DeleteFunc(g.drawDisturbance(), func(step string) bool { return strings.Contains(step, ": quota ") })...)
+			s = append(s, slices.DeleteFunc(g.drawDisturbance(), func(step string) bool { return strings.Contains(step, ": setQuota ") })...)
 		}
 	}
 
@@ -69,7 +69,7 @@ func generateTree(r *rand.Rand) sequence {
 func (g *treeGenerator) leafOptions(name string) string {
 	text := options[name]
 	if strings.HasPrefix(name, "inf") && g.draw(25) {
-		text += " gives"
+		text += " reclaimable=true"
 	}
 	if name == "tra2" && g.draw(50) {
 		text = options["tra"] // of equal priority
@@ -79,7 +79,7 @@ func (g *treeGenerator) leafOptions(name string) string {
 
 // drawTreeQueue draws the statement of a queue in the tree.
 func (g *treeGenerator) drawTreeQueue(name, options string, most int) string {
-	text := fmt.Sprintf("queue %s %s %s", name, g.drawAmounts(most, 90), options)
+	text := fmt.Sprintf("queue %s quota=%s %s", name, g.drawAmounts(most, 90), options)
 	if len(g.parents) > 0 && g.draw(75) {
 		text += " parent=" + pick(g.generator, g.parents...)
 	}
@@ -107,10 +107,10 @@ func (g *treeGenerator) drawTreeChange() string {
 	leaf := pick(g.generator, "inf", "inf2", "tra", "tra2")
 	text := g.of[leaf]
 	switch {
-	case strings.Contains(text, " stop="):
-		text = text[:strings.Index(text, " stop=")]
+	case strings.Contains(text, " stopPolicy="):
+		text = text[:strings.Index(text, " stopPolicy=")]
 	case g.draw(30):
-		text += " stop=" + pick(g.generator, "Hold", "HoldAndDrain")
+		text += " stopPolicy=" + pick(g.generator, "Hold", "HoldAndDrain")
 	default:
 		words := strings.Fields(text)
 		for i, word := range words {
@@ -122,5 +122,5 @@ func (g *treeGenerator) drawTreeChange() string {
 	}
 
 	g.of[leaf] = text
-	return fmt.Sprintf("at %d: %s", 1+g.IntN(6), text)
+	return fmt.Sprintf("session %d: %s", 1+g.IntN(6), text)
 }

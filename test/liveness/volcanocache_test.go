@@ -85,7 +85,7 @@ func (w *simulation) syncCache() {
 	if w.holdGroups < 0 {
 		for _, c := range w.server.groups.unseen {
 			if c.gone {
-				w.cache.DeletePodGroupV1beta1(addText(&session.Cluster{ID: w.id}, c.name+" q 1:").Groups[0])
+				w.cache.DeletePodGroupV1beta1((&session.Cluster{ID: w.id}).Add("job " + c.name + " queue=q min=1").Groups[0])
 			} else {
 				w.cache.AddPodGroupV1beta1(c.now)
 			}

@@ -153,8 +153,9 @@ var queueKeys = words.Keys[*v1beta1.Queue]{
 }
 
 func setQuota(q *v1beta1.Queue, quota string) {
-	if quota != "none" {
-		q.Annotations["volcano.sh/card.quota"] = quota
+	q.Annotations["volcano.sh/card.quota"] = quota
+	if quota == "none" {
+		delete(q.Annotations, "volcano.sh/card.quota")
 	}
 }
 
