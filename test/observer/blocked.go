@@ -3,6 +3,7 @@ package observer
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,14 +13,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/observer/rule"
 )
-
-// blockedState is the record of an entry of status.blocked that differs from a recount. The time
-// starts again when the recount changes.
-type blockedState struct {
-	wrong    string
-	since    time.Time
-	reported bool
-}
 
 // checkBlocked compares what status.blocked lists and its total, and the reasons and holders in it, with a
 // naive recount, where one is possible. What the messages state is checked by package sessioncheck.
@@ -51,34 +44,14 @@ func (m *clusterState) checkBlocked(now time.Time) (open []string) {
 		}
 	}
 
-	for key := range m.blocked {
-		if !seen[key] {
-			delete(m.blocked, key)
-		}
-	}
-
+	maps.DeleteFunc(m.blocked, func(key string, _ *difference) bool { return !seen[key] })
 	return open
 }
 
 // checkBlockedEntry reports an entry that has been wrong in the same way for too long, and
 // returns it as open while it has time.
 func (m *clusterState) checkBlockedEntry(invariant Invariant, key, object, wrong string, now time.Time) (open []string) {
-	state := m.blocked[key]
-	if state == nil || state.wrong != wrong {
-		state = &blockedState{wrong: wrong, since: now}
-		m.blocked[key] = state
-	}
-
-	switch {
-	case state.reported:
-		return nil
-	case now.Sub(state.since) < m.options.ReasonWithin:
-		return []string{object + ": " + wrong}
-	}
-
-	state.reported = true
-	m.addViolation(invariant, now, object, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
-	return nil
+	return m.reportOverdue(m.blocked.recordOf(key, wrong, now), invariant, object, wrong, m.options.ReasonWithin, now)
 }
 
 func formatBlocked(b *v1alpha1.BlockedStatus) string {

@@ -36,14 +36,9 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 		}
 
 		state.belowMinimum.setWaiting(short != "", now)
-		switch {
-		case state.belowMinimum.since.IsZero() || state.belowMinimum.reported:
-		case now.Sub(state.belowMinimum.since) < m.options.ReasonWithin:
-			open = append(open, "podgroup/"+key.String()+" runs below minAvailable after an eviction")
-		default:
-			state.belowMinimum.reported = true
-			m.addViolation(Eviction, now, "podgroup/"+key.String(), "was left running with %s by an eviction (%s) since %s",
-				short, taken[key], state.belowMinimum.since.Format("15:04:05.000"))
+		if short != "" {
+			wrong := fmt.Sprintf("was left running with %s by an eviction (%s)", short, taken[key])
+			open = append(open, m.reportOverdue(&state.belowMinimum, Eviction, "podgroup/"+key.String(), wrong, m.options.ReasonWithin, now)...)
 		}
 	}
 

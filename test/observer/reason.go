@@ -30,6 +30,38 @@ func (w *waitState) restartIfWaiting(now time.Time) {
 	}
 }
 
+// reportOverdue reports what has been wrong with an object for too long, once, and returns it as open while
+// it has time.
+func (m *clusterState) reportOverdue(w *waitState, invariant Invariant, object, wrong string, within time.Duration, now time.Time) (open []string) {
+	switch {
+	case w.reported:
+		return nil
+	case now.Sub(w.since) < within:
+		return []string{object + ": " + wrong}
+	}
+	w.reported = true
+	m.addViolation(invariant, now, object, "since %s: %s", w.since.Format("15:04:05.000"), wrong)
+	return nil
+}
+
+// difference is the record of what differs from a recount. The time starts again when the difference
+// changes.
+type difference struct {
+	wrong string
+	waitState
+}
+
+// differences are what differs from a recount now, by key.
+type differences map[string]*difference
+
+// recordOf returns the record of a difference.
+func (d differences) recordOf(key, wrong string, now time.Time) *waitState {
+	if d[key] == nil || d[key].wrong != wrong {
+		d[key] = &difference{wrong, waitState{since: now}}
+	}
+	return &d[key].waitState
+}
+
 // checkReasons checks that everything that waits for cards states why.
 func (m *clusterState) checkReasons(now time.Time) []string {
 	if m.excused[Reason] > 0 {
@@ -62,15 +94,10 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 // checkReason reports an object whose time to state a reason is over, and returns it as open
 // while it has time.
 func (m *clusterState) checkReason(w *waitState, object string, said bool, now time.Time) (open []string) {
-	switch {
-	case said || w.reported || !m.options.Concerns(object):
+	if said || !m.options.Concerns(object) {
 		return nil
-	case now.Sub(w.since) < m.options.ReasonWithin:
-		return []string{object + " waits and does not say why yet"}
 	}
-	w.reported = true
-	m.addViolation(Reason, now, object, "waits for cards since %s and does not say why", w.since.Format("15:04:05.000"))
-	return nil
+	return m.reportOverdue(w, Reason, object, "waits for cards and does not say why", m.options.ReasonWithin, now)
 }
 
 func podStatesReason(pod *corev1.Pod) bool {

@@ -43,7 +43,7 @@ type clusterState struct {
 	// views are the LocalCardQuotas, viewErrors what is wrong with them, and endingNamespaces the
 	// namespaces that are being deleted.
 	views            map[types.NamespacedName]*v1alpha1.LocalCardQuota
-	viewErrors       map[types.NamespacedName]*blockedState
+	viewErrors       differences
 	endingNamespaces map[string]bool
 	// stated is the CardInventory, nil without one. inventoryErrors are the records of its entries.
 	stated          *v1alpha1.CardInventory
@@ -58,7 +58,7 @@ type clusterState struct {
 	// ignoresWaiting is set where what waits is not compared with status.blocked.
 	ignoresWaiting bool
 	// blocked are the entries of status.blocked that differ from a recount.
-	blocked map[string]*blockedState
+	blocked differences
 	// numbersChanged is when the numbers of a queue may have changed last.
 	numbersChanged map[string]time.Time
 	// evictions are the allowed evictions, served the pods that stopped waiting, both in their
@@ -112,8 +112,7 @@ type quotaState struct {
 	// expected is the expected status, since when it is expected, and whether a difference was
 	// reported.
 	expected expectation
-	since    time.Time
-	reported bool
+	waitState
 }
 
 func newClusterState(options Options) *clusterState {
@@ -139,9 +138,9 @@ func newClusterState(options Options) *clusterState {
 		quotas:     map[types.UID]*quotaState{},
 		classes:    map[string]*schedulingv1.PriorityClass{},
 		allocated:  map[string]*allocatedState{},
-		blocked:    map[string]*blockedState{},
+		blocked:    differences{},
 		views:      map[types.NamespacedName]*v1alpha1.LocalCardQuota{},
-		viewErrors: map[types.NamespacedName]*blockedState{},
+		viewErrors: differences{},
 
 		endingNamespaces: map[string]bool{},
 		numbersChanged:   map[string]time.Time{},
@@ -221,7 +220,7 @@ func (m *clusterState) recordCardQuota(object *v1alpha1.CardQuota, c change) {
 		}
 		state.quota = object
 	default:
-		m.quotas[object.UID] = &quotaState{quota: object, since: c.seen}
+		m.quotas[object.UID] = &quotaState{quota: object, waitState: waitState{since: c.seen}}
 	}
 
 	m.recordQueueLabels(object.QueueName())

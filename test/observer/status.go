@@ -89,14 +89,8 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 			state.reported = false // the numbers may have moved and come back
 		}
 
-		wrong := m.statusDifference(quota, expected)
-		switch {
-		case wrong == "" || state.reported:
-		case now.Sub(state.since) < m.options.StatusWithin:
-			open = append(open, "cardquota/"+quota.Name+": "+wrong)
-		default:
-			state.reported = true
-			m.addViolation(Status, now, "cardquota/"+quota.Name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+		if wrong := m.statusDifference(quota, expected); wrong != "" {
+			open = append(open, m.reportOverdue(&state.waitState, Status, "cardquota/"+quota.Name, wrong, m.options.StatusWithin, now)...)
 		}
 	}
 
@@ -376,9 +370,8 @@ func formatCardStatus(e expectation, name string) string {
 
 // allocatedState is the record of a Queue whose card.allocated is checked without a CardQuota.
 type allocatedState struct {
-	used     string
-	since    time.Time
-	reported bool
+	used string
+	waitState
 }
 
 // checkAllocated checks card.allocated on the Queues that checkStatus skips. It may be missing
@@ -398,14 +391,8 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 		}
 
 		state := m.updateAllocated(name, now)
-		wrong := m.allocatedDifference(queue)
-		switch {
-		case wrong == "" || state.reported:
-		case now.Sub(state.since) < m.options.StatusWithin:
-			open = append(open, "queue/"+name+": "+wrong)
-		default:
-			state.reported = true
-			m.addViolation(Status, now, "queue/"+name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+		if wrong := m.allocatedDifference(queue); wrong != "" {
+			open = append(open, m.reportOverdue(&state.waitState, Status, "queue/"+name, wrong, m.options.StatusWithin, now)...)
 		}
 	}
 
@@ -418,12 +405,12 @@ func (m *clusterState) updateAllocated(queue string, now time.Time) *allocatedSt
 	state := m.allocated[queue]
 	held := m.usageOf(m.subtreeOf(queue)).Cards.String()
 	if state == nil {
-		state = &allocatedState{used: held, since: now}
+		state = &allocatedState{held, waitState{since: now}}
 		m.allocated[queue] = state
 	}
 
 	if touched := m.touchedSince(queue, state.since); held != state.used || touched.After(state.since) {
-		*state = allocatedState{used: held, since: touched}
+		*state = allocatedState{held, waitState{since: touched}}
 	}
 
 	return state

@@ -23,34 +23,19 @@ const maxViews = 50
 // checkViews checks that LocalCardQuotas are where CardQuotas select namespaces explicitly and
 // nowhere else, that their numbers equal a recount, and that they name no other namespace.
 func (m *clusterState) checkViews(now time.Time) (open []string) {
-	wrong := map[types.NamespacedName]string{}
+	wrong := map[string]string{}
 	if m.excused[Status] == 0 && !m.ignoresViews {
-		wrong = m.wrongViews()
-	}
-
-	for key, text := range wrong {
-		object := "localcardquota/" + key.String()
-		if !m.options.Concerns(object) {
-			continue
-		}
-
-		state := m.viewErrors[key]
-		if state == nil || state.wrong != text {
-			state = &blockedState{wrong: text, since: now}
-			m.viewErrors[key] = state
-		}
-
-		switch {
-		case state.reported:
-		case now.Sub(state.since) < m.options.ViewWithin:
-			open = append(open, object+": "+text)
-		default:
-			state.reported = true
-			m.addViolation(Status, now, object, "since %s: %s", state.since.Format("15:04:05.000"), text)
+		for key, text := range m.wrongViews() {
+			if object := "localcardquota/" + key.String(); m.options.Concerns(object) {
+				wrong[object] = text
+			}
 		}
 	}
 
-	maps.DeleteFunc(m.viewErrors, func(key types.NamespacedName, _ *blockedState) bool { return wrong[key] == "" })
+	for object, text := range wrong {
+		open = append(open, m.reportOverdue(m.viewErrors.recordOf(object, text, now), Status, object, text, m.options.ViewWithin, now)...)
+	}
+	maps.DeleteFunc(m.viewErrors, func(object string, _ *difference) bool { return wrong[object] == "" })
 	return open
 }
 
