@@ -40,7 +40,7 @@ type model struct {
 // unitOnNode is a unit that frees something on a node, and the entry of its job for that node.
 type unitOnNode struct{ unit, jobNode int }
 
-// podSet is a PodSet with valid numbers, which lists each of its nodes once.
+// podSet is a PodSet and what the search often asks about it.
 type podSet struct {
 	PodSet
 	wantsNode []bool // by node
@@ -53,11 +53,8 @@ type neededResource struct {
 	amount   float64
 }
 
-// Bounds of valid numbers: the amount of a resource, and the pods in one pod set.
-const (
-	maxAmount      = 1e18
-	maxPodSetCount = 1 << 20
-)
+// maxAmount bounds an amount of a resource. Sums of larger ones would not be exact.
+const maxAmount = 1e18
 
 // newModel lays out nodes and pod sets. addJobs follows when jobs are needed.
 func newModel(p *Problem) *model {
@@ -68,13 +65,16 @@ func newModel(p *Problem) *model {
 	for i := range p.PodSets {
 		m.dims = max(m.dims, len(p.PodSets[i].Request))
 	}
+	for i := range p.Nodes {
+		m.dims = max(m.dims, len(p.Nodes[i].Free))
+	}
 
 	m.nodeFree = make([]float64, len(p.Nodes)*m.dims)
 	m.tolerances = make([]float64, m.dims)
 	for i, node := range p.Nodes {
-		m.nodeQuota[i] = m.validQuota(node.Quota)
-		for r, amount := range node.Free[:min(len(node.Free), m.dims)] {
-			m.nodeFree[i*m.dims+r] = m.sanitizeAmount(r, amount)
+		m.nodeQuota[i] = node.Quota
+		for r, amount := range node.Free {
+			m.nodeFree[i*m.dims+r] = m.boundAmount(r, amount)
 		}
 	}
 
@@ -94,10 +94,7 @@ func newModel(p *Problem) *model {
 	return m
 }
 
-func (m *model) sanitizeAmount(resource int, amount float64) float64 {
-	if math.IsNaN(amount) {
-		return 0
-	}
+func (m *model) boundAmount(resource int, amount float64) float64 {
 	m.noteFraction(resource, amount)
 	return min(max(amount, -maxAmount), maxAmount)
 }
@@ -110,15 +107,15 @@ func (m *model) noteFraction(resource int, amount float64) {
 	}
 }
 
-// newPodSet returns a pod set with valid numbers.
 func (m *model) newPodSet(from *PodSet) podSet {
-	c := podSet{PodSet: PodSet{Request: make(Amounts, m.dims), Cards: max(from.Cards, 0), Count: max(from.Count, 0)}, wantsNode: make([]bool, len(m.nodeQuota))}
+	c := podSet{PodSet: *from, wantsNode: make([]bool, len(m.nodeQuota))}
+	c.Request = make(Amounts, m.dims)
 	for r, amount := range from.Request {
-		if math.IsNaN(amount) || amount > maxAmount {
+		if amount > maxAmount { // it fits nowhere
 			amount = math.Inf(1)
 		}
 
-		c.Request[r] = max(amount, 0)
+		c.Request[r] = amount
 		if amount > 0 {
 			c.needed = append(c.needed, neededResource{r, amount})
 		}
@@ -127,10 +124,7 @@ func (m *model) newPodSet(from *PodSet) podSet {
 
 	m.countVisits(len(from.Nodes))
 	for _, node := range from.Nodes {
-		if node >= 0 && node < len(c.wantsNode) && !c.wantsNode[node] {
-			c.wantsNode[node] = true
-			c.Nodes = append(c.Nodes, node)
-		}
+		c.wantsNode[node] = true
 	}
 
 	return c
@@ -257,15 +251,13 @@ type jobBuilder struct {
 
 func (b *jobBuilder) addJob(i int, from *Job) {
 	j := &b.jobs[i]
-	j.elastic = max(from.Elastic, 0)
+	j.elastic = from.Elastic
 	j.firstRole = none
 	j.wholeUnit = none
-	j.loss = min(max(from.WholeLoss, 0), b.maxPodLoss)
+	j.loss = min(from.WholeLoss, b.maxPodLoss)
 	if from.RoleElastic != nil {
 		j.firstRole = len(b.roleElastic)
-		for _, spare := range from.RoleElastic {
-			b.roleElastic = append(b.roleElastic, max(spare, 0))
-		}
+		b.roleElastic = append(b.roleElastic, from.RoleElastic...)
 	}
 
 	j.pods.from = len(b.pods)
@@ -291,7 +283,7 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 // addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that helps.
 func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 	j := &b.jobs[i]
-	made := pod{loss: min(max(x.Loss, 0), b.maxPodLoss), jobNode: none, role: none}
+	made := pod{loss: min(x.Loss, b.maxPodLoss), jobNode: none, role: none}
 	j.loss += made.loss
 
 	shared := sharedAmounts{isAllowed: true}
@@ -304,7 +296,7 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
 	}
 
-	if x.Node >= 0 && x.Node < len(b.wantedNodes) && b.wantedNodes[x.Node] {
+	if b.wantedNodes[x.Node] {
 		b.addUsage(j, x, &made)
 	}
 
@@ -319,7 +311,7 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 }
 
 // sharedAmounts are what a pod or a whole job releases and counts against limits, and whether
-// that is valid.
+// that is not too much to add up.
 type sharedAmounts struct {
 	releases  []release
 	takes     []take
@@ -333,8 +325,8 @@ type sharedAmounts struct {
 func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
 	b.countVisits(1)
 	for _, given := range x.Releases {
-		if valid, ok := b.validRelease(given, level); ok {
-			made.releases = addRelease(made.releases, valid)
+		if helpful, ok := b.helpfulRelease(given, level); ok {
+			made.releases = addRelease(made.releases, helpful)
 		}
 	}
 
@@ -343,7 +335,7 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 		whole.releases = addRelease(whole.releases, made.releases[i])
 	}
 
-	made.takes, made.isAllowed = b.validTakes(b.problem, x)
+	made.takes, made.isAllowed = b.takesOf(b.problem, x)
 	whole.isAllowed = whole.isAllowed && made.isAllowed
 	for _, given := range made.takes {
 		whole.takes = addTake(whole.takes, given)
@@ -355,8 +347,8 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 // addUsage adds what a pod holds, to the pod and to its job on that node.
 func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
 	made.usage = make([]float64, b.dims)
-	for r, amount := range x.Usage[:min(len(x.Usage), b.dims)] {
-		made.usage[r] = max(b.sanitizeAmount(r, amount), 0)
+	for r, amount := range x.Usage {
+		made.usage[r] = b.boundAmount(r, amount)
 	}
 
 	if s := b.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(b.jobNodes) || b.jobNodes[s].node != x.Node {
@@ -375,7 +367,7 @@ func (j *job) isElastic(from *Job, x *Pod) bool {
 	if j.elastic == 0 || x.Protected {
 		return false
 	}
-	return from.RoleElastic == nil || (x.Role >= 0 && x.Role < len(from.RoleElastic) && from.RoleElastic[x.Role] > 0)
+	return from.RoleElastic == nil || from.RoleElastic[x.Role] > 0
 }
 
 // addUnitsOn lists by node the units that free something there.

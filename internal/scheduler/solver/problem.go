@@ -10,7 +10,9 @@ import (
 // of each resource and uses it everywhere.
 type Amounts []float64
 
-// Problem asks which pods to evict so that the pending pods can run.
+// Problem asks which pods to evict so that the pending pods can run. Its caller sends indexes that exist,
+// and no number below 0 except of what is free or left. An amount may be as large as an API object can
+// state. No running pod has amounts of more resources than the nodes and pod sets.
 type Problem struct {
 	Nodes []Node
 	// Quotas are what the pending pods may use in total: one for each card name, and for CPU
@@ -30,7 +32,7 @@ type Problem struct {
 type Quota struct {
 	// Levels is what they may use at each level of the tree of queues: in their own queue, in
 	// its parent, and so on up to the root. Less than 0 is what victims must release before the
-	// pods may use any. A flat queue has one level. Without levels the quota is 0.
+	// pods may use any. A flat queue has one level.
 	Levels []int64
 }
 
@@ -125,8 +127,8 @@ type Pod struct {
 	Usage Amounts
 	// Releases is what quotas get back, see Job.Level.
 	Releases []QuotaAmount
-	// Takes are the limits that the pod counts against. A pod with an invalid one is never
-	// evicted.
+	// Takes are the limits that the pod counts against. A pod that counts too much to add up is
+	// never evicted.
 	Takes []TakeAmount
 	// OnlyCounts reports whether limits of what is borrowed count the pod without refusing it: it may
 	// be taken by another rule. What it counts comes before other victims of these limits.

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// quotaLevels are the quotas of a problem, with valid numbers. The last quota has nothing. It is
-// for nodes and pod sets that name none.
+// quotaLevels are the quotas of a problem.
 type quotaLevels struct {
 	levels    []int64 // by quota and level: what is left once Uses are subtracted
 	levelsOf  []span  // by quota, in levels
@@ -21,16 +20,10 @@ const maxLevel = 1 << 60
 
 // addQuotas lays out what is left of the quotas.
 func (m *model) addQuotas(p *Problem) {
-	for i := range len(p.Quotas) + 1 {
+	for i := range p.Quotas {
 		from := len(m.levels)
-		if i < len(p.Quotas) {
-			for _, left := range p.Quotas[i].Levels {
-				m.levels = append(m.levels, min(max(left, -maxLevel), maxLevel))
-			}
-		}
-
-		if len(m.levels) == from {
-			m.levels = append(m.levels, 0)
+		for _, left := range p.Quotas[i].Levels {
+			m.levels = append(m.levels, min(max(left, -maxLevel), maxLevel))
 		}
 		m.levelsOf = append(m.levelsOf, span{from, len(m.levels)})
 	}
@@ -42,15 +35,10 @@ func (m *model) subtractUses(p *Problem) {
 	var used []int64
 	for i := range p.PodSets {
 		for _, x := range p.PodSets[i].Uses {
-			if x.Amount <= 0 || p.PodSets[i].Count <= 0 {
-				continue
-			}
 			if used == nil {
 				used = make([]int64, len(m.levelsOf))
 			}
-
-			quota := m.validQuota(x.Quota)
-			used[quota] = addSaturating(used[quota], multiplySaturating(x.Amount, int64(p.PodSets[i].Count)))
+			used[x.Quota] = addSaturating(used[x.Quota], multiplySaturating(x.Amount, int64(p.PodSets[i].Count)))
 		}
 	}
 
@@ -62,14 +50,6 @@ func (m *model) subtractUses(p *Problem) {
 			}
 		}
 	}
-}
-
-// validQuota returns the index of a quota, that of the last one if there is none.
-func (m *model) validQuota(quota int) int {
-	if quota < 0 || quota >= len(m.levelsOf)-1 {
-		return len(m.levelsOf) - 1
-	}
-	return quota
 }
 
 func multiplySaturating(a, b int64) int64 {
@@ -98,8 +78,8 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 		m.countVisits(len(p.Jobs[j].Pods))
 		for i := range p.Jobs[j].Pods {
 			for _, x := range p.Jobs[j].Pods[i].Releases {
-				if valid, ok := m.validRelease(x, p.Jobs[j].Level); ok {
-					all.addRelease(valid, 1)
+				if helpful, ok := m.helpfulRelease(x, p.Jobs[j].Level); ok {
+					all.addRelease(helpful, 1)
 				}
 			}
 		}
@@ -126,13 +106,11 @@ type release struct {
 	amount       int64
 }
 
-// validRelease returns what a pod releases, false if that is nothing that could help.
-func (m *model) validRelease(x QuotaAmount, level int) (release, bool) {
-	quota := m.validQuota(x.Quota)
-	levels := m.levelsOf[quota]
-	isNeeded := quota == x.Quota && (m.ofCards[quota] || slices.Contains(m.required, quota))
-	isLevel := level >= 0 && level < levels.end-levels.from
-	return release{quota: quota, level: level, amount: min(x.Amount, m.maxShared)}, isNeeded && isLevel && x.Amount > 0
+// helpfulRelease returns what a pod releases, false if no level of a quota that pending pods use gets it.
+func (m *model) helpfulRelease(x QuotaAmount, level int) (release, bool) {
+	levels := m.levelsOf[x.Quota]
+	isNeeded := m.ofCards[x.Quota] || slices.Contains(m.required, x.Quota)
+	return release{quota: x.Quota, level: level, amount: min(x.Amount, m.maxShared)}, isNeeded && level < levels.end-levels.from
 }
 
 // resetQuotas sets the quotas to what is left before any eviction.

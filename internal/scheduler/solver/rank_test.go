@@ -57,7 +57,9 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 				p.PodSets[0].Nodes = []int{1}
 			}),
 			want: singlePods(0, 1)},
-		"ranks of units that cannot help do not matter": {problem: fullProblem(1, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))), want: wholeJobs(1)},
+		"ranks of units that cannot help do not matter": {problem: fullProblem(2, 1, 1, gang(1, 1), withRank(-5, gang(2, 0))).changed(func(p *Problem) {
+			p.PodSets[0].Nodes = []int{0}
+		}), want: wholeJobs(1)},
 	})
 }
 

@@ -36,12 +36,6 @@ func Solve(p *Problem, most int) Result {
 
 // findPlan returns a plan for the model's problem, nil if it finds none.
 func (m *model) findPlan(p *Problem, most int) *Plan {
-	for i := range m.podSets {
-		if m.podSets[i].Count > maxPodSetCount {
-			return nil
-		}
-	}
-
 	if m.exceedsQuotas(p) {
 		return nil
 	}
@@ -156,13 +150,13 @@ func (s *state) toPlan(p *Problem) *Plan {
 		switch {
 		case victims.Whole:
 			plan.Loss.Jobs++
-			plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, max(p.Jobs[j].WholeLoss, 0))
+			plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, p.Jobs[j].WholeLoss)
 			for i := range p.Jobs[j].Pods {
-				plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, max(p.Jobs[j].Pods[i].Loss, 0))
+				plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, p.Jobs[j].Pods[i].Loss)
 			}
 		case len(victims.Pods) > 0:
 			for _, i := range victims.Pods {
-				plan.Loss.PodSeconds = addSaturating(plan.Loss.PodSeconds, max(p.Jobs[j].Pods[i].Loss, 0))
+				plan.Loss.PodSeconds = addSaturating(plan.Loss.PodSeconds, p.Jobs[j].Pods[i].Loss)
 			}
 		default:
 			continue

@@ -27,11 +27,11 @@ type takeLimit struct {
 	isTight bool
 }
 
-// validTakes returns what a pod counts against limits, false if that is invalid.
-func (m *model) validTakes(p *Problem, pod *Pod) ([]take, bool) {
+// takesOf returns what a pod counts against limits, false if that is too much to add up.
+func (m *model) takesOf(p *Problem, pod *Pod) ([]take, bool) {
 	var takes []take
 	for _, x := range pod.Takes {
-		if x.Limit < 0 || x.Limit >= len(p.TakeLimits) || x.Amount < 0 || x.Amount > m.maxShared {
+		if x.Amount > m.maxShared {
 			return nil, false
 		}
 		if x.Amount > 0 {
@@ -107,7 +107,7 @@ func addRelease(releases []release, x release) []release {
 // addLimits lays out the limits.
 func (m *model) addLimits(p *Problem) {
 	for _, limit := range p.TakeLimits {
-		m.limits = append(m.limits, takeLimit{most: min(max(limit.Most, 0), maxLevel), borrowed: limit.Borrowed})
+		m.limits = append(m.limits, takeLimit{most: min(limit.Most, maxLevel), borrowed: limit.Borrowed})
 	}
 }
 
