@@ -15,7 +15,6 @@ import (
 // Kubernetes' autoscaler changes the replicas without asking for quota. Those beyond it wait and say
 // why, and what it removes is there for others.
 func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "autoscaling")
 	const (
 		queue = "autoscaling"

@@ -12,7 +12,6 @@ import (
 )
 
 func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "badtext")
 	s.createQuota("badtext-good", cardList(h200, 8))
 
@@ -43,7 +42,6 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 }
 
 func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "badwork")
 	s.createQuota("badwork", cardList(h200, 8))
 	for name, w := range map[string]podSet{
@@ -78,7 +76,6 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 }
 
 func TestAMissingQueueIsReported(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "missing")
 	err := s.Create(s.ctx, s.newVCJob(podSet{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))
 	s.Expect(err).To(MatchError(ContainSubstring("missing-nowhere")), "Volcano's webhook refuses the job")

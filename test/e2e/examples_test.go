@@ -173,7 +173,6 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScene(t, name+"-example")
 			s.runExample(x, name)
 		})

@@ -13,7 +13,6 @@ import (
 )
 
 func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "recreated")
 	s.createQuota("recreated", cardList(h200, 3))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "recreated", card: h200, count: 1, pods: 2}))
@@ -40,7 +39,6 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 }
 
 func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "untouched")
 	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))
 	s.createPods(podSet{name: "pod", pods: 2})

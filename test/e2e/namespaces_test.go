@@ -32,7 +32,6 @@ func (s *scene) notAllowedMessage(queue string) string {
 // Any pod may name any queue: only the scheduler keeps a namespace out, for every kind of
 // workload.
 func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "tenancy")
 	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())
 	s.createPods(podSet{name: "bare", queue: "tenancy", card: h200, count: 1, pods: 1})
@@ -90,7 +89,6 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 
 // A Queue without a CardQuota selects namespaces as well; an unreadable selector allows none.
 func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "handmade")
 	const mine = `{"matchLabels":{"kubernetes.io/metadata.name":"handmade"}}`
 	for name, selector := range map[string]string{

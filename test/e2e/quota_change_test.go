@@ -11,7 +11,6 @@ import (
 )
 
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "neighbours")
 	s.createQuota("neighbours-a", cardList(h200, 2))
 	s.createQuota("neighbours-b", cardList(h200, 4, rtx4090, 1))
@@ -35,7 +34,6 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "raising")
 	s.createQuota("raising", cardList(h200, 1))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "raising", card: h200, count: 1, pods: 3}))
@@ -50,7 +48,6 @@ func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 }
 
 func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "lowering")
 	s.createQuota("lowering", cardList(h200, 4))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "lowering", card: h200, count: 1, pods: 4}))

@@ -7,7 +7,6 @@ import (
 )
 
 func TestQuotaHoldsForVCJobs(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "vcjobs")
 	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
 
@@ -46,7 +45,6 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 }
 
 func TestQuotaHoldsForBarePods(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "bare")
 	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))
 	s.createPods(podSet{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})
@@ -72,7 +70,6 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 }
 
 func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "either")
 	s.createQuota("either", cardList(rtx4090d, 1, rtx4090, 2))
 	s.createPods(podSet{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})

@@ -106,7 +106,6 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 
 // With a quota that changes back and forth while pods come and go, a stale number would show.
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
-	t.Parallel()
 	s := newScene(t, "restless")
 	s.createQuota("restless", cardList(h200, 4))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "restless", card: h200, count: 1, pods: 12}))

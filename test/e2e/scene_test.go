@@ -58,9 +58,11 @@ type scene struct {
 	clusterWide []client.Object
 }
 
-// newScene creates a scene on the shared cluster. The name is short; queues of the test start
-// with it.
+// newScene creates a scene on the shared cluster, beside others: the test is parallel. The name is short; queues
+// of the test start with it.
 func newScene(t *testing.T, name string) *scene {
+	t.Helper()
+	t.Parallel()
 	return newSceneOn(t, name, suite.testCluster)
 }
 

@@ -42,8 +42,7 @@ func cardEntry(name, quota any) map[string]any {
 }
 
 func TestAPIRules(t *testing.T) {
-	t.Parallel()
-	requireControlPlane(t)
+	startParallelTest(t)
 	many := func(n int) map[string]any {
 		entries := make([]any, n)
 		for i := range entries {
@@ -137,8 +136,7 @@ func expectAPIAnswer(t *testing.T, o client.Object, text string) {
 }
 
 func TestAPIDefaultsAreVisible(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	u := cardQuotaObject("rule", nil)
 	g.Expect(admin.Create(t.Context(), u, client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(u.Object["spec"]).To(gomega.Equal(map[string]any{
@@ -147,8 +145,7 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 }
 
 func TestQueueNameCannotBeChanged(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	cases := map[string]struct {
 		before, after string
 		wantError     bool
@@ -179,8 +176,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 }
 
 func TestCardQuotasAreSelectedByTenant(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	for _, name := range []string{"select-a", "select-b"} {
 		admin.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
 	}
@@ -191,8 +187,7 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 }
 
 func TestSamplesAreAccepted(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	files := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml")))(t)
 
 	trees := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml")))(t)

@@ -24,9 +24,7 @@ func readError[T any](read func() (T, error)) func() error {
 }
 
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
 
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -117,9 +115,7 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 }
 
 func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	createReady(t, first)
 
@@ -176,8 +172,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 }
 
 func TestDefaultQueueIsReleased(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
 	queue.Spec.Weight = 1
 	queue.Spec.Parent = "root"
@@ -202,8 +197,7 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 }
 
 func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
 	admin.CreateWithCleanup(t, queue)
 	before := check.Value(queueOf(t, queue.Name)())(t)

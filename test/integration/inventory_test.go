@@ -55,11 +55,8 @@ func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
 }
 
 func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, name := startParallelTest(t)
 	const model = "NVIDIA-INVENTORY"
-
-	name := uniqueName(t, "")
 	newNode(t, name, model)
 	entry := inventoryCard(t, model)
 	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(v1alpha1.InventoryCard{Name: model, Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8}))
@@ -130,11 +127,8 @@ func TestTheInventoryTakesReasonsOfLaterVersions(t *testing.T) {
 }
 
 func TestACardThatNoNodeHasIsReported(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
+	g, name := startParallelTest(t)
 	const model = "Known-Models-Card"
-
-	name := uniqueName(t, "")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model + "s" })
 	admin.CreateWithCleanup(t, quota)
 

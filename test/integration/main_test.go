@@ -78,6 +78,13 @@ func requireControlPlane(t *testing.T) *gomega.WithT {
 	return framework.NewGomega(t)
 }
 
+// startParallelTest starts a test that runs beside others. It returns a name for its objects.
+func startParallelTest(t *testing.T) (g *gomega.WithT, name string) {
+	t.Helper()
+	t.Parallel()
+	return requireControlPlane(t), uniqueName(t, "")
+}
+
 func runTests(m *testing.M) (code int, err error) {
 	root, err = cluster.ModuleRoot()
 	if err != nil {

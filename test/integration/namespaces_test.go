@@ -20,8 +20,7 @@ import (
 )
 
 func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
-	t.Parallel()
-	requireControlPlane(t)
+	startParallelTest(t)
 	expression := func(key, operator any, values ...any) map[string]any {
 		e := map[string]any{"key": key, "operator": operator}
 		if values != nil {
@@ -114,8 +113,7 @@ func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 
 // Server-side apply does not record who removed a field.
 func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
-	t.Parallel()
-	requireControlPlane(t)
+	startParallelTest(t)
 	edit := func(change func(map[string]string)) func(*testing.T, string) {
 		return func(t *testing.T, name string) {
 			patchAs(t, builder.Queue(name).UID("").Obj(), "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
@@ -188,9 +186,7 @@ func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 }
 
 func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 
 	const model = "NVIDIA-B300" // of this test alone
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {

@@ -29,14 +29,13 @@ func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
 // ready.
 func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
 	t.Helper()
-	t.Parallel()
-	name = uniqueName(t, "")
+	g, name = startParallelTest(t)
 	quota = newQuota(name, nil)
 	for _, change := range changes {
 		change(quota)
 	}
 	createReady(t, quota)
-	return requireControlPlane(t), name, quota
+	return g, name, quota
 }
 
 func TestQueueIsCreatedFromCardQuota(t *testing.T) {
@@ -162,9 +161,7 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 }
 
 func TestUnmanagedQueueIsAdopted(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
 	queue.Spec.Deserved = corev1.ResourceList{"cpu": *parseQuantity("4")}
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
@@ -200,9 +197,7 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 }
 
 func TestTwoCardQuotasOfOneQueue(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	createReady(t, first)
 
@@ -228,9 +223,7 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 }
 
 func TestQueueStateIsShown(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	admin.CreateWithCleanup(t, newQuota(name, nil))
 	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is not open yet"))
 	setState(t, name, v1beta1.QueueStateOpen)

@@ -35,9 +35,7 @@ func statusSummary(t *testing.T, name string) func() (string, error) {
 }
 
 func TestStatusFollowsPods(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	newNode(t, name+"-h200", "NVIDIA-A1")
 	newNode(t, name+"-h800", "NVIDIA-A2")
 
@@ -95,9 +93,7 @@ func TestStatusFollowsPods(t *testing.T) {
 // TestStatusIsWrittenAtMostOnceASecond changes pods for several seconds and counts the writes
 // of status and Queue.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
-	t.Parallel()
-	g := requireControlPlane(t)
-	name := uniqueName(t, "")
+	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
 	createReady(t, newQuota(name, nil))
 	quotas := countWrites(t, &v1alpha1.CardQuotaList{}, name)

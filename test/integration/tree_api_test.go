@@ -8,8 +8,7 @@ import (
 
 // TestAPIRulesOfTrees tests the rules of trees that one object alone decides.
 func TestAPIRulesOfTrees(t *testing.T) {
-	t.Parallel()
-	requireControlPlane(t)
+	startParallelTest(t)
 	card := func(numbers map[string]any) map[string]any {
 		numbers["name"] = "A"
 		return cardsOf(numbers)
