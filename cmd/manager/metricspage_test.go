@@ -90,8 +90,7 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	silent := check.Value((&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String()))(t)
 	t.Cleanup(func() { _ = silent.Close() })
 
-	_, err := io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
-	check.NoError(t, err)
+	check.Value(io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n"))(t)
 
 	for collector.asked.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -103,8 +102,7 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	request := check.Value(http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil))(t)
 	response := check.Value(server.Client().Do(request))(t)
 
-	_, err = io.Copy(io.Discard, response.Body)
-	check.NoError(t, err)
+	check.Value(io.Copy(io.Discard, response.Body))(t)
 	check.NoError(t, response.Body.Close())
 	check.Equal(t, "status", http.StatusOK, response.StatusCode)
 }

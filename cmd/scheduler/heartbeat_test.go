@@ -107,8 +107,7 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.
-	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	check.Value(b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
 
 	b.lease = nil // the API server would answer with a conflict
 	b.faulty.Store("the text is bad")

@@ -123,8 +123,7 @@ func (c clone) expectProgram(want string) {
 	c.Helper()
 	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
 	check.That(c, err == nil && string(got) == want, "the program is %q (%v), want %q", got, err, want)
-	_, err = os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml"))
-	check.NoError(c, err)
+	check.Value(os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")))(c)
 }
 
 func writeFile(t *testing.T, path, text string) {

@@ -87,8 +87,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		defer func() { _ = idle.Close() }()
 	}
 	began := time.Now()
-	_, err := get(t, &http.Client{Transport: &http.Transport{}}, "http://"+address)
-	check.NoError(t, err)
+	check.Value(get(t, &http.Client{Transport: &http.Transport{}}, "http://"+address))(t)
 	check.That(t, time.Since(began) < 4*time.Second, "answered after %s", time.Since(began))
 }
 
@@ -150,8 +149,7 @@ func TestASlowReaderEnds(t *testing.T) {
 	connection := check.Value(net.Dial("tcp", address))(t)
 	defer func() { _ = connection.Close() }()
 
-	_, err := io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	check.NoError(t, err)
+	check.Value(io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))(t)
 
 	select {
 	case <-ended:

@@ -86,8 +86,7 @@ func TestRealNodesAreRecognised(t *testing.T) {
 
 		strategy := ""
 		for _, held := range got.Cards {
-			_, err := ParseName(string(held.Name))
-			check.NoError(t, err)
+			check.Value(ParseName(string(held.Name)))(t)
 			strategy += SharingStrategy(n, held)
 		}
 

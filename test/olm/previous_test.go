@@ -49,8 +49,7 @@ func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object
 	a.Helper()
 	const manager = "cardquota" // the operator relies on it
 	if object.GetKind() == "Queue" {
-		_, err := resource.Apply(a.ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager})
-		a.Expect(err).NotTo(HaveOccurred())
+		check.Value(resource.Apply(a.ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager}))(a)
 		return
 	}
 
@@ -65,8 +64,7 @@ func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object
 	a.Expect(err).NotTo(HaveOccurred())
 	if status := object.Object["status"]; status != nil {
 		there.Object["status"] = status
-		_, err = resource.UpdateStatus(a.ctx, there, metav1.UpdateOptions{})
-		a.Expect(err).NotTo(HaveOccurred())
+		check.Value(resource.UpdateStatus(a.ctx, there, metav1.UpdateOptions{}))(a)
 	}
 }
 

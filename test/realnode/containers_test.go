@@ -92,8 +92,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 
 	t.Run("the fleet is still played", func(t *testing.T) {
 		g := NewWithT(t)
-		_, err := c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		check.Value(c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{}))(t)
 		g.Eventually(func() (bool, error) { return isPodReady(t, c, "played") }, "60s", "100ms").Should(BeTrue())
 	})
 }

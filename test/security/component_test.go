@@ -24,8 +24,7 @@ func applyForTest(t *testing.T, file string) {
 	t.Helper()
 	check.NoError(t, suite.cluster.ApplyFile(t.Context(), file))
 	t.Cleanup(func() {
-		_, err := suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file)
-		check.NoError(t, err)
+		check.Value(suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file))(t)
 	})
 }
 

@@ -60,8 +60,7 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 	t.Helper()
 	for range 6 {
 		for _, request := range r.requestsForQueue(t.Context(), allQueues) {
-			_, err := r.Reconcile(t.Context(), request)
-			check.NoError(t, err)
+			check.Value(r.Reconcile(t.Context(), request))(t)
 		}
 	}
 }

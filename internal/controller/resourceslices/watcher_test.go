@@ -136,8 +136,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			api.fails.Store(false)
 			create := func(name string) {
 				t.Helper()
-				_, err := client.Resource(resourceIn(version)).Create(ctx, sliceOf(version, name, "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{})
-				check.NoError(t, err)
+				check.Value(client.Resource(resourceIn(version)).Create(ctx, sliceOf(version, name, "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{}))(t)
 			}
 
 			create("before")
@@ -161,8 +160,7 @@ func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDyna
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{resourceIn("v1"): "ResourceSliceList"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	_, err := client.Resource(resourceIn("v1")).Create(t.Context(), sliceOf("v1", "s", "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{})
-	check.NoError(t, err)
+	check.Value(client.Resource(resourceIn("v1")).Create(t.Context(), sliceOf("v1", "s", "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{}))(t)
 	client.PrependReactor("list", "*", list)
 	return client
 }

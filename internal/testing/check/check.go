@@ -52,7 +52,8 @@ func NoError(t T, err error) {
 	}
 }
 
-// Value returns what a call returned beside its error, and ends the test on an error:
+// Value returns what a call returned beside its error, and ends the test on an error. Where the value does not
+// matter, it only does that.
 //
 //	text := check.Value(os.ReadFile(path))(t)
 func Value[V any](value V, err error) func(T) V {
