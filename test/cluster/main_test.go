@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -25,16 +24,14 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.cluster != nil {
-		began := time.Now()
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the shared cluster:", err)
-			code = 1
-		}
-		fmt.Printf("shared cluster stopped after %.2f s\n", time.Since(began).Seconds())
-	}
-	os.Exit(code)
+	check.Main(m, "cluster", func(s *check.SetUp) {
+		s.Cleanup(func() error {
+			if shared.cluster == nil {
+				return nil
+			}
+			return shared.cluster.Stop()
+		})
+	})
 }
 
 // sharedCluster returns the shared cluster with the mixed fleet.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -75,23 +74,15 @@ var apiServices = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Versi
 // clusterVariable names the folder of a cluster that make e2e keeps running.
 const clusterVariable = "E2E_CLUSTER"
 
-func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
+func TestMain(m *testing.M) { check.Main(m, "e2e", setUp) }
 
-func runTests(m *testing.M) int {
+func setUp(s *check.SetUp) {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	log := funcr.New(func(prefix, args string) { fmt.Println("e2e:", prefix, args) }, funcr.Options{})
 	ctrl.SetLogger(log)
 	began := time.Now()
 
-	if err := setUp(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		if suite.testCluster != nil {
-			_ = suite.cluster.Stop()
-		}
-		return 1
-	}
+	startSuite(ctx, s)
 
 	// The first Ctrl-C ends the tests and stops the cluster.
 	context.AfterFunc(ctx, func() {
@@ -100,44 +91,26 @@ func runTests(m *testing.M) int {
 	})
 
 	fmt.Printf("e2e: cluster, operator and scheduler ready after %.1f s\n", time.Since(began).Seconds())
-	code := m.Run()
-	if err := suite.cluster.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e: stop the cluster:", err)
-		return 1
-	}
-
-	return code
 }
 
-func setUp(ctx context.Context) error {
+func startSuite(ctx context.Context, s *check.SetUp) {
 	var err error
-	suite.root, err = cluster.ModuleRoot()
-	if err != nil {
-		return err
-	}
-
 	var c *cluster.Cluster
+	suite.root = check.Value(cluster.ModuleRoot())(s)
 	dir := os.Getenv(clusterVariable)
 	if dir == "" {
 		c, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"})
 	} else {
 		c, err = cluster.Attach(ctx, dir)
 	}
-	if err != nil {
-		return err
-	}
 
-	suite.testCluster, err = newTestCluster(c)
-	if err != nil {
-		return errors.Join(err, c.Stop())
+	check.NoError(s, err)
+	s.Cleanup(c.Stop)
+	suite.testCluster = check.Value(newTestCluster(c))(s)
+	suite.deployment = check.Value(deployment.Start(ctx, c, programs))(s)
+	if dir != "" {
+		check.NoError(s, suite.removeLeftovers(ctx))
 	}
-
-	suite.deployment, err = deployment.Start(ctx, c, programs)
-	if err == nil && dir != "" {
-		err = suite.removeLeftovers(ctx)
-	}
-
-	return err
 }
 
 func newTestCluster(c *cluster.Cluster) (*testCluster, error) {

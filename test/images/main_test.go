@@ -31,19 +31,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	var err error
-	folder, err = os.MkdirTemp("", "cardquota-images-*")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-
-	code := m.Run()
-	if err := os.RemoveAll(folder); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	check.Main(m, "images", func(s *check.SetUp) {
+		folder = check.Value(os.MkdirTemp("", "cardquota-images-*"))(s)
+		s.Cleanup(func() error { return os.RemoveAll(folder) })
+	})
 }
 
 // imagesDir returns the folder of the images.

@@ -36,6 +36,7 @@ import (
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/framework"
@@ -60,14 +61,7 @@ var (
 	root string
 )
 
-func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { check.Main(m, "integration", setUp) }
 
 // requireControlPlane skips a test when there is no control plane.
 func requireControlPlane(t *testing.T) *gomega.WithT {
@@ -85,48 +79,29 @@ func startParallelTest(t *testing.T) (g *gomega.WithT, name string) {
 	return requireControlPlane(t), uniqueName(t, "")
 }
 
-func runTests(m *testing.M) (code int, err error) {
-	root, err = cluster.ModuleRoot()
-	if err != nil {
-		return 1, err
-	}
-
+func setUp(s *check.SetUp) {
+	root = check.Value(cluster.ModuleRoot())(s)
+	check.NoError(s, runMany())
 	ctrl.SetLogger(testLogger())
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-
-	server, err := cluster.Start(ctx, cluster.Options{APIServerOnly: true})
+	server, err := cluster.Start(context.Background(), cluster.Options{APIServerOnly: true})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		unbuilt = err
-		return m.Run(), nil
-	}
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-
-	admin, err = framework.New(server.Config())
-	if err != nil {
-		return 1, err
-	}
-	if err := installPrerequisites(ctx, server, admin); err != nil {
-		return 1, err
-	}
-	if err := runMany(); err != nil {
-		return 1, err
+		return
 	}
 
-	mgr, err := newOperator(ctx, admin, metrics)
-	if err != nil {
-		return 1, err
-	}
+	check.NoError(s, err)
+	s.Cleanup(server.Stop)
+	admin = check.Value(framework.New(server.Config()))(s)
+	installPrerequisites(context.Background(), s, server, admin)
 
+	ctx, stop := context.WithCancel(context.Background())
+	mgr := newOperator(ctx, s, admin, metrics)
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
-	code = m.Run()
-	stop()
-
-	return code, <-stopped
+	s.Cleanup(func() error {
+		stop()
+		return <-stopped
+	})
 }
 
 // runMany lets more tests run at once than there are cores: they mostly wait. A number on the
@@ -149,26 +124,19 @@ func testLogger() logr.Logger {
 
 // installPrerequisites creates the namespaces, the CRDs and the shipped rights of the operator, and
 // waits until the API server serves the CRDs.
-func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin framework.Framework) error {
+func installPrerequisites(ctx context.Context, t check.T, server *cluster.Cluster, admin framework.Framework) {
 	for _, name := range []string{systemNamespace, labNamespace} {
-		if err := admin.Create(ctx, builder.Namespace(name)); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("create namespace %s: %w", name, err)
-		}
+		check.NoError(t, client.IgnoreAlreadyExists(admin.Create(ctx, builder.Namespace(name))))
 	}
 
-	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("find CRDs: %d files: %w", len(files), err)
-	}
-
+	files := check.Value(filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml")))(t)
+	check.Must(t, len(files) > 0, "no CRDs")
 	for _, file := range []string{"manager_serviceaccount.yaml", "manager_role.yaml", "manager_rolebinding.yaml"} {
 		files = append(files, filepath.Join(root, "config", "rbac", file))
 	}
 
 	for _, file := range files {
-		if err := server.ApplyFile(ctx, file); err != nil {
-			return err
-		}
+		check.NoError(t, server.ApplyFile(ctx, file))
 	}
 
 	served := func(ctx context.Context) (bool, error) {
@@ -179,15 +147,12 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster, admin fr
 		}
 		return true, nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
-		return fmt.Errorf("wait for the CRDs: %w", err)
-	}
-
-	return nil
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served)
+	check.Must(t, err == nil, "wait for the CRDs: %v", err)
 }
 
 // newOperator returns the manager as cmd/manager creates it, with the shipped ServiceAccount.
-func newOperator(ctx context.Context, admin framework.Framework, metrics *prometheus.Registry) (ctrl.Manager, error) {
+func newOperator(ctx context.Context, t check.T, admin framework.Framework, metrics *prometheus.Registry) ctrl.Manager {
 	config := rest.CopyConfig(admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",
@@ -198,7 +163,7 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	mgr := check.Value(ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        admin.Scheme(),
 		Cache:                         controller.TransformWatches(options), // as the manager does
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
@@ -209,51 +174,35 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 		// No test needs it to lose its lease, and without it all other tests fail.
 		LeaseDuration: ptr.To(time.Minute),
 		RenewDeadline: ptr.To(50 * time.Second),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make manager: %w", err)
-	}
+	}))(t)
 
 	nodes := controller.NewNodeInventory(mgr.GetCache())
-	if err := mgr.Add(nodes); err != nil {
-		return nil, err
-	}
-	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace); err != nil {
-		return nil, err
-	}
+	check.NoError(t, mgr.Add(nodes))
+	check.NoError(t, nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace))
 
 	quotas := cardquota.DefaultOptions()
 	quotas.Metrics = metrics
 	quotas.Inventory = nodes
 	quotas.SkipNameValidation = true
-	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
-	if err != nil {
-		return nil, err
-	}
+	usageCollector := check.Value(cardquota.Setup(ctx, mgr, quotas))(t)
 
 	inventory := cardinventory.DefaultOptions()
 	inventory.Metrics = metrics
 	inventory.Nodes = nodes
 	inventory.Counts = usageCollector
 	inventory.SkipNameValidation = true
-	if err := cardinventory.Setup(mgr, inventory); err != nil {
-		return nil, err
-	}
+	check.NoError(t, cardinventory.Setup(mgr, inventory))
 
 	bills := cardseconds.DefaultOptions()
 	bills.Metrics = metrics
 	bills.Namespace = systemNamespace
 	bills.Counts = usageCollector
-	if _, err := cardseconds.Setup(mgr, bills); err != nil {
-		return nil, err
-	}
+	check.Value(cardseconds.Setup(mgr, bills))(t)
 
 	views := localquota.DefaultOptions()
 	views.Usage = usageCollector
 	views.SkipNameValidation = true
-	if err := localquota.Setup(ctx, mgr, views); err != nil {
-		return nil, err
-	}
+	check.NoError(t, localquota.Setup(ctx, mgr, views))
 
 	policies := servicetypepolicy.DefaultOptions()
 	policies.Metrics = metrics
@@ -262,7 +211,8 @@ func newOperator(ctx context.Context, admin framework.Framework, metrics *promet
 	policies.Bypasses = usageCollector
 	policies.InForce = nodes.PolicyInForce
 	policies.SkipNameValidation = true
-	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
+	check.NoError(t, servicetypepolicy.Setup(ctx, mgr, policies))
+	return mgr
 }
 
 // readObjects reads the documents of a YAML file.

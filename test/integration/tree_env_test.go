@@ -51,7 +51,7 @@ func newTreeEnv(t *testing.T) *treeEnv {
 
 	e := &treeEnv{g: g, stopOperator: new(func() error)}
 	e.Framework = check.Value(framework.New(server.Config()))(t)
-	g.Expect(installPrerequisites(t.Context(), server, e.Framework)).To(gomega.Succeed())
+	installPrerequisites(t.Context(), t, server, e.Framework)
 
 	e.startOperator(t)
 	t.Cleanup(func() { g.Expect((*e.stopOperator)()).To(gomega.Succeed()) })
@@ -70,8 +70,7 @@ func (e *treeEnv) on(t *testing.T) *treeEnv {
 func (e *treeEnv) startOperator(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	mgr, err := newOperator(ctx, e.Framework, prometheus.NewPedanticRegistry())
-	e.g.Expect(err).NotTo(gomega.HaveOccurred())
+	mgr := newOperator(ctx, t, e.Framework, prometheus.NewPedanticRegistry())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	*e.stopOperator = func() error {

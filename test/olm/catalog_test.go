@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -34,42 +35,21 @@ func (v version) csvName() string { return "cardquota.v" + v.number }
 // bundle/, and the next one. Nothing was released before: the bundle in testdata is that of
 // commit 895ae28 with a number of its own, and without the webhooks, which no program would
 // answer.
-func loadVersions() (previous, this, next version, err error) {
+func loadVersions(t check.T) (previous, this, next version) {
 	previous.bundle = filepath.Join(suite.root, "test", "olm", "testdata", "previous", "bundle")
-	before, err := numberOf(previous.bundle)
-	if err != nil {
-		return previous, this, next, err
-	}
-
-	number, err := numberOf(filepath.Join(suite.root, "bundle"))
-	if err != nil {
-		return previous, this, next, err
-	}
-
-	previous.number = before.String()
+	number := numberOf(t, filepath.Join(suite.root, "bundle"))
+	previous.number = numberOf(t, previous.bundle).String()
 	this = version{number: number.String(), replaces: previous.number}
 	next = version{number: number.WithMinor(number.Minor() + 1).String(), replaces: this.number}
-	return previous, this, next, nil
+	return previous, this, next
 }
 
 // numberOf returns the version of a bundle.
-func numberOf(bundle string) (*utilversion.Version, error) {
+func numberOf(t check.T, bundle string) *utilversion.Version {
 	var csv struct{ Spec struct{ Version string } }
-	file := filepath.Join(bundle, "manifests", "cardquota.clusterserviceversion.yaml")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := yaml.Unmarshal(content, &csv); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-
-	number, err := utilversion.ParseSemantic(csv.Spec.Version)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-
-	return number, nil
+	content := check.Value(os.ReadFile(filepath.Join(bundle, "manifests", "cardquota.clusterserviceversion.yaml")))(t)
+	check.NoError(t, yaml.Unmarshal(content, &csv))
+	return check.Value(utilversion.ParseSemantic(csv.Spec.Version))(t)
 }
 
 // buildAndServeCatalog builds a catalog of versions like make bundle and make catalog, serves

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -37,65 +38,29 @@ var node = cluster.RealNode{
 	Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 2},
 }
 
-func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
+func TestMain(m *testing.M) { check.Main(m, "olm", setUp) }
 
-func runTests(m *testing.M) int {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-
+func setUp(s *check.SetUp) {
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	log := funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{})
 	ctrl.SetLogger(log)
-	defer func() {
-		if suite.cluster != nil {
-			if err := suite.cluster.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, "olm: stop the cluster:", err)
-			}
-		}
-	}()
 
-	if err := setUp(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "olm:", err)
-		return 1
-	}
-
-	return m.Run()
-}
-
-func setUp(ctx context.Context) error {
-	var err error
-	suite.root, err = cluster.ModuleRoot()
-	if err != nil {
-		return err
-	}
-
-	suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm"))
-	if err != nil {
-		return err
-	}
-
-	suite.previous, suite.this, suite.next, err = loadVersions()
-	if err != nil {
-		return err
-	}
-
+	suite.root = check.Value(cluster.ModuleRoot())(s)
+	suite.tools = check.Value(findTools(filepath.Join(suite.root, "bin", "olm")))(s)
+	suite.previous, suite.this, suite.next = loadVersions(s)
 	options := cluster.Options{Fleet: "testdata/fleet.yaml", WithKubeScheduler: true}
 	suite.noRealNode = cluster.CanRunRealNode()
 	if suite.noRealNode == nil {
 		options.RealNode = &node
 	}
 
-	suite.cluster, err = cluster.Start(ctx, options)
-	if err != nil {
-		return err
-	}
-
+	suite.cluster = check.Value(cluster.Start(ctx, options))(s)
+	s.Cleanup(suite.cluster.Stop)
 	if suite.noRealNode == nil {
 		suite.images = buildImages(ctx, suite.this, suite.next)
 	}
 
-	return startOLM(ctx, suite.cluster, suite.tools)
+	startOLM(ctx, s, suite.cluster, suite.tools)
 }
 
 // tools are the programs that hack/build-olm.sh builds.

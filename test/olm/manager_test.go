@@ -2,12 +2,12 @@ package olm
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -16,47 +16,32 @@ const olmNamespace = "olm"
 
 // startOLM installs OLM's CRDs and runs its two operators as cluster administrators, as OLM's
 // installer does.
-func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
-	files, err := filepath.Glob(filepath.Join(t.crds, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no CRDs of OLM in %s (%w)", t.crds, err)
-	}
-
+func startOLM(ctx context.Context, t check.T, c *cluster.Cluster, programs tools) {
+	files := check.Value(filepath.Glob(filepath.Join(programs.crds, "*.yaml")))(t)
+	check.Must(t, len(files) > 0, "no CRDs of OLM in %s", programs.crds)
 	for _, file := range files {
-		if err := c.ApplyFile(ctx, file); err != nil {
-			return err
-		}
+		check.NoError(t, c.ApplyFile(ctx, file))
 	}
 
 	// The operators exit when their kinds do not exist.
-	if _, err := c.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=30s"); err != nil {
-		return err
-	}
+	check.Value(c.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=30s"))(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: olmNamespace}}
-	if _, err := c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return err
-	}
+	check.Value(c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))(t)
 
 	// Wait for the default objects of namespaces before any snapshot.
-	if _, err := c.Kubectl(ctx, "-n", olmNamespace, "wait", "configmap/kube-root-ca.crt", "serviceaccount/default", "--for=create", "--timeout=1m"); err != nil {
-		return err
-	}
+	check.Value(c.Kubectl(ctx, "-n", olmNamespace, "wait", "configmap/kube-root-ca.crt", "serviceaccount/default", "--for=create", "--timeout=1m"))(t)
 
 	for _, process := range []cluster.ProcessSpec{
 		{
-			Name: "olm-operator", Path: t.olm,
+			Name: "olm-operator", Path: programs.olm,
 			Args: []string{"--namespace=" + olmNamespace, "--writeStatusName=", "--writePackageServerStatusName="},
 			Env:  []string{"OPERATOR_NAMESPACE=" + olmNamespace, "OPERATOR_NAME=olm-operator", "KUBECONFIG=" + c.Kubeconfig()},
 		},
 		{
-			Name: "catalog-operator", Path: t.catalog,
+			Name: "catalog-operator", Path: programs.catalog,
 			Args: []string{"--namespace=" + olmNamespace, "--kubeconfig=" + c.Kubeconfig()},
 		},
 	} {
-		if _, err := c.StartProcess(ctx, process); err != nil {
-			return err
-		}
+		check.Value(c.StartProcess(ctx, process))(t)
 	}
-
-	return nil
 }

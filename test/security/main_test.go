@@ -5,9 +5,7 @@ package security
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/framework"
@@ -37,55 +36,19 @@ var suite struct {
 	managerMetrics, schedulerMetrics string
 }
 
-func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
+func TestMain(m *testing.M) { check.Main(m, "security", setUp) }
 
-func runTests(m *testing.M) int {
-	code := 1
-	err := setUp(context.Background())
-	if err == nil {
-		code = m.Run()
-	}
-
-	if suite.cluster != nil {
-		err = errors.Join(err, suite.cluster.Stop())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "security:", err)
-		return 1
-	}
-
-	return code
-}
-
-func setUp(ctx context.Context) error {
-	var err error
-	suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"})
-	if err != nil {
-		return err
-	}
-
-	suite.admin, err = framework.New(suite.cluster.Config())
-	if err != nil {
-		return err
-	}
-
+func setUp(s *check.SetUp) {
+	ctx := context.Background()
+	suite.cluster = check.Value(cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"}))(s)
+	s.Cleanup(suite.cluster.Stop)
+	suite.admin = check.Value(framework.New(suite.cluster.Config()))(s)
 	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
-		port, err := cluster.FreePort()
-		if err != nil {
-			return err
-		}
-		*address = fmt.Sprintf("127.0.0.1:%d", port)
+		*address = check.Value(cluster.FreeAddress())(s)
 	}
 
-	webhooks, err := cluster.FreePort()
-	if err != nil {
-		return err
-	}
-	if err := framework.RegisterWebhooks(ctx, suite.cluster, webhooks); err != nil {
-		return err
-	}
+	webhooks := check.Value(cluster.FreePort())(s)
+	check.NoError(s, framework.RegisterWebhooks(ctx, suite.cluster, webhooks))
 
 	programs := deployment.Options{
 		SchedulePeriod: 500 * time.Millisecond,
@@ -96,27 +59,19 @@ func setUp(ctx context.Context) error {
 		SchedulerArgs: []string{"--listen-address=" + suite.schedulerMetrics, "--secure-metrics=true"},
 	}
 
-	suite.deployment, err = deployment.Start(ctx, suite.cluster, programs)
-	if err != nil {
-		return err
-	}
-	if err := createNamespaces(ctx); err != nil {
-		return err
-	}
-
-	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
+	suite.deployment = check.Value(deployment.Start(ctx, suite.cluster, programs))(s)
+	createNamespaces(ctx, s)
+	check.NoError(s, suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))
 }
 
 // createNamespaces creates the namespaces and grants tess the maximum for tenants: the stock
 // role edit in hers, and all namespaced objects of Volcano.
-func createNamespaces(ctx context.Context) error {
+func createNamespaces(ctx context.Context, t check.T) {
 	for _, name := range []string{tenant, neighbour} {
-		if err := suite.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			return err
-		}
+		check.NoError(t, suite.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 
-	return suite.cluster.Apply(ctx, []byte(fmt.Sprintf(`
+	check.NoError(t, suite.cluster.Apply(ctx, []byte(fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: edit, namespace: %[1]s}
@@ -135,5 +90,5 @@ kind: RoleBinding
 metadata: {name: volcano, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: volcano}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[2]s}]
-`, tenant, tess)))
+`, tenant, tess))))
 }
