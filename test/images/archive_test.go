@@ -6,11 +6,14 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
+	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // imageContent is an image in an OCI archive.
@@ -45,23 +48,14 @@ type descriptor struct {
 }
 
 // openArchive opens an OCI archive with one image.
-func openArchive(path string) (imageContent, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return imageContent{}, err
-	}
-
-	parts, err := readTar(bytes.NewReader(text))
-	if err != nil {
-		return imageContent{}, fmt.Errorf("%s: %w", path, err)
-	}
-
+func openArchive(t *testing.T, path string) imageContent {
+	t.Helper()
+	parts := readTar(t, bytes.NewReader(check.Value(os.ReadFile(path))(t)))
 	var index struct {
 		Manifests []descriptor `json:"manifests"`
 	}
-	if err := json.Unmarshal(parts["index.json"].data, &index); err != nil || len(index.Manifests) != 1 {
-		return imageContent{}, fmt.Errorf("%s: %d images: %w", path, len(index.Manifests), err)
-	}
+	check.NoError(t, json.Unmarshal(parts["index.json"].data, &index))
+	check.Must(t, len(index.Manifests) == 1, "%s: %d images", path, len(index.Manifests))
 
 	blob := func(digest string) []byte { return parts["blobs/sha256/"+strings.TrimPrefix(digest, "sha256:")].data }
 	var manifest struct {
@@ -74,58 +68,31 @@ func openArchive(path string) (imageContent, error) {
 		digest: index.Manifests[0].Digest,
 		files:  map[string]file{},
 	}
-	if err := json.Unmarshal(blob(p.digest), &manifest); err != nil {
-		return imageContent{}, fmt.Errorf("%s: manifest: %w", path, err)
-	}
-	if err := json.Unmarshal(blob(manifest.Config.Digest), &p.config); err != nil {
-		return imageContent{}, fmt.Errorf("%s: config: %w", path, err)
-	}
-
+	check.NoError(t, json.Unmarshal(blob(p.digest), &manifest))
+	check.NoError(t, json.Unmarshal(blob(manifest.Config.Digest), &p.config))
 	for _, layer := range manifest.Layers {
-		if err := p.addLayer(blob(layer.Digest), layer.MediaType); err != nil {
-			return imageContent{}, fmt.Errorf("%s: layer: %w", path, err)
+		var content io.Reader = bytes.NewReader(blob(layer.Digest))
+		if strings.HasSuffix(layer.MediaType, "+gzip") {
+			content = check.Value(gzip.NewReader(content))(t)
 		}
+		maps.Copy(p.files, readTar(t, content))
 	}
 
-	return p, nil
-}
-
-// addLayer adds the files of a layer.
-func (p *imageContent) addLayer(layer []byte, mediaType string) error {
-	var content io.Reader = bytes.NewReader(layer)
-	if strings.HasSuffix(mediaType, "+gzip") {
-		var err error
-		content, err = gzip.NewReader(content)
-		if err != nil {
-			return err
-		}
-	}
-
-	files, err := readTar(content)
-	for name, f := range files {
-		p.files[name] = f
-	}
-
-	return err
+	return p
 }
 
 // readTar returns the files, links, devices and folders of an archive without the root.
-func readTar(content io.Reader) (map[string]file, error) {
+func readTar(t *testing.T, content io.Reader) map[string]file {
+	t.Helper()
 	files := map[string]file{}
 	for archive := tar.NewReader(content); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
-		if err != nil {
-			return nil, err
+			return files
 		}
 
-		data, err := io.ReadAll(archive)
-		if err != nil {
-			return nil, err
-		}
-
+		check.NoError(t, err)
+		data := check.Value(io.ReadAll(archive))(t)
 		if name := strings.Trim(strings.TrimPrefix(header.Name, "."), "/"); name != "" {
 			files[name] = file{header, data}
 		}

@@ -63,7 +63,7 @@ func buildImages(root, out string) error {
 // openImage opens one of the images.
 func openImage(t *testing.T, name string) imageContent {
 	t.Helper()
-	return check.Value(openArchive(filepath.Join(imagesDir(t), name+".tar")))(t)
+	return openArchive(t, filepath.Join(imagesDir(t), name+".tar"))
 }
 
 // readText reads a file of the project.

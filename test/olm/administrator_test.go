@@ -167,13 +167,6 @@ func (a *administrator) processLog(process string) string {
 	return string(check.Value(os.ReadFile(a.cluster.LogFile(process)))(a))
 }
 
-// publishCatalog builds a catalog of versions and serves it; see buildAndServeCatalog.
-func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
-	a.Helper()
-	address = check.Value(buildAndServeCatalog(a.ctx, a.cluster, name, versions...))(a)
-	return address
-}
-
 // snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()

@@ -52,10 +52,11 @@ func numberOf(t check.T, bundle string) *utilversion.Version {
 	return check.Value(utilversion.ParseSemantic(csv.Spec.Version))(t)
 }
 
-// buildAndServeCatalog builds a catalog of versions like make bundle and make catalog, serves
-// it, and returns its address. name is the name of the process.
-func buildAndServeCatalog(ctx context.Context, c *cluster.Cluster, name string, versions ...version) (string, error) {
-	work := filepath.Join(c.Dir(), name)
+// publishCatalog builds a catalog of versions like make bundle and make catalog, serves it, and
+// returns its address. name is the name of the process.
+func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
+	a.Helper()
+	work := filepath.Join(a.cluster.Dir(), name)
 	args := []string{"run", "./catalog", "-opm", suite.tools.opm, "-out", filepath.Join(work, "catalog")}
 	for _, v := range versions {
 		if v.bundle != "" {
@@ -69,51 +70,40 @@ func buildAndServeCatalog(ctx context.Context, c *cluster.Cluster, name string, 
 			bundle = append(bundle, "-image", image+"="+reference)
 		}
 
-		if err := runBundleCommand(ctx, bundle); err != nil {
-			return "", err
-		}
+		a.runBundleCommand(bundle)
 		args = append(args, dir)
 	}
 
-	if err := runBundleCommand(ctx, args); err != nil {
-		return "", err
-	}
-
-	return serveCatalog(ctx, c, name, filepath.Join(work, "catalog"))
+	a.runBundleCommand(args)
+	return a.serveCatalog(name, filepath.Join(work, "catalog"))
 }
 
 // runBundleCommand runs a command of the module hack/bundle.
-func runBundleCommand(ctx context.Context, args []string) error {
-	command := exec.CommandContext(ctx, "go", args...)
+func (a *administrator) runBundleCommand(args []string) {
+	a.Helper()
+	command := exec.CommandContext(a.ctx, "go", args...)
 	command.Dir = filepath.Join(suite.root, "hack", "bundle")
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
+	out, err := command.CombinedOutput()
+	check.Must(a, err == nil, "go %s: %v: %s", strings.Join(args, " "), err, out)
 }
 
 // serveCatalog serves a catalog to OLM, like the pod of its image.
-func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string) (string, error) {
-	port, err := cluster.FreePort()
-	if err != nil {
-		return "", err
-	}
+func (a *administrator) serveCatalog(name, catalog string) (address string) {
+	a.Helper()
+	port := check.Value(cluster.FreePort())(a)
+	address = fmt.Sprintf("127.0.0.1:%d", port)
+	work := filepath.Join(a.cluster.Dir(), name)
 
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	work := filepath.Join(c.Dir(), name)
-	process, err := c.StartProcess(ctx, cluster.ProcessSpec{
+	process := check.Value(a.cluster.StartProcess(a.ctx, cluster.ProcessSpec{
 		Name: name, Path: suite.tools.opm,
 		Args: []string{
 			"serve", catalog, fmt.Sprintf("--port=%d", port), "--cache-dir=" + filepath.Join(work, "cache"),
 			"--cache-enforce-integrity=false", "--termination-log=" + filepath.Join(work, "termination.log"),
 			"--pprof-addr=",
 		},
-	})
-	if err != nil {
-		return "", err
-	}
+	}))(a)
 
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(a.ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		if !process.Running() {
 			return false, errors.New("it ended")
 		}
@@ -123,10 +113,9 @@ func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string)
 		}
 		return true, connection.Close()
 	})
-	if err != nil {
-		said, _ := os.ReadFile(process.LogFile())
-		return "", fmt.Errorf("opm serve: %w: %s", err, said)
-	}
 
-	return address, nil
+	said, _ := os.ReadFile(process.LogFile())
+	check.Must(a, err == nil, "opm serve: %v: %s", err, said)
+
+	return address
 }

@@ -46,7 +46,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 		}
 	}
 
-	address := check.Value(serveCatalog(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog")))(a)
+	address := a.serveCatalog(name, filepath.Join(project, "dist", "catalog"))
 	a.setCatalogAddress(project, address)
 }
 
