@@ -40,12 +40,6 @@ var (
 	metricsLimits = boundedserver.Limits{Connections: 16, Header: 5 * time.Second, Request: 10 * time.Second, Response: 40 * time.Second, Idle: time.Minute}
 )
 
-// A reader with another token for each scrape costs the API server a review each time.
-const (
-	reviewsPerSecond = 20
-	reviewsAtOnce    = 40
-)
-
 // addMetricsServer serves the page of metrics. With --secure-metrics it is for readers whose token may
 // get it. The certificate is self-signed, as that of Kubernetes' own programs.
 func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.Handler) error {
@@ -56,8 +50,8 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
 	if f.secureMetrics {
 		config := rest.CopyConfig(mgr.GetConfig())
-		config.QPS = reviewsPerSecond
-		config.Burst = reviewsAtOnce
+		config.QPS = boundedserver.ReviewsPerSecond
+		config.Burst = boundedserver.ReviewsAtOnce
 		filter, err := filters.WithAuthenticationAndAuthorization(config, mgr.GetHTTPClient())
 		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)

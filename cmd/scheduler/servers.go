@@ -95,12 +95,6 @@ var metricsLimits = boundedserver.Limits{
 	Idle:        time.Minute,
 }
 
-// A reader with another token for each scrape costs the API server a review each time.
-const (
-	reviewsPerSecond = 20
-	reviewsAtOnce    = 40
-)
-
 func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config, limits boundedserver.Limits) error {
 	bounded := &boundedserver.Server{Address: address, Handler: handler, TLS: config, Limits: limits}
 	listener, err := bounded.Listen(ctx)
@@ -154,8 +148,8 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 	}
 
 	config = rest.CopyConfig(config)
-	config.QPS = reviewsPerSecond
-	config.Burst = reviewsAtOnce
+	config.QPS = boundedserver.ReviewsPerSecond
+	config.Burst = boundedserver.ReviewsAtOnce
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)

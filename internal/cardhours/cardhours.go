@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 )
@@ -27,9 +28,6 @@ const (
 	turnSpread = time.Minute
 	// leastWait is the least time until the card-hours are looked at again.
 	leastWait = 30 * time.Second
-	// maxNameLength bounds card names in the schema. A longer one, from a ConfigMap that was edited, would make
-	// the API server refuse the whole status.
-	maxNameLength = 160
 )
 
 // Refresh is what a view shows next of the use of its queue.
@@ -94,7 +92,8 @@ func NewStatus(use cardseconds.QueueMonths) *v1alpha1.CardHoursStatus {
 func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 	var cards []v1alpha1.CardHours
 	for name, amount := range use.Cards {
-		if name == "" || len(name) > maxNameLength {
+		// A longer name, from a ConfigMap that was edited, would make the API server refuse the whole status.
+		if name == "" || len(name) > card.MaxNameLength {
 			continue
 		}
 		cards = append(cards, v1alpha1.CardHours{Name: name, Hours: int64(amount) / (1000 * 3600)})

@@ -41,7 +41,7 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	if storedUntil.After(m.at) {
 		storedUntil = m.at
 	}
-	today := dayOf(storedUntil.In(m.location()))
+	today := DayOf(storedUntil.In(m.location()))
 
 	var closable []Period
 	for _, s := range m.sums {
@@ -126,7 +126,7 @@ func (m *Meter) Close(key EntryKey) {
 // LackingDays returns the last day that was dropped, if days of this month or of the last one were dropped because
 // there was no room. Otherwise it returns "".
 func (m *Meter) LackingDays() Period {
-	lastMonth := dayOf(m.at.In(m.location())).Month().Add(-1)
+	lastMonth := DayOf(m.at.In(m.location())).Month().Add(-1)
 	if !m.lackedRoom || m.daysDropped.Month() < lastMonth {
 		return ""
 	}

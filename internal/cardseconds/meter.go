@@ -144,7 +144,7 @@ func (m *Meter) cut(until time.Time, length time.Duration) []piece {
 		if next.After(end) {
 			next = end
 		}
-		pieces = append(pieces, piece{dayOf(from.In(m.location())), next.Sub(from).Milliseconds(), next})
+		pieces = append(pieces, piece{DayOf(from.In(m.location())), next.Sub(from).Milliseconds(), next})
 		from = next
 	}
 	return mergeRounding(pieces, length.Milliseconds())

@@ -14,11 +14,8 @@ const (
 	MonthLayout = "2006-01"
 )
 
-// dayOf returns the day of an instant, in its own time zone.
-func dayOf(at time.Time) Period { return Period(at.Format(DayLayout)) }
-
 // DayOf returns the day of an instant, in its own time zone.
-func DayOf(at time.Time) Period { return dayOf(at) }
+func DayOf(at time.Time) Period { return Period(at.Format(DayLayout)) }
 
 // ParseDay reads a day.
 func ParseDay(text string) (Period, error) {

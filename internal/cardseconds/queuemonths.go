@@ -29,7 +29,7 @@ type twoMonths struct{ this, last Milli }
 // MonthlyUse returns the use of all queues. closed returns the sums of a month that have left the meter.
 func (m *Meter) MonthlyUse(closed func(Period) []map[Series]Milli) *MonthlyUse {
 	zone := m.location()
-	month := dayOf(m.at.In(zone)).Month()
+	month := DayOf(m.at.In(zone)).Month()
 	use := &MonthlyUse{
 		countedUntil: m.at, ends: month.next().Begin(zone), this: month, last: month.Add(-1), queues: map[string]map[string]twoMonths{},
 	}

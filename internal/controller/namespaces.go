@@ -124,7 +124,7 @@ func (s *QuotaSelectors) RequestsForNamespace(ctx context.Context, reader client
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if selector := s.selectorFor(&list.Items[i]); selector != nil && selector.Matches(labels.Set(namespace.GetLabels())) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			requests = append(requests, RequestFor(list.Items[i].Name))
 		}
 	}
 

@@ -74,12 +74,21 @@ func IsRefused(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-// DebouncedHandlers returns handlers that reconcile one cluster-scoped object after a
-// delay, once for all events until then. One handles changes of objects, the other signals
-// on a channel.
-func DebouncedHandlers(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
+// RequestFor returns the request for a cluster-scoped object.
+func RequestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// debounceInterval is how long changes of other objects are debounced: a thousand CardQuotas, or constant
+// writes of a ConfigMap, cost ten reconciles a second, and a rack that starts costs one.
+const debounceInterval = 100 * time.Millisecond
+
+// DebouncedHandlers returns handlers that reconcile one cluster-scoped object after
+// debounceInterval, once for all events until then. One handles changes of objects, the other
+// signals on a channel.
+func DebouncedHandlers(name string) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	wake := func(q queue) { q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after) }
+	wake := func(q queue) { q.AddAfter(RequestFor(name), debounceInterval) }
 	return handler.Funcs{
 			CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { wake(q) },
 			UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { wake(q) },

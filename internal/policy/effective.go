@@ -164,6 +164,14 @@ func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 	return slices.Compact(known)
 }
 
+// UnmanagedQueues returns what Queues without card.quota may use.
+func UnmanagedQueues(policy *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
+	if policy == nil {
+		return v1alpha1.UnmanagedEnforce
+	}
+	return cmp.Or(policy.Spec.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
+}
+
 // IsTree reports whether the queues of the policy in force form a tree. Like the service types, it
 // is read from the status, which an invalid spec does not change. A policy may be nil.
 func IsTree(policy *v1alpha1.ServiceTypePolicy) bool {

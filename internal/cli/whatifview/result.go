@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/simulation"
 )
@@ -296,7 +297,7 @@ func (r Result) notes() []string {
 
 	if unchecked := len(r.UncheckedClaims); unchecked > 0 {
 		notes = append(notes, fmt.Sprintf("%s ResourceClaims, which the simulation does not check. If one is for cards, the scheduler refuses its pod (%s): %s.",
-			countPods(unchecked, "that would run have", "that would run has"), v1alpha1.BlockedUnmanagedClaim, listFirst(r.UncheckedClaims)))
+			countPods(unchecked, "that would run have", "that would run has"), v1alpha1.BlockedUnmanagedClaim, conditions.JoinFirst(r.UncheckedClaims, maxUnchecked)))
 	}
 
 	if !r.Settled {
@@ -308,15 +309,6 @@ func (r Result) notes() []string {
 
 // maxUnchecked is how many pods a note names.
 const maxUnchecked = 5
-
-// listFirst joins the first names, and counts the rest.
-func listFirst(names []string) string {
-	text := strings.Join(names[:min(len(names), maxUnchecked)], ", ")
-	if rest := len(names) - maxUnchecked; rest > 0 {
-		text += fmt.Sprintf(" and %d more", rest)
-	}
-	return text
-}
 
 // cardHours returns card-seconds in hours, with the decimals of kubectl cardquota report.
 func cardHours(seconds int64) string { return fmt.Sprintf("%.3f", float64(seconds)/3600) }

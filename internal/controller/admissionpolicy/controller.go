@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -227,10 +226,6 @@ func (g *Guard) setLatest(found policy.Guard) {
 	}
 }
 
-// debounceInterval is how long changes of nodes and objects are debounced: a rack that
-// starts costs one write.
-const debounceInterval = 100 * time.Millisecond
-
 // CacheOptions limit the manager's cache to the bypass policy and its binding.
 func CacheOptions() map[client.Object]cache.ByObject { return cacheByName(BypassPolicyName) }
 
@@ -264,7 +259,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 		}
 	})
 
-	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
+	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
 		Watches(&v1alpha1.ServiceTypePolicy{}, onChange, builder.WithPredicates(shared.SpecChanged)).

@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -116,7 +115,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEvent[string], skipNameValidation bool) error {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	start := source.Func(func(_ context.Context, q queue) error {
-		q.Add(inventoryRequest())
+		q.Add(shared.RequestFor(v1alpha1.InventoryName))
 		return nil
 	})
 
@@ -125,7 +124,7 @@ func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEv
 		For(&v1alpha1.CardInventory{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesRawSource(start).
 		WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, string) []reconcile.Request {
-			return []reconcile.Request{inventoryRequest()}
+			return []reconcile.Request{shared.RequestFor(v1alpha1.InventoryName)}
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
 		Complete(r)
@@ -134,10 +133,6 @@ func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEv
 	}
 
 	return nil
-}
-
-func inventoryRequest() reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.InventoryName}}
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories,verbs=list;watch;create

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -162,7 +161,7 @@ func (r *Reconciler) requestsForQueue(ctx context.Context, name string) []reconc
 
 	requests := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
-		requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}
+		requests[i] = shared.RequestFor(list.Items[i].Name)
 	}
 
 	return requests

@@ -147,7 +147,7 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 		return nil, err
 	}
 
-	return cardquota.NewTree(owners, others, unmanagedQueues(r.inForce)), nil
+	return cardquota.NewTree(owners, others, policy.UnmanagedQueues(r.inForce)), nil
 }
 
 // unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -13,6 +12,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -56,7 +56,7 @@ func (r *Reconciler) requestsForNeighbors(ctx context.Context, object client.Obj
 
 	var requests []reconcile.Request
 	if quota.Spec.Parent != "" {
-		requests = append(requests, requestFor(quota.Spec.Parent))
+		requests = append(requests, shared.RequestFor(quota.Spec.Parent))
 	}
 
 	children, err := r.childQuotas(ctx, quota.Name)
@@ -65,7 +65,7 @@ func (r *Reconciler) requestsForNeighbors(ctx context.Context, object client.Obj
 	}
 
 	for _, child := range children {
-		requests = append(requests, requestFor(child.Name))
+		requests = append(requests, shared.RequestFor(child.Name))
 	}
 
 	return requests
@@ -95,15 +95,11 @@ func (r *Reconciler) requestsForQueueNeighbors(ctx context.Context, queue *v1bet
 			ctrl.LoggerFrom(ctx).Error(err, "children of a CardQuota cannot be listed", "cardquota", owner.Name)
 		}
 		for _, child := range quotas {
-			requests = append(requests, requestFor(child.Name))
+			requests = append(requests, shared.RequestFor(child.Name))
 		}
 	}
 
 	return requests
-}
-
-func requestFor(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // treeQueueChanged selects changes of a Queue for which its neighbors in a tree may wait: of

@@ -1,8 +1,6 @@
 package cardquota
 
 import (
-	"cmp"
-
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -51,15 +49,7 @@ func treeOfAll(inForce *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota
 	if !policy.IsTree(inForce) {
 		return nil
 	}
-	return cardquota.NewTree(quotas, queues, unmanagedQueues(inForce))
-}
-
-// unmanagedQueues returns what Queues without card.quota may use.
-func unmanagedQueues(p *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
-	if p == nil {
-		return v1alpha1.UnmanagedEnforce
-	}
-	return cmp.Or(p.Spec.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
+	return cardquota.NewTree(quotas, queues, policy.UnmanagedQueues(inForce))
 }
 
 // changedInTree reports whether a Queue changed that is below another one. Its numbers count

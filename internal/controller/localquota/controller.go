@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -108,15 +107,11 @@ func newRateLimiter(interval time.Duration) workqueue.TypedRateLimiter[reconcile
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, max(interval, time.Second))
 }
 
-func requestFor(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
-
 // viewEvents requests the CardQuota of a view that changed. It forgets the writes of a view that is
 // gone, also one that ended with its namespace.
 func (r *Reconciler) viewEvents() handler.EventHandler {
 	requests := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, view client.Object) []reconcile.Request {
-		return []reconcile.Request{requestFor(view.GetName())}
+		return []reconcile.Request{shared.RequestFor(view.GetName())}
 	})
 	return handler.Funcs{
 		CreateFunc: requests.Create,

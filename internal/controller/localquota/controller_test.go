@@ -63,7 +63,7 @@ func (f *fixture) reconcile(times int) time.Duration {
 	f.Helper()
 	var again time.Duration
 	for range times {
-		again = check.Value(f.reconciler.Reconcile(f.Context(), requestFor("chat")))(f).RequeueAfter
+		again = check.Value(f.reconciler.Reconcile(f.Context(), shared.RequestFor("chat")))(f).RequeueAfter
 	}
 	return again
 }
@@ -242,8 +242,8 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 
 	reconcile := func(when string, refuses bool, views ...string) {
 		t.Helper()
-		_, _ = f.reconciler.Reconcile(t.Context(), requestFor("chat")) // a view gets its status after it exists
-		_, err := f.reconciler.Reconcile(t.Context(), requestFor("chat"))
+		_, _ = f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat")) // a view gets its status after it exists
+		_, err := f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat"))
 		check.Equal(t, when+": refused", refuses, errors.Is(err, refusal))
 		check.Equal(t, when, views, f.views())
 	}
@@ -264,7 +264,7 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 func TestErrorsAreRetriedWithinTheInterval(t *testing.T) {
 	limiter := newRateLimiter(10 * time.Second)
 	for range 50 {
-		wait := limiter.When(requestFor("chat"))
+		wait := limiter.When(shared.RequestFor("chat"))
 		check.Must(t, wait > 0 && wait <= 10*time.Second, "tries again after %s", wait)
 	}
 }

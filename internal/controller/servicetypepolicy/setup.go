@@ -26,10 +26,6 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// debounceInterval is how long changes of other objects are debounced: a thousand
-// CardQuotas, or constant writes of a ConfigMap, cost ten reconciles a second.
-const debounceInterval = 100 * time.Millisecond
-
 // Options configure the controller.
 type Options struct {
 	// Interval is the shortest time between two status writes.
@@ -103,7 +99,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 
-	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName, debounceInterval)
+	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(shared.SpecChanged)).

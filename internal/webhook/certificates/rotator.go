@@ -31,6 +31,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"cardquota.dev/operator/api/v1alpha1"
 )
 
 const (
@@ -41,9 +43,8 @@ const (
 	// ConfigurationName is the name of both configurations.
 	ConfigurationName = "cardquota"
 
-	caName       = "cardquota-webhook-ca"
-	caKeyName    = "ca.key"
-	fieldManager = "cardquota"
+	caName    = "cardquota-webhook-ca"
+	caKeyName = "ca.key"
 	// injectedFromAnnotation is the annotation of configurations whose CA bundle
 	// cert-manager's cainjector writes. Two writers would overwrite each other forever.
 	injectedFromAnnotation = "cert-manager.io/inject-ca-from"
@@ -226,7 +227,7 @@ func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map
 
 	wanted := corev1ac.Secret(SecretName, r.namespace).WithResourceVersion(version).WithType(kind).
 		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
-	if err := r.client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := r.client.Apply(ctx, wanted, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
 
@@ -274,7 +275,7 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	if err := r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+	if err := r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
 		return fmt.Errorf("write webhook configuration %s: %w", ConfigurationName, err)
 	}
 

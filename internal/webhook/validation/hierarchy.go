@@ -141,7 +141,7 @@ type treeWorld struct {
 func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld {
 	w := &treeWorld{
 		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
-		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: unmanagedQueues(input.Policy),
+		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: policy.UnmanagedQueues(input.Policy),
 	}
 
 	if replaced != nil {
@@ -186,14 +186,6 @@ func (w *treeWorld) writtenFor(name string) quota.TreeQueue {
 		w.written[name] = written
 	}
 	return written
-}
-
-// unmanagedQueues says what Queues without card.quota may use.
-func unmanagedQueues(in *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueues {
-	if in == nil {
-		return v1alpha1.UnmanagedEnforce
-	}
-	return policy.Effective(in.Spec).UnmanagedQueues
 }
 
 // findExcesses returns every rule that a CardQuota breaks in the tree.
