@@ -208,7 +208,8 @@ func (p *project) recordGroup(ctx context.Context, s stage, logs string) error {
 // openTempDir returns an empty folder for the temporary files of a stage, and removes what a
 // killed run left there. It is locked until the returned function removes it.
 func openTempDir(root, stage string) (string, func(), error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("runtests-%d-%x-%s", os.Getuid(), crc32.ChecksumIEEE([]byte(root)), stage))
+	// Its name is short, because sockets have short paths.
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("runtests-%x", crc32.ChecksumIEEE(fmt.Append(nil, os.Getuid(), root, stage))))
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", nil, err
