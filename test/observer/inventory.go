@@ -20,9 +20,6 @@ type recountedCard struct {
 	allocated, pending       int64
 	quota, deserved          int64
 	types                    map[string]typeSums
-	// allowing and refusing count the CardQuotas that grant the card: those that allow over-allocation,
-	// and others.
-	allowing, refusing int
 	// isUncertain is set where a pod may hold this card or another one.
 	isUncertain bool
 }
@@ -248,13 +245,11 @@ func (m *clusterState) recountQuotas(r *inventoryRecount, owners map[string]*v1a
 		if owner.DeletionTimestamp != nil {
 			if rival := m.nextOwnerOf(queue); rival != nil && !m.options.Tree {
 				addGranted(r, m.inForce(queue, rival))
-				m.addAllowances(r, rival)
 			}
 			continue
 		}
 
 		granted := m.inForce(queue, owner)
-		m.addAllowances(r, owner)
 		if !m.options.Tree {
 			addGranted(r, granted)
 		} else if owner.Spec.Parent == "" {
@@ -295,28 +290,6 @@ func (m *clusterState) recountUnownedQuotas(r *inventoryRecount, owners map[stri
 func addGranted(r *inventoryRecount, granted map[string]int64) {
 	for card, count := range granted {
 		r.card(card).quota += count
-	}
-}
-
-// addAllowances counts what a CardQuota says of over-allocation, for the cards that it grants.
-func (m *clusterState) addAllowances(r *inventoryRecount, quota *v1alpha1.CardQuota) {
-	if (m.options.Tree && quota.Spec.Parent != "") || (!m.options.Tree && quota.Spec.ServiceType == "") {
-		return // another one grants its cards
-	}
-
-	for _, c := range quota.Spec.Cards {
-		granted := c.Quota
-		if !m.options.Tree && granted == nil {
-			granted = c.Deserved
-		}
-
-		switch {
-		case ptr.Deref(granted, 0) == 0:
-		case quota.Spec.OverAllocation == v1alpha1.OverAllocationAllow:
-			r.card(c.Name).allowing++
-		default:
-			r.card(c.Name).refusing++
-		}
 	}
 }
 

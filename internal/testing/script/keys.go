@@ -27,7 +27,6 @@ var podKeys = words.Keys[*corev1.Pod]{
 	"group":       annotation[*corev1.Pod](v1beta1.KubeGroupNameAnnotationKey),
 	"serviceType": annotation[*corev1.Pod](v1alpha1.AnnotationServiceType),
 	"charged":     annotation[*corev1.Pod](v1alpha1.AnnotationChargedQueue),
-	"checkpoint":  annotation[*corev1.Pod](v1alpha1.AnnotationCheckpointTime),
 
 	"node":             words.Text(func(p *corev1.Pod, name string) { p.Spec.NodeName = name }),
 	"nominatedNode":    words.Text(func(p *corev1.Pod, name string) { p.Status.NominatedNodeName = name }),
@@ -47,9 +46,8 @@ var podKeys = words.Keys[*corev1.Pod]{
 	"owner": words.Text(func(p *corev1.Pod, kind string) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: ptr.To(true)}}
 	}),
-	// created, started and scheduled are seconds after Began.
+	// created and scheduled are seconds after Began.
 	"created": second(func(p *corev1.Pod, at metav1.Time) { p.CreationTimestamp = at }),
-	"started": second(func(p *corev1.Pod, at metav1.Time) { p.Status.StartTime = &at }),
 	"scheduled": second(func(p *corev1.Pod, at metav1.Time) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 	}),
@@ -105,7 +103,6 @@ var groupKeys = words.Keys[*v1beta1.PodGroup]{
 	"memory":        quantity[*v1beta1.PodGroup](corev1.ResourceMemory),
 	"request":       annotation[*v1beta1.PodGroup](v1alpha1.AnnotationCardRequest),
 	"serviceType":   annotation[*v1beta1.PodGroup](v1alpha1.AnnotationServiceType),
-	"checkpoint":    annotation[*v1beta1.PodGroup](v1alpha1.AnnotationCheckpointTime),
 	"queue":         words.Text(func(g *v1beta1.PodGroup, name string) { g.Spec.Queue = name }),
 	"min":           words.Int(func(g *v1beta1.PodGroup, pods int) { g.Spec.MinMember = int32(pods) }),
 	"task":          addTask,

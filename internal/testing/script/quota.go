@@ -12,15 +12,14 @@ import (
 	"cardquota.dev/operator/internal/testing/words"
 )
 
-// quotaKeys are the words of a CardQuota of one card, H200. All of them except quota, queue, created and
-// overAllocation are its status.
+// quotaKeys are the words of a CardQuota of one card, H200. All of them except quota, queue and created
+// are its status.
 var quotaKeys = words.Keys[*v1alpha1.CardQuota]{
 	"quota": words.Int(func(q *v1alpha1.CardQuota, cards int) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: models.Replace("H200"), Quota: ptr.To(int64(cards))}}
 	}),
-	"queue":          words.Text(func(q *v1alpha1.CardQuota, name string) { q.Spec.QueueName = name }),
-	"created":        second(func(q *v1alpha1.CardQuota, at metav1.Time) { q.CreationTimestamp = at }),
-	"overAllocation": words.Text(func(q *v1alpha1.CardQuota, value string) { q.Spec.OverAllocation = v1alpha1.OverAllocation(value) }),
+	"queue":   words.Text(func(q *v1alpha1.CardQuota, name string) { q.Spec.QueueName = name }),
+	"created": second(func(q *v1alpha1.CardQuota, at metav1.Time) { q.CreationTimestamp = at }),
 
 	"used":        statusNumber(func(c *v1alpha1.CardStatus) *int64 { return &c.Used }),
 	"free":        statusNumber(func(c *v1alpha1.CardStatus) *int64 { return &c.Free }),
