@@ -27,7 +27,7 @@ const (
 )
 
 // TestOnlyClientsOfTheAuthorityAreAnswered, with --webhook-client-ca-file; without
-// it anybody is. The API server is one of them with the kubeconfig of
+// it every client is. The API server is one of them with the kubeconfig of
 // docs/admission.md.
 func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 		} {
 			tc.config.CAFile = filepath.Join(dir, "ours.crt")
 			err := ask(t, tc.config, address)
-			check.That(t, tc.answered == (err == nil), "%s: %v, answered shall be: %v", who, err, tc.answered)
+			check.That(t, tc.answered == (err == nil), "%s: %v, want answered: %v", who, err, tc.answered)
 		}
 	}
 }

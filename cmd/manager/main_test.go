@@ -29,9 +29,9 @@ func TestParse(t *testing.T) {
 		},
 		"certificates of one's own": {args: []string{"--webhook-certificates=Self"}, want: flags{metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true,
 			operatorNamespace: "volcano-system", schedulerNamespace: "volcano-system", volcanoNamespace: "volcano-system", qps: 500, certificates: certificatesSelf, webhookPort: 9443, webhookCertDir: "/tmp/k8s-webhook-server/serving-certs"}},
-		"certificates of nobody":         {args: []string{"--webhook-certificates=self"}, wantError: "write Self, Files or Off"},
-		"no requests at all cannot work": {args: []string{"--kube-api-qps=0"}, wantError: "must be more than 0"},
-		"a misspelt flag is refused":     {args: []string{"--kube-qps=1"}, wantError: "not defined: -kube-qps"},
+		"certificates of an unknown source": {args: []string{"--webhook-certificates=self"}, wantError: "write Self, Files or Off"},
+		"no requests at all cannot work":    {args: []string{"--kube-api-qps=0"}, wantError: "must be more than 0"},
+		"a misspelt flag is refused":        {args: []string{"--kube-qps=1"}, wantError: "not defined: -kube-qps"},
 	}
 
 	for name, tc := range cases {

@@ -92,7 +92,7 @@ func (c *testCluster) create(t *testing.T, object client.Object) {
 	check.NoError(t, c.admin.Create(t.Context(), object))
 }
 
-// holder names who holds the scheduler's lease, "" if nobody.
+// holder returns the identity in the scheduler's lease, "" without one.
 func (c *testCluster) holder(t *testing.T) string {
 	t.Helper()
 	var lease coordinationv1.Lease
@@ -106,7 +106,7 @@ func (c *testCluster) holder(t *testing.T) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// takeLease takes the lease for somebody else.
+// takeLease takes the lease for another client.
 func (c *testCluster) takeLease(t *testing.T, g *WithT) {
 	t.Helper()
 	g.Eventually(func(g Gomega) {

@@ -189,9 +189,9 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(beat("a", heartbeatInterval)).To(Equal("a"))
 
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
-	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
+	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "another client changed the Lease")
 	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
-	g.Expect(beat("b", heartbeatInterval)).To(Equal("b"), "somebody else deleted the Lease")
+	g.Expect(beat("b", heartbeatInterval)).To(Equal("b"), "another client deleted the Lease")
 
 	failing["update"] = errors.New("not now")
 	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))

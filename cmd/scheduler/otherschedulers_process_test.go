@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// strangerOn creates a pod of the stock scheduler. Nobody deletes it but the test.
+// strangerOn creates a pod of the stock scheduler. Only the test deletes it.
 func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
 	pod := builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Scheduler("").Node(node).Obj()

@@ -36,7 +36,7 @@ func TestPodsOfOtherSchedulers(t *testing.T) {
 		"it has ended and is being deleted": {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
 		"it is this process's own":          {otherSchedulerPod("own", "n", corev1.PodRunning), false},
 	}) {
-		check.Equal(t, "at work", tc.want, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
+		check.Equal(t, "schedules", tc.want, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
 	}
 }
 
@@ -63,11 +63,11 @@ func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		"another replica":             {[]*corev1.Pod{of("own", "ours"), of("other", "ours")}, ""},
-		"the one that is replaced":    {[]*corev1.Pod{of("own", "ours"), of("old", "stock")}, "ns/old"},
-		"a pod of nobody":             {[]*corev1.Pod{of("own", "ours"), bare("bare")}, "ns/bare"},
-		"own is a pod of nobody":      {[]*corev1.Pod{bare("own"), of("old", "stock")}, "ns/old"},
-		"own does not carry the mark": {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
+		"another replica":               {[]*corev1.Pod{of("own", "ours"), of("other", "ours")}, ""},
+		"the one that is replaced":      {[]*corev1.Pod{of("own", "ours"), of("old", "stock")}, "ns/old"},
+		"a pod without an owner":        {[]*corev1.Pod{of("own", "ours"), bare("bare")}, "ns/bare"},
+		"own is a pod without an owner": {[]*corev1.Pod{bare("own"), of("old", "stock")}, "ns/old"},
+		"own does not carry the mark":   {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
 	}) {
 		got := describePods(podsOfOtherSchedulers(tc.pods, "own"))
 		check.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "got %q, want …%s…", got, tc.want)

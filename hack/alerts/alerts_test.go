@@ -62,7 +62,7 @@ func anomalies(reason string) (series []string) {
 	return series
 }
 
-func TestAlertsFireWhenTheyShall(t *testing.T) {
+func TestAlertsFireWhenTheyShould(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
 		want   []string

@@ -46,7 +46,7 @@ func TestDisplayName(t *testing.T) {
 	}
 }
 
-func TestFieldsInsideOfConditionsAreLeftOut(t *testing.T) {
+func TestFieldsInsideOfConditionsAreRemoved(t *testing.T) {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	schema := apiextensionsv1.JSONSchemaProps{
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{

@@ -100,7 +100,7 @@ func FuzzParseTotals(f *testing.F) {
 var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 
 // fuzzedNode reads "key=value" as a label and "name:quantity" as a resource,
-// one a line, and tells whether the API server would take the node.
+// one a line, and reports whether the API server would accept the node.
 func fuzzedNode(text string) (n *corev1.Node, valid bool) {
 	n = &corev1.Node{}
 	valid = true

@@ -57,7 +57,7 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 				"gone":  {"nvidia.com/gpu": ""},
 			},
 		},
-		"one model on many nodes adds up, failed cards left out": {
+		"one model on many nodes adds up, failed cards do not count": {
 			files:         map[string]string{"a": "nvidia-h200", "b": "nvidia-h200-failed-cards", "c": "nvidia-h200-mig-plugin-down"},
 			wantResources: resources("nvidia.com/gpu"), wantPhysical: map[Name]Count{"NVIDIA-H200": 14},
 			wantOn: map[string]map[corev1.ResourceName]Name{"c": {"nvidia.com/gpu": ""}}},
@@ -126,7 +126,7 @@ func TestOneCardUnderTwoResources(t *testing.T) {
 }
 
 // A node that gets another label is the other card from then on, and the first
-// name is nobody's any more.
+// name belongs to no node any more.
 func TestARelabelledNodeIsTheOtherCard(t *testing.T) {
 	before := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090"}))
 	after := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090-relabelled"}), before.Resources()...)

@@ -233,7 +233,7 @@ func TestTrackerFollowsMappings(t *testing.T) {
 
 			before := tracker.Inventory()
 			changed := tracker.SetMappings(mappings)
-			check.Must(t, changed || before == tracker.Inventory(), "something changed and it was not told")
+			check.Must(t, changed || before == tracker.Inventory(), "something changed without a notice")
 			check.That(t, !tracker.SetMappings(mappings), "the same mappings are news")
 
 			tracker.Update(n)

@@ -68,7 +68,7 @@ func TestParseNameRefusesAndSaysWhy(t *testing.T) {
 }
 
 // What is no quota and no card.request either, in whatever annotation it stands. The
-// longest texts are told as briefly as others.
+// longest texts have error messages as short as others.
 func TestTextsOfCountsAreRefused(t *testing.T) {
 	t.Run("quota", func(t *testing.T) { refused(t, ParseQuota, textsOfNoCounts(MaxQuotaText)) })
 	t.Run("request", func(t *testing.T) { refused(t, ParseTotals, textsOfNoCounts(MaxTotalsText)) })

@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestSharesOfSlicesAreACardOfTheirOwn: a quarter of a slice is no slice, whoever names the card.
+// TestSharesOfSlicesAreACardOfTheirOwn: a quarter of a slice is no slice, in a node's labels and in a request.
 func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	const (
 		slice  = "nvidia.com/mig-1g.10gb"

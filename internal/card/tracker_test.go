@@ -59,7 +59,7 @@ func TestTracker(t *testing.T) {
 	check.Equal(t, "states", []string{"a", "b ready"}, statesOf(&tracker))
 	check.That(t, tracker.Inventory() == before, "the inventory was made again although no cards changed")
 
-	expect("a node that nobody hears of", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionUnknown))), false, both, map[Name]Count{"H800": 8})
+	expect("a node without a heartbeat", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionUnknown))), false, both, map[Name]Count{"H800": 8})
 	expect("a node that never said anything", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Status.Conditions = nil })), false, both, map[Name]Count{"H800": 8})
 	failed := map[Name]Count{"H200": 7, "H800": 8}
 	expect("a failed card", tracker.Update(trackedGPUs("a", "H200", "7")), true, failed, failed)
@@ -90,7 +90,7 @@ func statesOf(tracker *Tracker) []string {
 	return states
 }
 
-// TestACardStaysOne: one that comes and goes before anybody looks, and one that was
+// TestACardStaysOne: a node that is deleted before the inventory is read, and one that was
 // before the start.
 func TestACardStaysOne(t *testing.T) {
 	var tracker Tracker
@@ -105,9 +105,9 @@ func TestACardStaysOne(t *testing.T) {
 	check.Equal(t, "cards", 0, len(tracker.Inventory().Names()))
 }
 
-// TestTrackerIsAnInventoryMadeAnew: whatever happened before, a Tracker says what
-// somebody says who sees the nodes for the first time.
-func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
+// TestTrackerEqualsANewInventory: whatever happened before, a Tracker says what
+// one says that sees the nodes for the first time.
+func TestTrackerEqualsANewInventory(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var tracker Tracker
 		nodes := map[string]*corev1.Node{}
@@ -139,7 +139,7 @@ func TestTrackerIsAnInventoryMadeAnew(t *testing.T) {
 			check.Equal(t, "healthy", fresh.Healthy(), tracker.Healthy())
 			check.Equal(t, "nodes", fresh.Nodes(), tracker.Nodes())
 			check.Equal(t, "resources", resources, tracker.Inventory().Resources())
-			check.Must(t, changed || (before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes())), "something changed and it was not told")
+			check.Must(t, changed || (before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes())), "something changed without a notice")
 		}
 	})
 }

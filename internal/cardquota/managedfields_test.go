@@ -54,7 +54,7 @@ func TestInSync(t *testing.T) {
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
 		"a quota that is gone": {change: func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
-		"a selector of somebody else where none is said is none of our business": {
+		"a selector of another manager, and none in the CardQuota, is no drift": {
 			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, want: true},
 		"the label that an earlier version did not write is to be written, but is no drift": {change: func(q *v1beta1.Queue) {
 			q.Labels = nil
@@ -62,7 +62,7 @@ func TestInSync(t *testing.T) {
 		}},
 		"another capability": {change: func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
 			wantDrift: []string{".spec.capability.cpu"}},
-		"values in place that nobody owns are to be claimed, but are no drift": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},
+		"right values without an owner are to be claimed, but are no drift": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},
 		"a field that is still owned and not wanted any more is to be released": {change: func(q *v1beta1.Queue) {
 			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:parent"`, `"f:weight":{},"f:parent"`, 1))
 		}},
@@ -106,15 +106,15 @@ func TestServiceTypeChanged(t *testing.T) {
 		entries    []metav1.ManagedFieldsEntry
 		gone, want bool
 	}{
-		"the same meaning":                            {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}},
-		"another priority":                            {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
-		"no meaning any more":                         {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
-		"no meaning, as before":                       {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}},
-		"a meaning for the first time":                {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}, want: true},
-		"somebody took the priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
-		"somebody has what is wanted only now":        {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
-		"somebody took everything off the Queue":      {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("kubectl", "Update", `{"f:spec":{"f:weight":{}}}`)}},
-		"there is no Queue that could be of the past": {types: means(8), gone: true},
+		"the same meaning":                  {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}},
+		"another priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
+		"no meaning any more":               {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
+		"no meaning, as before":             {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}},
+		"a meaning for the first time":      {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}, want: true},
+		"another manager took the priority": {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
+		"another manager owns a field that is new in the CardQuota": {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
+		"another manager removed all fields of the operator":        {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("kubectl", "Update", `{"f:spec":{"f:weight":{}}}`)}},
+		"there is no Queue that could be of the past":               {types: means(8), gone: true},
 	}) {
 		quota, live := synced()
 		live.Spec.Priority = 7
@@ -158,7 +158,7 @@ func TestConflicts(t *testing.T) {
 		"who updated, with the time": {
 			err:  applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at 2026-01-02T15:04:05Z`, ".spec.priority")),
 			want: []FieldConflict{{Manager: "kubectl-edit", Field: ".spec.priority"}}, wantConflict: true},
-		"our own name on what a webhook added is nobody else": {
+		"our own name on what a webhook added is no other manager": {
 			err:          applyConflict(cause(`conflict with "cardquota" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
 			wantConflict: true},
 		"a stale resource version is no field conflict": {
@@ -207,7 +207,7 @@ func TestQueueOwner(t *testing.T) {
 		"of equally old ones the first by name":    {rivals: []*v1alpha1.CardQuota{old, twin}, want: "a-twin", of: twin, wantSuccessor: "old"},
 		"one that is leaving has it until it left": {rivals: []*v1alpha1.CardQuota{old, leaving}, want: "leaving", of: leaving, wantSuccessor: "old"},
 		"alone there is no successor":              {rivals: []*v1alpha1.CardQuota{old}, want: "old", of: old},
-		"one that is leaving succeeds nobody":      {rivals: []*v1alpha1.CardQuota{leaving, old}, want: "leaving", of: old},
+		"a terminating one succeeds no other":      {rivals: []*v1alpha1.CardQuota{leaving, old}, want: "leaving", of: old},
 	}
 
 	name := func(q *v1alpha1.CardQuota) string {
@@ -221,7 +221,7 @@ func TestQueueOwner(t *testing.T) {
 		check.Equal(t, "Owner", tc.want, name(QueueOwner(tc.rivals)))
 		check.Equal(t, "Successor", tc.wantSuccessor, name(NextOwner(tc.of, tc.rivals)))
 	}
-	check.That(t, QueueOwner(nil) == nil, "nobody owns a queue that nobody wants")
+	check.That(t, QueueOwner(nil) == nil, "a queue without a CardQuota has an owner")
 }
 
 func TestQueueOwnerDoesNotDependOnTheOrder(t *testing.T) {

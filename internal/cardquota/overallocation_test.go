@@ -79,7 +79,7 @@ func TestOverAllocated(t *testing.T) {
 		"as many as there are":             {grants("a", 5, 0), []*v1alpha1.CardQuota{grants("b", 3, 0)}, cards{"H200": 8}, ""},
 		"one too many":                     {grants("a", 6, 0), []*v1alpha1.CardQuota{grants("b", 3, 0)}, cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (6 here, 3 by b)"},
 		"alone too many":                   {grants("a", 9, 0), nil, cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (9 here)"},
-		"a card that nobody has":           {grants("a", 1, 0), nil, cards{"H800": 8}, "H200: 1 granted, 0 healthy, 1 too many (1 here)"},
+		"a card that no node has":          {grants("a", 1, 0), nil, cards{"H800": 8}, "H200: 1 granted, 0 healthy, 1 too many (1 here)"},
 		"no quota for it is no excess":     {grants("a", 0, 0), []*v1alpha1.CardQuota{grants("b", 9, 0)}, cards{"H200": 8}, ""},
 		"the excess of others elsewhere":   {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("b", 0, 0, and("H800", 9))}, cards{"H200": 8, "H800": 8}, ""},
 		"two cards":                        {grants("a", 9, 0, and("A800", 1)), nil, cards{"H200": 8}, "A800: 1 granted, 0 healthy, 1 too many (1 here); H200: 9 granted, 8 healthy, 1 too many (9 here)"},
@@ -187,8 +187,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestChangedQueuesAreThoseWithAnotherExcess: whoever's excess changed without a change of its
-// own is told of, and nobody is when no card is granted too often.
+// TestChangedQueuesAreThoseWithAnotherExcess: a queue is returned if its excess changed without a change of its
+// own, and none is if no card is over-allocated.
 func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		was, old := drawBalance(t, "before")
@@ -198,17 +198,17 @@ func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
 				first := DescribeOverAllocation(old.OverAllocated(quota))
 				second := DescribeOverAllocation(fresh.OverAllocated(quota))
-				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are told", quota.Name, first, second, moved)
+				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are returned", quota.Name, first, second, moved)
 			}
 		}
 
 		short := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
-		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is granted too often, and %v are told", moved)
+		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is over-allocated, and %v are returned", moved)
 
 		again, _ := fresh.ChangedQueues(fresh)
-		check.Equal(t, "told after nothing changed", 0, len(again))
+		check.Equal(t, "queues that are returned after nothing changed", 0, len(again))
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestChargedQueueAgreesWithASimpleModel: a pod that somebody let in, or that was
-// charged before, stays where it was; what is its own word alone needs a queue that
+// TestChargedQueueAgreesWithASimpleModel: a pod that a webhook admitted, or that was
+// charged before, stays charged to its queue. An annotation of the pod alone needs a queue that
 // takes its namespace.
 func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})

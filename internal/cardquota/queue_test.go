@@ -93,13 +93,13 @@ func TestNewDesiredQueue(t *testing.T) {
 			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`})},
 		"what is allocated is written beside the quota": {quota: quotaOf(nil), allocated: `{"NVIDIA-H200":1}`,
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`})},
-		"a weight that nobody holds is written": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+		"a weight without an owner is written": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
 			live: liveQueue(nil),
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
-		"a weight that somebody else holds with another value is left alone": {
+		"a weight that another manager owns with another value stays": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
 			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)), want: config(), wantHolder: "helm"},
-		"a weight that somebody else holds with the same value is shared": {
+		"a weight that another manager owns with the same value is owned by both": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(1)) }),
 			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(1))},
@@ -201,7 +201,7 @@ func TestYieldField(t *testing.T) {
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil }},
 		"parent is left to its manager": {conflict: FieldConflict{Manager: "helm", Field: ".spec.parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil }},
-		"the label is left to whoever wrote it": {conflict: FieldConflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
+		"the label stays with the manager that wrote it": {conflict: FieldConflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return len(c.Labels) == 0 }},
 		"closed-by-parent is left to Volcano": {
 			conflict: FieldConflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,

@@ -115,7 +115,7 @@ func TestConditions(t *testing.T) {
 			"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
 			"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
 		}},
-		"use beyond the quota is told and leaves the quota ready": {facts: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
+		"use beyond the quota is a condition and leaves the quota ready": {facts: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]verdict{
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no new pod starts until usage falls below the quota"},
 				"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
@@ -217,9 +217,9 @@ func TestSynced(t *testing.T) {
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
 			before: metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
-		"a weight that is held is told": {weight: ptr(int32(5)), written: QueueWrite{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
+		"a weight of another manager is in the condition": {weight: ptr(int32(5)), written: QueueWrite{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
 			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
-		"a weight that is held and a foreign change are both told": {weight: ptr(int32(5)),
+		"a weight of another manager and a drift are both in the condition": {weight: ptr(int32(5)),
 			written: QueueWrite{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
 	}) {
 		quota := team()
@@ -247,18 +247,18 @@ func TestEvents(t *testing.T) {
 		before, after v1alpha1.CardQuotaStatus
 		want          []string
 	}{
-		"a new CardQuota becomes ready":     {after: status(nil), want: []string{"Normal Ready"}},
-		"what stays is silent":              {before: status(nil), after: status(nil)},
-		"over quota is told once":           {before: status(nil), after: status(over(3)), want: []string{"Warning OverQuota"}},
-		"more over quota is not told again": {before: status(over(3)), after: status(over(4))},
-		"back within quota is silent":       {before: status(over(3)), after: status(nil)},
-		"losing the queue is told": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }),
+		"a new CardQuota becomes ready":       {after: status(nil), want: []string{"Normal Ready"}},
+		"what stays is silent":                {before: status(nil), after: status(nil)},
+		"over quota has one event":            {before: status(nil), after: status(over(3)), want: []string{"Warning OverQuota"}},
+		"more over quota has no second event": {before: status(over(3)), after: status(over(4))},
+		"back within quota is silent":         {before: status(over(3)), after: status(nil)},
+		"losing the queue has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }),
 			want: []string{"Warning QueueConflict"}},
-		"a refusal is told": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }),
+		"a refusal has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }),
 			want: []string{"Warning QueueRefused"}},
-		"an unknown card is told": {before: status(nil), after: status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
+		"an unknown card has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
 			want: []string{"Warning UnknownCard"}},
-		"recovering is told": {before: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }), after: status(nil),
+		"recovering has an event": {before: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }), after: status(nil),
 			want: []string{"Normal Ready"}},
 	}) {
 		var got []string
@@ -270,7 +270,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Whoever may create pods can name any number of cards that there are not.
+// A user who may create pods can name any number of cards that do not exist.
 func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
 	f := facts(cards{"held": 1}, nil)
 	f.Physical = cards{"there": 4}

@@ -61,10 +61,10 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// TestAGuaranteeThatFitsNeitherParentNorChildrenIsLeftOut: a Queue without any guarantee has its limit
+// TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten: a Queue without any guarantee has its limit
 // for that of its children. So a child may get one before the parent of the Queue is raised. A guarantee
 // of the Queue would then be refused, whatever its amount.
-func TestAGuaranteeThatFitsNeitherParentNorChildrenIsLeftOut(t *testing.T) {
+func TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten(t *testing.T) {
 	without := computeQueue("b", 8, 4, 0)
 	without.Spec.Guarantee.Resource = nil
 	live := map[string]*v1beta1.Queue{"a": computeQueue("a", 8, 4, 0), "b": without, "c": computeQueue("c", 8, 4, 2)}

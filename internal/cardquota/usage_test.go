@@ -72,7 +72,7 @@ func TestCount(t *testing.T) {
 			want: Usage{Used: cards{"NVIDIA-H800": 3}, Members: Members{Pods: 1}}},
 		"a pod being deleted holds nothing but still uses the queue": {
 			pods: pods{pod("a").Queue("q").GPUs(1).Running("h200").Deleted(noon)}, want: Usage{Members: Members{Pods: 1}}},
-		"a finished pod is nothing to anybody": {pods: pods{
+		"a finished pod counts for no queue": {pods: pods{
 			pod("a").Queue("q").GPUs(1).Running("h200").Phase(corev1.PodSucceeded),
 			pod("b").Queue("q").GPUs(1).Running("h200").Phase(corev1.PodFailed),
 		}},
@@ -308,7 +308,7 @@ func TestBlocked(t *testing.T) {
 		},
 		"a job without cards is blocked too": {groups: groups{group().Queue("q").Unschedulable("no cpu").Owner("batch/v1", "Job", "etl")},
 			want: []v1alpha1.BlockedStatus{{Workload: waits("batch", "Job", "lab", "etl"), Reason: "Other", Message: "no cpu"}}},
-		"a pod nobody looked at yet is not blocked": {pods: pods{pod("a").Queue("q").GPUs(1)}},
+		"a pod that no session has seen is not blocked": {pods: pods{pod("a").Queue("q").GPUs(1)}},
 		"at most ten workloads are listed, of those that are equally old in the order of their names": {
 			pods: func() (all pods) {
 				for i := range 12 {

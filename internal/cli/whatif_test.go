@@ -121,7 +121,7 @@ func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 		prints("Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
 }
 
-// simulating is a program whose simulation runs until it has told what it does, or is canceled.
+// simulating is a program whose simulation runs until it has reported what it does, or is canceled.
 func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Simulator, after <-chan time.Time) result {
 	t.Helper()
 	c := newCluster(t, sharedFleet(), interceptor.Funcs{})

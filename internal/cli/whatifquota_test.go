@@ -63,7 +63,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 		queue, deserved, note string
 	}{
 		"deserved stays":         {"chat:NVIDIA-H200=12", interceptor.Funcs{}, "chat", `{"NVIDIA-H200":8}`, "note: CardQuota chat still deserves 8 NVIDIA-H200, because its deserved is written: above that it borrows"},
-		"deserved is left out":   {"free:NVIDIA-H200=6", interceptor.Funcs{}, "free", `{"NVIDIA-H200":6}`, ""},
+		"deserved is not given":  {"free:NVIDIA-H200=6", interceptor.Funcs{}, "free", `{"NVIDIA-H200":6}`, ""},
 		"more than the parent's": {"chat:NVIDIA-H200=13", interceptor.Funcs{}, "chat", `{"NVIDIA-H200":8}`, "admission would refuse CardQuota chat with this quota: spec.cards[NVIDIA-H200].quota: Forbidden: is 13, but parent top has 12"},
 		"without the right":      {"chat:NVIDIA-H200=13", noList, "chat", `{"NVIDIA-H200":8}`, "you may not list CardQuotas, so it is unknown whether admission would accept the quota"},
 	}) {

@@ -36,7 +36,7 @@ var (
 
 func (s *kindServer) GetAPIReader() client.Reader { return s }
 
-// List answers as RESTMapping was told to.
+// List answers as RESTMapping was set to.
 func (s *kindServer) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if kind := list.GetObjectKind().GroupVersionKind().Kind; kind != "LocalCardQuotaList" {
 		return errors.New("another kind: " + kind)

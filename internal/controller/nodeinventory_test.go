@@ -30,7 +30,7 @@ func TestNodeInventory(t *testing.T) {
 		inventory, known := n.Inventory()
 		check.That(t, !known, "%s: all nodes are known before they were read", when)
 		check.That(t, slices.Equal(inventory.Resources(), want), "%s: resources %v, want %v", when, inventory.Resources(), want)
-		check.Equal(t, when+": told", wantTold, told)
+		check.Equal(t, when+": notices", wantTold, told)
 		told = 0
 	}
 

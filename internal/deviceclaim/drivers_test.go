@@ -86,8 +86,8 @@ func drawCondition(t *rapid.T, depth int) condition {
 	}
 }
 
-// TestNoDriverIsLeftOut: a driver that an expression selects is always among those that it allows.
-func TestNoDriverIsLeftOut(t *testing.T) {
+// TestEveryDriverIsFound: a driver that an expression selects is always among those that it allows.
+func TestEveryDriverIsFound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		drawn := drawCondition(t, 3)
 		allowed := driversIn(drawn.text)

@@ -162,7 +162,7 @@ func TestANodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	check.Equal(t, "another pod is judged by what is gone", 0, look(pod))
 }
 
-// TestTheFirstProvenanceDecides: whoever may patch a pod can rewrite its record, and
+// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite its record, and
 // neither hides a node name nor raises an alarm by it.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (

@@ -39,7 +39,7 @@ func silentFor(f *Observation, age time.Duration) {
 	f.ReceivedAt = noon.Add(-age)
 }
 
-// led lets somebody hold the leader Lease since a while ago.
+// led returns a leader that has held the Lease for a while.
 func led(by string, ago time.Duration) *Leader {
 	return &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
 }
@@ -81,15 +81,15 @@ func TestEvaluate(t *testing.T) {
 			f.Leader = nil
 		},
 			"False/StockScheduler", []string{stock}, 0},
-		{"somebody leads for long and gives no heartbeat", func(f *Observation) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
+		{"a scheduler leads for long and gives no heartbeat", func(f *Observation) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
 			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
-		{"somebody leads and nobody ever gave a heartbeat", func(f *Observation) {
+		{"a scheduler leads and there has never been a heartbeat", func(f *Observation) {
 			f.Heartbeat = nil
 			f.ReceivedAt = time.Time{}
 			f.Leader = led(theirs, stale)
 		},
 			"False/StockScheduler", []string{theirs}, 10 * time.Second},
-		{"somebody was elected a moment ago: it may be ours", func(f *Observation) { silentFor(f, time.Minute); f.Leader = led(theirs, stale-time.Second) },
+		{"a scheduler was elected a moment ago: it may be ours", func(f *Observation) { silentFor(f, time.Minute); f.Leader = led(theirs, stale-time.Second) },
 			"False/NoHeartbeat", nil, time.Second},
 		{"a lead that has run out", func(f *Observation) {
 			silentFor(f, time.Minute)
@@ -99,7 +99,7 @@ func TestEvaluate(t *testing.T) {
 			f.Heartbeat.Ended = true
 			f.Leader = nil
 		}, "True/Enforced", nil, stale - time.Second},
-		{"ended in order, and nobody followed", func(f *Observation) {
+		{"ended in order, without a successor", func(f *Observation) {
 			silentFor(f, stale)
 			f.Heartbeat.Ended = true
 			f.Leader = nil
@@ -191,7 +191,7 @@ func TestEvaluate(t *testing.T) {
 		{"a pod of no template, and neither has ours one", func(f *Observation) { f.OtherSchedulers = foreign(stock) },
 			"False/SecondScheduler", []string{stock}, 14 * time.Second},
 		{"a pod whose name ours begins with", func(f *Observation) { f.OtherSchedulers = foreign("volcano-system/cardquota") }, "False/SecondScheduler", nil, 14 * time.Second},
-		{"somebody binds pods of our name", func(f *Observation) { f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"} },
+		{"another scheduler binds pods of our name", func(f *Observation) { f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"} },
 			"False/SecondScheduler", []string{"pods lab/a, lab/b", "stop it"}, 14 * time.Second},
 		{"a pod that brought its node name needs no second scheduler", func(f *Observation) {
 			f.Heartbeat.SecondScheduler = []string{"lab/a"}
@@ -249,7 +249,7 @@ func TestEvaluate(t *testing.T) {
 }
 
 // TestEvaluateQueue: pods of one queue are not held against the others, not even
-// through the scheduler's list of pods that somebody else bound.
+// through the scheduler's list of pods that others bound.
 func TestEvaluateQueue(t *testing.T) {
 	f := working()
 	f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
@@ -274,7 +274,7 @@ func TestEvaluateQueue(t *testing.T) {
 	all = Evaluate(f)
 	got := EvaluateQueue("other", &all, GroupByQueue(f.Bypasses))
 	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
-		"a pod that somebody bound: %s/%s: %s", got.Status, got.Reason, got.Message)
+		"a pod that another scheduler bound: %s/%s: %s", got.Status, got.Reason, got.Message)
 
 	none := EvaluateQueue("team", nil, GroupByQueue(f.Bypasses))
 	check.That(t, none.Status == metav1.ConditionUnknown && none.Reason == "NoPolicy" && strings.Contains(none.Message, "create one named default"),

@@ -62,16 +62,16 @@ func TestTextsAreBounded(t *testing.T) {
 		write func(*Report)
 		want  string
 	}{
-		"several faults stand on one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
-		"nothing controls a terminal":      {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" }, "a [31m b c"},
-		"a long problem is cut":            {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) }, strings.Repeat("x", 1021) + "…"},
-		"a long version is cut":            {AnnotationVersion, func(r *Report) { r.Version = strings.Repeat("v", 300) }, strings.Repeat("v", 253) + "…"},
-		"a long hash is cut":               {AnnotationConfigHash, func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) }, strings.Repeat("f", 253) + "…"},
-		"no hash is said, not left out":    {AnnotationConfigHash, func(r *Report) { r.ConfigHash = "" }, ""},
+		"several faults stand on one line":  {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
+		"nothing controls a terminal":       {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" }, "a [31m b c"},
+		"a long problem is cut":             {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) }, strings.Repeat("x", 1021) + "…"},
+		"a long version is cut":             {AnnotationVersion, func(r *Report) { r.Version = strings.Repeat("v", 300) }, strings.Repeat("v", 253) + "…"},
+		"a long hash is cut":                {AnnotationConfigHash, func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) }, strings.Repeat("f", 253) + "…"},
+		"a missing hash is written as none": {AnnotationConfigHash, func(r *Report) { r.ConfigHash = "" }, ""},
 		"pods are sorted, once each, five": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},
-		"what is no pod is left out": {AnnotationSecondScheduler, func(r *Report) {
+		"what is no pod is not returned": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
 	}) {
@@ -120,7 +120,7 @@ func TestReadReportRefuses(t *testing.T) {
 		"no hash":              {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
 		"no holder":            {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
 		"an empty holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
-		"no pod that is one":   {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "somebody" }, `names no pods in annotation cardquota.dev/second-scheduler: "somebody"`},
+		"no pod that is one":   {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "other" }, `names no pods in annotation cardquota.dev/second-scheduler: "other"`},
 		"no renewal":           {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
 		"a renewal at no time": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
 	}) {

@@ -103,7 +103,7 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 }
 
 // TestNextCheckIsTheNextChange: between now and Until the verdict stays, so that
-// nobody has to look more often.
+// no caller has to look more often.
 func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)

@@ -126,7 +126,7 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 	check.Equal(t, "state without a status", "", NewStatus(selecting(nil), "chat-1", Waiting{}, 0).State)
 }
 
-// TestAViewNamesNoStranger: whoever holds cards, a view names only workloads and queues of its own
+// TestAViewNamesNoStranger: a view names only workloads and queues of its own
 // namespace, and no card gets lost.
 func TestAViewNamesNoStranger(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

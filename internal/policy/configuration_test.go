@@ -107,23 +107,23 @@ func TestConfigure(t *testing.T) {
 		says       string // ends with the message where it stands for a text
 		text       bool
 	}{
-		"a base":                              {base: written(plain), from: "-", says: rendered, text: true},
-		"a base after none":                   {base: written(plain), from: renderedFromDefault, hash: "x", says: rendered, text: true},
-		"what it replaces":                    {base: written(outside), from: "-", says: rendered + "; changed from it: plugin proportion", text: true},
-		"never a base":                        {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
-		"never a base, and rendered before":   {from: renderedFromDefault, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
-		"never a base, and ours was deleted":  {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
-		"the base is gone":                    {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
-		"the base is gone, and ours":          {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap; there is no rendered configuration"},
-		"somebody took off what it came from": {from: "", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
-		"the key is gone":                     {base: &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has a, b): add it or name another key in spec.scheduler.baseConfigMap; what was rendered last stays"},
-		"the text is blank":                   {base: written(" \n"), from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has conf)"},
-		"an empty ConfigMap":                  {base: &corev1.ConfigMap{}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has no keys)"},
-		"no YAML":                             {base: written("{{"), from: "-", says: "False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: the text is not YAML"},
-		"two faults":                          {base: written(strings.NewReplacer("gang", "gank", "predicates", "pred").Replace(plain)), from: from, hash: "x", says: `False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: line 5: unknown plugin "gank": known are `},
-		"a hierarchy":                         {base: written(strings.Replace(plain, "- name: gang", "- name: capacity\n    enableHierarchy: true", 1)), from: from, hash: "x", says: "False/HierarchyNotSupported: ConfigMap volcano-system/scheduler, key conf: plugin capacity has enableHierarchy: true"},
-		"the same switched off":               {base: written(strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: false", 1)), from: from, hash: "x", says: rendered + "; changed from it: plugin capacity", text: true},
-		"what an earlier version wrote":       {base: written(configured(written(plain), "-", "").Text), from: "-", says: rendered + "; changed from it: action cardreclaim, plugin capacity-card", text: true},
+		"a base":                                   {base: written(plain), from: "-", says: rendered, text: true},
+		"a base after none":                        {base: written(plain), from: renderedFromDefault, hash: "x", says: rendered, text: true},
+		"what it replaces":                         {base: written(outside), from: "-", says: rendered + "; changed from it: plugin proportion", text: true},
+		"never a base":                             {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
+		"never a base, and rendered before":        {from: renderedFromDefault, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
+		"never a base, and ours was deleted":       {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
+		"the base is gone":                         {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
+		"the base is gone, and ours":               {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap; there is no rendered configuration"},
+		"the annotation with the base was removed": {from: "", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
+		"the key is gone":                          {base: &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has a, b): add it or name another key in spec.scheduler.baseConfigMap; what was rendered last stays"},
+		"the text is blank":                        {base: written(" \n"), from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has conf)"},
+		"an empty ConfigMap":                       {base: &corev1.ConfigMap{}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has no keys)"},
+		"no YAML":                                  {base: written("{{"), from: "-", says: "False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: the text is not YAML"},
+		"two faults":                               {base: written(strings.NewReplacer("gang", "gank", "predicates", "pred").Replace(plain)), from: from, hash: "x", says: `False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: line 5: unknown plugin "gank": known are `},
+		"a hierarchy":                              {base: written(strings.Replace(plain, "- name: gang", "- name: capacity\n    enableHierarchy: true", 1)), from: from, hash: "x", says: "False/HierarchyNotSupported: ConfigMap volcano-system/scheduler, key conf: plugin capacity has enableHierarchy: true"},
+		"the same switched off":                    {base: written(strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: false", 1)), from: from, hash: "x", says: rendered + "; changed from it: plugin capacity", text: true},
+		"what an earlier version wrote":            {base: written(configured(written(plain), "-", "").Text), from: "-", says: rendered + "; changed from it: action cardreclaim, plugin capacity-card", text: true},
 	}) {
 		got := configured(tc.base, tc.from, tc.hash)
 		said := string(got.Status) + "/" + got.Reason + ": " + got.Message
@@ -186,15 +186,15 @@ func TestDisplaced(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		entries []metav1.ManagedFieldsEntry
-		want    string // "" when nobody was
+		want    string // "" if the operator wrote it
 	}{
-		"nobody left a trace":       {want: "an unknown client"},
-		"who wrote it":              {entries: []metav1.ManagedFieldsEntry{wrote("helm", field)}, want: "helm"},
-		"who wrote something else":  {entries: []metav1.ManagedFieldsEntry{wrote("helm", `{"f:data":{"f:other":{}}}`)}, want: "an unknown client"},
-		"the operator is not meant": {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field)}},
-		"nobody can read the entry": {entries: []metav1.ManagedFieldsEntry{wrote("helm", "nonsense")}, want: "an unknown client"},
-		"an entry without fields":   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "an unknown client"},
-		"two with the same value":   {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field), wrote("helm", field)}},
+		"no managed fields":            {want: "an unknown client"},
+		"who wrote it":                 {entries: []metav1.ManagedFieldsEntry{wrote("helm", field)}, want: "helm"},
+		"who wrote something else":     {entries: []metav1.ManagedFieldsEntry{wrote("helm", `{"f:data":{"f:other":{}}}`)}, want: "an unknown client"},
+		"the operator is not meant":    {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field)}},
+		"an entry that cannot be read": {entries: []metav1.ManagedFieldsEntry{wrote("helm", "nonsense")}, want: "an unknown client"},
+		"an entry without fields":      {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "an unknown client"},
+		"two with the same value":      {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field), wrote("helm", field)}},
 	}) {
 		by, displaced := DriftedBy(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})
 		check.That(t, by == tc.want && displaced == (tc.want != ""), "displaced %v, by %q", displaced, by)

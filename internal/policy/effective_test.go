@@ -64,7 +64,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 	check.Equal(t, "effective spec", want, got)
 }
 
-// TestAThirdTypeLosesNoneOfTheUsual: what is listed is laid over the usual types by name.
+// TestAThirdTypeLosesNoneOfTheUsual: what is listed replaces default types of the same name.
 func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
 	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},

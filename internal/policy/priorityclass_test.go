@@ -30,15 +30,15 @@ func TestPlanPriorityClasses(t *testing.T) {
 		live                  []schedulingv1.PriorityClass
 		create, deleted, kept []string
 	}{
-		"a missing one is made":                             {wanted: high, create: []string{"pc-high"}},
-		"ours is there":                                     {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}},
-		"somebody else's of the same value is as good":      {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "", "")}},
-		"somebody else's of another value is kept":          {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}, kept: []string{"pc-high"}},
-		"ours of another value is made anew":                {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "cardquota")}, create: []string{"pc-high"}, deleted: []string{"pc-high"}},
-		"ours that is not wanted any more goes":             {live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}, deleted: []string{"pc-high"}},
-		"somebody else's that is not wanted stays":          {live: []schedulingv1.PriorityClass{class("gold", 80000, "", "")}},
-		"a mark that somebody copied does not make it ours": {live: []schedulingv1.PriorityClass{class("gold", 80000, "default", "kubectl-create")}},
-		"a copied mark on a wanted one":                     {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "kubectl-create")}, kept: []string{"pc-high"}},
+		"a missing one is made":                      {wanted: high, create: []string{"pc-high"}},
+		"ours is there":                              {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}},
+		"another client's of the same value is kept": {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "", "")}},
+		"another client's of another value is kept":  {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}, kept: []string{"pc-high"}},
+		"ours of another value is replaced":          {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "cardquota")}, create: []string{"pc-high"}, deleted: []string{"pc-high"}},
+		"ours that is not wanted any more goes":      {live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}, deleted: []string{"pc-high"}},
+		"another client's that is not wanted stays":  {live: []schedulingv1.PriorityClass{class("gold", 80000, "", "")}},
+		"a copied label does not make it ours":       {live: []schedulingv1.PriorityClass{class("gold", 80000, "default", "kubectl-create")}},
+		"a copied mark on a wanted one":              {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "kubectl-create")}, kept: []string{"pc-high"}},
 	}
 
 	for name, tc := range cases {
@@ -64,5 +64,5 @@ func TestPlanPriorityClasses(t *testing.T) {
 
 	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
 	want := "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here"
-	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)
+	check.That(t, kept == want, "got\n%s\nwant\n%s", kept, want)
 }

@@ -123,10 +123,10 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		want   string
 	}{
 		"no base": {func(f *StatusInput) { f.Sync = missing }, "False/BaseMissing: "},
-		"nobody enforces it": {func(f *StatusInput) {
+		"no scheduler enforces it": {func(f *StatusInput) {
 			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 		}, "False/NoHeartbeat: silent"},
-		"nobody looked": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
+		"not observed yet": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
 		"first what is to be first": {func(f *StatusInput) {
 			f.Sync = missing
 			f.Enforced = UnknownEnforcement()
@@ -145,7 +145,7 @@ func TestVerdictsAreCut(t *testing.T) {
 	check.Contains(t, "a write that was refused", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
-// TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.
+// TestTheGuardOfAnotherObject: the conditions of a deleted policy do not pass to a new one of its name.
 func TestTheGuardOfAnotherObject(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {

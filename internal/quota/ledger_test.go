@@ -26,7 +26,7 @@ func TestFits(t *testing.T) {
 		"alternatives are not added together": {"q", Request{Names: []card.Name{"C", "A", "B"}, Count: 2}, &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
 		"a request beyond 64 bits":            {"q", Request{Memory: 1<<63 - 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
 		"a card without an entry":             {"q", Request{Names: []card.Name{"C"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"a queue nobody knows":                {"x", Request{Names: []card.Name{"A"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"an unknown queue":                    {"x", Request{Names: []card.Name{"A"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
 		"CPU to the limit":                    {"q", Request{MilliCPU: 1000}, nil},
 		"CPU beyond":                          {"q", Request{MilliCPU: 1001}, &InsufficientQuota{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
 		"memory beyond":                       {"q", Request{Memory: 1<<29 + 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},

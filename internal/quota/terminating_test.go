@@ -49,7 +49,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
 
-	check.That(t, !a.IsTerminatingOverQuota("q", "A") && a.IsTerminatingOverQuota("q", "B") && !a.IsTerminatingOverQuota("open", "A") && !a.IsTerminatingOverQuota("nobody's", "A"),
+	check.That(t, !a.IsTerminatingOverQuota("q", "A") && a.IsTerminatingOverQuota("q", "B") && !a.IsTerminatingOverQuota("open", "A") && !a.IsTerminatingOverQuota("for no namespace", "A"),
 		"the wrong queues are crowded")
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // assertRendered checks what was made of a base with the plain decoder and the rules written
-// down anew, not with the code under test.
+// down a second time, not with the code under test.
 func assertRendered(t check.T, base, rendered string, replaced []string, want Overlay) {
 	if err := Validate(rendered, Shipped()); err != nil {
 		t.Fatalf("not valid: %v\n%s", err, rendered)

@@ -50,14 +50,14 @@ func TestRenderIsExactOnAnyBase(t *testing.T) {
 	})
 }
 
-// TestRenderingForgetsEarlierWants: what an earlier policy laid over a base leaves no trace.
+// TestRenderingForgetsEarlierWants: an earlier policy leaves no trace in a base.
 func TestRenderingForgetsEarlierWants(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		base := configurations(false).Draw(t, "base")
 		first := wanteds().Draw(t, "first")
 		second := wanteds().Draw(t, "second")
 		second.Reclaim = first.Reclaim
-		second.Preempt = first.Preempt // what they bring into actions and switches cannot be told from the base's
+		second.Preempt = first.Preempt // what they write into actions and switches looks like the base's
 		earlier, _, err := Render(base, header, first)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 

@@ -34,7 +34,7 @@ func configurations(hierarchies bool) *rapid.Generator[string] {
 
 		text := w.b.String()
 		// A script that ends without a line end cannot be followed by a line: such a text is
-		// written anew as a whole.
+		// written as a whole.
 		if w.bool("no last line end") && !strings.HasSuffix(text, " - name: gang\n") {
 			text = strings.TrimSuffix(text, "\n")
 		}
@@ -124,7 +124,7 @@ func (w *writer) tier(indent int, names []string) {
 	}
 }
 
-// switches draws switches that have an effect on somebody, as keys and values.
+// switches draws switches that have an effect, as keys and values.
 func (w *writer) switches() [][2]string {
 	var drawn [][2]string
 	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{

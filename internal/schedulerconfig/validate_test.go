@@ -137,7 +137,7 @@ func TestValidateRefuses(t *testing.T) {
 		"a plugin without name":              {plugins("  - enableJobOrder: true", card), []string{"line 4: a plugin without a name"}},
 		"a plugin named by a number":         {plugins("  - name: 4", card), []string{"line 4: a plugin without a name"}},
 		"a misspelt plugin":                  {plugins("  - name: nodeordr", card), []string{`line 4: unknown plugin "nodeordr": known are `}},
-		"a plugin nobody knows":              {plugins("  - name: zzzzzzzzzzzz", card), []string{`unknown plugin "zzzzzzzzzzzz": known are binpack`}},
+		"an unknown plugin":                  {plugins("  - name: zzzzzzzzzzzz", card), []string{`unknown plugin "zzzzzzzzzzzz": known are binpack`}},
 		"capacity-card misspelt":             {plugins("  - name: capacitycard"), []string{`known are `, "capacity-card is missing"}},
 		"the stock configuration":            {plugins("  - name: gang", "  - name: proportion"), []string{"line 5: plugin proportion accounts for the same queues", "capacity-card is missing"}},
 		"capacity beside it":                 {plugins(card, "  - name: capacity"), []string{"line 5: plugin capacity accounts for the same queues as capacity-card"}},

@@ -24,7 +24,7 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 			want := by == "inference" && from == "training"
 			check.Equal(t, fmt.Sprintf("%q may take from %q", by, from), want, matrix.CanReclaim(by, from))
 		}
-		check.Equal(t, fmt.Sprintf("%q takes from somebody", by), by == "inference", matrix.Reclaims(by))
+		check.Equal(t, fmt.Sprintf("%q takes from another type", by), by == "inference", matrix.Reclaims(by))
 	}
 
 	for _, name := range []string{Inference, Training} {
@@ -37,7 +37,7 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 	check.That(t, err == nil, "the default matrix is refused: %v", err)
 }
 
-func TestTheDefaultMatrixIsNobodysToChange(t *testing.T) {
+func TestCallersCannotChangeTheDefaultMatrix(t *testing.T) {
 	matrix := DefaultMatrix()
 	matrix[Inference].ReclaimFrom[0] = "notebook"
 	matrix["notebook"] = Rule{Reclaimable: true}
@@ -52,20 +52,20 @@ func TestMayReclaimNeedsBothSides(t *testing.T) {
 		by, from   string
 		may, takes bool
 	}{
-		"both sides agree":                      {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
-		"the giver does not give":               {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {}}, "a", "b", false, true},
-		"the giver is not defined":              {Matrix{"a": {ReclaimFrom: []string{"b"}}}, "a", "b", false, true},
-		"the taker does not take":               {Matrix{"a": {}, "b": {Reclaimable: true}}, "a", "b", false, false},
-		"the taker takes from another":          {Matrix{"a": {ReclaimFrom: []string{"c"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
-		"the second of two":                     {Matrix{"a": {ReclaimFrom: []string{"c", "b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
-		"never the other way round":             {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "b", "a", false, false},
-		"not through a third":                   {Matrix{"a": {ReclaimFrom: []string{"c"}}, "c": {Reclaimable: true, ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
-		"a type without a name takes nothing":   {Matrix{"b": {Reclaimable: true}}, "", "b", false, false},
-		"an empty matrix gives nobody anything": {nil, "inference", "training", false, false},
+		"both sides agree":                    {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
+		"the giver does not give":             {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {}}, "a", "b", false, true},
+		"the giver is not defined":            {Matrix{"a": {ReclaimFrom: []string{"b"}}}, "a", "b", false, true},
+		"the taker does not take":             {Matrix{"a": {}, "b": {Reclaimable: true}}, "a", "b", false, false},
+		"the taker takes from another":        {Matrix{"a": {ReclaimFrom: []string{"c"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
+		"the second of two":                   {Matrix{"a": {ReclaimFrom: []string{"c", "b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
+		"never the other way round":           {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "b", "a", false, false},
+		"not through a third":                 {Matrix{"a": {ReclaimFrom: []string{"c"}}, "c": {Reclaimable: true, ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
+		"a type without a name takes nothing": {Matrix{"b": {Reclaimable: true}}, "", "b", false, false},
+		"an empty matrix allows nothing":      {nil, "inference", "training", false, false},
 	}) {
 		check.Equal(t, fmt.Sprintf("%s may take from %s", tc.by, tc.from), tc.may, tc.matrix.CanReclaim(tc.by, tc.from))
 
-		check.Equal(t, fmt.Sprintf("%s takes from somebody", tc.by), tc.takes, tc.matrix.Reclaims(tc.by))
+		check.Equal(t, fmt.Sprintf("%s takes from another type", tc.by), tc.takes, tc.matrix.Reclaims(tc.by))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	}{
 		"from itself":             {Matrix{"a": takes("a")}, []string{`type "a" takes from itself`}},
 		"twice":                   {Matrix{"a": takes("b", "b"), "b": takes()}, []string{`type "a" takes from "b" twice: remove one`}},
-		"from nobody knows whom":  {Matrix{"a": takes("trainin")}, []string{`type "a" takes from "trainin", which is not defined`}},
+		"from an unknown type":    {Matrix{"a": takes("trainin")}, []string{`type "a" takes from "trainin", which is not defined`}},
 		"from one that keeps":     {Matrix{"a": takes("b"), "b": {}}, []string{`type "a" takes from "b", which is not reclaimable`}},
 		"a circle of two":         {Matrix{"a": takes("b"), "b": takes("a")}, []string{"in a circle: a from b from a"}},
 		"a circle of three":       {Matrix{"a": takes("b"), "b": takes("c"), "c": takes("a")}, []string{"in a circle: a from b from c from a"}},
@@ -137,8 +137,8 @@ func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 	check.That(t, good != 0 && bad != 0, "%d good and %d bad matrices were tried", good, bad)
 }
 
-// comesToRest tells whether every entry is of use and nobody can take, through
-// whomever, from itself.
+// comesToRest reports whether every entry is of use and no type can take, through
+// others, from itself.
 func comesToRest(matrix Matrix, all []string) bool {
 	reaches := map[[2]string]bool{}
 	for name, rule := range matrix {

@@ -128,12 +128,12 @@ func TestWhatAQueueDeservesStays(t *testing.T) {
 		want       string
 		wantsQuota string
 	}{
-		"raised":            {`{"NVIDIA-H200":8}`, h200, 16, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":16}`},
-		"lowered":           {`{"NVIDIA-H200":8}`, h200, 4, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":4}`},
-		"raised, left out":  {`{"NVIDIA-H200":8}`, h200, 16, true, `{"NVIDIA-H200":16}`, `{"NVIDIA-H200":16}`},
-		"lowered, left out": {`{"NVIDIA-H200":8}`, h200, 4, true, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
-		"another card":      {`{"NVIDIA-H200":6}`, "NVIDIA-H800", 3, true, `{"NVIDIA-H200":6,"NVIDIA-H800":3}`, `{"NVIDIA-H200":8,"NVIDIA-H800":3}`},
-		"flat queues":       {"", h200, 16, true, "", `{"NVIDIA-H200":16}`},
+		"raised":                           {`{"NVIDIA-H200":8}`, h200, 16, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":16}`},
+		"lowered":                          {`{"NVIDIA-H200":8}`, h200, 4, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":4}`},
+		"raised, without its own amounts":  {`{"NVIDIA-H200":8}`, h200, 16, true, `{"NVIDIA-H200":16}`, `{"NVIDIA-H200":16}`},
+		"lowered, without its own amounts": {`{"NVIDIA-H200":8}`, h200, 4, true, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
+		"another card":                     {`{"NVIDIA-H200":6}`, "NVIDIA-H800", 3, true, `{"NVIDIA-H200":6,"NVIDIA-H800":3}`, `{"NVIDIA-H200":8,"NVIDIA-H800":3}`},
+		"flat queues":                      {"", h200, 16, true, "", `{"NVIDIA-H200":16}`},
 	}) {
 		queue := builder.Queue("q").Quota(`{"NVIDIA-H200":8}`)
 		if tc.deserved != "" {

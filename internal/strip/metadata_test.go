@@ -28,7 +28,7 @@ var othersAnnotations = []string{
 }
 
 // TestEveryAnnotationIsKeptOrOfSomethingElse fails when an annotation is new:
-// whoever adds it says here whether caches of pods and PodGroups need it.
+// Who adds it says here whether caches of pods and PodGroups need it.
 func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	files := token.NewFileSet()
 	found := 0

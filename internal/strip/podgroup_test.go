@@ -50,7 +50,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		"blocked": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "NotEnoughResources", "full")}
 		},
-		"blocked anew": func(g *v1beta1.PodGroup) {
+		"blocked for a second reason": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "Old", "old"), unschedulable(corev1.ConditionTrue, "New", "new"),
 				unschedulable(corev1.ConditionFalse, "No", "no"), {Type: v1beta1.PodGroupScheduled, Status: corev1.ConditionTrue, Reason: "Else"}}
 		},
@@ -60,7 +60,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		"blocked in many words": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000), strings.Repeat("卡", 100<<10))}
 		},
-		"running where its namespace is left out": func(g *v1beta1.PodGroup) {
+		"running in a namespace that its queue does not select": func(g *v1beta1.PodGroup) {
 			g.Namespace = "elsewhere"
 			g.Status.Phase = v1beta1.PodGroupRunning
 			g.Status.Running = 3

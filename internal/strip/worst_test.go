@@ -87,7 +87,7 @@ func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodKeepsWhatCounts: its labels and its affinity are left out.
+// TestALargeListedPodKeepsWhatCounts: its labels and its affinity are removed.
 func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	whole := builder.Pod("lab", "p").Queue("q").Card("NVIDIA-H200").GPUs(2).Priority(7).PriorityClass("high").Running("node").Obj()
 	whole.Labels = map[string]string{}

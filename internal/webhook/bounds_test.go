@@ -73,7 +73,7 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	check.That(t, got <= maxConcurrent, "%d were judged at a time, want at most %d", got, maxConcurrent)
 
 	answer = handle(ctx, admission.Request{})
-	check.That(t, answer.Result.Message != "judged", "was judged though nobody waits")
+	check.That(t, answer.Result.Message != "judged", "was validated although the caller has gone")
 }
 
 // TestLargeRequestsWaitBeforeTheyAreRead, and no longer than the API server does.

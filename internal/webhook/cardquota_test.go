@@ -136,7 +136,7 @@ func TestAllPagesAreReadLive(t *testing.T) {
 	check.Equal(t, "CardQuotas", []string{"page-1", "page-2", "page-3"}, names)
 }
 
-// pagingReader fills each list anew.
+// pagingReader fills each list again.
 type pagingReader struct {
 	client.Reader
 	next func(client.ObjectList)

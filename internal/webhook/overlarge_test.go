@@ -55,8 +55,8 @@ func jobOf(tasks int) []byte {
 		strings.TrimSuffix(strings.Repeat(`{"name":"t","template":{"metadata":{"annotations":{"volcano.sh/card.x":"","volcano.sh/card.y":""}}}},`, tasks), ",") + `]}}`)
 }
 
-// TestAJobTooLargeToRead: it is refused without being read, and nobody's memory
-// pays for it.
+// TestAJobTooLargeToRead: it is refused without being read, and costs no
+// memory.
 func TestAJobTooLargeToRead(t *testing.T) {
 	deny := &v1alpha1.ServiceTypePolicy{}
 	warn := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}}}
@@ -72,7 +72,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		"was small":                    {deny, 81_000, 1, "has too many parts"},
 		"was large":                    {deny, 1, 81_000, "-"},
 		"without a policy":             {nil, 81_000, 0, ""},
-		"where nobody is refused, yet": {warn, 81_000, 0, ""},
+		"where nothing is refused yet": {warn, 81_000, 0, ""},
 	}) {
 		h := handlersOf(t, tc.policy)
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",
@@ -92,7 +92,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 			check.That(t, !answer.Allowed && strings.Contains(answer.Result.Message, tc.refusal), "answer %+v, want %q", answer.Result, tc.refusal)
 		}
 
-		check.That(t, len(answer.Warnings)+len(answer.Result.Message) != 0, "nobody is told anything")
+		check.That(t, len(answer.Warnings)+len(answer.Result.Message) != 0, "the answer has no warning and no message")
 		text, err := json.Marshal(answer)
 		check.That(t, err == nil && len(text) <= 64<<10, "the answer has %d bytes (%v)", len(text), err)
 		if tc.before == 0 {

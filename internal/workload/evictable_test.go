@@ -9,8 +9,8 @@ import (
 
 const preemptable = "volcano.sh/preemptable"
 
-// TestWhoSaysWhetherAPodMayBeEvicted: a value that is no boolean protects, whoever
-// says it.
+// TestWhoSaysWhetherAPodMayBeEvicted: a value that is no boolean protects, in each
+// annotation.
 func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 	for value, want := range map[string]bool{
 		"true": true, "1": true, "T": true, "TRUE": true, "false": false, "0": false,

@@ -58,17 +58,17 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), jobRequest(cardRequest(1, "H200"))},
 
 		// minResources, no request
-		"any card of its resource":                 {"-", least(gpu, "8"), jobRequest(cardRequest(8, "4090", "H200"))},
-		"any card of two resources":                {"-", least(gpu, "8", npu, "4"), jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200"))},
-		"no cards of its resource":                 {"-", least(gpu, "0"), jobRequest()},
-		"a negative number of cards":               {"-", least(gpu, "-8"), jobRequest()},
-		"a part of a card":                         {"-", least(gpu, "500m"), jobRequest(cardRequest(1, "4090", "H200"))},
-		"cards beyond 64 bits":                     {"-", least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
-		"the largest number of 64 bits":            {"-", least(gpu, "9223372036854775807"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
-		"a card that nobody names fits no quota":   {"-", least("vendor.example/ppu", "2"), jobRequest(cardRequest(2))},
-		"another resource than the request's":      {`{"H200":2}`, least(gpu, "2", npu, "4"), jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B"))},
-		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), jobRequest(cardRequest(2, "4090", "H200"))},
-		"a resource that nobody needs of the rest": {`{"910B":2}`, least(gpu, "0", npu, "2"), jobRequest(cardRequest(2, "910B"))},
+		"any card of its resource":                {"-", least(gpu, "8"), jobRequest(cardRequest(8, "4090", "H200"))},
+		"any card of two resources":               {"-", least(gpu, "8", npu, "4"), jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200"))},
+		"no cards of its resource":                {"-", least(gpu, "0"), jobRequest()},
+		"a negative number of cards":              {"-", least(gpu, "-8"), jobRequest()},
+		"a part of a card":                        {"-", least(gpu, "500m"), jobRequest(cardRequest(1, "4090", "H200"))},
+		"cards beyond 64 bits":                    {"-", least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
+		"the largest number of 64 bits":           {"-", least(gpu, "9223372036854775807"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
+		"an unnamed card fits no quota":           {"-", least("vendor.example/ppu", "2"), jobRequest(cardRequest(2))},
+		"another resource than the request's":     {`{"H200":2}`, least(gpu, "2", npu, "4"), jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B"))},
+		"a resource that is requested as nothing": {`{"H200":0}`, least(gpu, "2"), jobRequest(cardRequest(2, "4090", "H200"))},
+		"a resource of which none is needed":      {`{"910B":2}`, least(gpu, "0", npu, "2"), jobRequest(cardRequest(2, "910B"))},
 
 		// a request, no minResources of it
 		"the whole job without minResources":            {`{"H200":8}`, nil, jobRequest(cardRequest(8, "H200"))},

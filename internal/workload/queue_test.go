@@ -46,7 +46,7 @@ func capability(list corev1.ResourceList) func(*v1beta1.Queue) {
 }
 
 // TestWhatAQueueAllows is the part of the table that reads a Queue. Capabilities that
-// look odd are read so that nobody gets more than is written. What texts are no quota
+// look odd are read so that no queue gets more than is written. What texts are no quota
 // is tested with card.ParseQuota.
 func TestWhatAQueueAllows(t *testing.T) {
 	const (

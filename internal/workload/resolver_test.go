@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// TestWhatIsBelievedOfAPod is the part of the table about pods that nobody may have
-// let in. Queue q is for namespace lab, queue open for all.
-func TestWhatIsBelievedOfAPod(t *testing.T) {
+// TestUsageOfPodsThatBypassedAdmission is the part of the table about pods that no webhook may
+// have admitted. Queue q selects namespace lab, queue open all of them.
+func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	nowhere := func(namespace string) *builder.PodBuilder {
 		return podIn(namespace).Requests("evil.example/x", "1000").Card("H200")
 	}
@@ -32,30 +32,30 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 		wantCards []card.Amount
 	}{
 		// which queue
-		"its own word, admitted":                     {pod: podIn("lab").GPUs(1).Queue("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"its own word, left out":                     {pod: podIn("evil").GPUs(1).Queue("q"), wantCards: held("H200", 1)},
-		"its own word, a queue for all":              {pod: podIn("evil").GPUs(1).Queue("open"), wantQueue: "open", wantCards: held("H200", 1)},
-		"a vcjob's word, left out":                   {pod: podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"), wantCards: held("H200", 1)},
-		"no word":                                    {pod: podIn("evil").GPUs(1), wantCards: held("H200", 1)},
-		"ours by its own word, left out":             {pod: podIn("evil").GPUs(1).Queue("q"), ours: true, wantCards: held("H200", 1)},
-		"ours with a record, left out since":         {pod: podIn("evil").GPUs(1).ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
-		"ours in a PodGroup, left out since":         {pod: podIn("evil").GPUs(1), group: group("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
-		"another's with a record, left out":          {pod: podIn("evil").GPUs(1).ChargedQueue("q"), wantCards: held("H200", 1)},
-		"another's with a record, admitted":          {pod: podIn("lab").GPUs(1).ChargedQueue("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"another's in a PodGroup, left out":          {pod: podIn("evil").GPUs(1), group: group("q"), wantCards: held("H200", 1)},
-		"another's that was charged, left out since": {pod: podIn("evil").GPUs(1), last: last("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"another's that was charged to no queue":     {pod: podIn("evil").GPUs(1).Queue("q"), last: last("", held("H200", 1)...), wantCards: held("H200", 1)},
-		"CPU and memory alone, its own word":         {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
-		"CPU and memory alone, ours, left out since": {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q"), ours: true, wantQueue: "q"},
+		"queue annotation, namespace selected":               {pod: podIn("lab").GPUs(1).Queue("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"queue annotation, namespace not selected":           {pod: podIn("evil").GPUs(1).Queue("q"), wantCards: held("H200", 1)},
+		"queue annotation, a queue for all namespaces":       {pod: podIn("evil").GPUs(1).Queue("open"), wantQueue: "open", wantCards: held("H200", 1)},
+		"a vcjob's queue annotation, namespace not selected": {pod: podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"), wantCards: held("H200", 1)},
+		"no annotation": {pod: podIn("evil").GPUs(1), wantCards: held("H200", 1)},
+		"our scheduler, queue annotation, namespace not selected":               {pod: podIn("evil").GPUs(1).Queue("q"), ours: true, wantCards: held("H200", 1)},
+		"our scheduler, charged-queue annotation, namespace no longer selected": {pod: podIn("evil").GPUs(1).ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
+		"our scheduler, in a PodGroup, namespace no longer selected":            {pod: podIn("evil").GPUs(1), group: group("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
+		"another scheduler, charged-queue annotation, namespace not selected":   {pod: podIn("evil").GPUs(1).ChargedQueue("q"), wantCards: held("H200", 1)},
+		"another scheduler, charged-queue annotation, namespace selected":       {pod: podIn("lab").GPUs(1).ChargedQueue("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"another scheduler, in a PodGroup, namespace not selected":              {pod: podIn("evil").GPUs(1), group: group("q"), wantCards: held("H200", 1)},
+		"another scheduler, charged before, namespace no longer selected":       {pod: podIn("evil").GPUs(1), last: last("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"another scheduler, charged to no queue before":                         {pod: podIn("evil").GPUs(1).Queue("q"), last: last("", held("H200", 1)...), wantCards: held("H200", 1)},
+		"CPU and memory alone, charged-queue annotation":                        {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
+		"CPU and memory alone, our scheduler, namespace no longer selected":     {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q"), ours: true, wantQueue: "q"},
 
 		// a resource that is a card nowhere
-		"ours with a record: the card it names":                {pod: nowhere("lab").ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1000)},
-		"ours without a record: no card":                       {pod: nowhere("lab").Queue("q"), ours: true, wantQueue: "q"},
-		"another's with a record: no card":                     {pod: nowhere("lab").ChargedQueue("q"), wantQueue: "q"},
-		"another's with a record, left out: nothing":           {pod: nowhere("evil").ChargedQueue("q")},
-		"another's that was charged: what it was charged":      {pod: nowhere("lab"), last: last("q", held("MI300X", 2)...), wantQueue: "q", wantCards: held("MI300X", 1000)},
-		"another's that was charged for what is another's now": {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
-		"another's that was charged no card":                   {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
+		"our scheduler, charged-queue annotation: the card it names":                   {pod: nowhere("lab").ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1000)},
+		"our scheduler, queue annotation: no card":                                     {pod: nowhere("lab").Queue("q"), ours: true, wantQueue: "q"},
+		"another scheduler, charged-queue annotation: no card":                         {pod: nowhere("lab").ChargedQueue("q"), wantQueue: "q"},
+		"another scheduler, charged-queue annotation, namespace not selected: nothing": {pod: nowhere("evil").ChargedQueue("q")},
+		"another scheduler, charged before: what it was charged":                       {pod: nowhere("lab"), last: last("q", held("MI300X", 2)...), wantQueue: "q", wantCards: held("MI300X", 1000)},
+		"another scheduler, charged before for a card that is another one now":         {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
+		"another scheduler, charged no card before":                                    {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
 		r := Resolver{Inventory: cluster(), Schedulers: []string{"another"}, AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
 		pod := tc.pod.Obj()

@@ -192,7 +192,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		"capability not set": {quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
 			Refusal{Reason: "EmptyQueueCapability", Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
 	}) {
-		check.Equal(t, "refusal", tc.want, told(RefusalFor(&tc.short)))
+		check.Equal(t, "refusal", tc.want, textOf(RefusalFor(&tc.short)))
 		moved := tc.short
 		moved.Total++
 		check.Equal(t, "topic when only the total moves", RefusalFor(&tc.short).Topic, RefusalFor(&moved).Topic)
@@ -202,20 +202,20 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	}
 }
 
-// told is what a refusal tells people.
-func told(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
+// textOf is what a refusal says to users.
+func textOf(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
 
 // TestRefusalsOfADeniedQueue say why and what helps.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
 	short := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
-	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, told(QueueRules{}.RefusalFor(short)))
+	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, textOf(QueueRules{}.RefusalFor(short)))
 	check.Equal(t, "of a queue that is", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty +
 		"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"},
-		told(QueueRules{Denied: true}.RefusalFor(short)))
+		textOf(QueueRules{Denied: true}.RefusalFor(short)))
 	short.Queue = "root"
 	check.Equal(t, "of root", Refusal{Reason: ReasonEmptyQueueCapability, Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
-		told(QueueRules{Denied: true}.RefusalFor(short)))
+		textOf(QueueRules{Denied: true}.RefusalFor(short)))
 }
 
 // TestQueueOfAPodWithoutANode: the queue of a binding is written with the

@@ -55,7 +55,7 @@ func TestGoodbye(t *testing.T) {
 	}{
 		"the deletion decides":  {seconds(3600), seconds(5), 5 * time.Second},
 		"as the pod says":       {seconds(3600), nil, time.Hour},
-		"nobody says":           {nil, nil, 30 * time.Second},
+		"no grace period":       {nil, nil, 30 * time.Second},
 		"longer than there was": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
 		"less than nothing":     {seconds(-1), nil, 0},
 	} {

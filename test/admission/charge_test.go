@@ -86,7 +86,7 @@ func (w *env) newChargeClients(t *testing.T) chargeClients {
 	w.CreateWithCleanup(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "volcano"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody@chat"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "tenant@chat"}},
 	})
 	g.Eventually(func() error { return tenant.List(t.Context(), &v1beta1.PodGroupList{}, client.InNamespace("chat")) }).Should(gomega.Succeed())
 
@@ -198,12 +198,12 @@ func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) 
 	nothingRuns := `{"status":{"phase":"Pending","running":0}}`
 	noOwner := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a tenant moves what runs":                       {p.tenant, dryRunPatch(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
+		"a tenant moves what runs":                       {p.tenant, dryRunPatch(t, held, move), append(again, "tenant@chat", "PodGroup held of namespace chat")},
 		"a tenant moves what waits":                      {p.tenant, dryRunPatch(t, waiting, move), again},
 		"a tenant moves nothing":                         {p.tenant, dryRunPatch(t, held, `{"spec":{"queue":"paying"}}`), nil},
 		"a tenant labels":                                {p.tenant, dryRunPatch(t, held, label), nil},
 		"a tenant says that nothing runs":                {p.tenant, dryRunPatch(t, held, nothingRuns), []string{"may not change its status.phase"}},
-		"a tenant gives it to nobody":                    {p.tenant, dryRunPatch(t, held, noOwner), []string{"or its owners"}},
+		"a tenant removes its owner":                     {p.tenant, dryRunPatch(t, held, noOwner), []string{"or its owners"}},
 		"Volcano's controllers move what waits":          {p.volcano, dryRunPatch(t, waiting, move), nil},
 		"Volcano's controllers move what runs":           {p.volcano, dryRunPatch(t, held, move), again},
 		"Volcano's controllers change the rest":          {p.volcano, dryRunPatch(t, held, `{"spec":{"minMember":2}}`), nil},
@@ -231,7 +231,7 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
-	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
+	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "tenant@chat", "submit it again with the other queue"}
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
 		"another group":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
 		"no group":                           {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
@@ -243,7 +243,7 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 		"a label":                            {p.tenant, dryRunPatch(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
 		"another annotation":                 {p.tenant, dryRunPatch(t, on, set("a", `"b"`)), nil},
 		"a pod that waits":                   {p.tenant, dryRunPatch(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"a record before another's binding":  {p.tenant, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "somebody@chat")},
+		"a record before another's binding":  {p.tenant, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "tenant@chat")},
 		"a record before our binding":        {p.tenant, dryRunPatch(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
 		"that, by an administrator":          {p.admin, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
 		"that, by an exempt account":         {exempt, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
@@ -282,7 +282,7 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
 	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat requests nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
+		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat requests nvidia.com/gpu", "tenant@chat", "delete it and submit it again"}},
 		"a StatefulSet, no queue":           {p.tenant, dryRunPatch(t, set, unsaid), []string{"StatefulSet set"}},
 		"a StatefulSet that asks no more":   {p.tenant, dryRunPatch(t, set, without), []string{"StatefulSet set"}},
 		"a ReplicaSet":                      {p.tenant, dryRunPatch(t, replicas, other), []string{"ReplicaSet replicas"}},
@@ -354,7 +354,7 @@ func commandTests(t *testing.T, w *env, p chargeClients) {
 	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // no controller reads it
 	w.CreateWithCleanup(t, stored)
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
+		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "tenant@chat may not update Queues"}},
 		"a tenant's to a job":            {p.tenant, dryRunCreate(t, job), nil},
 		"a tenant's, sent on to a queue": {p.tenant, dryRunPatch(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
 		"an administrator's":             {p.admin, dryRunCreate(t, queue), nil},

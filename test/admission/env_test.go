@@ -117,7 +117,7 @@ func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 	t.Helper()
 	g := framework.NewGomega(t)
-	user := "somebody@" + namespace
+	user := "tenant@" + namespace
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},

@@ -17,11 +17,11 @@ func (p *play) expectRefusal(want string, args ...string) {
 
 // askWithoutRights asks as a user to whom nothing is granted.
 func askWithoutRights(p *play) {
-	as := []string{"--as", "nobody", "-n", "quota"}
+	as := []string{"--as", "stranger", "-n", "quota"}
 	for command, want := range map[string]string{
 		"top": "cardquotas.cardquota.dev", "why " + waits: "pods", "inventory": "cardinventories.cardquota.dev", "import": "queues.scheduling.volcano.sh",
 	} {
-		p.expectRefusal(`user "nobody" may not`, append(strings.Fields(command), as...)...)
+		p.expectRefusal(`user "stranger" may not`, append(strings.Fields(command), as...)...)
 		p.expectRefusal(want, append(strings.Fields(command), as...)...)
 	}
 
@@ -29,6 +29,6 @@ func askWithoutRights(p *play) {
 	for command, want := range map[string]int{"doctor": 1, "version": 0} {
 		out, errOut, code := p.ask(p.Context(), append([]string{command}, as...)...)
 		check.That(p, code == want, "%s: exit code %d: %s%s", command, code, out, errOut)
-		check.Contains(p, command, out, `user "nobody" may not`)
+		check.Contains(p, command, out, `user "stranger" may not`)
 	}
 }

@@ -69,7 +69,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 		}
 	}
 
-	g.Eventually(reports, "20s").Should(Receive(ContainSubstring("component ended")), "before anybody asks")
+	g.Eventually(reports, "20s").Should(Receive(ContainSubstring("component ended")), "before the first request")
 	g.Expect(c.Stop()).To(MatchError(ContainSubstring("kube-apiserver ended by itself (signal: killed)")))
 }
 

@@ -22,7 +22,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-var update = flag.Bool("update", false, "write testdata/contract.txt anew")
+var update = flag.Bool("update", false, "write testdata/contract.txt again")
 
 const golden = "testdata/contract.txt"
 

@@ -165,7 +165,7 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testClust
 	s.wantRunning("pods", 0, 2)
 	s.Expect(s.leaseHolder()).To(BeEmpty())
 	_, err := s.readHeartbeat()
-	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nobody enforces yet: %v", err)
+	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "no scheduler enforces yet: %v", err)
 
 	s.Expect(s.cluster.CreateNodes(s.ctx, check.Value(cluster.LoadFleet("testdata/fleet.yaml"))(t))).To(Succeed())
 	s.wantRunning("pods", 0, 2)

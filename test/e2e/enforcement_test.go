@@ -132,7 +132,7 @@ func (p *enforcementTest) replaceByStock() {
 		p.Expect(changes[0].Status).To(Equal(metav1.ConditionFalse))
 		unproven := changes[0].LastTransitionTime.Sub(last.At)
 		named := p.eventTime(object, api.EventNotEnforced, "^StockScheduler: .* volcano-system/volcano-scheduler-2$").Sub(last.At)
-		p.Logf("%s: not Enforced %.1f s after the last session of ours (%s), the stock scheduler named after %.1f s; both are told in whole seconds",
+		p.Logf("%s: not Enforced %.1f s after the last session of ours (%s), the stock scheduler named after %.1f s; both are in whole seconds",
 			object, unproven.Seconds(), changes[0].Reason, named.Seconds())
 		p.Expect(max(unproven, named)).To(BeNumerically("<", reportedWithin))
 	}

@@ -50,7 +50,7 @@ func (s *scene) checkNoSessions() {
 		report, err := s.readHeartbeat()
 		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return report.At
-	}, "5s").Should(Equal(last.At), "nobody enforces")
+	}, "5s").Should(Equal(last.At), "no scheduler enforces")
 }
 
 // schedulerLog returns the log of the scheduler.

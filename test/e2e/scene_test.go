@@ -346,7 +346,7 @@ func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
 			return false, StopTrying(fmt.Sprintf("it is %v, want %v", got, want))
 		}
 		if err == nil && now.PID != first.PID {
-			first = now // another scheduler counts anew
+			first = now // another scheduler counts from zero
 		}
 		// One session may have been open when counting started.
 		return err == nil && now.Closed > first.Closed+enough, err

@@ -95,7 +95,7 @@ func (t *treeTest) setHierarchy(hierarchy api.QueueHierarchy) {
 	t.awaitPolicy(t.T)
 }
 
-// wantParents waits until the queues a and b have these parents; root may be left out.
+// wantParents waits until the queues a and b have these parents; root may be omitted.
 func (t *treeTest) wantParents(a, b string) {
 	t.Helper()
 	parent := func(q *v1beta1.Queue) string {

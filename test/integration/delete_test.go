@@ -44,7 +44,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound(), "nobody waits for a Queue that stays")
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound(), "the deletion does not wait for a Queue that stays")
 	g.Consistently(func(g gomega.Gomega) {
 		after, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -127,7 +127,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	admin.CreateWithCleanup(t, heir)
-	g.Eventually(readError(statusOf(t, first.Name))).Should(framework.NotFound(), "nobody waits for a queue that goes on")
+	g.Eventually(readError(statusOf(t, first.Name))).Should(framework.NotFound(), "the deletion does not wait for a queue that stays in use")
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Eventually(cardQuotaCondition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	admin.DeleteAndWait(t, pod)
@@ -157,7 +157,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
 	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
-	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
+	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it has no CardQuota, and counts")
 
 	// Another CardQuota of that name adopts the queue without a conflict.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(1)) })
@@ -168,7 +168,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g.Eventually(unowned).Should(gomega.BeEmpty())
 
 	admin.DeleteAndWait(t, again)
-	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
+	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is never deleted")
 }
 
 func TestDefaultQueueIsReleased(t *testing.T) {

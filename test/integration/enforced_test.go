@@ -176,7 +176,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	}
 }
 
-// TestErasedRecord tests that nobody passes the rule by removing managedFields, or by rewriting
+// TestErasedRecord tests that no user passes the rule by removing managedFields, or by rewriting
 // them without the node name. Doing so with a bound pod raises no alarm.
 func TestErasedRecord(t *testing.T) {
 	g := requireControlPlane(t)
@@ -213,7 +213,7 @@ func TestErasedRecord(t *testing.T) {
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("2/8 NVIDIA-H200"))
 
 	rewrite(bound, []metav1.ManagedFieldsEntry{{}})
-	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: whoever has a pod could raise an alarm")
+	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: else each user with a pod could raise an alarm")
 }
 
 // TestABaseOutOfReach tests that a policy reports a base that the operator may not read: the

@@ -171,7 +171,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
-	g.Expect(err).To(gomega.HaveOccurred(), "a queue that everybody could use is not made")
+	g.Expect(err).To(gomega.HaveOccurred(), "a queue that every namespace could use is not created")
 }
 
 // setReady simulates the kubelet of a node.

@@ -120,7 +120,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
 
 	deletePolicy(t, policy)
-	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
+	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what another client created stays")
 	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
 }
 

@@ -481,8 +481,8 @@ func (v *sessionView) canReclaimByTree(u *startUnit) bool {
 	return v.tree.WhyClosed(u.queue) == "" && isKnownType(v.queues[u.queue].kind) && len(v.reservedInQueue(u)) == 0
 }
 
-// canTakeTogether reports whether groups are certainly reclaimable for a unit together: what goes by the
-// tree leaves no level below what it deserves, beside what goes by the matrix.
+// canTakeTogether reports whether groups are certainly reclaimable for a unit together: what is evicted by the
+// tree leaves no level below what it deserves, beside what is evicted by the matrix.
 func (v *sessionView) canTakeTogether(u *startUnit, gone []*group) bool {
 	return !slices.ContainsFunc(gone, func(last *group) bool {
 		left := func(g *group) []*pod {

@@ -91,7 +91,7 @@ func (g *treeGenerator) drawTreeQueue(name, options string, most int) string {
 	return text
 }
 
-// drawAmounts draws numbers of cards. A card may be left out.
+// drawAmounts draws numbers of cards. A card may be missing.
 func (g *treeGenerator) drawAmounts(most, percent int) string {
 	var entries []string
 	for _, card := range []string{"A", "B", "A/mig-1g.18gb-mixed"} {

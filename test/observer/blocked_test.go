@@ -46,7 +46,7 @@ func TestBlocked(t *testing.T) {
 		"holders without the type of their queue":       {strings.Replace(hold, "99", "99 serviceType=training", 1) + says(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:7`), "truth"},
 		"holders with the type of their queue":          {strings.Replace(hold, "99", "99 serviceType=training", 1) + says(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,serviceType:training,count:7`), ""},
 		"no holders in the queue":                       {hold + says(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`), ""},
-		"a larger holder that is left out":              {hold + `load pod y queue=r cards=1 node=h200-0;` + says(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard holder=pod:y,queue:r,count:1`), "truth"},
+		"a larger holder that is missing":               {hold + `load pod y queue=r cards=1 node=h200-0;` + says(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard holder=pod:y,queue:r,count:1`), "truth"},
 		"what is wrong in another way has another time": {hold + says(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:8`)[:len(says(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:8`))-len("wait 11s")] + `wait 9s; write quota q blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:9; check; wait 9s`, "open"},
 	})
 }

@@ -107,7 +107,7 @@ func TestTenancy(t *testing.T) {
 		"a queue whose selector is younger than 10 s allowed all namespaces before": {`load namespace test team=lab
 			write queue q namespaceSelector={"matchLabels":{"team":"chat"}}; wait 9s; place a node=h200-0 cards=1; wait 2s; place b node=h200-0 cards=1`, "tenancy"},
 		"a label that comes afterwards does not count": {lab + `place a node=h200-0 cards=1; write namespace test team=chat`, "tenancy"},
-		"a running pod stays when its namespace is left out": {chooses + `load namespace test team=chat; place a node=h200-0 cards=1
+		"a running pod stays when its namespace is no longer selected": {chooses + `load namespace test team=chat; place a node=h200-0 cards=1
 			write namespace test team=lab; wait 1m; write pod a unschedulable=`, ""},
 		"a recreated namespace has only its new labels": {chat + `remove namespace test; write namespace test team=lab
 			place a node=h200-0 cards=1`, "tenancy"},

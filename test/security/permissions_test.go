@@ -61,7 +61,7 @@ func parsePermissions(text string) []permission {
 var versions = map[string]string{"batch.volcano.sh": "v1alpha1", "scheduling.volcano.sh": "v1beta1", "cardquota.dev": "v1alpha1"}
 
 // dryRun sends the request of a permission as a dry run. Its body is no valid object: an
-// authorised caller is told that, and nothing happens.
+// authorised caller gets that answer, and nothing happens.
 func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err error) {
 	kind := schema.GroupVersionResource{Group: r.group, Version: cmp.Or(versions[r.group], "v1"), Resource: r.resource}
 	objects := client.Resource(kind).Namespace(r.namespace)

@@ -105,7 +105,7 @@ func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
 	g.Expect(past()).To(MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
 	g.Expect(suite.admin.Create(t.Context(), newCardQuota("unjudged", nil))).To(
-		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that nobody can judge is not taken")
+		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that no webhook can validate is refused")
 }
 
 // TestPodsAreRestricted creates the pods of both Deployments in a namespace with

@@ -74,7 +74,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	claims := newPod("claims", "claimed", claim)
 	withoutWebhooks(t, func() { createAsTenant(t, claims) })
 	checkStaysWaiting(t, "nothing is free", claims)
-	g.Expect(neighbourPods(t)).To(Equal(pods), "nobody went for it")
+	g.Expect(neighbourPods(t)).To(Equal(pods), "no pod was evicted for it")
 }
 
 // neighbourPods returns the pods of the neighbour.

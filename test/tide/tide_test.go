@@ -42,12 +42,12 @@ func TestViolations(t *testing.T) {
 		change func(*Result)
 		want   string
 	}{
-		"none":                       {func(*Result) {}, "[]"},
-		"more gangs than a tenth":    {func(s *Result) { s.Loss.Gangs = 12 }, "[12 gangs broken, at most 11.0 may be]"},
-		"a gang is left in part":     {func(s *Result) { s.Loss.Partial = 1 }, "[1 gangs left running in part]"},
-		"retries are counted":        {func(s *Result) { s.Loss.Retries = 3 }, "[3 retries counted against jobs]"},
-		"inference is not served":    {func(s *Result) { s.Done = 79 }, "[79 of 80 pods served]"},
-		"nobody had to go, one went": {func(s *Result) { s.Loss = harness.Loss{Gangs: 1} }, "[1 gangs broken, at most 0.0 may be]"},
+		"none":                                 {func(*Result) {}, "[]"},
+		"more gangs than a tenth":              {func(s *Result) { s.Loss.Gangs = 12 }, "[12 gangs broken, at most 11.0 may be]"},
+		"a gang is left in part":               {func(s *Result) { s.Loss.Partial = 1 }, "[1 gangs left running in part]"},
+		"retries are counted":                  {func(s *Result) { s.Loss.Retries = 3 }, "[3 retries counted against jobs]"},
+		"inference is not served":              {func(s *Result) { s.Done = 79 }, "[79 of 80 pods served]"},
+		"no eviction was needed, one happened": {func(s *Result) { s.Loss = harness.Loss{Gangs: 1} }, "[1 gangs broken, at most 0.0 may be]"},
 	} {
 		s := good
 		tc.change(&s)

@@ -138,7 +138,7 @@ var readers = map[string]func(*Input){
 }
 
 // TestAdviceNamesObjectsAndWhatItsReaderMay: kubectl without a name would print all objects of a kind,
-// and a user is told no command that he may not run.
+// and a user gets no command that the user may not run.
 func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	named := regexp.MustCompile(`kubectl (-n \S+ )?(edit|describe) [a-z.]+ [a-z]`)
 	for _, reason := range blockedReasons(t) {

@@ -372,7 +372,7 @@ func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 	}
 }
 
-func TestEvictionsAreTold(t *testing.T) {
+func TestEvictionsAreExplained(t *testing.T) {
 	in := waiting(v1alpha1.BlockedNoFreeCard, "")
 	in.Now = at
 	in.Evictions = []Eviction{{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."}, {at.Add(-50 * time.Minute), "earlier"}}

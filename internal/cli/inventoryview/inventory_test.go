@@ -66,8 +66,8 @@ func TestListsAreNeverNull(t *testing.T) {
 	check.That(t, list.Cards != nil && list.Anomalies != nil && NewNodeList(nil, nil, nil, true).Items != nil, "programs read [] more easily than null")
 }
 
-// TestSharesAreToldApart: time slices and MPS shares have names of one form.
-func TestSharesAreToldApart(t *testing.T) {
+// TestSharesOfDifferentKindsAreShownApart: time slices and MPS shares have names of one form.
+func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())
 	tracker.Update(builder.Node("slices").GPUs("NVIDIA-H200", 8).MPS(4).Label("nvidia.com/gpu.sharing-strategy", "time-slicing").Obj())

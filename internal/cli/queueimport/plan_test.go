@@ -188,7 +188,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 	})
 }
 
-// TestAllQueuesAreCovered: only if all is known, and no queue with cards is left out.
+// TestAllQueuesAreCovered: only if all is known, and each queue with cards has a CardQuota.
 func TestAllQueuesAreCovered(t *testing.T) {
 	owned := builder.Queue("owned").Quota(`{"A":1}`).Obj()
 	owner := builder.CardQuota("owned").Obj()
@@ -224,7 +224,7 @@ func TestAnExistingParentThatIsTooSmall(t *testing.T) {
 	check.That(t, !strings.Contains(strings.Join(got["b"].Comments, "\n"), "too little"), "it is said once: %v", got["b"].Comments)
 }
 
-func TestLongNamesAreLeftOut(t *testing.T) {
+func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 	long := strings.Repeat("q", 64)
 	got, plan := planFor(t, Input{Queues: []*v1beta1.Queue{builder.Queue(long).Quota(`{"A":1}`).Obj()}, Usage: map[string]cardquota.Usage{}})
 	check.That(t, len(got) == 0 && len(plan.LeftOut) == 1 && strings.Contains(plan.LeftOut[0].Why, "at most 63"), "%v", plan.LeftOut)

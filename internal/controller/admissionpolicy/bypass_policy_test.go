@@ -50,7 +50,7 @@ func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
 	p := BypassPolicy(owner, hostile, cards)
 	check.Equal(t, "cards", `["huawei.com/Ascend910", "nvidia.com/gpu"]`, variable(t, p, "cards"))
 	check.Equal(t, "schedulers", `["vol\"cano", "a\\b\n", "\u00e9"]`, variable(t, p, "schedulers"))
-	check.Equal(t, "a pod that nobody can judge is admitted", admissionv1.Fail, *p.Spec.FailurePolicy)
+	check.Equal(t, "a pod is admitted although the policy fails", admissionv1.Fail, *p.Spec.FailurePolicy)
 	got := card.SplitResources(p.Annotations[v1alpha1.AnnotationCardResources])
 	check.That(t, slices.Equal(got, cards), "read back %v, want %v", got, cards)
 	controls := metav1.GetControllerOf(p)

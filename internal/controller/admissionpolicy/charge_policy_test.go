@@ -76,7 +76,7 @@ func TestMaxGracePeriod(t *testing.T) {
 		}
 
 		if condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+podGrace) {
-			t.Errorf("%d: condition %s lets nobody delete a pod as it says itself when that is longer", seconds, condition)
+			t.Errorf("%d: condition %s refuses to delete a pod with its own grace period when that is longer", seconds, condition)
 		}
 	}
 }

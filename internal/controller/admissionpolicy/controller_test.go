@@ -26,7 +26,7 @@ func (oneNode) Inventory() (*card.Inventory, bool) {
 }
 
 // TestTheStatusHasAnotherWriter: the conditions of the ServiceTypePolicy are one list, and
-// what this controller finds is told to whoever writes it.
+// this controller passes its findings to the writer of the status.
 func TestTheStatusHasAnotherWriter(t *testing.T) {
 	scheme := runtime.NewScheme()
 	check.NoError(t, clientgoscheme.AddToScheme(scheme))
@@ -51,9 +51,9 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	check.Equal(t, "writes of the status", 0, written)
 
 	got := r.guard.Latest()
-	check.Must(t, got != nil, "nothing is told")
+	check.Must(t, got != nil, "nothing is passed on")
 	check.Equal(t, "told", "True/"+v1alpha1.ReasonBypassDenied, string(got.Status)+"/"+got.Reason)
-	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "told of %s, generation %d", got.UID, got.Generation)
+	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "passed on for %s, generation %d", got.UID, got.Generation)
 	check.Equal(t, "words that it changed", 1, len(r.guard.Changed()))
 
 	<-r.guard.Changed()

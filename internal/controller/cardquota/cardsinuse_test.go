@@ -50,7 +50,7 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	}
 }
 
-// TestHoldingsAreDatedByTheBinding: pods that state neither binding nor start are left out. The cards of a
+// TestHoldingsAreDatedByTheBinding: pods that state neither binding nor start do not count. The cards of a
 // queue that does not exist are billed to the namespace of the pod, because a pod may name any queue.
 func TestHoldingsAreDatedByTheBinding(t *testing.T) {
 	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())

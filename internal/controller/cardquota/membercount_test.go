@@ -181,7 +181,7 @@ func TestWhatIsAMemberOnTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestACountThatFailsIsRepeated: whoever waited for it asks again.
+// TestACountThatFailsIsRepeated: callers that waited for it ask again.
 func TestACountThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &pages{fails: errors.New("etcdserver: request timed out")}
@@ -200,7 +200,7 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
 		}
 
-		// An answer that nobody fetched in time proves nothing.
+		// An answer that was not fetched in time proves nothing.
 		r.memberCounts.counted = map[string]memberAnswer{"c": {members: cardquota.Members{Pods: 7}}}
 		time.Sleep(memberCountTTL)
 		members, _, err := r.members(t.Context(), "c")

@@ -16,7 +16,7 @@ func TestNamespaceCheck(t *testing.T) {
 		return &v1alpha1.CardQuota{Spec: v1alpha1.CardQuotaSpec{NamespaceSelector: selector}}
 	}
 	owners := map[string]*v1alpha1.CardQuota{
-		"everybody's": of(nil), "all of them": of(&metav1.LabelSelector{}),
+		"for all namespaces": of(nil), "all of them": of(&metav1.LabelSelector{}),
 		"chat's":   of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}),
 		"nonsense": of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value"}}),
 	}
@@ -29,7 +29,7 @@ func TestNamespaceCheck(t *testing.T) {
 		queue, namespace string
 		want             bool
 	}{
-		{"everybody's", "lab", true}, {"all of them", "lab", true}, {"nobody's", "lab", true}, {"nonsense", "lab", true},
+		{"for all namespaces", "lab", true}, {"all of them", "lab", true}, {"for no namespace", "lab", true}, {"nonsense", "lab", true},
 		{"chat's", "chat", true}, {"chat's", "lab", false}, {"chat's", "unheard of", false}, {"chat's", "lab", false},
 	} {
 		check.Equal(t, fmt.Sprintf("queue %s admits namespace %s", tc.queue, tc.namespace), tc.want, admits(tc.queue, tc.namespace))

@@ -113,7 +113,7 @@ func TestEvidence(t *testing.T) {
 		"no heartbeat": {func(c *court) {
 			check.NoError(c.T, c.client.Delete(c.Context(), enforcement.Report{}.Lease(system)))
 		}, "False/NoHeartbeat", "ever"},
-		"a Lease of somebody else": {func(c *court) {
+		"a Lease of another client": {func(c *court) {
 			c.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: enforcement.LeaseName}})
 		}, "False/NoHeartbeat", "is no heartbeat"},
 		"not counted yet": {func(c *court) { c.past.uncounted = true }, "Unknown/NotConfigured", "not been evaluated"},
@@ -183,7 +183,7 @@ func TestLeader(t *testing.T) {
 		report enforcement.Report
 		want   string
 	}{
-		"somebody else leads":                   {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon.Add(-time.Minute)}, "False/StockScheduler"},
+		"another scheduler leads":               {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon.Add(-time.Minute)}, "False/StockScheduler"},
 		"our heartbeat says more than a leader": {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon}, "True/Enforced"},
 		"released":                              {lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
 		"never held":                            {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},

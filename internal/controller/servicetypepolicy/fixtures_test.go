@@ -196,7 +196,7 @@ func (w *world) configMap(namespace, name string) *corev1.ConfigMap {
 // rendered is the scheduler's ConfigMap, nil when there is none.
 func (w *world) rendered() *corev1.ConfigMap { return w.configMap(home, policy.ConfigMapName) }
 
-// write puts a text into a ConfigMap as somebody does.
+// write puts a text into a ConfigMap as an administrator does.
 func (w *world) write(cm *corev1.ConfigMap, manager, text string) {
 	w.Helper()
 	base := cm.DeepCopy()
@@ -216,8 +216,8 @@ func (w *world) text() string {
 	return ""
 }
 
-// told returns and forgets the events.
-func (w *world) told() []string {
+// takeEvents returns and forgets the events.
+func (w *world) takeEvents() []string {
 	var out []string
 	for {
 		select {

@@ -47,7 +47,7 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 
 	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settle()
-	check.Equal(t, "after the configuration was put right", "True/"+v1alpha1.ReasonBypassDenied, guarded())
+	check.Equal(t, "after the configuration was corrected", "True/"+v1alpha1.ReasonBypassDenied, guarded())
 
 	slow := errors.New("etcdserver: request timed out")
 	w.refuse = func(object client.Object) error {
@@ -63,10 +63,10 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 
 	find(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused)
 	w.refuse = nil
-	w.told()
+	w.takeEvents()
 	w.settle()
 	check.Equal(t, "after the API server took a write again", "False/"+v1alpha1.ReasonGuardRefused, guarded())
-	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
+	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
 
 	w.restart()
 	w.r.guard = &found{}

@@ -47,11 +47,11 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	check.That(t, len(w.classNames()) == 4, "PriorityClasses %q", w.classNames())
 
 	t.Log("a change of the base is followed")
-	w.told()
+	w.takeEvents()
 	w.write(w.base(), "helm", plain+"  - name: binpack\n")
 	w.settle()
 	check.Contains(t, "the text", w.text(), "- name: binpack")
-	check.Equal(t, "events", 0, len(w.told()))
+	check.Equal(t, "events", 0, len(w.takeEvents()))
 
 	t.Log("a class that the spec lists no more goes")
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
@@ -63,7 +63,7 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	t.Log("a policy that is on its way out makes nothing any more")
 	w.must(w.client.Delete(w.Context(), w.rendered()))
 	leaving := w.policy()
-	leaving.Finalizers = []string{"somebody.else/waits"}
+	leaving.Finalizers = []string{"example.com/waits"}
 	w.must(w.client.Update(w.Context(), leaving))
 	w.must(w.client.Delete(w.Context(), leaving))
 	w.settle()
@@ -74,7 +74,7 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 // no condition to repeat, which the API server would refuse.
 func TestAPolicyDeletedBeforeTheFirstPassHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
-	leaving.Finalizers = []string{"somebody.else/waits"}
+	leaving.Finalizers = []string{"example.com/waits"}
 	w := newWorld(t, newConfigMap(place.Name, plain), leaving)
 	w.must(w.client.Delete(w.Context(), leaving))
 	w.settle()
@@ -140,7 +140,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		check.Equal(t, step.says+"the text", good, w.text())
 		check.Equal(t, step.says+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
 		enforced("True/Enforced: ")
-		check.Equal(t, step.says+"events of BaseInvalid", strings.Count(step.says, "BaseInvalid"), strings.Count(strings.Join(w.told(), "\n"), "BaseInvalid"))
+		check.Equal(t, step.says+"events of BaseInvalid", strings.Count(step.says, "BaseInvalid"), strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
 	}
 
 	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
@@ -158,7 +158,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	w := newSettledWorld(t)
 	good := w.text()
 
-	w.told()
+	w.takeEvents()
 	for i, edit := range []func(){
 		func() { w.write(w.rendered(), "kubectl-edit", plain) },
 		func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") },
@@ -168,7 +168,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 		edit()
 		w.settle()
 		check.Equal(t, "the text", good, w.text())
-		events := w.told()
+		events := w.takeEvents()
 		check.Must(t, len(events) == 1, "events: %q", events)
 		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "another client deleted it"}[i])
 	}
@@ -179,7 +179,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	w.must(w.client.Update(w.Context(), cm))
 	w.settle()
 	check.That(t, len(w.rendered().OwnerReferences) == 1 && w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "it is not ours any more: %+v", w.rendered())
-	check.Equal(t, "events", 0, len(w.told()))
+	check.Equal(t, "events", 0, len(w.takeEvents()))
 }
 
 // TestAManualConfigurationIsAdopted: it was there before the policy.
@@ -189,7 +189,7 @@ func TestAManualConfigurationIsAdopted(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
 	w.settleTo("True/Synced: ")
 	check.NoError(t, schedulerconfig.Validate(w.text(), schedulerconfig.Shipped()))
-	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning ConfigCorrected")
+	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning ConfigCorrected")
 }
 
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
@@ -207,7 +207,7 @@ func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 		w.now = w.now.Add(100 * time.Millisecond)
 	}
 
-	check.That(t, puts >= 9 && puts <= 11, "put right %d times in ten seconds, want 10", puts)
+	check.That(t, puts >= 9 && puts <= 11, "corrected %d times in ten seconds, want 10", puts)
 	w.now = w.now.Add(time.Second)
 	w.settle()
 	check.That(t, w.text() != plain, "the last change stays")

@@ -63,7 +63,7 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 	check.Refused(t, err, wants...)
 	check.Equal(t, "bad arguments took effect", "", diffArguments(theDefault(), got))
 	validated := ValidateArguments(raw)
-	check.That(t, validated != nil && validated.Error() == err.Error(), "the gate is told %v, the plugin %v", validated, err)
+	check.That(t, validated != nil && validated.Error() == err.Error(), "the gate gets %v, the plugin %v", validated, err)
 }
 
 // TestArgumentsRefuseTypicalMistakes: both readers must come to a refusal that
@@ -317,9 +317,9 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 				}
 			})},
 		"a type that neither takes nor gives": {"serviceTypes:\n  notebook:", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"notebook": {}} })},
-		"a type that takes from nobody":       {"serviceTypes: {a: {reclaimFrom: []}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {ReclaimFrom: []string{}}} })},
+		"a type that takes from no other":     {"serviceTypes: {a: {reclaimFrom: []}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {ReclaimFrom: []string{}}} })},
 		"a type whose list says nothing":      {"serviceTypes: {a: {reclaimFrom: }}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {}} })},
-		"nobody takes from anybody":           {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
+		"no type takes from another":          {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
 		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
 		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nmaxReservation: 90m\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\nreclaimResources: All\nqueueHierarchy: Tree\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
@@ -421,9 +421,9 @@ func FuzzArguments(f *testing.F) {
 		rendered, err := yaml.Marshal(raw)
 		check.Must(t, err == nil, "%v cannot be written: %v", raw, err)
 		for reader, read := range readers {
-			anew, err := read(string(rendered))
+			reread, err := read(string(rendered))
 			check.Must(t, err == nil, "%s cannot read\n%s\n%v", reader, rendered, err)
-			again, err := parseArguments(anew)
+			again, err := parseArguments(reread)
 			diff := diffArguments(got, again)
 			check.Must(t, err == nil && diff == "", "%s reads\n%s\nas something else, error %v (-before +after):\n%s", reader, rendered, err, diff)
 		}

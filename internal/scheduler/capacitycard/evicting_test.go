@@ -55,7 +55,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		pod    func(*corev1.Pod)
 		script string
 	}{
-		"one is told, marked and deleted": {vcjobPod, `next, leave - 4, tell t-1, next, leave t-1 4, ready 3, overdue 30s -, after 20s, mark t-1, next, leave t-1 4, overdue 20s -,
+		"one is evicted: requested, marked and deleted": {vcjobPod, `next, leave - 4, tell t-1, next, leave t-1 4, ready 3, overdue 30s -, after 20s, mark t-1, next, leave t-1 4, overdue 20s -,
 			after 11s, next, overdue 30s t-1, delete t-1, next, leave t-1 3, overdue 0s -, remember 0`},
 		"they are forgotten when they are gone": {vcjobPod, "next, tell t-1, next, tell t-2, next, leave t-1+t-2 4, gone t-1, fail t-2, next, leave - 2, remember 0"},
 		"a mark outlives the process": {func(p *corev1.Pod) { vcjobPod(p); changePod("t-3", outOfSync)(p) },
@@ -165,7 +165,7 @@ func TestSecondScheduler(t *testing.T) {
 		script  string
 		foreign bool
 	}{
-		"a waiting pod is on a node where nobody placed it":            {"settle, waits, n1", true},
+		"a pending pod is on a node without a placement":               {"settle, waits, n1", true},
 		"it waits long, as one object or several":                      {"settle, waits, again, waits, n1", true},
 		"it is on another node than this process placed it on":         {"settle, waits +n1, n2", true},
 		"it is where a placement was taken back":                       {"settle, waits +n1 -n1, n1", true},
@@ -190,7 +190,7 @@ func TestSecondScheduler(t *testing.T) {
 		v.runSteps(tc.script)
 
 		want := map[bool]string{true: "ns/p"}[tc.foreign]
-		check.Equal(t, "bound by somebody else", want, strings.Join(v.otherBindings.boundByOthersNames(), " "))
+		check.Equal(t, "bound by another scheduler", want, strings.Join(v.otherBindings.boundByOthersNames(), " "))
 	}
 }
 

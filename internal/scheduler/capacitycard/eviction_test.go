@@ -88,7 +88,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		"with alternatives the node's own card decides": { // the ghosts are of no queue: quota is free there, cards are not
 			quota: `{"A":4,"B":2}`, jobs: old + "job ghost queue=none min=1 running=b*8 card=B;" + wants + " cards=2 card=A|B", goes: "old:2", promised: "new@a:1"},
 		"an equal priority is not preempted":            {quota: `{"A":4}`, jobs: "job old queue=q min=1 running=a*4 priorityClass=high;" + wants},
-		"nobody is evicted when it would not be enough": {quota: `{"A":4}`, jobs: old + wants + " cards=5"},
+		"no pod is evicted if that would not be enough": {quota: `{"A":4}`, jobs: old + wants + " cards=5"},
 		"another card is never evicted":                 {quota: `{"A":0,"B":4}`, jobs: "job old queue=q min=1 running=b*4 card=B priorityClass=low;" + wants},
 		"a pod without cards gives nothing and stays":   {quota: `{"A":2}`, jobs: "job cpu queue=q min=1 running=a*2 cards=0 priorityClass=low; job old queue=q min=1 running=a*2 priorityClass=low;" + wants + " cards=2", goes: "old:2", promised: "new@a:1"},
 		"pods that say so are not evicted":              {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low preemptable=false;" + wants},
@@ -102,7 +102,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a cards=2 priorityClass=low; job new queue=q min=2 pending=2 priorityClass=high", goes: "old:1", promised: "new@a:2", notAware: true},
 		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low; job ghost queue=none min=1 running=a*6,b*7; job new queue=q min=3 pending=3 card=A|B priorityClass=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
 		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "job large queue=q min=1 running=a cards=4 priorityClass=low; job small queue=q min=1 running=a priorityClass=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
-		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
+		"no pod is evicted for cards if CPU is insufficient too": {quota: `{"A":2} cpu=2`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
 		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
 	}) {
 		manners := []bool{false, true}
@@ -158,8 +158,8 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	const bare = "queue inf quota=FULL priority=80000 reclaimable=false; queue tra quota=FULL priority=20000 reclaimable=true;"
 	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
 		"inference takes from training, the youngest and no more":              {"BUSY; job i queue=inf min=1 pending=1 cards=2 card=B", "t2-6 t2-7", "i-0@b"},
-		"training takes from nobody":                                           {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"nobody takes from inference":                                          {"queue tra quota=FULL priority=20000 serviceType=inference reclaimable=true; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"training reclaims from no queue":                                      {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
+		"no queue reclaims from inference":                                     {"queue tra quota=FULL priority=20000 serviceType=inference reclaimable=true; BUSY; job i queue=inf min=1 pending=1", "", ""},
 		"unknown types take nothing":                                           {bare + "BUSY; job i queue=inf min=1 pending=1", "", ""},
 		"nothing is taken from unknown types":                                  {bare + "BUSY; job i queue=inf min=1 pending=1 serviceType=inference", "", ""},
 		"pods tell their type when the queue has none":                         {bare + "job t1 queue=tra min=1 running=a*8 serviceType=training; job t2 queue=tra min=1 running=b*8 card=B serviceType=training; job i queue=inf min=1 pending=1 serviceType=inference", "t1-7", "i-0@a"},
@@ -172,7 +172,7 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 		"pods that say so are protected":                                       {"job t1 queue=tra min=1 running=a*8 preemptable=false; job i queue=inf min=1 pending=1", "", ""},
 		"a protected PodGroup on one node, so the other node gives":            {"job t1 queue=tra min=1 running=a*8 groupPreemptable=false; job t2 queue=tra min=1 running=b*8 card=B; job i queue=inf min=1 pending=1 card=A|B", "t2-7", "i-0@b"},
 		"pods without cards are not taken for cards":                           {"job cpu queue=tra min=1 running=a*4 cards=0; job t1 queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", "t1-7", "i-0@a"},
-		"nobody is evicted when all of it would not be enough":                 {`queue inf quota={"A":16} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4; job i queue=inf min=1 pending=1 cards=5`, "", ""},
+		"no pod is evicted if all together would not be enough":                {`queue inf quota={"A":16} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4; job i queue=inf min=1 pending=1 cards=5`, "", ""},
 		"elastic pods go before a gang is broken":                              {"job wide queue=tra min=1 running=a*4; job gang queue=tra min=4 running=a*4; job i queue=inf min=1 pending=1 cards=2", "wide-2 wide-3", "i-0@a"},
 		"a closed queue reclaims nothing":                                      {"queue inf quota=FULL priority=80000 serviceType=inference state=Closed; BUSY; job i queue=inf min=1 pending=1", "", ""},
 	}) {
@@ -183,9 +183,9 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 		jobs   string
 		change func(*corev1.Pod)
 	}{
-		"nobody is evicted for a pod that lacks CPU":      {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", requests("cpu", "65"))},
+		"no pod is evicted for a pod that lacks CPU":      {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", requests("cpu", "65"))},
 		"pods without cards are not taken for CPU either": {"job cpu queue=tra min=1 running=a cards=0; job i queue=inf min=1 pending=1", changePod("cpu-0", requests("cpu", "64"))},
-		"a wrong node selector evicts nobody":             {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
+		"a wrong node selector evicts no pod":             {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
 	}) {
 		newReclaimScene(t, tc.jobs, tc.change).evict(reclaim.New()).expectEvictions("", "")
 	}
@@ -239,9 +239,9 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	}{
 		"the younger job goes when there is no minimum": {nil, "2h", "1m", as, "new-3", "i-0@a"},
 		"the older one when the younger may not":        {hour, "61m", "59m", as, "old-3", "i-0@a"},
-		"nobody when neither may":                       {hour, "59m", "1m", as, "", ""},
+		"none if neither may":                           {hour, "59m", "1m", as, "", ""},
 		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
-		"nobody when nothing has started":               {hour, "2h", "2h", nothing, "", ""},
+		"none if nothing has started":                   {hour, "2h", "2h", nothing, "", ""},
 	}) {
 		newReclaimScene(t, fmt.Sprintf("job old queue=tra min=1 running=a*4 age=%s; job new queue=tra min=1 running=a*4 age=%s; job i queue=inf min=1 pending=1", tc.old, tc.young), tc.change).withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
 	}

@@ -90,7 +90,7 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 		"without annotations":           {func(task *api.TaskInfo) { task.Pod.Annotations = nil }, "q"},
 		"its maker wrote another queue": {func(task *api.TaskInfo) { task.Pod.Annotations["cardquota.dev/charged-queue"] = "second" }, "q"},
 		"its PodGroup was just moved":   {func(*api.TaskInfo) { job.Queue = "second" }, "q"},
-		"not charged":                   {func(task *api.TaskInfo) { task.UID = "of-nobody" }, ""},
+		"not charged":                   {func(task *api.TaskInfo) { task.UID = "without-owner" }, ""},
 	}) {
 		task := s.Task("j-0").Clone()
 		task.Pod = task.Pod.DeepCopy()
@@ -128,7 +128,7 @@ func TestClosedSessionReports(t *testing.T) {
 		"while it withholds everything": {framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" }, SessionReport{ConfigHash: "abc", At: noon}},
 		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
-		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
+		"pods that another scheduler bound": {framework.Arguments{"configHash": "abc"},
 			func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q quota={}").withArguments(tc.args)
@@ -144,7 +144,7 @@ func TestClosedSessionReports(t *testing.T) {
 
 		s.m.SetSessionObserver(nil)
 		s.enqueueAndAllocate().Close()
-		check.That(t, len(reports) == 1, "a session reports to nobody")
+		check.That(t, len(reports) == 1, "a session reports to no listener")
 	}
 }
 
@@ -188,14 +188,14 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 // on which Volcano itself would panic or never return. A job runs in each.
 func TestOrphanQueuesAreReparented(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ queues, adopted string }{ // child:parent
-		"a parent that does not exist":  {"a:gone", "a"},
-		"its own parent":                {"a:a", "a"},
-		"a circle of two":               {"a:b b:a", "a b"},
-		"a child below a circle":        {"a:b b:c c:b", "b c"},
-		"a grandchild of nobody":        {"a:b b:gone", "b"},
-		"a good tree is left alone":     {"a:b b:root c:", ""},
-		"a long chain that is all good": {"a:b b:c c:d d:root", ""},
-		"a root with a parent":          {"root:nowhere a:root", "root"},
+		"a parent that does not exist":           {"a:gone", "a"},
+		"its own parent":                         {"a:a", "a"},
+		"a circle of two":                        {"a:b b:a", "a b"},
+		"a child below a circle":                 {"a:b b:c c:b", "b c"},
+		"a queue below one whose parent is gone": {"a:b b:gone", "b"},
+		"a good tree is left alone":              {"a:b b:root c:", ""},
+		"a long chain that is all good":          {"a:b b:c c:d d:root", ""},
+		"a root with a parent":                   {"root:nowhere a:root", "root"},
 	}) {
 		s := newScene(t, "node a model=A; queue root")
 		for _, word := range strings.Fields(tc.queues) {

@@ -41,7 +41,7 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestASecondPlanKeepsWhatTheFirstOneFreed: a gang whose other node is lost is planned anew, with other victims. The
+// TestASecondPlanKeepsWhatTheFirstOneFreed: a gang whose other node is lost gets a second plan, with other victims. The
 // pod that stays on its node keeps the card there as before, from the queue that lost it.
 func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 	for _, action := range []string{"cardreclaim", "preempt"} {
@@ -57,7 +57,7 @@ type keptScene struct {
 	began time.Time
 }
 
-// newKeptScene returns the scene after a session with a plan that evicts old-0. If it is planned anew, another plan
+// newKeptScene returns the scene after a session with a plan that evicts old-0. A second plan
 // without it follows, and the card is kept from training only because training lost it.
 func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	priority := 20000

@@ -88,7 +88,7 @@ func (l *lifecycle) used() map[use]int {
 	sums := map[use]int{}
 	for _, task := range l.tasks() {
 		if task.Status == api.Pending {
-			delete(l.paid, task.Pod.UID) // it is placed anew
+			delete(l.paid, task.Pod.UID) // it is placed again
 		}
 
 		holds := l.holdsCards(task)

@@ -284,7 +284,7 @@ func (l *lifecycle) openSession(t *rapid.T) {
 
 	for _, model := range []string{"A", "B"} {
 		nobodys := shown[fmt.Sprintf(`cardquota_card_unowned{card=%q}`, model)]
-		check.Must(t, nobodys == 0, "%v of %s are shown as nobody's, and every pod has a queue", nobodys, model)
+		check.Must(t, nobodys == 0, "%v of %s are shown without a queue, and every pod has a queue", nobodys, model)
 	}
 }
 

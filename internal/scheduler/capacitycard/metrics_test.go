@@ -18,7 +18,7 @@ import (
 )
 
 // scrape returns what a scrape shows now: series, as it is written, to value.
-// Histograms are left out, they hold times.
+// Histograms are not compared, because they contain times.
 func (c *Cache) scrape(t check.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

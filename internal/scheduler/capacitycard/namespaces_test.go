@@ -33,16 +33,16 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 		cards int
 		why   string // "" when the pods are placed
 	}{
-		"a queue that does not choose":               {`queue q quota={"A":8}`, 1, ""},
-		"a namespace that is chosen":                 {`queue q quota={"A":8}` + chat + "namespace ns team=chat", 1, ""},
-		"every namespace":                            {`queue q quota={"A":8} namespaceSelector={}; namespace ns team=lab`, 1, ""},
-		"a namespace of another team":                {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 1, leftOut},
-		"another namespace is chosen":                {`queue q quota={"A":8}` + chat + "namespace ns team=lab; namespace other team=chat", 1, leftOut},
-		"work without cards is left out as well":     {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 0, leftOut},
-		"a queue without a quota chooses as well":    {`queue q` + chat + "namespace ns team=lab", 0, leftOut},
-		"a namespace that is not known yet":          {`queue q quota={"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for certain namespaces"},
-		"not known yet, and every namespace may":     {`queue q quota={"A":8} namespaceSelector={}`, 1, ""},
-		"a selector that cannot be read is nobody's": {`queue q quota={"A":8} namespaceSelector={"matchLabel":{}}; namespace ns team=chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
+		"a queue that does not choose":                        {`queue q quota={"A":8}`, 1, ""},
+		"a namespace that is chosen":                          {`queue q quota={"A":8}` + chat + "namespace ns team=chat", 1, ""},
+		"every namespace":                                     {`queue q quota={"A":8} namespaceSelector={}; namespace ns team=lab`, 1, ""},
+		"a namespace of another team":                         {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 1, leftOut},
+		"another namespace is chosen":                         {`queue q quota={"A":8}` + chat + "namespace ns team=lab; namespace other team=chat", 1, leftOut},
+		"pods without cards are refused too":                  {`queue q quota={"A":8}` + chat + "namespace ns team=lab", 0, leftOut},
+		"a queue without a quota chooses as well":             {`queue q` + chat + "namespace ns team=lab", 0, leftOut},
+		"a namespace that is not known yet":                   {`queue q quota={"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for certain namespaces"},
+		"not known yet, and every namespace may":              {`queue q quota={"A":8} namespaceSelector={}`, 1, ""},
+		"a selector that cannot be read selects no namespace": {`queue q quota={"A":8} namespaceSelector={"matchLabel":{}}; namespace ns team=chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
 	} {
 		// Before its pods exist, when they do, and when it was enqueued earlier.
 		for phase, pods := range map[string]string{"Pending": "", " Pending": " pending=2", "Inqueue": " pending=2"} {

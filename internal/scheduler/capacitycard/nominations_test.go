@@ -29,10 +29,10 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 		text, script, placed string
 		evicted              int
 	}{
-		"the API server takes its time":         {full, "next 1, next 1, next 1, delete first, next 1, gone first, next 0", "a:1", 1},
-		"the pod says that it goes":             {full, "next 1, says first, next 0, after 50s, next 0, delete first, next 1", "a:1", 1},
-		"the pod says so and nobody deletes it": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 1},
-		"the eviction is refused":               {full, "next 1, refuse first, next 1, refuse first, next 1", "", 1},
+		"the API server takes its time":       {full, "next 1, next 1, next 1, delete first, next 1, gone first, next 0", "a:1", 1},
+		"the pod says that it goes":           {full, "next 1, says first, next 0, after 50s, next 0, delete first, next 1", "a:1", 1},
+		"the pod is marked and never deleted": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 1},
+		"the eviction is refused":             {full, "next 1, refuse first, next 1, refuse first, next 1", "", 1},
 		"cards are short, and not quota": {`node a model=A cards=4; node b model=A cards=4; queue q quota={"A":8}; job low queue=q min=1 running=a*4,b*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`,
 			"next 1, says first, next 0, next 0, delete first, next 1", "", 1},
 		"an equal pod comes meanwhile": {full + "; job equal queue=q min=1 pending=1 priorityClass=low", "next 1, next 1", "", 1},
@@ -138,14 +138,14 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 		"another node has a victim": {`node a model=A cards=1; node b model=A cards=1; job hung queue=q min=1 running=a; job low queue=q min=1 running=b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0 low-0", "high-0@b", time.Hour},
 		"so has the same node":      {`node a model=A cards=2; job hung queue=q min=1 running=a; job low queue=q min=1 running=a priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0 low-0", "high-0@a", time.Hour},
 		"one of two is not enough":  {`node a model=A cards=3; job hung queue=q min=1 running=a; job low queue=q min=1 running=a*2 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high`, "hung-0 low-0 low-1", "high-0@a", time.Hour},
-		"nobody may go":             {`node a model=A cards=2; job hung queue=q min=1 running=a; job equal queue=q min=1 running=a priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
-		"nobody is there":           {`node a model=A cards=1; job hung queue=q min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
+		"no pod may be evicted":     {`node a model=A cards=2; job hung queue=q min=1 running=a; job equal queue=q min=1 running=a priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
+		"no other pod is there":     {`node a model=A cards=1; job hung queue=q min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high`, "hung-0", "", time.Hour},
 		"its job is gone":           {`node a model=A cards=1; node b model=A cards=1; job hung queue=q min=1 running=a; job low queue=q min=1 running=b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, "low-0", "high-0@b", time.Hour},
 		"a gang":                    {`node a model=A cards=3; job hung queue=q min=1 running=a; job low queue=q min=1 running=a*2 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high`, "hung-0 low-0 low-1", "high-0@a high-1@a", time.Hour},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
 			if topologyAware && strings.Contains(tc.promised, "high-1") {
-				continue // Volcano's simulation skips nodes where nobody needs to go any more
+				continue // Volcano's simulation skips nodes where no pod needs to be evicted any more
 			}
 
 			s := newScene(t, `queue q quota={"A":24}; `+tc.text, func(p *corev1.Pod) {
@@ -231,7 +231,7 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 	}) {
 		for _, topologyAware := range []bool{false, true} {
 			if topologyAware && !strings.HasPrefix(tc.high, "min=1 ") {
-				continue // Volcano's simulation skips nodes where nobody needs to go any more
+				continue // Volcano's simulation skips nodes where no pod needs to be evicted any more
 			}
 
 			s := newConflictScene(t, tc.quota, tc.high, tc.change)

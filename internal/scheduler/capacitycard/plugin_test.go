@@ -263,7 +263,7 @@ func TestEnqueue(t *testing.T) {
 		why         string // "" for admitted
 	}{
 		"a vcjob that fits":                             {`{"A":2}`, announced, nil, ""},
-		"a vcjob without pods is told why":              {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
+		"a vcjob without pods gets the reason":          {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
 		"the total is asked for":                        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)"},
 		"the minimum is asked for when it is larger":    {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":2}`, nil, "requested <5>"},
 		"the pods are asked for once they exist":        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5} pending=5`, nil, ""},

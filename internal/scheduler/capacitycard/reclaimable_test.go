@@ -222,7 +222,7 @@ func TestRunningSince(t *testing.T) {
 		"one in an init container":     {[]*api.TaskInfo{pod(api.Bound, 5, 6, "True")}, ago(5).Time},
 		"one that only has its node":   {[]*api.TaskInfo{pod(api.Bound, 0, 4, "True")}, ago(4).Time},
 		"one that had no node yet":     {[]*api.TaskInfo{pod(api.Bound, 0, 4, "False")}, never},
-		"one of which nothing is told": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "")}, never},
+		"one that was not reported":    {[]*api.TaskInfo{pod(api.Bound, 0, 0, "")}, never},
 		"the condition without a time": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "True")}, never},
 		"the oldest of them":           {[]*api.TaskInfo{pod(api.Running, 1, 0, ""), pod(api.Bound, 3, 0, ""), pod(api.Bound, 0, 0, "")}, ago(3).Time},
 		"none that waits or has ended": {[]*api.TaskInfo{pod(api.Pending, 0, 9, "True"), pod(api.Succeeded, 9, 0, "")}, never},

@@ -28,7 +28,7 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 			j.Apply(object, false, clock)
 		}
 
-		s.Cache = nil // nobody binds what a session places
+		s.Cache = nil // what a session places is not bound
 		s.enqueueAndAllocate()
 		for _, g := range s.Groups {
 			g.Status.Phase = v1beta1.PodGroupPhase(s.Job(g.Name).PodGroup.Status.Phase)

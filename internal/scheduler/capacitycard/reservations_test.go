@@ -51,9 +51,9 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		"another card":                       {announces("j", "Pending", `{"B":1}`), 0},
 		"either card":                        {announces("j", "Pending", `{"A|B":4}`), 4},
 		"no cards":                           {announces("j", "Pending", `{"A":0,"X":0}`), 0},
-		"a namespace that is left out":       {`queue q quota={"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
-		"two of which one fits":              {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
-		"what was asked about":               {asks("j", 2), 2},
+		"a namespace that the queue does not select": {`queue q quota={"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
+		"two of which one fits":                      {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
+		"what was asked about":                       {asks("j", 2), 2},
 	}) {
 		s := newScene(t, fourA+tc.text).enqueueAndAllocate()
 		within := s.reservedCards()

@@ -72,7 +72,7 @@ func BenchmarkSession(b *testing.B) {
 				ours.times = nil
 				ours.allocs = nil
 				ours.bytes = nil
-				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
+				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no run collects the garbage of the other
 
 				for i := range max(b.N, 11) {
 					if i%10 == 0 {

@@ -53,8 +53,8 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 		q, second int
 	}{
 		"as it was":                         {"", 2, 0},
-		"made anew":                         {"anew", 2, 0},
-		"made anew elsewhere":               {"anew move", 2, 0},
+		"created again":                     {"recreate", 2, 0},
+		"created again in another queue":    {"recreate move", 2, 0},
 		"moved":                             {"move", 2, 0},
 		"moved, the binding is seen":        {"move bound=q", 2, 0},
 		"moved, of an older version":        {"move restart", 0, 2},
@@ -85,7 +85,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 func (s *scene) applyEvent(event string) {
 	job := s.Job("j")
 	switch event, queue, _ := strings.Cut(event, "="); event {
-	case "anew":
+	case "recreate":
 		job.PgUID = "another"
 	case "move":
 		job.Queue = "second"
@@ -266,7 +266,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 			s.m.messages.removeStale()
 		}
 		text, isNew := s.m.messages.currentMessage(task.Pod.UID, tc.refusal)
-		check.That(t, isNew == tc.isNew && text == tc.text, "%s: told %v, %q, want %v, %q", tc.what, isNew, text, tc.isNew, tc.text)
+		check.That(t, isNew == tc.isNew && text == tc.text, "%s: got %v, %q, want %v, %q", tc.what, isNew, text, tc.isNew, tc.text)
 	}
 }
 
@@ -328,9 +328,9 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	defer voice.mutex.Unlock()
 
 	said := voice.lastMessages[lost.UID]
-	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod was told %+v", said)
+	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod got %+v", said)
 	said = voice.lastMessages[foreign.UID]
-	check.That(t, said == nil, "a pod of another scheduler was told %+v", said)
+	check.That(t, said == nil, "a pod of another scheduler got %+v", said)
 }
 
 // TestMappedCards: the argument cards names the cards of nodes. Invalid arguments change nothing of
@@ -357,7 +357,7 @@ func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 	before := s.p.RequestFor(task)
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
 	s.p.buildSnapshot()
-	check.That(t, s.p.RequestFor(task) == before, "a failed card made a pod ask anew")
+	check.That(t, s.p.RequestFor(task) == before, "a failed card made a pod request again")
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
 	s.p.buildSnapshot()
 	got := s.p.RequestFor(task).Names

@@ -154,7 +154,7 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	for _, s := range saved.steps {
 		task := l.ssn.Jobs[s.job].Tasks[s.task]
 		if !slices.Contains([]api.TaskStatus{api.Pending, api.Bound, api.Running}, task.Status) {
-			return // Volcano replays only what nobody else has taken
+			return // Volcano repeats only what no other pod has taken
 		}
 
 		cards, _ := asked(task.Pod)
@@ -311,7 +311,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
 			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames())
-			check.Must(t, diff == "" || len(expected)+len(l.m.otherBindings.boundByOthersNames()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
+			check.Must(t, diff == "" || len(expected)+len(l.m.otherBindings.boundByOthersNames()) <= 0, "bound by another scheduler (-want +got):\n%s", diff)
 		}
 
 		actions := map[string]func(*rapid.T){
@@ -328,7 +328,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 		framework.CloseSession(l.ssn)
 	})
-	check.That(t, found != 0, "nobody else ever bound a pod")
+	check.That(t, found != 0, "no other scheduler bound a pod in any draw")
 }
 
 // bindByOthers lets another scheduler bind some of the pods without a node. It returns their nodes by
@@ -336,7 +336,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 func (l *lifecycle) bindByOthers(t *rapid.T) map[string]string {
 	bound := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
-		if l.pods[name].Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
+		if l.pods[name].Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "another scheduler binds "+name) > 0 {
 			continue
 		}
 

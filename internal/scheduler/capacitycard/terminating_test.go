@@ -72,7 +72,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
 
 	got := s.refusals("j")
-	check.That(t, strings.Contains(got, "Q"+why), "the pod is told %q", got)
+	check.That(t, strings.Contains(got, "Q"+why), "the pod has the reason %q", got)
 
 	var unfit *api.FitError
 	if err := s.p.predicate(task, s.Ssn.Nodes["free"]); !errors.As(err, &unfit) || !strings.Contains(err.Error(), "q"+why) {
@@ -88,7 +88,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	s.p.ledger.Release(string(s.Task("j-0").UID))
 	s.p.allocatable(queue, task)
 	if before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
-		t.Errorf("it was told %q and now %q", before, s.m.messages.lastMessages[task.Pod.UID].text)
+		t.Errorf("it had the reason %q and has %q now", before, s.m.messages.lastMessages[task.Pod.UID].text)
 	}
 }
 

@@ -70,7 +70,7 @@ func (n need) fewest() int {
 }
 
 // TestVictimsAreMinimal compares with every subset: what is picked is
-// enough, no pick can be left out, and nothing is picked only when not even all
+// enough, each pick is needed, and nothing is picked only when not even all
 // together are enough.
 func TestVictimsAreMinimal(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -142,7 +142,7 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: the search had left out elastic pods.
+// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: the search had not considered elastic pods.
 func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 	protected := onPod("t-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" })
 	job := kubernetesJob(0)

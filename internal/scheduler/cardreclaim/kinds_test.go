@@ -74,5 +74,5 @@ func TestCutSearchHasEvent(t *testing.T) {
 	w.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
 	w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), eventSearchCut)
-	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "told %+v", events)
+	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "the event is %+v", events)
 }

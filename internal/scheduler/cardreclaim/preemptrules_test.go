@@ -54,7 +54,7 @@ func TestFullQueueIsPreempted(t *testing.T) {
 }
 
 // TestPreemptedCardsGoToThePreemptor: over several sessions one pod of the queue is evicted for
-// one pod, whoever else waits for cards.
+// one pod, even if others wait for cards.
 func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 	const others = "job a1 queue=a min=1 pending=1; job a2 queue=a min=1 pending=1; job a3 queue=a min=1 pending=1"
 	for t, text := range check.Cases(t, map[string]string{

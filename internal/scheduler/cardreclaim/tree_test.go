@@ -149,7 +149,7 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	}
 }
 
-// TestBothRulesTakeOnlyOnceWhatIsBorrowed: t deserves 1 and uses 2. A pod of tra goes by the matrix.
+// TestBothRulesTakeOnlyOnceWhatIsBorrowed: t deserves 1 and uses 2. A pod of tra is evicted by the matrix.
 // After it t has borrowed nothing, so that the pod of inf is not to be had by the tree.
 func TestBothRulesTakeOnlyOnceWhatIsBorrowed(t *testing.T) {
 	const runs = "node n model=A cards=2; node m model=A cards=1; job a queue=inf min=1 running=m age=1h; job b queue=tra min=1 running=n age=1h; job r queue=own min=1 pending=3"

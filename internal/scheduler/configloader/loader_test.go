@@ -212,7 +212,7 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 }
 
 // TestVolcanoSeesEveryReplacement: Volcano reloads on Create or Write in the directory and
-// reads the file then. Every text must raise such an event, and whoever reads at any moment
+// reads the file then. Every text must raise such an event, and a reader at any moment
 // must find a whole text.
 func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	g := patient(t)

@@ -76,7 +76,7 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 }
 
 // TestRunEndsInARightState: whatever the cluster, no queue and no node has more cards in use than it may, a gang
-// runs whole or not at all, training displaces nobody's cards, and no new pod of its own waits for which there is
+// runs whole or not at all, training displaces no cards, and no new pod of its own waits for which there is
 // room.
 func TestRunEndsInARightState(t *testing.T) {
 	configuration, err := os.ReadFile(shippedConf)

@@ -23,7 +23,7 @@ func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte,
 	return out, renewed
 }
 
-// trusts tells whether an API server with the authority trusts the certificate at
+// trusts reports whether an API server with the authority trusts the certificate at
 // a time.
 func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
 	t.Helper()
@@ -59,17 +59,17 @@ func TestRenewal(t *testing.T) {
 		data          map[string][]byte
 		server, keeps bool
 	}{
-		"fresh":                         {0, first, false, true},
-		"a quarter of a year is left":   {274 * day, first, false, true},
-		"less than that is left":        {276 * day, first, true, true},
-		"it has run out":                {400 * day, first, true, true},
-		"the authority runs out":        {3600 * day, first, true, false},
-		"the clock went back":           {-2 * time.Hour, first, true, false},
-		"the clock went back a little":  {-30 * time.Minute, first, false, true},
-		"the server's key is lost":      {0, without(corev1.TLSPrivateKeyKey), true, true},
-		"the authority's key is lost":   {0, without(caKeyName), true, false},
-		"it is of another namespace":    {0, elsewhere, true, true},
-		"somebody wrote something else": {0, map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, true, false},
+		"fresh":                               {0, first, false, true},
+		"a quarter of a year is left":         {274 * day, first, false, true},
+		"less than that is left":              {276 * day, first, true, true},
+		"it has run out":                      {400 * day, first, true, true},
+		"the authority runs out":              {3600 * day, first, true, false},
+		"the clock went back":                 {-2 * time.Hour, first, true, false},
+		"the clock went back a little":        {-30 * time.Minute, first, false, true},
+		"the server's key is lost":            {0, without(corev1.TLSPrivateKeyKey), true, true},
+		"the authority's key is lost":         {0, without(caKeyName), true, false},
+		"it is of another namespace":          {0, elsewhere, true, true},
+		"another client wrote something else": {0, map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, true, false},
 	}) {
 		got, renewed := at(t, now.Add(tc.after), tc.data)
 		check.Equal(t, "renewed", tc.server, renewed)

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTruncatedResult: whoever asks for many sentences gets a few.
+// TestTruncatedResult: of many sentences a user gets a few.
 func TestTruncatedResult(t *testing.T) {
 	var result Result
 	for i := range 5_000 {
@@ -78,7 +78,7 @@ func TestManyTasks(t *testing.T) {
 		"as before":                {now: 2 * MaxTemplates, before: 3 * MaxTemplates, warning: "as before: spec: Forbidden: " + many},
 		"newly":                    {now: 2 * MaxTemplates, before: 3, refusal: many},
 		"an owner reference":       {now: 2 * MaxTemplates, change: byAnother, refusal: many},
-		"nobody is refused yet":    {now: 2 * MaxTemplates, world: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
+		"nothing is refused yet":   {now: 2 * MaxTemplates, world: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
 		"a total of what is not looked at": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
 		}, refusal: many},

@@ -60,9 +60,9 @@ func TestCardQuota(t *testing.T) {
 		"any type without a policy":             {quota: quotaOf("a", typed("batch"))},
 		"a type of the policy":                  {quota: quotaOf("a", nil), policy: policy},
 		"a type of the policy's new spec":       {quota: quotaOf("a", typed("serving")), policy: policy},
-		"a type that nobody defines":            {quota: quotaOf("a", typed("batch")), policy: policy, refusal: "ServiceTypePolicy default does not define batch: write one of inference, serving, training, or define it there first"},
+		"an undefined type":                     {quota: quotaOf("a", typed("batch")), policy: policy, refusal: "ServiceTypePolicy default does not define batch: write one of inference, serving, training, or define it there first"},
 		"a type that was defined once":          {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); count(4, "")(q) }), before: quotaOf("a", typed("batch")), policy: policy},
-		"another type that nobody defines":      {quota: quotaOf("a", typed("batch")), before: quotaOf("a", nil), policy: policy, refusal: "does not define batch"},
+		"another undefined type":                {quota: quotaOf("a", typed("batch")), before: quotaOf("a", nil), policy: policy, refusal: "does not define batch"},
 		"no selector, which is every namespace": {quota: quotaOf("a", selecting(nil)), warning: "spec.namespaceSelector: is not set: pods of every namespace may use queue a and its quota; select the namespaces of tenant a, or write {}"},
 		"still no selector":                     {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { selecting(nil)(q); q.Spec.Project = "p" }), before: quotaOf("a", selecting(nil)), warning: "spec.namespaceSelector: is not set"},
 		"a selector":                            {quota: quotaOf("a", selecting(&metav1.LabelSelector{}))},
@@ -149,16 +149,16 @@ func TestQueueAnnotations(t *testing.T) {
 		queue, before    *v1beta1.Queue
 		refusal, warning string
 	}{
-		"nothing":                {queue: queue(nil)},
-		"all of them":            {queue: queue(notes{quota: `{"NVIDIA-H200":8}`, selector: `{}`, ofType: "training"})},
-		"no JSON":                {queue: queue(notes{quota: `8`}), refusal: `metadata.annotations[volcano.sh/card.quota]: Invalid value: "8": "8" is not a JSON object: write it like {"NVIDIA-H200":8}`},
-		"no selector":            {queue: queue(notes{selector: `{"matchLabel":{}}`}), refusal: `metadata.annotations[volcano.sh/namespace-selector]: …write it like {"matchLabels":{"team":"chat"}}`},
-		"no service type":        {queue: queue(notes{ofType: "Batch"}), refusal: `metadata.annotations[volcano.sh/service.type]: Invalid value: "Batch": service type "Batch" is no name`},
-		"as wrong as it was":     {queue: queue(notes{quota: `8`, "a": "b"}), before: queue(notes{quota: `8`}), warning: "as before: "},
-		"wrong in another way":   {queue: queue(notes{quota: `9`}), before: queue(notes{quota: `8`}), refusal: `"9" is not a JSON object`},
-		"a workload's":           {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: write the quota of a queue in volcano.sh/card.quota"},
-		"a misspelt one":         {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: this annotation is unknown"},
-		"somebody else's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
+		"nothing":                  {queue: queue(nil)},
+		"all of them":              {queue: queue(notes{quota: `{"NVIDIA-H200":8}`, selector: `{}`, ofType: "training"})},
+		"no JSON":                  {queue: queue(notes{quota: `8`}), refusal: `metadata.annotations[volcano.sh/card.quota]: Invalid value: "8": "8" is not a JSON object: write it like {"NVIDIA-H200":8}`},
+		"no selector":              {queue: queue(notes{selector: `{"matchLabel":{}}`}), refusal: `metadata.annotations[volcano.sh/namespace-selector]: …write it like {"matchLabels":{"team":"chat"}}`},
+		"no service type":          {queue: queue(notes{ofType: "Batch"}), refusal: `metadata.annotations[volcano.sh/service.type]: Invalid value: "Batch": service type "Batch" is no name`},
+		"as wrong as it was":       {queue: queue(notes{quota: `8`, "a": "b"}), before: queue(notes{quota: `8`}), warning: "as before: "},
+		"wrong in another way":     {queue: queue(notes{quota: `9`}), before: queue(notes{quota: `8`}), refusal: `"9" is not a JSON object`},
+		"a workload's":             {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: write the quota of a queue in volcano.sh/card.quota"},
+		"a misspelt one":           {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: this annotation is unknown"},
+		"another project's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
 	}) {
 		answers(t, ValidateQueue(tc.queue, tc.before), tc.refusal, tc.warning)
 	}

@@ -30,7 +30,7 @@ func TestCardRequests(t *testing.T) {
 		"two card resources":               {requested(nil, amounts{gpu: "1", slice: "1"}, nil), "spec.containers: Forbidden: requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb…remove the other", ""},
 		"the resource of another card":     {requested(notes{name: "NVIDIA-H200"}, amounts{slice: "1"}, nil), "names card <NVIDIA-H200>, which is requested as nvidia.com/gpu, but requests nvidia.com/mig-1g.18gb", ""},
 		"more than any quota":              {requested(nil, amounts{gpu: "1000001"}, nil), "requests more than 1000000 of nvidia.com/gpu", ""},
-		"too many that nobody names":       {requested(nil, amounts{ascend: "1000001"}, nil), "requests more than 1000000 of huawei.com/Ascend910", ""},
+		"too many of an unnamed card":      {requested(nil, amounts{ascend: "1000001"}, nil), "requests more than 1000000 of huawei.com/Ascend910", ""},
 		"a name without a request":         {requested(notes{name: "NVIDIA-H200"}, nil, nil), "", "metadata.annotations[volcano.sh/card.name]: names card NVIDIA-H200, but the pod requests no card…resources.limits"},
 		"a card that no node offers yet":   {requested(notes{name: "NVIDIA-B300"}, one, nil), "", "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200, "},
 		"a resource that no node offers":   {requested(notes{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"}, nil), "", "which no node offers as a card; it waits until one does"},
@@ -81,11 +81,11 @@ func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 		before, after    notes
 		refusal, warning string
 	}{
-		"still wrong":   {bad, bad, "", "as before: "},
-		"newly wrong":   {good, bad, `card name "?"`, ""},
-		"wrong anew":    {bad, other, "card name is empty", ""},
-		"put right":     {bad, good, "", ""},
-		"right and new": {good, notes{name: "NVIDIA-H800"}, "", ""},
+		"still wrong":          {bad, bad, "", "as before: "},
+		"newly wrong":          {good, bad, `card name "?"`, ""},
+		"wrong in another way": {bad, other, "card name is empty", ""},
+		"corrected":            {bad, good, "", ""},
+		"right and new":        {good, notes{name: "NVIDIA-H800"}, "", ""},
 	}) {
 		before, _ := WorkloadOf(deployment(tc.before, amounts{gpu: "1"}, nil))
 		after, _ := WorkloadOf(deployment(tc.after, amounts{gpu: "1"}, nil))

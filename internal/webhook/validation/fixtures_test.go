@@ -38,7 +38,7 @@ func fleet() *card.Inventory {
 }
 
 // queues are training, which is of that type and only for namespaces of team chat,
-// open, which says nothing, and broken, whose selector nobody can read.
+// open, which says nothing, and broken, whose selector cannot be read.
 func queues(name string) *v1beta1.Queue {
 	q := builder.Queue(name)
 	selector := v1alpha1.AnnotationNamespaceSelector
@@ -145,7 +145,7 @@ func answers(t *testing.T, result Result, refusal, warning string) {
 	says(t, "warnings", result.Warnings, warning)
 }
 
-// judged is the answer to somebody who waits for it.
+// judged is the answer to a caller that waits for it.
 func judged(t *testing.T, load Workload, before *Workload, world WorkloadInput) Result {
 	t.Helper()
 	return check.Value(ValidateWorkload(t.Context(), load, before, world))(t)

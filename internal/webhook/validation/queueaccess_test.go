@@ -45,8 +45,8 @@ func TestQueueAccess(t *testing.T) {
 			elsewhere(w)
 			w.PodGroup = func(string) *v1beta1.PodGroup { return groupOf("training") }
 		}, leftOut, ""},
-		"a queue for everybody":                  {requested(in("open"), nil, nil), elsewhere, "", ""},
-		"a selector that nobody can read":        {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
+		"a queue for all namespaces":             {requested(in("open"), nil, nil), elsewhere, "", ""},
+		"a selector that cannot be read":         {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
 		"a namespace that is not known":          {requested(in("training"), nil, nil), func(w *WorkloadInput) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
 		"a queue that is not known":              {requested(in("nowhere"), nil, nil), nil, "", "there is no queue nowhere: the pods wait until an administrator creates it"},
 		"a PodGroup without a queue":             {groupOf(""), nil, "", ""},
@@ -65,7 +65,7 @@ func TestQueueAccess(t *testing.T) {
 		"claimed for a job":                        {vcjobOf("training", notes{ofType: "inference"}, task(1, nil, nil)), nil, "requests service type inference", ""},
 		"claimed by what another object made":      {requested(notes{inQueue: "training", ofType: "inference"}, nil, controlled), nil, "", "requests service type inference"},
 		"where the queue grants none":              {requested(notes{inQueue: "open", ofType: "inference"}, nil, nil), nil, "", ""},
-		"a type that nobody defines":               {requested(notes{inQueue: "open", ofType: "batch"}, nil, nil), nil, "", "service type batch is not defined"},
+		"an undefined type":                        {requested(notes{inQueue: "open", ofType: "batch"}, nil, nil), nil, "", "service type batch is not defined"},
 		"a type that is no name":                   {requested(notes{inQueue: "open", ofType: "Batch!"}, nil, nil), nil, `service type "Batch!" is no name`, ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)

@@ -93,7 +93,7 @@ func TestServiceTypePolicy(t *testing.T) {
 		"a hierarchy that is taken over":  {policy: policy(tree), base: hierarchical},
 		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
 		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
-		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
+		"a ConfigMap that cannot be used": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {
 		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.live, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
 	}

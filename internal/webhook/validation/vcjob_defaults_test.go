@@ -62,10 +62,10 @@ func TestVCJobDefaults(t *testing.T) {
 		"runs with all parts":              {job(parts(2)), nil, both},
 		"asks for no card":                 {vcjobOf("training", nil, task(2, nil, amounts{"cpu": "1"})), nil, none},
 		"asks for a card of a future node": {vcjobOf("training", nil, task(2, notes{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"})), nil, both},
-		"a queue whose cards nobody takes": {job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }), nil, none},
+		"a queue that is not reclaimable":  {job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }), nil, none},
 		"a queue of no type":               {job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }), nil, none},
 		"a queue that is not known":        {job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), nil, none},
-		"nobody asked for it":              {job(nil), off, none},
+		"switched off":                     {job(nil), off, none},
 		"without a policy":                 {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
 		world := worldOf(func(w *WorkloadInput) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestWarnOnlyRefusesNothing: what ran before Cardquota came must go on being
-// created until somebody decides otherwise.
+// created until an administrator decides otherwise.
 func TestWarnOnlyRefusesNothing(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}

@@ -64,7 +64,7 @@ func TestWhatHasAReasonToWaitIsNoViolation(t *testing.T) {
 		"another scheduler places it":       `single a queue=q cards=1 scheduler=other`,
 		"its queue is closed":               `write queue q state=Closed; single a queue=q cards=1`,
 		"its queue does not exist":          `single a queue=gone cards=1`,
-		"its namespace is left out":         `write queue q namespaceSelector={"matchLabels":{"a":"b"}}; single a queue=q cards=1`,
+		"its namespace is not selected":     `write queue q namespaceSelector={"matchLabels":{"a":"b"}}; single a queue=q cards=1`,
 		"its queue has no CPU left":         `write queue q cpu=500m; single a queue=q cards=1`,
 		"another takes the last card":       `single a queue=q cards=3; single b queue=q cards=3`,
 		"another queue takes the last node": `write queue r quota=H200:8; single b queue=r cards=8; single a queue=q cards=3`,
