@@ -24,14 +24,19 @@ var avoidedPhrases = []string{
 	"anew", "laid over",
 }
 
+// avoidedInTests are refused in the names, comments and strings of tests besides avoidedPhrases.
+// Programs print some of them with an actor.
+var avoidedInTests = []string{"told", "its own word", "own word"}
+
 // checkNames returns a finding when too many unexported functions of the Go files below root
-// have a one-word name, and one for each comment or string with an avoided phrase. Test files
-// and generated files do not count.
+// have a one-word name, and one for each comment, string or test name with an avoided phrase.
+// Names of functions in test files and generated files do not count.
 func checkNames(root string) ([]string, error) {
 	var findings, oneWord []string
 	functions := 0
 	err := form.WalkGo(root, func(name string, file form.File) {
 		if strings.HasSuffix(name, "_test.go") {
+			findings = append(findings, checkPhrases(name, file, slices.Concat(avoidedPhrases, avoidedInTests))...)
 			return
 		}
 
@@ -47,7 +52,7 @@ func checkNames(root string) ([]string, error) {
 			}
 		}
 
-		findings = append(findings, checkPhrases(name, file)...)
+		findings = append(findings, checkPhrases(name, file, avoidedPhrases)...)
 	})
 
 	if len(oneWord)*100 > functions*maxOneWordShare {
@@ -59,10 +64,11 @@ func checkNames(root string) ([]string, error) {
 	return findings, err
 }
 
-// checkPhrases returns a finding for each avoided phrase in the comments and strings of a file.
-func checkPhrases(name string, file form.File) (findings []string) {
+// checkPhrases returns a finding for each avoided phrase in the comments, the strings and the
+// names of functions of a file.
+func checkPhrases(name string, file form.File, avoided []string) (findings []string) {
 	report := func(kind, text string, at token.Pos) {
-		for _, phrase := range findPhrases(text) {
+		for _, phrase := range findPhrases(text, avoided) {
 			findings = append(findings, fmt.Sprintf("%s:%d: the %s says %q: name the actor and what it does", name, file.Line(at), kind, phrase))
 		}
 	}
@@ -71,9 +77,15 @@ func checkPhrases(name string, file form.File) (findings []string) {
 	}
 
 	ast.Inspect(file.File, func(node ast.Node) bool {
-		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-			if text, err := strconv.Unquote(literal.Value); err == nil && !slices.Contains(avoidedPhrases, text) { // such a word alone is a name
-				report("string", text, literal.Pos())
+		switch node := node.(type) {
+		case *ast.FuncDecl:
+			if words := splitName(node.Name.Name); len(words) > 1 {
+				report("name", strings.Join(words, " "), node.Pos())
+			}
+		case *ast.BasicLit:
+			text, err := strconv.Unquote(node.Value)
+			if isText := node.Kind == token.STRING && err == nil; isText && !slices.Contains(avoided, text) { // such a word alone is a name
+				report("string", text, node.Pos())
 			}
 		}
 
@@ -91,11 +103,24 @@ func isOneWord(name string) bool {
 	return strings.IndexFunc(name, unicode.IsUpper) < 0 && !strings.Contains(name, "_")
 }
 
+// splitName returns the words of a name: test, says and why of TestSaysWhy.
+func splitName(name string) []string {
+	var words []string
+	begin := 0
+	for i, letter := range name {
+		if unicode.IsUpper(letter) || letter == '_' {
+			words = append(words, name[begin:i])
+			begin = i
+		}
+	}
+	return append(words, name[begin:])
+}
+
 // findPhrases returns the avoided phrases that text contains as whole words.
-func findPhrases(text string) []string {
+func findPhrases(text string, avoided []string) []string {
 	words := " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }), " ") + " "
 	var found []string
-	for _, phrase := range avoidedPhrases {
+	for _, phrase := range avoided {
 		if strings.Contains(words, " "+phrase+" ") {
 			found = append(found, phrase)
 		}

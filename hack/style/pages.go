@@ -54,7 +54,7 @@ func checkPage(name string, source []byte) []string {
 				findings = append(findings, fmt.Sprintf("%s: a sentence of %d words, more than %d: %q", name, count, maxSentenceWords, sentence))
 			}
 
-			for _, phrase := range findPhrases(sentence) {
+			for _, phrase := range findPhrases(sentence, avoidedPhrases) {
 				findings = append(findings, fmt.Sprintf("%s: %q says %q: name the actor and what it does", name, sentence, phrase))
 			}
 		}

@@ -59,13 +59,28 @@ func TestTestsEntriesAndGeneratedFilesDoNotCount(t *testing.T) {
 }
 
 func TestAvoidedPhrasesAreFoundInCommentsStringsAndPages(t *testing.T) {
+	phrase := avoidedPhrases[0]
 	found := checkTreeOf(t, map[string]string{
-		"a.go":    "package a\n\n// Somebody reads it.\nvar A, B = \"nobody\", \"nobody reads it\"\n",
-		"page.md": "# Nobody\n\nA field is put right.\n\n`shall` is code. Marshall is a name.\n",
+		"a.go":    "package a\n\n// A " + phrase + " reads it.\nvar A, B = \"" + phrase + "\", \"" + phrase + " reads it\"\n",
+		"page.md": "# Title\n\nA field of " + phrase + ".\n\n`" + phrase + "` is code. Un" + phrase + " is a name.\n",
 	})
-	want := "a.go:3: the comment says \"somebody\": name the actor and what it does\n" +
-		"a.go:4: the string says \"nobody\": name the actor and what it does\n" +
-		"page.md: \"A field is put right.\" says \"put right\": name the actor and what it does"
+	want := "a.go:3: the comment says \"" + phrase + "\": name the actor and what it does\n" +
+		"a.go:4: the string says \"" + phrase + "\": name the actor and what it does\n" +
+		"page.md: \"A field of " + phrase + ".\" says \"" + phrase + "\": name the actor and what it does"
+	if found != want {
+		t.Errorf("found:\n%s", found)
+	}
+}
+
+func TestAvoidedPhrasesAreFoundInTestsAndTheirNames(t *testing.T) {
+	phrase := avoidedInTests[0]
+	name := "TestIt" + strings.ToUpper(phrase[:1]) + phrase[1:]
+	found := checkTreeOf(t, map[string]string{
+		"a.go":      "package a\n\n// A user is " + phrase + " why.\nvar A = 1\n",
+		"a_test.go": "package a\n\nfunc " + name + "() { _ = \"it is " + phrase + " why\" }\n",
+	})
+	want := "a_test.go:3: the name says \"" + phrase + "\": name the actor and what it does\n" +
+		"a_test.go:3: the string says \"" + phrase + "\": name the actor and what it does"
 	if found != want {
 		t.Errorf("found:\n%s", found)
 	}

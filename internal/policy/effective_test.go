@@ -84,7 +84,7 @@ func inForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypePolicy {
 	return &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: rows}}
 }
 
-func TestQueuesGoByWhatIsInForce(t *testing.T) {
+func TestQueuesUseTheTypesInForce(t *testing.T) {
 	refused := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "training", Priority: 99}}
 	cases := map[string]struct {

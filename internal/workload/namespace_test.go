@@ -99,7 +99,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAQueueWithoutASelectorIsForEverybody(t *testing.T) {
+func TestAQueueWithoutASelectorIsForAllNamespaces(t *testing.T) {
 	selector, refusal := NamespaceSelectorFor(tenant(`{"H200":8}`))
 	check.Must(t, selector == nil && refusal == nil, "selector %v, refusal %v", selector, refusal)
 	if refusal := CheckNamespace("q", nil, "nowhere", nil); refusal != nil {

@@ -69,7 +69,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	}
 }
 
-func TestEvictionsByAnybodyElse(t *testing.T) {
+func TestEvictionsByOthersThanVolcano(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodStatus {
 		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}}
 	}
