@@ -202,11 +202,9 @@ func checkCardResourceStays(t *testing.T, w *env) {
 		Resource("example.com/card", "1").Obj()
 	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
 
-	listed := func() (string, error) {
-		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.BypassPolicyName}, policy)
-		return policy.Annotations[v1alpha1.AnnotationCardResources], err
-	}
+	listed := framework.Read(t.Context(), w, client.ObjectKey{Name: admissionpolicy.BypassPolicyName}, func(policy *admissionv1.ValidatingAdmissionPolicy) string {
+		return policy.Annotations[v1alpha1.AnnotationCardResources]
+	})
 	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))
 
 	w.DeleteAndWait(t, node)
@@ -218,8 +216,7 @@ func checkCardResourceStays(t *testing.T, w *env) {
 func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.Pod) {
 	g := framework.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {
-		policy := &v1alpha1.ServiceTypePolicy{}
-		g.Expect(w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
+		policy := framework.Fetch[v1alpha1.ServiceTypePolicy](t, w, client.ObjectKey{Name: v1alpha1.PolicyName})
 		base := policy.DeepCopy()
 		policy.Spec.Admission.SchedulerBypassPolicy = mode
 		g.Expect(w.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
@@ -227,15 +224,11 @@ func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.P
 
 	set(v1alpha1.SchedulerBypassWarn)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
-	g.Eventually(func() (string, error) {
-		return w.warnings.record(func() error { return dryRun(t, w, past) })
-	}).Should(gomega.ContainSubstring("write schedulerName: volcano"))
+	g.Eventually(w.warningsOf(t, past)).Should(gomega.ContainSubstring("write schedulerName: volcano"))
 
 	set(v1alpha1.SchedulerBypassAllow)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
-	g.Eventually(func() (string, error) {
-		return w.warnings.record(func() error { return dryRun(t, w, past) })
-	}).Should(gomega.BeEmpty())
+	g.Eventually(w.warningsOf(t, past)).Should(gomega.BeEmpty())
 
 	set(v1alpha1.SchedulerBypassDeny)
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied("schedulerName"))

@@ -34,13 +34,9 @@ const byTheRule = "overAllocation is Deny"
 
 // trustedCABundle returns the CA that the API server trusts.
 func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
-	return func() ([]byte, error) {
-		configuration := &admissionv1.ValidatingWebhookConfiguration{}
-		if err := w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration); err != nil {
-			return nil, err
-		}
-		return configuration.Webhooks[0].ClientConfig.CABundle, nil
-	}
+	return framework.Read(t.Context(), w, client.ObjectKey{Name: "cardquota"}, func(configuration *admissionv1.ValidatingWebhookConfiguration) []byte {
+		return configuration.Webhooks[0].ClientConfig.CABundle
+	})
 }
 
 // certificateTests test how the API server comes to trust the operator.
@@ -101,16 +97,14 @@ func filesTest(t *testing.T, w *env) {
 func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	t.Helper()
 	g := framework.NewGomega(t)
-	validating := &admissionv1.ValidatingWebhookConfiguration{}
-	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, validating)).To(gomega.Succeed())
+	validating := framework.Fetch[admissionv1.ValidatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
 
 	g.Expect(w.Update(t.Context(), validating)).To(gomega.Succeed())
-	mutating := &admissionv1.MutatingWebhookConfiguration{}
-	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, mutating)).To(gomega.Succeed())
+	mutating := framework.Fetch[admissionv1.MutatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig.CABundle = bundle

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -145,13 +144,7 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
 
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
-		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		g := framework.NewGomega(t)
-		g.Eventually(func() (int64, error) {
-			err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.ChargePolicyName}, policy)
-			return policy.Status.ObservedGeneration, err
-		}).Should(gomega.BeNumerically(">", 0))
-		g.Expect(policy.Status.TypeChecking).To(gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
+		w.ExpectTyped(t, admissionpolicy.ChargePolicyName)
 	})
 }
 

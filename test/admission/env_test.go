@@ -55,11 +55,18 @@ type warningRecorder struct{ texts []string }
 // HandleWarningHeader is called for every warning of a response.
 func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
 
-// record returns the warnings of a request.
-func (h *warningRecorder) record(request func() error) (string, error) {
-	h.texts = nil
-	err := request()
-	return strings.Join(h.texts, "\n"), err
+// record returns the warnings of a request, for use in Eventually.
+func (h *warningRecorder) record(request func() error) func() (string, error) {
+	return func() (string, error) {
+		h.texts = nil
+		err := request()
+		return strings.Join(h.texts, "\n"), err
+	}
+}
+
+// warningsOf returns the warnings of a dry run that creates an object, for use in Eventually.
+func (w *env) warningsOf(t *testing.T, object client.Object) func() (string, error) {
+	return w.warnings.record(func() error { return dryRun(t, w, object) })
 }
 
 // newEnv starts the cluster and the operator, which stop with the test.

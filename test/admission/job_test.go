@@ -65,14 +65,10 @@ func rulesOf(job *batchv1.Job) []batchv1.PodFailurePolicyRule {
 // jobTests: evicted pods of a Job do not count as failed, where the policy asks for that.
 func jobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
-	g.Eventually(func() (string, error) {
-		return w.warnings.record(func() error { return dryRun(t, w, batchJob("none", nil)) })
-	}).ShouldNot(gomega.ContainSubstring("backoffLimit"), "without a policy")
+	g.Eventually(w.warningsOf(t, batchJob("none", nil))).ShouldNot(gomega.ContainSubstring("backoffLimit"), "without a policy")
 
 	policy := w.applyPolicy(t, v1alpha1.Admission{})
-	g.Eventually(func() (string, error) {
-		return w.warnings.record(func() error { return dryRun(t, w, batchJob("unchanged", nil)) })
-	}).Should(gomega.ContainSubstring("spec.podFailurePolicy: evicted pods count as failed"))
+	g.Eventually(w.warningsOf(t, batchJob("unchanged", nil))).Should(gomega.ContainSubstring("spec.podFailurePolicy: evicted pods count as failed"))
 
 	unchanged := batchJob("unchanged", nil)
 	g.Expect(w.dryRunCreate(t, unchanged)).To(gomega.Succeed())
@@ -115,11 +111,8 @@ func jobTests(t *testing.T, w *env) {
 	}
 
 	t.Run("restartPolicy OnFailure is a warning", func(t *testing.T) {
-		framework.NewGomega(t).Eventually(func() (string, error) {
-			return w.warnings.record(func() error {
-				return dryRun(t, w, batchJob("x", func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
-			})
-		}).Should(gomega.ContainSubstring("write restartPolicy: Never, and write first in podFailurePolicy.rules"))
+		job := batchJob("x", func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })
+		framework.NewGomega(t).Eventually(w.warningsOf(t, job)).Should(gomega.ContainSubstring("write restartPolicy: Never, and write first in podFailurePolicy.rules"))
 	})
 
 	t.Run("the file again", func(t *testing.T) { fileAgainTests(t, w) })
@@ -199,8 +192,7 @@ func fileAgainTests(t *testing.T, w *env) {
 			g.Expect(err).NotTo(gomega.HaveOccurred(), out)
 		}).Should(gomega.Succeed())
 
-		stored := &batchv1.Job{}
-		g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(job), stored)).To(gomega.Succeed())
+		stored := framework.Fetch[batchv1.Job](t, w, client.ObjectKeyFromObject(job))
 		g.Expect(rulesOf(stored)).To(gomega.HaveLen(count))
 		g.Expect(rulesOf(stored)[0]).To(gomega.Equal(evictionRule))
 		g.Expect(*stored.Spec.PodReplacementPolicy).To(gomega.Equal(batchv1.Failed))

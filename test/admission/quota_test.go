@@ -49,11 +49,9 @@ func quotaTests(t *testing.T, w *env) {
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
 
 	w.CreateWithCleanup(t, odd)
-	g.Eventually(func() (string, error) { // when the operator has seen it
-		return w.warnings.record(func() error {
-			return framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
-		})
-	}).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
+	g.Eventually(w.warnings.record(func() error { // when the operator has seen it
+		return framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
+	})).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
 
 // vcjobTests: a job is completed before Volcano's own webhook fills in the rest,

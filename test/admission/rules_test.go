@@ -20,11 +20,9 @@ import (
 func (w *env) openQueue(t *testing.T, name string) {
 	t.Helper()
 	g := framework.NewGomega(t)
-	g.Eventually(func() (string, error) {
-		queue := &v1beta1.Queue{}
-		err := w.Get(t.Context(), client.ObjectKey{Name: name}, queue)
-		return string(queue.Status.State) + " for " + queue.Annotations[v1alpha1.AnnotationServiceType], err
-	}).Should(gomega.MatchRegexp("^Open for [a-z]"))
+	g.Eventually(framework.Read(t.Context(), w, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
+		return string(queue.Status.State) + " for " + queue.Annotations[v1alpha1.AnnotationServiceType]
+	})).Should(gomega.MatchRegexp("^Open for [a-z]"))
 }
 
 // dryRunCreate creates an object as administrator without storing it, and fills the object in.
@@ -69,9 +67,7 @@ func workloadTests(t *testing.T, w *env) {
 	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
 
 	wrong := deploymentOf("wrong", podSpecWith("volcano", gpu, 1), bad)
-	g.Eventually(func() (string, error) {
-		return w.warnings.record(func() error { return dryRun(t, w, wrong) })
-	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy the request is allowed with a warning")
+	g.Eventually(w.warningsOf(t, wrong)).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy the request is allowed with a warning")
 
 	w.applyPolicy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())

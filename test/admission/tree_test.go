@@ -35,9 +35,9 @@ func treeTests(t *testing.T, w *env) {
 
 	tenant := newTreeQuota("tenant", "", 8, 6)
 	project := newTreeQuota("project", "tenant", 8, 4)
-	g.Eventually(func() (string, error) { // when the operator has seen the policy
-		return w.warnings.record(func() error { return w.dryRunCreate(t, project.DeepCopy()) })
-	}).Should(gomega.ContainSubstring("there is no CardQuota tenant yet"), "children may come first")
+	g.Eventually(w.warnings.record(func() error { // when the operator has seen the policy
+		return w.dryRunCreate(t, project.DeepCopy())
+	})).Should(gomega.ContainSubstring("there is no CardQuota tenant yet"), "children may come first")
 
 	w.CreateWithCleanup(t, tenant)
 	w.waitUntilDenied(t, newTreeQuota("wide", "tenant", 9, 2), "cardquotas.cardquota.dev", "is 9, but parent tenant has 8")
@@ -51,16 +51,14 @@ func treeTests(t *testing.T, w *env) {
 
 	g.Expect(w.warnings.record(func() error {
 		return framework.MergePatch(t, w, tenant, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":8,"deserved":3}]}}`, client.DryRunAll)
-	})).
+	})()).
 		To(gomega.ContainSubstring("changes what counts in CardQuota project: NVIDIA-H200: deserved is 4, but parent tenant has 3"))
-	g.Expect(w.warnings.record(func() error { return w.Delete(t.Context(), tenant.DeepCopy(), client.DryRunAll) })).
+	g.Expect(w.warnings.record(func() error { return w.Delete(t.Context(), tenant.DeepCopy(), client.DryRunAll) })()).
 		To(gomega.ContainSubstring("it is the parent of project"), "deleting a directory works in any order")
 
-	g.Eventually(func() (string, error) { // when the operator has written the tree
-		queue := &v1beta1.Queue{}
-		err := w.Get(t.Context(), client.ObjectKey{Name: "project"}, queue)
-		return queue.Spec.Parent, err
-	}).Should(gomega.Equal("tenant"))
+	g.Eventually(framework.Read(t.Context(), w, client.ObjectKey{Name: "project"}, func(queue *v1beta1.Queue) string { // when the operator has written the tree
+		return queue.Spec.Parent
+	})).Should(gomega.Equal("tenant"))
 	w.waitUntilDenied(t, deploymentOf("x", podSpecWith("volcano", gpu, 1), map[string]string{v1beta1.QueueNameAnnotationKey: "tenant"}), "Queue <tenant> is the parent of other queues and takes no jobs")
 }
 

@@ -246,8 +246,7 @@ func cardSecondsThatCannotBeStored(p *play) {
 func (p *play) writeConfiguration(name, text string) (before string) {
 	p.Helper()
 	g := newGomega(p.T)
-	object := &corev1.ConfigMap{}
-	g.Expect(p.Get(p.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: name}, object)).To(gomega.Succeed())
+	object := framework.Fetch[corev1.ConfigMap](p, p, client.ObjectKey{Namespace: deployment.Namespace, Name: name})
 	const key = "volcano-scheduler.conf"
 	before = object.Data[key]
 	object.Data[key] = text

@@ -16,6 +16,7 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/framework"
 )
 
 // workloadStates are those in which the reason alone does not say what helps: what the controller of a pod
@@ -76,8 +77,7 @@ func rollout() state {
 	s.change = func(p *play) {
 		p.create(builder.Deployment("rollout", waits, 2, podOf("rollout", "", 1)))
 		p.awaitPlaced("rollout", 2)
-		deployment := &appsv1.Deployment{}
-		newGomega(p.T).Expect(p.Get(p.Context(), client.ObjectKey{Namespace: "rollout", Name: waits}, deployment)).To(gomega.Succeed())
+		deployment := framework.Fetch[appsv1.Deployment](p, p, client.ObjectKey{Namespace: "rollout", Name: waits})
 		before := deployment.DeepCopy()
 		deployment.Spec.Template.Spec.Containers[0].Image = "registry.example/main:2"
 		newGomega(p.T).Expect(p.Patch(p.Context(), deployment, client.MergeFrom(before))).To(gomega.Succeed())
@@ -172,19 +172,15 @@ func (p *play) awaitPlaced(namespace string, count int) {
 // awaitPhase waits until a PodGroup has a phase.
 func (p *play) awaitPhase(namespace, name string, phase v1beta1.PodGroupPhase) {
 	p.Helper()
-	newGomega(p.T).Eventually(func() (v1beta1.PodGroupPhase, error) {
-		group := &v1beta1.PodGroup{}
-		err := p.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, group)
-		return group.Status.Phase, err
-	}).Should(gomega.Equal(phase), "PodGroup %s/%s", namespace, name)
+	newGomega(p.T).Eventually(framework.Read(p.Context(), p, client.ObjectKey{Namespace: namespace, Name: name}, func(group *v1beta1.PodGroup) v1beta1.PodGroupPhase {
+		return group.Status.Phase
+	})).Should(gomega.Equal(phase), "PodGroup %s/%s", namespace, name)
 }
 
 // awaitQuotaGone waits until a Queue has no quota any more.
 func (p *play) awaitQuotaGone(name string) {
 	p.Helper()
-	newGomega(p.T).Eventually(func() (string, error) {
-		queue := &v1beta1.Queue{}
-		err := p.Get(p.Context(), client.ObjectKey{Name: name}, queue)
-		return queue.Annotations[api.AnnotationCardQuota], err
-	}).Should(gomega.BeElementOf("", "{}"), "quota of Queue %s", name)
+	newGomega(p.T).Eventually(framework.Read(p.Context(), p, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
+		return queue.Annotations[api.AnnotationCardQuota]
+	})).Should(gomega.BeElementOf("", "{}"), "quota of Queue %s", name)
 }

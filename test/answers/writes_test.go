@@ -57,8 +57,7 @@ func tenantWrites(p *play) {
 	}).Should(gomega.Succeed())
 
 	stays := func() string {
-		now := &api.LocalCardQuota{}
-		g.Expect(p.Get(p.Context(), key, now)).To(gomega.Succeed())
+		now := framework.Fetch[api.LocalCardQuota](p, p, key)
 		return now.Status.Summary
 	}
 	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))

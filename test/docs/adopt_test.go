@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/framework"
 )
 
 // legacy is a queue from before the installation.
@@ -153,11 +154,9 @@ func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
 	e.Helper()
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
 	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
-	e.Eventually(func() (v1beta1.QueueState, error) {
-		queue := &v1beta1.Queue{}
-		err := e.Get(e.ctx, client.ObjectKey{Name: legacy}, queue)
-		return queue.Status.State, err
-	}).Should(Equal(v1beta1.QueueStateOpen))
+	e.Eventually(framework.Read(e.ctx, e, client.ObjectKey{Name: legacy}, func(queue *v1beta1.Queue) v1beta1.QueueState {
+		return queue.Status.State
+	})).Should(Equal(v1beta1.QueueStateOpen))
 
 	e.createDeployment("cards", legacy, 2, 1)
 	e.createDeployment("plain", legacy, 1, 0)

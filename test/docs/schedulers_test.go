@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/framework"
 )
 
 // schedulerRun is the time in which a container with the stock scheduler ran; until is zero
@@ -147,11 +148,9 @@ func (e *engineer) startStock() {
 	container.ImagePullPolicy = corev1.PullIfNotPresent // there is no registry here
 
 	e.Expect(e.Create(e.ctx, deployment)).To(Succeed())
-	e.Eventually(func() (int32, error) {
-		live := &appsv1.Deployment{}
-		err := e.Get(e.ctx, stockName, live)
-		return live.Status.AvailableReplicas, err
-	}).Should(BeEquivalentTo(1))
+	e.Eventually(framework.Read(e.ctx, e, stockName, func(live *appsv1.Deployment) int32 {
+		return live.Status.AvailableReplicas
+	})).Should(BeEquivalentTo(1))
 }
 
 func (e *engineer) stockDeployment() *appsv1.Deployment {

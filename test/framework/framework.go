@@ -10,6 +10,7 @@ import (
 
 	"github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,6 +82,43 @@ func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
 	ctx := context.WithoutCancel(t.Context())
 	NewGomega(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
 	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
+}
+
+// objectOf is a pointer to an object of a type.
+type objectOf[O any] interface {
+	*O
+	client.Object
+}
+
+// Read returns what a function tells about an object, for use in Eventually.
+func Read[O, V any, P objectOf[O]](ctx context.Context, reader client.Reader, key client.ObjectKey, tell func(*O) V) func() (V, error) {
+	return func() (told V, err error) {
+		var object O
+		err = reader.Get(ctx, key, P(&object))
+		if err == nil {
+			told = tell(&object)
+		}
+		return told, err
+	}
+}
+
+// Fetch returns an object, which must exist.
+func Fetch[O any, P objectOf[O]](t testing.TB, reader client.Reader, key client.ObjectKey) *O {
+	t.Helper()
+	var object O
+	check.NoError(t, reader.Get(t.Context(), key, P(&object)))
+	return &object
+}
+
+// ExpectTyped expects that the API server finds no wrong types in the expressions of a
+// ValidatingAdmissionPolicy.
+func (w Framework) ExpectTyped(t *testing.T, name string) {
+	t.Helper()
+	status := Read(t.Context(), w, client.ObjectKey{Name: name}, func(p *admissionv1.ValidatingAdmissionPolicy) admissionv1.ValidatingAdmissionPolicyStatus {
+		return p.Status
+	})
+	isTyped := gomega.HaveField("TypeChecking", gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
+	NewGomega(t).Eventually(status).Should(gomega.And(gomega.HaveField("ObservedGeneration", gomega.BeNumerically(">", 0)), isTyped))
 }
 
 // IsGone reports whether an object does not exist.

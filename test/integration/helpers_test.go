@@ -53,27 +53,19 @@ func setState(t *testing.T, name string, state v1beta1.QueueState) {
 
 // queueOf returns a Queue, for use in Eventually.
 func queueOf(t *testing.T, name string) func() (*v1beta1.Queue, error) {
-	return func() (*v1beta1.Queue, error) {
-		queue := &v1beta1.Queue{}
-		return queue, admin.Get(t.Context(), client.ObjectKey{Name: name}, queue)
-	}
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: name}, func(q *v1beta1.Queue) *v1beta1.Queue { return q })
 }
 
 // queueAnnotation returns an annotation of a Queue, for use in Eventually.
 func queueAnnotation(t *testing.T, name, key string) func() (string, error) {
-	return func() (string, error) {
-		queue, err := queueOf(t, name)()
-		return queue.Annotations[key], err
-	}
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: name}, func(q *v1beta1.Queue) string { return q.Annotations[key] })
 }
 
 // statusOf returns the status of a CardQuota, for use in Eventually.
 func statusOf(t *testing.T, name string) func() (v1alpha1.CardQuotaStatus, error) {
-	return func() (v1alpha1.CardQuotaStatus, error) {
-		quota := &v1alpha1.CardQuota{}
-		err := admin.Get(t.Context(), client.ObjectKey{Name: name}, quota)
-		return quota.Status, err
-	}
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: name}, func(quota *v1alpha1.CardQuota) v1alpha1.CardQuotaStatus {
+		return quota.Status
+	})
 }
 
 // cardQuotaCondition returns a condition as "Status/Reason: message", for use in Eventually.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/framework"
 )
 
 // inventoryDelay is how soon a change of a node shows.
@@ -20,38 +22,27 @@ const inventoryDelay = 5 * time.Second
 
 // inventoryCard returns the entry of a card in the CardInventory, for use in Eventually.
 func inventoryCard(t *testing.T, name string) func() (v1alpha1.InventoryCard, error) {
-	return func() (v1alpha1.InventoryCard, error) {
-		inventory := &v1alpha1.CardInventory{}
-		if err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); err != nil {
-			return v1alpha1.InventoryCard{}, err
-		}
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: v1alpha1.InventoryName}, func(inventory *v1alpha1.CardInventory) v1alpha1.InventoryCard {
 		for _, entry := range inventory.Status.Cards {
 			if entry.Name == name {
-				return entry, nil
+				return entry
 			}
 		}
-
-		return v1alpha1.InventoryCard{}, nil
-	}
+		return v1alpha1.InventoryCard{}
+	})
 }
 
 // anomaliesOf returns the anomalies of one node as "Reason: message", for use in Eventually.
 func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
-	return func() ([]string, error) {
-		inventory := &v1alpha1.CardInventory{}
-		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
-
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: v1alpha1.InventoryName}, func(inventory *v1alpha1.CardInventory) []string {
 		var found []string
 		for _, anomaly := range inventory.Status.Anomalies {
-			for _, name := range anomaly.Nodes {
-				if name == node {
-					found = append(found, string(anomaly.Reason)+": "+anomaly.Message)
-				}
+			if slices.Contains(anomaly.Nodes, node) {
+				found = append(found, string(anomaly.Reason)+": "+anomaly.Message)
 			}
 		}
-
-		return found, err
-	}
+		return found
+	})
 }
 
 func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
@@ -98,10 +89,8 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 func TestTheInventoryComesBack(t *testing.T) {
 	g := requireControlPlane(t)
 	newNode(t, uniqueName(t, ""), "NVIDIA-INVENTORY-BACK")
-	get := func() (*v1alpha1.CardInventory, error) {
-		inventory := &v1alpha1.CardInventory{}
-		return inventory, admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
-	}
+	key := client.ObjectKey{Name: v1alpha1.InventoryName}
+	get := framework.Read(t.Context(), admin, key, func(i *v1alpha1.CardInventory) *v1alpha1.CardInventory { return i })
 
 	isCounted := gomega.HaveField("Status.Summary", gomega.ContainSubstring("NVIDIA-INVENTORY-BACK"))
 	g.Eventually(get).Should(isCounted)

@@ -178,8 +178,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	t.Helper()
 	g := framework.NewGomega(t)
-	node := &corev1.Node{}
-	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(gomega.Succeed())
+	node := framework.Fetch[corev1.Node](t, admin, client.ObjectKey{Name: name})
 	base := node.DeepCopy()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Test"}}
 	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())

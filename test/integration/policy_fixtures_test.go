@@ -110,11 +110,9 @@ func startPolicyTest(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) 
 
 // policyStatus returns the status of the policy, for use in Eventually.
 func policyStatus(t *testing.T) func() (v1alpha1.ServiceTypePolicyStatus, error) {
-	return func() (v1alpha1.ServiceTypePolicyStatus, error) {
-		policy := &v1alpha1.ServiceTypePolicy{}
-		err := admin.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Name: "default"}, policy)
-		return policy.Status, err
-	}
+	return framework.Read(context.WithoutCancel(t.Context()), admin, client.ObjectKey{Name: "default"}, func(policy *v1alpha1.ServiceTypePolicy) v1alpha1.ServiceTypePolicyStatus {
+		return policy.Status
+	})
 }
 
 // configSynced returns condition ConfigSynced like policyCondition.
@@ -124,18 +122,15 @@ func configSynced(t *testing.T) func() (string, error) {
 
 // schedulerText returns the text of the configuration, for use in Eventually.
 func schedulerText(t *testing.T, name string) func() (string, error) {
-	return func() (string, error) {
-		cm := &corev1.ConfigMap{}
-		err := admin.Get(t.Context(), client.ObjectKey{Namespace: systemNamespace, Name: name}, cm)
-		return cm.Data[schedulerKey], err
-	}
+	return framework.Read(t.Context(), admin, client.ObjectKey{Namespace: systemNamespace, Name: name}, func(cm *corev1.ConfigMap) string {
+		return cm.Data[schedulerKey]
+	})
 }
 
 // configMap returns a stored ConfigMap.
 func configMap(t *testing.T, name string) *corev1.ConfigMap {
 	t.Helper()
-	cm := &corev1.ConfigMap{}
-	gomega.NewWithT(t).Expect(admin.Get(t.Context(), client.ObjectKey{Namespace: systemNamespace, Name: name}, cm)).To(gomega.Succeed())
+	cm := framework.Fetch[corev1.ConfigMap](t, admin, client.ObjectKey{Namespace: systemNamespace, Name: name})
 	return cm
 }
 

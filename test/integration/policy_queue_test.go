@@ -8,20 +8,22 @@ import (
 	"github.com/onsi/gomega"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/framework"
 )
 
 // priorityAndReclaimable returns "priority/reclaimable" of a queue, for use in Eventually.
 func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
-	return func() (string, error) {
-		queue, err := queueOf(t, name)()
+	return framework.Read(t.Context(), admin, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 		if queue.Spec.Reclaimable == nil {
-			return fmt.Sprint(queue.Spec.Priority, "/unset"), err
+			return fmt.Sprint(queue.Spec.Priority, "/unset")
 		}
-		return fmt.Sprint(queue.Spec.Priority, "/", *queue.Spec.Reclaimable), err
-	}
+		return fmt.Sprint(queue.Spec.Priority, "/", *queue.Spec.Reclaimable)
+	})
 }
 
 func TestQueuesFollowThePolicy(t *testing.T) {

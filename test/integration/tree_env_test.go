@@ -153,21 +153,18 @@ func (e *treeEnv) expectPlaced(t *testing.T, branches []branch) {
 
 // describeQueue returns where a Queue is and what it carries, for use in Eventually.
 func (e *treeEnv) describeQueue(t *testing.T, name string) func() (string, error) {
-	return func() (string, error) {
-		queue := &v1beta1.Queue{}
-		err := e.Get(t.Context(), client.ObjectKey{Name: name}, queue)
+	return framework.Read(t.Context(), e, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 		cpu := func(list corev1.ResourceList) string { return list.Cpu().String() }
 		return fmt.Sprintf("below %s: %s %s %s, CPU %s %s %s", queue.Spec.Parent, queue.Annotations[v1alpha1.AnnotationCardQuota],
 			queue.Annotations[v1alpha1.AnnotationCardDeserved], queue.Annotations[v1alpha1.AnnotationCardGuarantee],
-			cpu(queue.Spec.Capability), cpu(queue.Spec.Deserved), cpu(queue.Spec.Guarantee.Resource)), err
-	}
+			cpu(queue.Spec.Capability), cpu(queue.Spec.Deserved), cpu(queue.Spec.Guarantee.Resource))
+	})
 }
 
 // change changes the spec of a CardQuota.
 func (e *treeEnv) change(t *testing.T, name string, change func(*v1alpha1.CardQuota)) {
 	t.Helper()
-	q := &v1alpha1.CardQuota{}
-	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: name}, q)).To(gomega.Succeed())
+	q := framework.Fetch[v1alpha1.CardQuota](t, e, client.ObjectKey{Name: name})
 	base := q.DeepCopy()
 	change(q)
 	e.g.Expect(e.Patch(t.Context(), q, client.MergeFrom(base))).To(gomega.Succeed())

@@ -98,11 +98,9 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 		}
 
 		for _, b := range branches {
-			e.g.Eventually(func() (string, error) {
-				queue := &v1beta1.Queue{}
-				err := e.Get(t.Context(), client.ObjectKey{Name: b.name}, queue)
-				return fmt.Sprint(queue.Spec.Capability.Cpu().Value(), queue.Spec.Deserved.Cpu().Value(), queue.Spec.Guarantee.Resource.Cpu().Value(), queue.Spec.Capability.Memory().Value()), err
-			}).Should(gomega.Equal(fmt.Sprint(b.quota*cpu, b.deserved*cpu, b.guarantee*cpu, 64*memory)), b.name)
+			e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: b.name}, func(queue *v1beta1.Queue) string {
+				return fmt.Sprint(queue.Spec.Capability.Cpu().Value(), queue.Spec.Deserved.Cpu().Value(), queue.Spec.Guarantee.Resource.Cpu().Value(), queue.Spec.Capability.Memory().Value())
+			})).Should(gomega.Equal(fmt.Sprint(b.quota*cpu, b.deserved*cpu, b.guarantee*cpu, 64*memory)), b.name)
 			e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"), b.name)
 		}
 	}
@@ -125,11 +123,9 @@ func testMoving(t *testing.T, e *treeEnv) {
 	e.create(t, branches)
 	e.expectPlaced(t, branches)
 	parentOf := func(name string) func() (string, error) {
-		return func() (string, error) {
-			queue := &v1beta1.Queue{}
-			err := e.Get(t.Context(), client.ObjectKey{Name: name}, queue)
-			return queue.Spec.Parent, err
-		}
+		return framework.Read(t.Context(), e, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
+			return queue.Spec.Parent
+		})
 	}
 
 	move := func(name, parent string) {
@@ -161,8 +157,7 @@ func testRefusedChild(t *testing.T, e *treeEnv) {
 	e.create(t, []branch{parent})
 	e.expectPlaced(t, []branch{parent})
 	setPods := func(count string) {
-		queue := &v1beta1.Queue{}
-		e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: parent.name}, queue)).To(gomega.Succeed())
+		queue := framework.Fetch[v1beta1.Queue](t, e, client.ObjectKey{Name: parent.name})
 		base := queue.DeepCopy()
 		queue.Status.Allocated = corev1.ResourceList{"pods": resource.MustParse(count)}
 		e.g.Expect(e.Status().Patch(t.Context(), queue, client.MergeFrom(base))).To(gomega.Succeed())
@@ -223,18 +218,14 @@ func testParentSums(t *testing.T, e *treeEnv) {
 			c := q.Status.Cards[0]
 			return fmt.Sprint(c.Used, c.Pending, c.Free, q.Status.CPU.Used.Value(), q.Status.BlockedTotal), nil
 		}).Should(gomega.Equal(fmt.Sprint(used, len(below), quotaOfBranch(branches, parent)-int64(used), 2*len(below), 0)), parent)
-		e.g.Eventually(func() (string, error) {
-			queue := &v1beta1.Queue{}
-			err := e.Get(t.Context(), client.ObjectKey{Name: parent}, queue)
-			return queue.Annotations[v1alpha1.AnnotationCardAllocated], err
-		}).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, used)), parent)
+		e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: parent}, func(queue *v1beta1.Queue) string {
+			return queue.Annotations[v1alpha1.AnnotationCardAllocated]
+		})).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, used)), parent)
 	}
 
-	search := func() (v1alpha1.CardStatus, error) {
-		q := &v1alpha1.CardQuota{}
-		err := e.Get(t.Context(), client.ObjectKey{Name: "sum-search"}, q)
-		return q.Status.Cards[0], err
-	}
+	search := framework.Read(t.Context(), e, client.ObjectKey{Name: "sum-search"}, func(q *v1alpha1.CardQuota) v1alpha1.CardStatus {
+		return q.Status.Cards[0]
+	})
 
 	e.g.Eventually(search).Should(gomega.SatisfyAll(gomega.HaveField("Deserved", int64(4)), gomega.HaveField("Borrowed", int64(1)), gomega.HaveField("Quota", int64(8))))
 	e.expectQuiet(t, branches)
@@ -253,8 +244,7 @@ func testOtherManagersParent(t *testing.T, e *treeEnv) {
 	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") }) // makes room in the tenant
 	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
 
-	queue := &v1beta1.Queue{}
-	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "held-search"}, queue)).To(gomega.Succeed())
+	queue := framework.Fetch[v1beta1.Queue](t, e, client.ObjectKey{Name: "held-search"})
 	base := queue.DeepCopy()
 	queue.Spec.Parent = "held-tenant"
 	e.g.Expect(e.Patch(t.Context(), queue, client.MergeFrom(base), client.FieldOwner("kubectl-edit"))).To(gomega.Succeed())
@@ -316,11 +306,9 @@ func testQueueByHand(t *testing.T, e *treeEnv) {
 	e.g.Eventually(e.quotaCondition(t, "hand-parent", "HierarchyValid")).Should(gomega.HavePrefix("True/HierarchyValid: this CardQuota is at the top level; it has 2 children: hand-child, queue hand-queue"))
 	e.CreateWithCleanup(t, builder.Node("hand-node").GPUs("NVIDIA-H200", 8).Obj())
 	e.CreateWithCleanup(t, builder.Pod(labNamespace, "hand-pod").Queue("hand-queue").Card("NVIDIA-H200").GPUs(2).Node("hand-node").Obj())
-	e.g.Eventually(func() (string, error) {
-		q := &v1alpha1.CardQuota{}
-		err := e.Get(t.Context(), client.ObjectKey{Name: "hand-parent"}, q)
-		return q.Status.Summary, err
-	}).Should(gomega.Equal("2/8 NVIDIA-H200"))
+	e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: "hand-parent"}, func(q *v1alpha1.CardQuota) string {
+		return q.Status.Summary
+	})).Should(gomega.Equal("2/8 NVIDIA-H200"))
 }
 
 // testSwitching: flat, every Queue is at the top level with its own quota and no field of a tree.
@@ -338,11 +326,9 @@ func testSwitching(t *testing.T, e *treeEnv) {
 
 		e.g.Eventually(e.describeQueue(t, b.name)).Should(gomega.Equal(want), b.name)
 		e.g.Eventually(e.quotaCondition(t, b.name, "QueueSynced")).Should(gomega.HavePrefix("True/TreeFieldsUnused"), b.name)
-		e.g.Eventually(func() (int, error) {
-			q := &v1alpha1.CardQuota{}
-			err := e.Get(t.Context(), client.ObjectKey{Name: b.name}, q)
-			return len(slices.DeleteFunc(q.Status.Conditions, func(c metav1.Condition) bool { return c.Type != "HierarchyValid" })), err
-		}).Should(gomega.BeZero(), b.name)
+		e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: b.name}, func(q *v1alpha1.CardQuota) int {
+			return len(slices.DeleteFunc(q.Status.Conditions, func(c metav1.Condition) bool { return c.Type != "HierarchyValid" }))
+		})).Should(gomega.BeZero(), b.name)
 	}
 
 	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
@@ -363,11 +349,9 @@ func testPolicyCreatedAgain(t *testing.T, e *treeEnv) {
 	e.g.Expect((*e.stopOperator)()).To(gomega.Succeed())
 	e.startOperator(t)
 	e.change(t, "again-lab", func(q *v1alpha1.CardQuota) { q.Spec.Priority = ptr.To[int32](1) }) // the new operator writes its Queue
-	e.g.Eventually(func() (int64, error) {
-		q := &v1alpha1.CardQuota{}
-		err := e.Get(t.Context(), client.ObjectKey{Name: "again-lab"}, q)
-		return q.Generation - q.Status.ObservedGeneration, err
-	}).Should(gomega.BeZero())
+	e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: "again-lab"}, func(q *v1alpha1.CardQuota) int64 {
+		return q.Generation - q.Status.ObservedGeneration
+	})).Should(gomega.BeZero())
 	e.expectPlaced(t, branches)
 
 	created := builder.ServiceTypePolicy().Obj()

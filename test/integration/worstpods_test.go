@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/strip"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/framework"
 )
 
 // TestTheAPIServerStoresTheWorstPods: the bound of the operator's cache is tested with them. The API server
@@ -18,8 +19,7 @@ func TestTheAPIServerStoresTheWorstPods(t *testing.T) {
 	pods := builder.WorstPods(labNamespace)
 	for _, what := range []string{"limits", "sidecars", "resources", "long-resources"} {
 		g.Expect(admin.Create(t.Context(), pods[what])).To(gomega.Succeed(), what)
-		stored := &corev1.Pod{}
-		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pods[what]), stored)).To(gomega.Succeed(), what)
+		stored := framework.Fetch[corev1.Pod](t, admin, client.ObjectKeyFromObject(pods[what]))
 		g.Expect(stored.Size()).To(gomega.BeNumerically(">", 900_000), what)
 		g.Expect(strip.Pod(stored).Size()).To(gomega.BeNumerically("<", 32<<10), what)
 		g.Expect(admin.Delete(t.Context(), stored, client.GracePeriodSeconds(0))).To(gomega.Succeed(), what)

@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/cli"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/deployment"
+	"cardquota.dev/operator/test/framework"
 )
 
 // prices are those of the bill: training pays less, and one tenant has a price of his own.
@@ -129,8 +130,7 @@ func (e *Env) billDay(t *testing.T) (bill dayBill) {
 // countedUntil returns until when the stored sums are counted.
 func (e *Env) countedUntil(t *testing.T) time.Time {
 	t.Helper()
-	bills := &corev1.ConfigMap{}
-	check.NoError(t, e.Get(t.Context(), client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)}, bills))
+	bills := framework.Fetch[corev1.ConfigMap](t, e, client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)})
 	return check.Value(cardseconds.ParseRunning(bills.Data[cardseconds.TextKey]))(t).Header.CountedUntil
 }
 

@@ -74,12 +74,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
 	}
 
-	policy := &admissionv1.ValidatingAdmissionPolicy{}
-	g.Eventually(func() (int64, error) {
-		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: guardName}, policy)
-		return policy.Status.ObservedGeneration, err
-	}).Should(BeNumerically(">", 0))
-	g.Expect(policy.Status.TypeChecking).To(Or(BeNil(), HaveField("ExpressionWarnings", BeEmpty())))
+	suite.admin.ExpectTyped(t, guardName)
 
 	// The real operator writes its CA under the policy, too.
 	configuration := &admissionv1.MutatingWebhookConfiguration{}

@@ -67,11 +67,9 @@ func createAsTenant(t *testing.T, p *corev1.Pod) {
 
 // nodeOf returns the node of a pod, or "".
 func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
-	return func() (string, error) {
-		live := &corev1.Pod{}
-		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(p), live)
-		return live.Spec.NodeName, err
-	}
+	return framework.Read(t.Context(), suite.admin, client.ObjectKeyFromObject(p), func(live *corev1.Pod) string {
+		return live.Spec.NodeName
+	})
 }
 
 // checkStaysWaiting expects that pods wait although the scheduler has placed two later pods. The

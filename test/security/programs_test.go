@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/framework"
 )
 
 // withoutWebhooks simulates a request that passed the webhooks: the rest must hold alone.
@@ -67,13 +68,9 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 		return stranger.Status.Phase, err
 	}).Should(Equal(corev1.PodRunning), "as a scheduler would")
 
-	beat := func() (time.Time, error) {
-		lease := &coordinationv1.Lease{}
-		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, lease); err != nil {
-			return time.Time{}, err
-		}
-		return lease.Spec.RenewTime.Time, nil
-	}
+	beat := framework.Read(t.Context(), suite.admin, client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, func(lease *coordinationv1.Lease) time.Time {
+		return lease.Spec.RenewTime.Time
+	})
 
 	since := time.Now()
 	waitForLaterPlacements(t)

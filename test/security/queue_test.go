@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/framework"
 )
 
 func asNeighbour(q *v1alpha1.CardQuota) {
@@ -63,11 +64,9 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createForTest(t, holders)
 	g := newGomega(t)
 
-	running := func() (int32, error) {
-		live := &appsv1.Deployment{}
-		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(holders), live)
-		return live.Status.ReadyReplicas, err
-	}
+	running := framework.Read(t.Context(), suite.admin, client.ObjectKeyFromObject(holders), func(live *appsv1.Deployment) int32 {
+		return live.Status.ReadyReplicas
+	})
 	g.Eventually(running).Should(BeEquivalentTo(16))
 
 	pods := neighbourPods(t)
