@@ -301,5 +301,5 @@ func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*
 // means nothing.
 func (s *reclaimSession) isMarkedForEviction(pod *corev1.Pod) bool {
 	since, evicted := workload.EvictedSince(pod)
-	return evicted && s.now.Sub(since) < evictionTimeout+markTimeout
+	return evicted && s.now.Sub(since) < deletionTimeout+markTimeout
 }

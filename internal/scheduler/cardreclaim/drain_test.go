@@ -121,14 +121,14 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 
 	w.expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
-	originalTimeout := evictionTimeout
+	originalTimeout := deletionTimeout
 	originalMarkTimeout := markTimeout
 	t.Cleanup(func() {
-		evictionTimeout = originalTimeout
+		deletionTimeout = originalTimeout
 		markTimeout = originalMarkTimeout
 	})
 
-	evictionTimeout = -time.Second
+	deletionTimeout = -time.Second
 	markTimeout = -time.Second
 	eventually(t, "deleted", func() bool {
 		w.openSession().Run(NewAllocate(w.action))

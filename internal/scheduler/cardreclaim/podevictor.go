@@ -40,10 +40,10 @@ func newPodEvictor(atOnce int) podEvictor {
 // maxConcurrentWrites is how many pods are written to at the same time.
 const maxConcurrentWrites = 32
 
-// evictionTimeout is how long an evicted pod may exist. Then it is deleted. If the job
+// deletionTimeout is how long an evicted pod may exist. Then it is deleted. If the job
 // controller was asked to recreate it, its annotation keeps the job's policies from counting
 // that.
-var evictionTimeout = 30 * time.Second
+var deletionTimeout = 30 * time.Second
 
 // markTimeout is the same for pods that do not even have their annotation. It is longer than a
 // write is repeated.
@@ -180,14 +180,14 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
-// deleteOverdue deletes evicted pods that still exist after evictionTimeout, because pipelined
+// deleteOverdue deletes evicted pods that still exist after deletionTimeout, because pipelined
 // pods wait for their cards.
 func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) {
-	for _, task := range policy.OverdueEvictions(evictionTimeout) {
+	for _, task := range policy.OverdueEvictions(deletionTimeout) {
 		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.EvictingLongerThan(task, markTimeout) {
 			continue // its annotation may still arrive; a deletion without it would count as a retry
 		}
-		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", evictionTimeout.String())
+		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", deletionTimeout.String())
 		go a.evictor.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
 		policy.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
 	}

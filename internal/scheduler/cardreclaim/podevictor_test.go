@@ -245,7 +245,7 @@ func TestFailedWrites(t *testing.T) {
 }
 
 // TestWriteIsRepeatedForHalfAMinute: that is longer than the election of an API server's
-// leader, and no longer than evictionTimeout.
+// leader, and no longer than deletionTimeout.
 func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	total := time.Duration(0)
 	backoff := shipped
@@ -253,7 +253,7 @@ func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}
-	check.That(t, total >= 20*time.Second && total <= evictionTimeout, "a mark is tried for %s", total)
+	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a mark is tried for %s", total)
 }
 
 func TestOverduePodsAreDeleted(t *testing.T) {
@@ -266,14 +266,14 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 
-	kept := evictionTimeout
+	kept := deletionTimeout
 	longer := markTimeout
 	t.Cleanup(func() {
-		evictionTimeout = kept
+		deletionTimeout = kept
 		markTimeout = longer
 	})
 
-	evictionTimeout = -time.Second
+	deletionTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	if left := w.existingPods(t); len(left) != 5 { // the cache has not seen the annotations
 		t.Errorf("there are %v", left)
@@ -294,13 +294,13 @@ func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
 		return refused.Add(1) <= 4, nil, errors.New("no")
 	})
 
-	kept := evictionTimeout
-	t.Cleanup(func() { evictionTimeout = kept })
+	kept := deletionTimeout
+	t.Cleanup(func() { deletionTimeout = kept })
 
 	w.action.evictor.backoff.Steps = 1
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
-	evictionTimeout = -time.Second
+	deletionTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all are deleted", func() bool { return len(w.existingPods(t)) == 1 })
 }
@@ -330,8 +330,8 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 		})
 
-		kept := evictionTimeout
-		t.Cleanup(func() { evictionTimeout = kept })
+		kept := deletionTimeout
+		t.Cleanup(func() { deletionTimeout = kept })
 
 		for range 3 { // the session sees no change in the API server
 			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
@@ -339,7 +339,7 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 
 		if tc.failures == 9 {
 			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
-			evictionTimeout = -time.Second
+			deletionTimeout = -time.Second
 			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 		}
 		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.goes) })

@@ -120,10 +120,10 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
 
-	originalTimeout := evictionTimeout
-	t.Cleanup(func() { evictionTimeout = originalTimeout })
+	originalTimeout := deletionTimeout
+	t.Cleanup(func() { deletionTimeout = originalTimeout })
 
-	evictionTimeout = 0
+	deletionTimeout = 0
 	w.runPreemptAction(preempt)
 	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
 
