@@ -72,6 +72,8 @@ func TestFindBypasses(t *testing.T) {
 	preset := func(p *corev1.Pod) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}
 	}
+	erased := func(p *corev1.Pod) { p.ManagedFields = nil }
+	recorded := func(p *corev1.Pod) { p.Annotations = record }
 
 	requests := func(name corev1.ResourceName) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -86,27 +88,21 @@ func TestFindBypasses(t *testing.T) {
 		want  string
 		cards []card.Amount
 	}{
-		"bound by our scheduler": {charge: held},
-		"another scheduler's":    {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"node name of its own":   {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
-		"both":                   {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"our second name":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
-		"record taken away":      {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
-		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) {
-			p.ManagedFields = nil
-			p.Annotations = record
-		}}, held, "", nil},
-		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, func(p *corev1.Pod) { p.Annotations = record }}, held, "nodeName was set by kubectl-create", held.Cards},
-		"another scheduler's with a record": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
-			p.ManagedFields = nil
-			p.Annotations = record
-		}}, held, "schedulerName is default-scheduler", held.Cards},
-		"without cards":                {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
-		"not placed yet":               {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
-		"finished":                     {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
-		"being deleted":                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
-		"of no queue":                  {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
-		"on a node that names no card": {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
+		"bound by our scheduler":   {charge: held},
+		"another scheduler's":      {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"node name of its own":     {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
+		"both":                     {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"our second name":          {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
+		"record taken away":        {[]func(*corev1.Pod){erased}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
+		"record taken away, bound": {[]func(*corev1.Pod){erased, recorded}, held, "", nil},
+		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, recorded}, held, "nodeName was set by kubectl-create", held.Cards},
+		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, erased, recorded}, held, "schedulerName is default-scheduler", held.Cards},
+		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
+		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
+		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
+		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
+		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
+		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
 		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
 			p.Spec.InitContainers = p.Spec.Containers
 			p.Spec.Containers = []corev1.Container{{}}

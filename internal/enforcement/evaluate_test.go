@@ -1,7 +1,6 @@
 package enforcement
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,9 @@ const (
 	wanted = "0123456789abcdef0123"
 	other  = "fedcba98765432100123"
 	stock  = "volcano-system/volcano-scheduler-5b-q"
+
+	ourPod      = "volcano-system/cardquota-scheduler-7d9-x"
+	ourOtherPod = "volcano-system/cardquota-scheduler-7d9-y"
 )
 
 // working are the facts of a cluster in which everything is in order: the last
@@ -33,218 +35,177 @@ func working() Observation {
 	}
 }
 
-// silentFor lets the last session and its arrival be that long ago.
-func silentFor(f *Observation, age time.Duration) {
-	f.Heartbeat.At = noon.Add(-age)
-	f.ReceivedAt = noon.Add(-age)
+// change is what differs from a cluster in which everything is in order.
+type change func(*Observation)
+
+// observed are the facts of a working cluster after changes.
+func observed(changes ...change) Observation {
+	f := working()
+	for _, change := range changes {
+		change(&f)
+	}
+	return f
 }
 
-// led returns a leader that has held the Lease for a while.
-func led(by string, ago time.Duration) *Leader {
-	return &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
+func noHeartbeat(f *Observation)   { f.Heartbeat = nil }
+func neverReceived(f *Observation) { f.ReceivedAt = time.Time{} }
+func ended(f *Observation)         { f.Heartbeat.Ended = true }
+func noLeader(f *Observation)      { f.Leader = nil }
+func noneWanted(f *Observation)    { f.WantedHash = "" }
+
+// silent lets the last session and its arrival be that long ago.
+func silent(age time.Duration) change {
+	return func(f *Observation) {
+		f.Heartbeat.At = noon.Add(-age)
+		f.ReceivedAt = f.Heartbeat.At
+	}
+}
+
+func clockAhead(by time.Duration) change {
+	return func(f *Observation) { f.Heartbeat.At = noon.Add(by) }
+}
+
+// led lets a program hold the leader Lease since a while ago.
+func led(by string, ago time.Duration) change {
+	return func(f *Observation) {
+		f.Leader = &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
+	}
+}
+
+func notConfigured(why string) change { return func(f *Observation) { f.NotConfigured = why } }
+
+// loaded lets the scheduler have loaded another configuration than the wanted one.
+func loaded(hash string) change { return func(f *Observation) { f.Heartbeat.ConfigHash = hash } }
+
+func written(ago time.Duration) change {
+	return func(f *Observation) { f.WantedSince = noon.Add(-ago) }
+}
+
+func boundByOthers(pods ...string) change {
+	return func(f *Observation) { f.Heartbeat.SecondScheduler = pods }
+}
+
+func bypassed(by ...Bypass) change { return func(f *Observation) { f.Bypasses = by } }
+
+func otherPods(names ...string) change {
+	return func(f *Observation) {
+		for _, name := range names {
+			f.OtherSchedulers = append(f.OtherSchedulers, SchedulerPod{Name: name})
+		}
+	}
+}
+
+// templates are other schedulers' pods and the templates that they were created of. Ours is of "template".
+func templates(pods ...SchedulerPod) change {
+	return func(f *Observation) {
+		f.OtherSchedulers = pods
+		f.HeartbeatOwner = "template"
+	}
 }
 
 func bypass(pod, queue string, count card.Count) Bypass {
 	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Reason: "schedulerName is default-scheduler"}
 }
 
-func foreign(names ...string) []SchedulerPod {
-	pods := make([]SchedulerPod, len(names))
-	for i, name := range names {
-		pods[i].Name = name
-	}
-	return pods
-}
-
 func TestEvaluate(t *testing.T) {
 	stale := StaleAfter
-	cases := []struct {
-		name   string
-		change func(*Observation)
+	cases := map[string]struct {
+		changes []change
 		// want is Status/Reason, says what the message must hold, and again how
 		// long until the next look, 0 for never.
 		want  string
 		says  []string
 		again time.Duration
 	}{
-		{"everything in order", func(*Observation) {}, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
+		"everything in order": {nil, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
 
-		{"stock scheduler's pod, never a heartbeat", func(f *Observation) {
-			f.Heartbeat = nil
-			f.OtherSchedulers = foreign(stock)
-			f.Leader = nil
-		},
+		"stock scheduler's pod, never a heartbeat": {[]change{noHeartbeat, otherPods(stock), noLeader},
 			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
-		{"stock scheduler's pod, heartbeat stale", func(f *Observation) {
-			silentFor(f, stale)
-			f.OtherSchedulers = foreign(stock)
-			f.Leader = nil
-		},
+		"stock scheduler's pod, heartbeat stale": {[]change{silent(stale), otherPods(stock), noLeader},
 			"False/StockScheduler", []string{stock}, 0},
-		{"a scheduler leads for long and gives no heartbeat", func(f *Observation) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
+		"a scheduler leads for long and gives no heartbeat": {[]change{silent(stale), led(theirs, time.Minute)},
 			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
-		{"a scheduler leads and there has never been a heartbeat", func(f *Observation) {
-			f.Heartbeat = nil
-			f.ReceivedAt = time.Time{}
-			f.Leader = led(theirs, stale)
-		},
+		"a scheduler leads and there has never been a heartbeat": {[]change{noHeartbeat, neverReceived, led(theirs, stale)},
 			"False/StockScheduler", []string{theirs}, 10 * time.Second},
-		{"a scheduler was elected a moment ago: it may be ours", func(f *Observation) { silentFor(f, time.Minute); f.Leader = led(theirs, stale-time.Second) },
+		"a scheduler was elected a moment ago: it may be ours": {[]change{silent(time.Minute), led(theirs, stale-time.Second)},
 			"False/NoHeartbeat", nil, time.Second},
-		{"a lead that has run out", func(f *Observation) {
-			silentFor(f, time.Minute)
+		"a lead that has run out": {[]change{silent(time.Minute), func(f *Observation) {
 			f.Leader = &Leader{Identity: theirs, Acquired: noon.Add(-time.Hour), Expires: noon}
-		}, "False/NoHeartbeat", nil, 0},
-		{"ended in order, and a replica may follow", func(f *Observation) {
-			f.Heartbeat.Ended = true
-			f.Leader = nil
-		}, "True/Enforced", nil, stale - time.Second},
-		{"ended in order, without a successor", func(f *Observation) {
-			silentFor(f, stale)
-			f.Heartbeat.Ended = true
-			f.Leader = nil
-		},
+		}}, "False/NoHeartbeat", nil, 0},
+		"ended in order, and a replica may follow": {[]change{ended, noLeader}, "True/Enforced", nil, stale - time.Second},
+		"ended in order, without a successor": {[]change{silent(stale), ended, noLeader},
 			"False/NoHeartbeat", []string{ours + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
-		{"ended in order before the operator looked", func(f *Observation) {
-			f.Heartbeat.Ended = true
-			f.ReceivedAt = time.Time{}
-			f.Leader = nil
-		},
+		"ended in order before the operator looked": {[]change{ended, neverReceived, noLeader},
 			"False/NoHeartbeat", []string{"stopped cleanly"}, stale - time.Second},
-		{"ended in order, and the stock scheduler came", func(f *Observation) {
-			f.Heartbeat.Ended = true
-			f.Leader = nil
-			f.OtherSchedulers = foreign(stock)
-		},
+		"ended in order, and the stock scheduler came": {[]change{ended, noLeader, otherPods(stock)},
 			"False/StockScheduler", []string{stock}, stale - time.Second},
-		{"stock goes before the configuration", func(f *Observation) {
-			f.Heartbeat = nil
-			f.OtherSchedulers = foreign(stock)
-			f.NotConfigured = "key missing"
-		},
+		"stock goes before the configuration": {[]change{noHeartbeat, otherPods(stock), notConfigured("key missing")},
 			"False/StockScheduler", nil, 14 * time.Second},
 
-		{"configuration not written", func(f *Observation) { f.NotConfigured = "ConfigMap x does not exist" },
+		"configuration not written": {[]change{notConfigured("ConfigMap x does not exist")},
 			"False/NotConfigured", []string{"ConfigMap x does not exist"}, 14 * time.Second},
-		{"nothing written yet", func(f *Observation) { f.WantedHash = "" }, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
-		{"an empty hash is never the wanted one", func(f *Observation) {
-			f.WantedHash = ""
-			f.Heartbeat.ConfigHash = ""
-		}, "False/NotConfigured", nil, 14 * time.Second},
-		{"configuration goes before the heartbeat", func(f *Observation) { silentFor(f, time.Minute); f.NotConfigured = "refused" }, "False/NotConfigured", nil, 14 * time.Second},
-		{"configuration goes before a second scheduler", func(f *Observation) {
-			f.OtherSchedulers = foreign(stock)
-			f.NotConfigured = "refused"
-		}, "False/NotConfigured", nil, 14 * time.Second},
+		"nothing written yet":                          {[]change{noneWanted}, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
+		"an empty hash is never the wanted one":        {[]change{noneWanted, loaded("")}, "False/NotConfigured", nil, 14 * time.Second},
+		"configuration goes before the heartbeat":      {[]change{silent(time.Minute), notConfigured("refused")}, "False/NotConfigured", nil, 14 * time.Second},
+		"configuration goes before a second scheduler": {[]change{otherPods(stock), notConfigured("refused")}, "False/NotConfigured", nil, 14 * time.Second},
 
-		{"never a heartbeat", func(f *Observation) {
-			f.Heartbeat = nil
-			f.Leader = nil
-		},
+		"never a heartbeat": {[]change{noHeartbeat, noLeader},
 			"False/NoHeartbeat", []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"}, 0},
-		{"heartbeat that cannot be read", func(f *Observation) {
-			f.Heartbeat = nil
-			f.Unreadable = "leases is forbidden"
-		}, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
-		{"heartbeat of an old scheduler that leads", func(f *Observation) { silentFor(f, time.Minute) },
+		"heartbeat that cannot be read": {[]change{noHeartbeat, func(f *Observation) { f.Unreadable = "leases is forbidden" }}, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
+		"heartbeat of an old scheduler that leads": {[]change{silent(time.Minute)},
 			"False/NoHeartbeat", []string{"since 2026-01-02T11:59:00Z", ours}, 14 * time.Second},
-		{"just fresh", func(f *Observation) { silentFor(f, stale-time.Microsecond) }, "True/Enforced", nil, time.Microsecond},
-		{"stale at 20 s", func(f *Observation) { silentFor(f, stale) }, "False/NoHeartbeat", nil, 14 * time.Second},
-		{"heartbeat that was there before the operator", func(f *Observation) { f.ReceivedAt = time.Time{} }, "True/Enforced", nil, 14 * time.Second},
-		{"silent, and the last report took a moment to arrive", func(f *Observation) { silentFor(f, stale); f.ReceivedAt = f.ReceivedAt.Add(time.Second) },
+		"just fresh":    {[]change{silent(stale - time.Microsecond)}, "True/Enforced", nil, time.Microsecond},
+		"stale at 20 s": {[]change{silent(stale)}, "False/NoHeartbeat", nil, 14 * time.Second},
+		"heartbeat that was there before the operator": {[]change{neverReceived}, "True/Enforced", nil, 14 * time.Second},
+		"silent, and the last report took a moment to arrive": {[]change{silent(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
 			"False/NoHeartbeat", []string{"has finished a session since 2026-01-02T11:59:40Z"}, time.Second},
-		{"heartbeat goes before a second scheduler", func(f *Observation) { silentFor(f, stale); f.Heartbeat.SecondScheduler = []string{"lab/a"} }, "False/NoHeartbeat", nil, 14 * time.Second},
+		"heartbeat goes before a second scheduler": {[]change{silent(stale), boundByOthers("lab/a")}, "False/NoHeartbeat", nil, 14 * time.Second},
 
-		{"the scheduler's clock is a little ahead", func(f *Observation) { f.Heartbeat.At = noon.Add(15 * time.Second) }, "True/Enforced", nil, 14 * time.Second},
-		{"a clock ahead does not prolong the proof", func(f *Observation) {
-			f.Heartbeat.At = noon.Add(15 * time.Second)
-			f.ReceivedAt = noon.Add(-stale)
-			f.Leader = nil
-		},
+		"the scheduler's clock is a little ahead": {[]change{clockAhead(15 * time.Second)}, "True/Enforced", nil, 14 * time.Second},
+		"a clock ahead does not prolong the proof": {[]change{clockAhead(15 * time.Second), func(f *Observation) { f.ReceivedAt = noon.Add(-stale) }, noLeader},
 			"False/NoHeartbeat", nil, 35 * time.Second},
-		{"the scheduler's clock is an hour ahead", func(f *Observation) {
-			f.Heartbeat.At = noon.Add(time.Hour)
-			f.Leader = nil
-		},
+		"the scheduler's clock is an hour ahead": {[]change{clockAhead(time.Hour), noLeader},
 			"False/NoHeartbeat", []string{"future", "clocks"}, 19 * time.Second},
-		{"the scheduler's clock is an hour behind", func(f *Observation) {
-			f.Heartbeat.At = noon.Add(-time.Hour)
-			f.Leader = nil
-		},
+		"the scheduler's clock is an hour behind": {[]change{clockAhead(-time.Hour), noLeader},
 			"False/NoHeartbeat", []string{"past", "clocks"}, 19 * time.Second},
 
-		{"stock scheduler beside ours", func(f *Observation) { f.OtherSchedulers = foreign(stock) }, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
-		{"our own pod with the stock scheduler's label", func(f *Observation) { f.OtherSchedulers = foreign("volcano-system/cardquota-scheduler-7d9-x") }, "True/Enforced", nil, 14 * time.Second},
-		{"an equal of the pod that gives the heartbeat", func(f *Observation) {
-			f.OtherSchedulers = []SchedulerPod{{"volcano-system/cardquota-scheduler-7d9-x", "template"}, {"volcano-system/cardquota-scheduler-7d9-y", "template"}}
-			f.HeartbeatOwner = "template"
-		}, "True/Enforced", nil, 14 * time.Second},
-		{"an equal that is left when the pod of the heartbeat has gone", func(f *Observation) {
-			f.OtherSchedulers = []SchedulerPod{{"volcano-system/cardquota-scheduler-7d9-y", "template"}}
-			f.HeartbeatOwner = "template"
-		}, "True/Enforced", nil, 14 * time.Second},
-		{"a pod of another template", func(f *Observation) {
-			f.OtherSchedulers = []SchedulerPod{{stock, "theirs"}}
-			f.HeartbeatOwner = "template"
-		},
+		"stock scheduler beside ours, neither of a template":           {[]change{otherPods(stock)}, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
+		"our own pod with the stock scheduler's label":                 {[]change{otherPods(ourPod)}, "True/Enforced", nil, 14 * time.Second},
+		"an equal of the pod that gives the heartbeat":                 {[]change{templates(SchedulerPod{ourPod, "template"}, SchedulerPod{ourOtherPod, "template"})}, "True/Enforced", nil, 14 * time.Second},
+		"an equal that is left when the pod of the heartbeat has gone": {[]change{templates(SchedulerPod{ourOtherPod, "template"})}, "True/Enforced", nil, 14 * time.Second},
+		"a pod of another template": {[]change{templates(SchedulerPod{stock, "theirs"})},
 			"False/SecondScheduler", []string{stock}, 14 * time.Second},
-		{"a pod of no template, and neither has ours one", func(f *Observation) { f.OtherSchedulers = foreign(stock) },
-			"False/SecondScheduler", []string{stock}, 14 * time.Second},
-		{"a pod whose name ours begins with", func(f *Observation) { f.OtherSchedulers = foreign("volcano-system/cardquota") }, "False/SecondScheduler", nil, 14 * time.Second},
-		{"another scheduler binds pods of our name", func(f *Observation) { f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"} },
+		"a pod whose name ours begins with": {[]change{otherPods("volcano-system/cardquota")}, "False/SecondScheduler", nil, 14 * time.Second},
+		"another scheduler binds pods of our name": {[]change{boundByOthers("lab/a", "lab/b")},
 			"False/SecondScheduler", []string{"pods lab/a, lab/b", "stop it"}, 14 * time.Second},
-		{"a pod that brought its node name needs no second scheduler", func(f *Observation) {
-			f.Heartbeat.SecondScheduler = []string{"lab/a"}
-			f.Bypasses = []Bypass{bypass("lab/a", "team", 2)}
-		}, "False/CardBypass", nil, 14 * time.Second},
-		{"second scheduler goes before the hash", func(f *Observation) {
-			f.OtherSchedulers = foreign(stock)
-			f.Heartbeat.ConfigHash = other
-		}, "False/SecondScheduler", nil, 14 * time.Second},
+		"a pod that brought its node name needs no second scheduler": {[]change{boundByOthers("lab/a"), bypassed(bypass("lab/a", "team", 2))}, "False/CardBypass", nil, 14 * time.Second},
+		"second scheduler goes before the hash":                      {[]change{otherPods(stock), loaded(other)}, "False/SecondScheduler", nil, 14 * time.Second},
 
-		{"just written", func(f *Observation) {
-			f.Heartbeat.ConfigHash = other
-			f.WantedSince = noon.Add(-time.Second)
-		},
+		"just written": {[]change{loaded(other), written(time.Second)},
 			"False/ConfigNotLoaded", []string{"fedcba987654", "0123456789ab", "is being loaded"}, 9 * time.Second},
-		{"written long ago and not loaded", func(f *Observation) {
-			f.Heartbeat.ConfigHash = other
-			f.WantedSince = noon.Add(-configLoadTimeout)
-		},
+		"written long ago and not loaded": {[]change{loaded(other), written(configLoadTimeout)},
 			"False/ConfigNotLoaded", []string{"has not loaded", "--scheduler-configmap"}, 14 * time.Second},
-		{"not loaded since before the operator", func(f *Observation) { f.Heartbeat.ConfigHash = other }, "False/ConfigNotLoaded", []string{"has not loaded"}, 14 * time.Second},
-		{"refused by the scheduler", func(f *Observation) {
-			f.Heartbeat.ConfigHash = other
-			f.Heartbeat.ConfigProblem = "unknown action fly"
-			f.WantedSince = noon
-		}, "False/ConfigNotLoaded", []string{"refuses: unknown action fly"}, 10 * time.Second},
-		{"no configuration at all", func(f *Observation) { f.Heartbeat.ConfigHash = "" }, "False/ConfigNotLoaded", []string{"configuration none"}, 14 * time.Second},
-		{"hash goes before bypass", func(f *Observation) {
-			f.Heartbeat.ConfigHash = other
-			f.Bypasses = []Bypass{bypass("lab/a", "team", 2)}
-		}, "False/ConfigNotLoaded", nil, 14 * time.Second},
+		"not loaded since before the operator": {[]change{loaded(other)}, "False/ConfigNotLoaded", []string{"has not loaded"}, 14 * time.Second},
+		"refused by the scheduler":             {[]change{loaded(other), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, written(0)}, "False/ConfigNotLoaded", []string{"refuses: unknown action fly"}, 10 * time.Second},
+		"no configuration at all":              {[]change{loaded("")}, "False/ConfigNotLoaded", []string{"configuration none"}, 14 * time.Second},
+		"hash goes before bypass":              {[]change{loaded(other), bypassed(bypass("lab/a", "team", 2))}, "False/ConfigNotLoaded", nil, 14 * time.Second},
 
-		{"one pod past us", func(f *Observation) { f.Bypasses = []Bypass{bypass("lab/a", "team", 2)} }, "False/CardBypass",
+		"one pod past us": {[]change{bypassed(bypass("lab/a", "team", 2))}, "False/CardBypass",
 			[]string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"}, 14 * time.Second},
-		{"many pods past us", func(f *Observation) {
-			f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1), bypass("lab/c", "x", 8), bypass("lab/d", "x", 1), bypass("lab/e", "x", 1)}
-		}, "False/CardBypass", []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"}, 14 * time.Second},
+		"many pods past us": {[]change{bypassed(bypass("lab/a", "team", 2), bypass("lab/b", "", 1), bypass("lab/c", "x", 8), bypass("lab/d", "x", 1), bypass("lab/e", "x", 1))}, "False/CardBypass", []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"}, 14 * time.Second},
 	}
 
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			f := working()
-			tc.change(&f)
-			got := Evaluate(f)
-			status := string(got.Status) + "/" + got.Reason
-			check.Must(t, status == tc.want, "verdict %s, want %s: %s", status, tc.want, got.Message)
-			check.Contains(t, "message", got.Message, tc.says...)
-			var again time.Duration
-			if until := f.NextCheck(); !until.IsZero() {
-				again = until.Sub(noon)
-			}
-			check.Equal(t, fmt.Sprintf("looks again after %s", again), tc.again, again.Round(time.Microsecond))
-		})
+	for t, tc := range check.Cases(t, cases) {
+		f := observed(tc.changes...)
+		got := Evaluate(f)
+		check.Equal(t, "condition of "+got.Message, tc.want, string(got.Status)+"/"+got.Reason)
+		check.Contains(t, "message", got.Message, tc.says...)
+
+		var again time.Duration
+		if until := f.NextCheck(); !until.IsZero() {
+			again = until.Sub(noon)
+		}
+		check.Equal(t, "next look", tc.again, again.Round(time.Microsecond))
 	}
 }
 

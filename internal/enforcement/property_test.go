@@ -60,7 +60,7 @@ func drawFacts(t *rapid.T) Observation {
 		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
 	}
 	if !fine("nothing foreign") {
-		f.OtherSchedulers = foreign(names("foreign")...)
+		otherPods(names("foreign")...)(&f)
 	}
 
 	if !fine("nothing past us") {
@@ -134,7 +134,7 @@ func TestRenewalsAreSilent(t *testing.T) {
 
 		f.ReceivedAt = f.Now
 		f.Heartbeat = &report
-		f.Leader = led(ours, time.Hour)
+		led(ours, time.Hour)(&f)
 		after := Evaluate(f)
 		check.Must(t, conditions.Same(after, before), "%s became %s", before.Message, after.Message)
 	})
