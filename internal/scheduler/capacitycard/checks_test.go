@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -31,8 +32,7 @@ func (s *scene) checkInputFor(task, node string) checkInput {
 	s.t.Helper()
 	r, known := s.p.checkInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
-	ask := *r.request
-	r.request = &ask
+	r.request = ptr.To(*r.request)
 	r.node = node
 	return r
 }
@@ -61,9 +61,7 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 	r := s.checkInputFor("i-0", "")
 	s.keepForPreemptor(&r, "inf", 8)
-	request := *r.request
-	request.Names = nil
-	r.request = &request
+	r.request.Names = nil
 	check.That(t, preemptedQuotaStaysFree(s.p, r) == nil, "the pod is refused")
 }
 
@@ -72,9 +70,8 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 func TestEachCheckRefuses(t *testing.T) {
 	rule := func(change func(*workload.QueueRules)) func(*scene, *checkInput) {
 		return func(_ *scene, r *checkInput) {
-			rules := *r.rules
-			change(&rules)
-			r.rules = &rules
+			r.rules = ptr.To(*r.rules)
+			change(r.rules)
 		}
 	}
 
@@ -171,11 +168,7 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 			tested[name] = true
 
 			t.Run(name, func(t *testing.T) {
-				var changes []func(*corev1.Pod)
-				if tc.change != nil {
-					changes = append(changes, tc.change)
-				}
-				s := newReclaimScene(t, tc.text, changes...).openSession()
+				s := newReclaimScene(t, tc.text, tc.change).openSession()
 				r := s.checkInputFor("i-0", "a")
 				if tc.spoil != nil {
 					tc.spoil(s, &r)

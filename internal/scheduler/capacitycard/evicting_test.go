@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -34,17 +36,11 @@ func (s *scene) checkReleasing(leaving string, charged int) error {
 		}
 	}
 
-	if got := session.Names(tasks); got != session.Spell(leaving) {
-		return fmt.Errorf("%q leave, want %q", got, leaving)
-	}
-	if got := s.Ssn.Nodes["a"].Releasing.ScalarResources[gpu]; got != float64(1000*len(tasks)) {
-		return fmt.Errorf("the node will get back %v thousandths of a card, want %d", got, 1000*len(tasks))
-	}
-	if got := s.usedCards("tra", "A"); got != charged {
-		return fmt.Errorf("%d cards are charged, want %d", got, charged)
-	}
-
-	return nil
+	back := s.Ssn.Nodes["a"].Releasing.ScalarResources[gpu]
+	return errors.Join(
+		equal("on their way out", session.Names(tasks), session.Spell(leaving)),
+		equal("thousandths of a card that the node will get back", back, float64(1000*len(tasks))),
+		equal("cards that are charged", s.usedCards("tra", "A"), charged))
 }
 
 // TestOutOfSyncPodsAreReleasing plays what happens to four pods of a gang, sessions
@@ -72,9 +68,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 		"a mark without cardreclaim means nothing": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) }, `alone, leave t*4 4, after 1h, alone, leave - 4, remember 0, after 1h, alone, leave - 4, remember 0,
 			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
 	}) {
-		e := &ebb{scene: newReclaimScene(t, "job t queue=tra min=4 running=a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-		check.NoError(t, steps["restart"](e, "", ""))
-
+		e := &ebb{scene: newReclaimScene(t, "job t queue=tra min=4 running=a*4", tc.pod).useClock()}
 		for _, line := range strings.Split(tc.script, ",") {
 			words := append(strings.Fields(line), "", "")
 			if err := steps[words[0]](e, strings.ReplaceAll(words[1], "+", " "), words[2]); err != nil {
@@ -87,14 +81,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 // ebb is a scene with a clock, and what its session says of pods that leave.
 type ebb struct {
 	*scene
-	now   time.Time
 	rules *ReclaimPolicy
-}
-
-func (e *ebb) opened() error {
-	e.openSession()
-	e.rules = e.reclaimPolicy()
-	return nil
 }
 
 func (e *ebb) updated(pod string, change func(*corev1.Pod)) error {
@@ -104,11 +91,14 @@ func (e *ebb) updated(pod string, change func(*corev1.Pod)) error {
 
 // steps are those of the scripts, by their first words.
 var steps = map[string]func(e *ebb, of, want string) error{
-	"next":  func(e *ebb, _, _ string) error { return e.opened() },
+	"next": func(e *ebb, _, _ string) error {
+		e.rules = e.openSession().reclaimPolicy()
+		return nil
+	},
 	"alone": func(e *ebb, _, _ string) error { e.openSession(); return nil },
 	"restart": func(e *ebb, _, _ string) error {
 		e.m = NewCache()
-		e.m.now = func() time.Time { return e.now }
+		e.m.now = func() time.Time { return e.clock }
 		return nil
 	},
 	"tell":   func(e *ebb, pod, _ string) error { e.rules.MarkEvicting(e.Task(pod)); return nil },
@@ -118,7 +108,7 @@ var steps = map[string]func(e *ebb, of, want string) error{
 		return e.updated(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	},
 	"gone":  func(e *ebb, pod, _ string) error { e.Cache.DeletePod(e.Pod(pod)); return nil },
-	"after": func(e *ebb, time, _ string) error { e.now = e.now.Add(parsed(time)); return nil },
+	"after": func(e *ebb, time, _ string) error { e.clock = e.clock.Add(parsed(time)); return nil },
 	"leave": func(e *ebb, pods, charged string) error {
 		return e.checkReleasing(strings.TrimPrefix(pods+" ", "- "), int(charged[0]-'0'))
 	},
@@ -131,9 +121,9 @@ var steps = map[string]func(e *ebb, of, want string) error{
 	},
 }
 
-func equal(what, got, want string) error {
+func equal[V comparable](what string, got, want V) error {
 	if got != want {
-		return fmt.Errorf("%s: %q, want %q", what, got, want)
+		return fmt.Errorf("%s: %v, want %v", what, got, want)
 	}
 	return nil
 }
@@ -189,8 +179,7 @@ func TestSecondScheduler(t *testing.T) {
 		v := newBindingScript()
 		v.runSteps(tc.script)
 
-		want := map[bool]string{true: "ns/p"}[tc.foreign]
-		check.Equal(t, "bound by another scheduler", want, strings.Join(v.otherBindings.boundByOthersNames(), " "))
+		check.Equal(t, "bound by another scheduler", map[bool]string{true: "ns/p"}[tc.foreign], strings.Join(v.otherBindings.boundByOthersNames(), " "))
 	}
 }
 
@@ -229,12 +218,7 @@ func (s *bindingScript) runSteps(script string) {
 			s.runSession(nil, nil)
 		default:
 			if words[0] != "again" {
-				s.last = &corev1.Pod{}
-				s.last.Namespace = "ns"
-				s.last.Name = "p"
-				s.last.UID = "p"
-				s.last.Spec.SchedulerName = s.scheduler
-				s.last.Spec.NodeName = strings.TrimPrefix(words[0], "waits")
+				s.last = builder.Pod("ns", "p").UID("p").Scheduler(s.scheduler).Node(strings.TrimPrefix(words[0], "waits")).Obj()
 			}
 
 			s.runSession(words[1:], s.last)

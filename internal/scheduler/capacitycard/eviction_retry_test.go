@@ -22,18 +22,16 @@ func TestFailedEvictionIsRetried(t *testing.T) {
 		"preempt": {`queue q quota={"A":8}; job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, func() framework.Action { return preempt.New() }},
 		"reclaim": {"job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", func() framework.Action { return reclaim.New() }},
 	}) {
-		s := newReclaimScene(t, tc.text)
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newReclaimScene(t, tc.text).useClock()
 		for _, pod := range s.Pods {
 			if pod.Spec.NodeName != "" {
-				evictedSince(now.Add(-10 * time.Second))(pod)
+				evictedSince(s.clock.Add(-10 * time.Second))(pod)
 			}
 		}
 
 		s.evict(tc.action())
 		check.Equal(t, "on their way out while they say so", 0, len(s.In(api.Releasing)))
-		now = now.Add(time.Minute)
+		s.clock = s.clock.Add(time.Minute)
 		s.evict(tc.action())
 		check.Equal(t, "on their way out", 1, len(s.In(api.Releasing)))
 	}

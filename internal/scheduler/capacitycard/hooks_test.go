@@ -34,7 +34,7 @@ func TestEachHookEnforcesQuotaAlone(t *testing.T) {
 		check.Equal(t, "preemptive", tc.preemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
 
 		got, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
-		check.That(t, len(got) == tc.goes, "%d pods would be evicted, want %d", len(got), tc.goes)
+		check.Equal(t, "pods that would be evicted", tc.goes, len(got))
 		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}) && !s.p.preemptive(nil, reclaimer),
 			"permitted without knowing what")
 	}
@@ -50,14 +50,7 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 		"job j queue=q min=1 running=a pending=1":   "a:1", // a pod by itself is its gang
 		"job j queue=q min=2 running=a*3 pending=1": "a:3", // the gang has its minimum without what is leaving
 	} {
-		s := newScene(t, `node a model=A; queue q quota={"A":8}; `+run)
-		for i, pod := range s.Pods {
-			if i == 0 {
-				ended(pod)
-			}
-		}
-
-		s.enqueueAndAllocate()
+		s := newScene(t, `node a model=A; queue q quota={"A":8}; `+run, changePod("j-0", ended)).enqueueAndAllocate()
 		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.podsByNode("j"))
 	}
 }
@@ -68,13 +61,10 @@ func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":2}; job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate() // never admitted
 	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")
 	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
-		err := s.allocateTask(pod, "a", api.Pipelined)
-		check.That(t, err == nil, "pod %s within the quota: %v", pod, err)
+		check.NoError(t, s.allocateTask(pod, "a", api.Pipelined))
 	}
 	check.Says(t, s.allocateTask("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
-	if err := s.allocateTask("j-0", "a", api.Running); err != nil {
-		t.Errorf("a pod whose eviction failed was placed before: %v", err)
-	}
+	check.That(t, s.allocateTask("j-0", "a", api.Running) == nil, "a pod whose eviction failed was placed before")
 }
 
 // TestBindingCarriesTheChargedQueue: the binding of a pod carries the charged queue, and the
@@ -111,9 +101,8 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 // room in the queue that its PodGroup is in now.
 func TestEvictionReleasesTheChargedQueue(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	give := s.p.releasedAmounts(s.Task("j-0"), "q", "A")
-	check.That(t, give[quotaCards] == 1, "its queue gets back %v, want a card", give)
-	give = s.p.releasedAmounts(s.Task("j-0"), "second", "A")
+	check.Equal(t, "cards that its queue gets back", 1, s.p.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
+	give := s.p.releasedAmounts(s.Task("j-0"), "second", "A")
 	check.That(t, give[quotaCards] == 0 && give[quotaCPU] == 0 && give[quotaMemory] == 0, "another queue gets back %v", give)
 }
 
@@ -151,22 +140,17 @@ func TestClosedSessionReports(t *testing.T) {
 // TestLongSessionReportsBeforeItCloses: while it decides about pods, and as often
 // as the proof needs it.
 func TestLongSessionReportsBeforeItCloses(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=8`).withArguments(framework.Arguments{"configHash": "abc"})
-	s.openSession()
+	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=8`).withArguments(framework.Arguments{"configHash": "abc"}).useClock().openSession()
 	var reports []SessionReport
 	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
-	began := s.m.now()
-	clock := began
-
-	s.m.now = func() time.Time { return clock }
 	for i := range 60 {
-		clock = began.Add(time.Duration(i+1) * time.Second)
+		s.clock = s.clock.Add(time.Second)
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(fmt.Sprintf("j-%d", i%8))))
 	}
 
 	check.That(t, len(reports) == 12 && reports[0].ConfigHash == "abc", "60 s of one session gave the reports %v, want 12", reports)
 	for i := range reports {
-		check.Equal(t, "at", began.Add(time.Duration(i+1)*5*time.Second), reports[i].At)
+		check.Equal(t, "at", s.Now.Add(time.Duration(i+1)*5*time.Second), reports[i].At)
 	}
 
 	s.Close()
@@ -177,8 +161,7 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 // process's own when the pod shows its node; what it undoes is not.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
 	s := newScene(t, `node a model=A; queue q quota={"A":2}; job j queue=q min=1 pending=1; job gang queue=q min=3 pending=3`).enqueueAndAllocate()
-	got := s.podsByNode("j")
-	check.Must(t, got == "a:1", "placed %q", got)
+	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
 	s.Close()
 	sent := s.m.otherBindings.pending
 	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
@@ -210,17 +193,16 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 			if child.Spec.Parent == original.Spec.Parent {
 				continue
 			}
-			want := map[bool]string{true: "", false: "root"}[child.Name == "root"]
-			check.That(t, child.Spec.Parent == want, "queue %s: parent %q, adopted by %q", child.Name, original.Spec.Parent, child.Spec.Parent)
+			check.Equal(t, "parent of queue "+child.Name, map[bool]string{true: "", false: "root"}[child.Name == "root"], child.Spec.Parent)
 			got = append(got, child.Name)
 		}
 
 		slices.Sort(got)
-		check.That(t, strings.Join(got, " ") == tc.adopted, "adopted %v, want %v", got, tc.adopted)
-		for _, word := range strings.Fields(tc.queues) {
-			child, _, _ := strings.Cut(word, ":")
-			got := s.podsByNode("j-" + child)
-			check.That(t, got == "a:1" || child == "root", "queue %s: placed %q, want its quota of 1", child, got)
+		check.Equal(t, "adopted", tc.adopted, strings.Join(got, " "))
+		for _, queue := range s.Queues {
+			if queue.Name != "root" {
+				check.Equal(t, "placed of queue "+queue.Name+" with a quota of 1", "a:1", s.podsByNode("j-"+queue.Name))
+			}
 		}
 
 		s.Close()

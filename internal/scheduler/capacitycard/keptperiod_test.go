@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -16,8 +17,6 @@ import (
 // at once, and the pod old-0 on node b. The card of node a is kept for five minutes after the last session in
 // which old-0 was there and not overdue, for cardreclaim as for preempt.
 func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
-	// A victim is deleted in a minute, with a grace period, and is gone in a minute.
-	type victim struct{ deleted, grace, gone int }
 	const never = 100
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -34,8 +33,7 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 		"it is deleted when nothing is kept longer": {victim{6, 30, never}, 5},
 	}) {
 		for _, action := range []string{"cardreclaim", "preempt"} {
-			k := newKeptScene(t, action, false)
-			bound := k.playUntilBound(tc.victim.deleted, tc.victim.grace, tc.victim.gone)
+			bound := newKeptScene(t, action, false).playUntilBound(tc.victim)
 			check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), tc.kept, bound)
 		}
 	}
@@ -45,16 +43,17 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 // pod that stays on its node keeps the card there as before, from the queue that lost it.
 func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 	for _, action := range []string{"cardreclaim", "preempt"} {
-		bound := newKeptScene(t, action, true).playUntilBound(0, 10, 3)
+		bound := newKeptScene(t, action, true).playUntilBound(victim{0, 10, 3})
 		check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), 7, bound)
 	}
 }
 
+// victim is deleted in a minute, with a grace period, and is gone in a minute.
+type victim struct{ deleted, grace, gone int }
+
 // keptScene has a card of node a that is kept for the pod i-0, and the pod v-0, which waits for a card.
 type keptScene struct {
 	*scene
-	now   time.Time
-	began time.Time
 }
 
 // newKeptScene returns the scene after a session with a plan that evicts old-0. A second plan
@@ -68,9 +67,7 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	s := newReclaimScene(t, fmt.Sprintf("queue tra quota={\"A\":8} priority=%d serviceType=training cpu=1000;", priority)+`queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
 		node a model=A cards=1; node b model=A cards=1; job old queue=tra min=1 running=b; job i queue=inf min=1 pending=1; job v queue=tra min=1 pending=1`)
 
-	k := &keptScene{scene: s, now: s.Now, began: s.Now}
-	s.m.now = func() time.Time { return k.now }
-	s.openSession()
+	s.useClock().openSession()
 	waiting := []*api.TaskInfo{s.Task("i-0")}
 	plans := [][]*api.TaskInfo{{s.Task("old-0")}}
 	waiting[0].NodeName = "a"
@@ -82,7 +79,7 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	for _, victims := range plans {
 		if action == "preempt" {
 			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
-			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: k.now, plan: plan}
+			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: s.clock, plan: plan}
 		} else {
 			s.reclaimPolicy().KeepReclaimedRoom(waiting, victims)
 		}
@@ -92,42 +89,36 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	// The pod itself waits as long as its gate is there.
 	s.Pod("i-0").Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
 
-	return k
+	return &keptScene{s}
 }
 
 // change deletes or removes the victim, if its minute has come.
-func (k *keptScene) change(minute, deleted, grace, gone int) {
+func (k *keptScene) change(minute int, of victim) {
 	for i, pod := range k.Pods {
 		switch {
 		case pod.Name != "old-0":
-		case minute >= gone:
+		case minute >= of.gone:
 			k.Pods = append(k.Pods[:i:i], k.Pods[i+1:]...)
 			k.addObjects("job blocks queue=inf min=1 running=b")
 
 			return
-		case minute >= deleted:
-			ends := metav1.NewTime(k.began.Add(time.Duration(deleted+grace) * time.Minute))
-			pod.DeletionTimestamp = &ends
+		case minute >= of.deleted:
+			pod.DeletionTimestamp = ptr.To(metav1.NewTime(k.Now.Add(time.Duration(of.deleted+of.grace) * time.Minute)))
 		}
 	}
 }
 
 // playUntilBound plays sessions, and returns the minute in which v-0 gets a node.
-func (k *keptScene) playUntilBound(deleted, grace, gone int) int {
+func (k *keptScene) playUntilBound(of victim) int {
 	for minute := range 30 {
-		k.change(minute, deleted, grace, gone)
-		if k.playMinute(minute) {
+		k.change(minute, of)
+		k.clock = k.Now.Add(time.Duration(minute) * time.Minute)
+		k.Cache = nil
+		isBound := k.enqueueAndAllocate().podsByNode("v") != ""
+		k.Close()
+		if isBound {
 			return minute
 		}
 	}
 	return -1
-}
-
-// playMinute plays the session of a minute, and reports whether v-0 gets a node.
-func (k *keptScene) playMinute(minute int) bool {
-	k.now = k.began.Add(time.Duration(minute) * time.Minute)
-	k.Cache = nil
-	k.enqueueAndAllocate()
-	defer k.Close()
-	return k.podsByNode("v") != ""
 }

@@ -91,9 +91,8 @@ func (l *lifecycle) used() map[use]int {
 			delete(l.paid, task.Pod.UID) // it is placed again
 		}
 
-		holds := l.holdsCards(task)
 		ends := l.isTerminating(task)
-		if holds || ends {
+		if ends || l.holdsCards(task) {
 			cards, _ := asked(task.Pod)
 			sums[use{l.chargedQueue(task), l.modelOf(task), ends}] += cards
 		}
@@ -128,9 +127,7 @@ func (l *lifecycle) check(t *rapid.T) {
 	used := l.used()
 	for _, task := range l.tasks() {
 		charge := l.plugin.ledger.Charged(string(task.UID))
-		if l.holdsCards(task) != (charge != nil) {
-			t.Fatalf("%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
-		}
+		check.Must(t, l.holdsCards(task) == (charge != nil), "%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
 		if charge != nil {
 			pods[l.chargedQueue(task)]++
 		}
@@ -141,14 +138,9 @@ func (l *lifecycle) check(t *rapid.T) {
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 
 		for _, model := range []string{"A", "B"} {
-			got := int(l.plugin.ledger.Used(queue, card.Name(model)))
-			want := used[use{queue, model, false}]
-			if got != want {
-				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
-			}
-			if got, _ := l.plugin.ledger.Terminating(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
-				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
-			}
+			terminating, _ := l.plugin.ledger.Terminating(queue, card.Name(model))
+			check.Equal(t, "cards "+model+" that queue "+queue+" uses", used[use{queue, model, false}], int(l.plugin.ledger.Used(queue, card.Name(model))))
+			check.Equal(t, "terminating cards "+model+" of queue "+queue, used[use{queue, model, true}], int(terminating))
 		}
 
 		milliCPU, memory := l.plugin.ledger.UsedCPUMemory(queue)
@@ -166,11 +158,8 @@ func (l *lifecycle) grewWithinQuota(t *rapid.T, before map[use]int) {
 			continue
 		}
 
-		if ending := after[use{u.queue, u.model, true}]; ending > l.quotas[u.queue][u.model] {
-			t.Fatalf("queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, l.quotas[u.queue][u.model])
-		}
-		if used > l.quotas[u.queue][u.model] {
-			t.Fatalf("queue %s uses %d of %s after %d, its quota is %d", u.queue, used, u.model, before[u], l.quotas[u.queue][u.model])
-		}
+		quota := l.quotas[u.queue][u.model]
+		ending := after[use{u.queue, u.model, true}]
+		check.Must(t, used <= quota && ending <= quota, "queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, quota)
 	}
 }

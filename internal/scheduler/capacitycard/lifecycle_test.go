@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -199,9 +201,7 @@ func (l *lifecycle) restart() {
 
 // tellNode hands the cache a node of five cards as it is labelled now.
 func (l *lifecycle) tellNode(name string) {
-	if err := l.cache.AddOrUpdateNode(session.Node(name, cmp.Or(l.models[name], "-"), 5)); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(l.cache.AddOrUpdateNode(session.Node(name, cmp.Or(l.models[name], "-"), 5)))
 }
 
 // requota writes another quota to a queue, which may be new.
@@ -325,9 +325,7 @@ func (l *lifecycle) podsChange(t *rapid.T) {
 	case pod.Spec.NodeName == "" || rapid.Bool().Draw(t, "by force"):
 		l.remove(name)
 	default:
-		now := metav1.Now()
-		delete(l.evicting, name)
-		l.update(name, func(p *corev1.Pod) { p.DeletionTimestamp = &now })
+		l.delete(name)
 	}
 }
 
@@ -349,9 +347,7 @@ func (l *lifecycle) answerBindings(t *rapid.T) {
 			delete(l.evicting, name)
 			l.fetch(name)
 		case l.evicting[name]:
-			delete(l.evicting, name)
-			now := metav1.Now()
-			l.update(name, func(p *corev1.Pod) { p.DeletionTimestamp = &now })
+			l.delete(name)
 		case pod.DeletionTimestamp != nil:
 			l.remove(name)
 		case pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending:
@@ -376,6 +372,12 @@ func (l *lifecycle) update(name string, change func(*corev1.Pod)) {
 	old := l.pods[name].DeepCopy()
 	change(l.pods[name])
 	l.cache.UpdatePod(old, l.pods[name].DeepCopy())
+}
+
+// delete begins the termination of a pod.
+func (l *lifecycle) delete(name string) {
+	delete(l.evicting, name)
+	l.update(name, func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) })
 }
 
 // fetch is what Volcano does after a bind or an eviction that failed.

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,11 +24,8 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c.metrics)
-	families, err := registry.Gather()
-	check.NoError(t, err)
-
 	series := map[string]float64{}
-	for _, family := range families {
+	for _, family := range check.Value(registry.Gather())(t) {
 		for _, m := range family.GetMetric() {
 			var labels []string
 			for _, pair := range m.GetLabel() {
@@ -76,14 +74,9 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		"cardquota_queue_memory_quota_bytes":     {``: 1 << 40, `idle `: 1 << 40, `cpu `: 1 << 40},
 		"cardquota_queue_memory_allocated_bytes": {``: 2 << 30, `idle `: 0, `cpu `: 0},
 	} {
-		shown := 0
-		for key := range got {
-			if strings.HasPrefix(key, series+"{") {
-				shown++
-			}
-		}
-
-		check.That(t, shown == len(values), "%d series of %s, want %d", shown, series, len(values))
+		shown := maps.Clone(got)
+		maps.DeleteFunc(shown, func(key string, _ float64) bool { return !strings.HasPrefix(key, series+"{") })
+		check.Equal(t, "number of series of "+series, len(values), len(shown))
 		for of, want := range values {
 			queue, name, other := strings.Cut(of, " ")
 			if !other {
@@ -104,7 +97,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 	for series, want := range map[string]float64{
 		`cardquota_scheduler_physical_cards{card="A"}`: 8, `cardquota_nodes_anomalous{}`: 1, `cardquota_pods_charged{}`: 2, `cardquota_ready{}`: 1,
 	} {
-		check.That(t, got[series] == want, "%s is %v, want %v", series, got[series], want)
+		check.Equal(t, series, want, got[series])
 	}
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "no time of the last session")
 }
@@ -149,9 +142,8 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	delete(s.Ssn.Queues, "busy")
 	clear(s.Ssn.Jobs) // what Volcano's snapshot does without the queue
 	s.addToPodLister(s.Pods[:2]...)
-	if after := s.reopen().m.scrape(t); len(ofBusy()) > 0 || after[`cardquota_card_unowned{card="A"}`] != 2 {
-		t.Errorf("a deleted queue is still there: %v; %v cards are unowned, want the 2 that its pods still hold", ofBusy(), after[`cardquota_card_unowned{card="A"}`])
-	}
+	check.Equal(t, "cards of no queue, those that its pods still hold", 2, s.reopen().m.scrape(t)[`cardquota_card_unowned{card="A"}`])
+	check.Equal(t, "series of the deleted queue", nil, ofBusy())
 
 	idle := s.Ssn.Queues["idle"].Queue.DeepCopy()
 	idle.Annotations["volcano.sh/card.quota"] = `{"A":1}`

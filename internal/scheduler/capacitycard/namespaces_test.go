@@ -1,12 +1,12 @@
 package capacitycard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,9 +101,8 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 				{"simulateAllocatable", func() bool { return p.simulateAllocatable(ctx, state, queue, task) }},
 				{"takes", func() bool { return rules.CanReclaim(task) }},
 				{"allocated", func() bool {
-					err := s.allocateTask("i-0", "a", api.Allocated)
-					s.p.ledger.Release(string(task.UID))
-					return err == nil
+					defer s.p.ledger.Release(string(task.UID))
+					return s.allocateTask("i-0", "a", api.Allocated) == nil
 				}},
 				{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},
 				{"preemptable", func() bool { got, _ := p.preemptable(task, own); return len(got) > 0 }},
@@ -122,12 +121,9 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 // charged, and what it waited for is free for others.
 func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 	s := newScene(t, `node a model=A; queue q quota={"A":4}`+chat+`namespace ns team=chat; namespace lab team=lab; job old queue=q min=1 running=a namespace=lab; job stuck queue=q min=3 pending=3 namespace=lab minCards=3; job j queue=q min=1 pending=4 phase=Pending minCards=1`).enqueueAndAllocate()
-	if got := s.podsByNode("j"); got != "a:3" || s.usedCards("q", "A") != 4 {
-		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.usedCards("q", "A"))
-	}
-	if got := session.Names(s.In(api.Pending)); strings.Count(got, "stuck") != 3 {
-		t.Errorf("pending are %q", got)
-	}
+	check.Equal(t, "placed of the chosen namespace, on the cards that the other one does not hold", "a:3", s.podsByNode("j"))
+	check.Equal(t, "used cards", 4, s.usedCards("q", "A"))
+	check.Equal(t, "pending pods of the other namespace", 3, strings.Count(session.Names(s.In(api.Pending)), "stuck"))
 }
 
 // TestNamespaceCheckFollowsLabelsAndSelector: each session looks at both as they are.
@@ -217,13 +213,10 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	var last map[types.UID]quota.Charge
 	agree := func(when string) {
 		t.Helper()
-		var charges map[types.UID]quota.Charge
-		_, charges = cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: all, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, LastCharges: last,
+		_, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: all, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, LastCharges: last,
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
 		for _, pod := range all {
-			if diff := cmp.Diff(charges[pod.UID], *s.p.ledger.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {
-				t.Errorf("%s, %s (-operator +scheduler):\n%s", when, pod.Name, diff)
-			}
+			check.Equal(t, when+", "+pod.Name+" of the operator and the scheduler", charges[pod.UID], *s.p.ledger.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory"))
 		}
 		last = charges
 	}
@@ -256,11 +249,8 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 		"only a queue's name, of our own":          {pod: "namespace=evil", record: "scheduling.volcano.sh/queue-name"},
 	}) {
 		forge := func(p *corev1.Pod) {
-			if tc.record == "" {
-				tc.record = "cardquota.dev/charged-queue"
-			}
 			group := p.Annotations["scheduling.k8s.io/group-name"]
-			p.Annotations = map[string]string{"volcano.sh/card.name": "A", tc.record: "q"}
+			p.Annotations = map[string]string{"volcano.sh/card.name": "A", cmp.Or(tc.record, "cardquota.dev/charged-queue"): "q"}
 			if tc.inGroup {
 				p.Annotations["scheduling.k8s.io/group-name"] = group
 			}
@@ -274,12 +264,7 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 
 		charge := s.p.ledger.Charged(string(pod.UID))
 		check.Must(t, charge != nil, "the pod is not in the books at all")
-		if used := s.usedCards("q", "A"); used != tc.used+1 {
-			t.Errorf("the queue uses %d cards, want %d beside its own", used, tc.used)
-		}
-
-		cpu := charge.MilliCPU
-		check.That(t, (charge.Queue != "q" || cpu == tc.cpu) && (charge.Queue == "q" || tc.cpu <= 0),
-			"queue %q is charged %dm, want %dm of q", charge.Queue, cpu, tc.cpu)
+		check.Equal(t, "cards that the queue uses, with one of its own", tc.used+1, s.usedCards("q", "A"))
+		check.Equal(t, "CPU that is charged to the queue", tc.cpu, map[string]int64{charge.Queue: charge.MilliCPU}["q"])
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
 // TestPreemptWaitsForItsVictims plays sessions with an API server that is slow or
@@ -39,9 +37,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 		"one eviction of a gang is slower than the other": {`node a model=A; queue q quota={"A":4}; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high`,
 			"next 2, delete first, next 2, delete second, next 2, gone first, next 1, gone second, next 0", "a:2", 2},
 	}) {
-		s := newScene(t, tc.text)
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newScene(t, tc.text).useClock()
 
 		var evicted []string
 		for _, line := range strings.Split(tc.script, ",") {
@@ -59,11 +55,11 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 					}
 				}
 			case "after":
-				now = now.Add(parsed(what))
+				s.clock = s.clock.Add(parsed(what))
 			case "gone":
 				s.Cache.DeletePod(s.Pod(pod()))
 			default:
-				s.Update(pod(), map[string]func(*corev1.Pod){"delete": deleted, "says": evictedSince(now), "refuse": func(*corev1.Pod) {}}[step])
+				s.Update(pod(), map[string]func(*corev1.Pod){"delete": deleted, "says": evictedSince(s.clock), "refuse": func(*corev1.Pod) {}}[step])
 			}
 		}
 
@@ -83,13 +79,11 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 		"it takes its time": {5*time.Minute - time.Second, false, 1}, "it hangs": {5*time.Minute + 5*time.Second, false, 2}, "its node is cordoned": {time.Second, true, 2},
 	}) {
 		for _, restarts := range []bool{false, true} {
-			s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":24}; job low queue=q min=1 running=a,b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, wantsPort)
-			now := s.Now
-			s.m.now = func() time.Time { return now }
+			s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":24}; job low queue=q min=1 running=a,b priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, wantsPort).useClock()
 			s.evict(preempt.New())
 			first := s.In(api.Releasing)[0]
 
-			s.Update(first.Name, evictedSince(now))
+			s.Update(first.Name, evictedSince(s.clock))
 			s.Update(first.Name, deleted)
 			s.Update("high-0", func(p *corev1.Pod) { p.Status.NominatedNodeName = first.NodeName })
 			if restarts {
@@ -99,11 +93,9 @@ func TestPreemptWaitsForANominationForABoundedTime(t *testing.T) {
 			s.evict(preempt.New())
 			check.Equal(t, "evicted at first", 1, len(s.In(api.Releasing)))
 
-			now = now.Add(tc.after)
+			s.clock = s.clock.Add(tc.after)
 			if tc.cordons {
-				node := session.Node(first.NodeName, "A", 8)
-				node.Spec.Unschedulable = true
-				check.NoError(t, s.Cache.AddOrUpdateNode(node))
+				s.changeNode(first.NodeName, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 			}
 
 			s.evict(preempt.New())
@@ -157,9 +149,8 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 				s.Groups = slices.DeleteFunc(s.Groups, func(g *v1beta1.PodGroup) bool { return g.Name == "hung" })
 			}
 
-			now := s.Now.Add(tc.after)
-			s.m.now = func() time.Time { return now }
-			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
+			s.useClock().clock = s.Now.Add(tc.after)
+			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 			s.expectEvictions(tc.goes, tc.promised)
 		}
 	}
@@ -235,11 +226,10 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 			}
 
 			s := newConflictScene(t, tc.quota, tc.high, tc.change)
-			preempting := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
+			preempting := topologyAwarePreempt(topologyAware)
 			s.evict(preempt.New(), preempting)
-			goes := len(s.In(api.Releasing))
-			promised := len(s.In(api.Pipelined))
-			check.That(t, goes == tc.goes && promised == tc.promised, "topology-aware %v: %d go and %d are promised nodes, want %d and %d", topologyAware, goes, promised, tc.goes, tc.promised)
+			check.Equal(t, fmt.Sprintf("pods that go, topology-aware %v", topologyAware), tc.goes, len(s.In(api.Releasing)))
+			check.Equal(t, fmt.Sprintf("pods that are promised a node, topology-aware %v", topologyAware), tc.promised, len(s.In(api.Pipelined)))
 
 			for range 3 {
 				s.evict(preempt.New(), preempting)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
@@ -35,6 +36,8 @@ type scene struct {
 	m    *Cache
 	p    *plugin
 	args framework.Arguments
+	// clock is the time of the scheduler once useClock was called.
+	clock time.Time
 	// habits are those of Volcano jobs by name; of others it is not known.
 	habits map[string]workload.EvictionPolicy
 	// preempted are the pods that the last preempt evicts, job by job.
@@ -50,6 +53,13 @@ func (s *scene) evictionPolicyOf(_, name string) (workload.EvictionPolicy, bool)
 func newScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
 	s := &scene{Cluster: session.New(text, changes...), t: t, m: NewCache()}
 	t.Cleanup(s.Close)
+	return s
+}
+
+// useClock stops the time of the scheduler at the time of the scene, until a test sets the clock.
+func (s *scene) useClock() *scene {
+	s.clock = s.Now
+	s.m.now = func() time.Time { return s.clock }
 	return s
 }
 
@@ -213,10 +223,8 @@ func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
 
 // deleted has a pod end within an hour.
 func deleted(p *corev1.Pod) {
-	now := metav1.Now()
-	hour := int64(3600)
-	p.DeletionTimestamp = &now
-	p.DeletionGracePeriodSeconds = &hour
+	p.DeletionTimestamp = ptr.To(metav1.Now())
+	p.DeletionGracePeriodSeconds = ptr.To(int64(3600))
 }
 
 func oneJob(t testing.TB) *scene {

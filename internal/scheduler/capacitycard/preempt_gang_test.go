@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -64,12 +63,7 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 		"inside a job at its minimum":               {jobs: "job j queue=q min=3 running=a*3 pending=1 priority=1; job other queue=q min=1 running=a*5,b*8 priorityClass=high", change: urgent},
 		"inside a job of which a pod is not urgent": {jobs: "job j queue=q min=2 running=a*3 pending=1 priority=1; job other queue=q min=1 running=a*5,b*8 priorityClass=high"},
 	}) {
-		s := newScene(t, gangs+tc.jobs, func(p *corev1.Pod) {
-			if tc.change != nil {
-				tc.change(p)
-			}
-		})
-
+		s := newScene(t, gangs+tc.jobs, tc.change)
 		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New())
 		gone := countByState(slices.Concat(s.preempted...))
@@ -124,7 +118,7 @@ func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 // TestTopologyAwarePreemptionEvictsWholeGangs as well.
 func TestTopologyAwarePreemptionEvictsWholeGangs(t *testing.T) {
 	s := newScene(t, gangs+"job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high")
-	s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: true}})
+	s.evict(preempt.New(), topologyAwarePreempt(true))
 	check.Equal(t, "go", "low:4", countByState(slices.Concat(s.preempted...)))
 	check.Equal(t, "evicted in the session", session.Names(slices.Concat(s.preempted...)), session.Names(s.In(api.Releasing)))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -44,12 +45,7 @@ func TestWhoPreempts(t *testing.T) {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000;`+tc.jobs, func(p *corev1.Pod) {
-				if tc.change != nil {
-					tc.change(p)
-				}
-			})
-
+			s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000;`+tc.jobs, tc.change)
 			s.habits = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
@@ -103,11 +99,7 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 		}
 	}
 
-	never := changePod("high-0", func(p *corev1.Pod) {
-		policy := corev1.PreemptNever
-		p.Spec.PreemptionPolicy = &policy
-	})
-
+	never := changePod("high-0", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) })
 	const high = "; job high queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high"
 	for t, tc := range check.Cases(t, map[string]struct {
 		text     string
@@ -129,12 +121,7 @@ func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
 		"as many jobs as the gang gives place to": {text: "job low queue=q min=2 running=a*2 priorityClass=low; job top queue=q min=6 running=a*6 priorityClass=high; job h1 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h2 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h3 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high", enqueued: "2"},
 		"a gang of another queue":                 {text: `queue other quota={"A":8} cpu=1000; job low queue=other min=8 running=a*8 priorityClass=low; job top queue=q min=8 running=b*8 card=A priorityClass=high` + high},
 	}) {
-		s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
-			if tc.change != nil {
-				tc.change(p)
-			}
-		})
-
+		s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":8} cpu=1000;`+tc.text, tc.change)
 		s.habits = map[string]workload.EvictionPolicy{"known": {}}
 		s.m.evictionPolicies = s.evictionPolicyOf
 		s.openSession()
@@ -186,13 +173,10 @@ func TestPreemptedCardsAreKept(t *testing.T) {
 		"an equal job gets no other free card": {kept + `queue q quota={"A":1} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, ""},
 		"but if the quota suffices for both":   {kept + `queue q quota={"A":2} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, "c:1"},
 	}) {
-		s := newScene(t, tc.text)
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newScene(t, tc.text).useClock()
 		s.openSession()
-		high := s.Task("high-0")
-		s.m.preemptedCards[high.Pod.UID] = nomination{node: "a", since: now}
-		now = now.Add(tc.after)
+		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
+		s.clock = s.clock.Add(tc.after)
 
 		// The pod itself waits, as long as its gate is there.
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })

@@ -78,12 +78,7 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `queue q quota={"A":8} cpu=1000;`+tc.text, func(p *corev1.Pod) {
-				ofBatchJob("t")(p)
-				if tc.change != nil {
-					tc.change(p)
-				}
-			}).useBackoffLimits(tc.limits)
+			s := newScene(t, `queue q quota={"A":8} cpu=1000;`+tc.text, ofBatchJob("t"), tc.change).useBackoffLimits(tc.limits)
 
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))

@@ -42,15 +42,13 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		"the quota is what the gang needs":  {lowered + `{"A":8} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8`, time.Minute, map[string]string{"v": "", "i": "a:2"}},
 		"the queue of the gang is closed":   {gang + "queue inf quota={\"A\":8} priority=80000 serviceType=inference state=Closed; job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
-		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} })).useClock()
 		s.keepRoom("a", "i-0")
 		if strings.Contains(tc.text, "node a model=A cards=8") {
 			s.keepRoom("a", "i-1")
 		}
 
-		now = now.Add(tc.after)
+		s.clock = s.clock.Add(tc.after)
 		s.enqueueAndAllocate()
 		for job, placed := range tc.placed {
 			check.Equal(t, job+" is placed on", placed, s.podsByNode(job))
@@ -149,12 +147,9 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 // first, whatever the order of jobs in a session.
 func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 	for range 10 {
-		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; node b model=A cards=4; job i queue=inf min=1 pending=1 cards=4; job k queue=inf min=1 pending=1 cards=4`)
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; node b model=A cards=4; job i queue=inf min=1 pending=1 cards=4; job k queue=inf min=1 pending=1 cards=4`).useClock()
 		s.keepRoom("b", "k-0").Close()
-		now = now.Add(time.Second)
-
+		s.clock = s.clock.Add(time.Second)
 		s.keepRoom("a", "i-0").Close()
 		s.addObjects(`queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`)
 		s.Queues[len(s.Queues)-1].ResourceVersion = "lowered"

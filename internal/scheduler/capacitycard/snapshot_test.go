@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +32,8 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	annotate("volcano.sh/queue-name", "q")(orphans[3])
 	orphans[3].Status.Phase = corev1.PodSucceeded
 	s.addToPodLister(orphans...)
-	got := s.usedCards("q", "A")
-	check.That(t, got == 4 && !s.p.ledger.FitsCard("q", "A", 1, false), "queue uses quota=%d serviceType=cards, serviceType=want priority=2 serviceType=of serviceType=its serviceType=job serviceType=and priority=2 serviceType=of serviceType=orphans, serviceType=and serviceType=none serviceType=left", got)
+	check.Equal(t, "used cards, two of the job and two of pods without one", 4, s.usedCards("q", "A"))
+	check.That(t, !s.p.ledger.FitsCard("q", "A", 1, false), "a card is left")
 }
 
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
@@ -75,9 +74,8 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			s.p.buildSnapshot()
 		}
 
-		q := s.usedCards("q", "A")
-		second := s.usedCards("second", "A")
-		check.That(t, q == tc.q && second == tc.second, "the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
+		check.Equal(t, "cards that q is charged", tc.q, s.usedCards("q", "A"))
+		check.Equal(t, "cards that second is charged", tc.second, s.usedCards("second", "A"))
 	}
 }
 
@@ -119,10 +117,8 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
-
-		a := s.usedCards("q", "A")
-		b := s.usedCards("q", "B")
-		check.That(t, a == tc.a && b == tc.b, "labelled %q: %d of A and %d of B are charged, want %d and %d", tc.model, a, b, tc.a, tc.b)
+		check.Equal(t, "charged of A with label "+tc.model, tc.a, s.usedCards("q", "A"))
+		check.Equal(t, "charged of B with label "+tc.model, tc.b, s.usedCards("q", "B"))
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
 	}
 }
@@ -182,8 +178,7 @@ func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
 // tried, which would hold up the first session that may decide.
 func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	got := s.p.missingFromSession()
-	check.Must(t, got == "", "missing %q in a complete session", got)
+	check.Equal(t, "missing in a complete session", "", s.p.missingFromSession())
 	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
 
@@ -246,10 +241,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
 
-	if len(s.Job("j").NodesFitErrors) != 1 || s.p.RequestFor(task).Count != 2 || api.AllocatedStatus(task.Status) {
-		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.RequestFor(task), task.Status)
-	}
-
+	check.Must(t, len(s.Job("j").NodesFitErrors) == 1, "fit errors %v, status %s", s.Job("j").NodesFitErrors, task.Status)
 	for _, tc := range []struct {
 		what    string
 		refusal *workload.Refusal
@@ -290,9 +282,7 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
 
 	s.p.buildSnapshot()
-	if before < 4 || s.reservedCards() != before-4 {
-		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reservedCards())
-	}
+	check.That(t, before >= 4 && s.reservedCards() == before-4, "%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reservedCards())
 }
 
 func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
@@ -302,11 +292,11 @@ func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
 	s.p.buildSnapshot()
-	check.That(t, s.usedCards("q", "A") == 2, "queue uses quota=%d serviceType=cards serviceType=while serviceType=an serviceType=eviction serviceType=is serviceType=under serviceType=way, serviceType=want priority=2", s.usedCards("q", "A"))
+	check.Equal(t, "used cards while an eviction is under way", 2, s.usedCards("q", "A"))
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
 	s.p.buildSnapshot()
-	check.That(t, s.usedCards("q", "A") == 1, "queue uses quota=%d serviceType=cards serviceType=after serviceType=the serviceType=pod serviceType=was serviceType=deleted, serviceType=want priority=1", s.usedCards("q", "A"))
+	check.Equal(t, "used cards after the pod was deleted", 1, s.usedCards("q", "A"))
 }
 
 func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
@@ -319,9 +309,7 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 	foreign.Spec.SchedulerName = "default-scheduler"
 
 	// What cannot be written is said again, so the pod has to be there.
-	_, err := s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{})
-	check.Must(t, err == nil, "%v", err)
-
+	check.Value(s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{}))(t)
 	s.addToPodLister(lost, foreign)
 	voice := s.m.messages
 	voice.mutex.Lock()
@@ -329,8 +317,7 @@ func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
 
 	said := voice.lastMessages[lost.UID]
 	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod got %+v", said)
-	said = voice.lastMessages[foreign.UID]
-	check.That(t, said == nil, "a pod of another scheduler got %+v", said)
+	check.That(t, voice.lastMessages[foreign.UID] == nil, "a pod of another scheduler gets a message")
 }
 
 // TestMappedCards: the argument cards names the cards of nodes. Invalid arguments change nothing of
@@ -360,8 +347,7 @@ func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
 	check.That(t, s.p.RequestFor(task) == before, "a failed card made a pod request again")
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
 	s.p.buildSnapshot()
-	got := s.p.RequestFor(task).Names
-	check.That(t, slices.Equal(got, []card.Name{"A", "C"}), "after the node was relabelled the pod may run on %v", got)
+	check.Equal(t, "cards of the pod after the node was relabelled", []card.Name{"A", "C"}, s.p.RequestFor(task).Names)
 }
 
 // TestTriedNodeIsNotCharged: Volcano writes the node into the pod's
@@ -383,11 +369,11 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.addToPodLister(task.Pod)
-		check.Must(t, s.usedCards("q", "A") == 2, "queue uses quota=%d serviceType=cards, serviceType=want serviceType=the priority=2 serviceType=of serviceType=its serviceType=running serviceType=pods", s.usedCards("q", "A"))
+		check.Equal(t, "used cards of its running pods", 2, s.usedCards("q", "A"))
 	}
 
 	bound := task.Pod.DeepCopy() // what the API server says counts
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod))
 	s.addToPodLister(bound)
-	check.That(t, s.usedCards("q", "A") == 3, "queue uses quota=%d serviceType=cards serviceType=after serviceType=the serviceType=pod serviceType=was serviceType=really serviceType=bound, serviceType=want priority=3", s.usedCards("q", "A"))
+	check.Equal(t, "used cards after the pod was really bound", 3, s.usedCards("q", "A"))
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -83,7 +83,7 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 
 	err := do(stmt, task, l.ssn.Nodes[node])
 	may := l.mayUse(task, node, before)
-	check.Must(t, (err == nil) == may, "job %s queue=on min=%s running=error,%v,,want,placed,%v", task.UID, node, err, may)
+	check.Must(t, (err == nil) == may, "%s on %s: error %v, want placed %v", task.UID, node, err, may)
 
 	if err == nil {
 		stmt.steps = append(stmt.steps, step{task.UID, task.Job, node})
@@ -92,8 +92,7 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 	}
 
 	check.NoError(t, undo(stmt, task))
-	charge := l.plugin.ledger.Charged(string(task.UID))
-	check.Must(t, charge == nil, "%s was not placed on %s and is charged %+v", task.UID, node, charge)
+	check.Must(t, l.plugin.ledger.Charged(string(task.UID)) == nil, "%s was not placed on %s and is charged", task.UID, node)
 }
 
 func allocates(d *draft, task *api.TaskInfo, node *api.NodeInfo) error { return d.Allocate(task, node) }
@@ -125,9 +124,7 @@ func (l *lifecycle) noteBindings(t *rapid.T) {
 	for len(l.cache.BindFlowChannel) > 0 {
 		task := (<-l.cache.BindFlowChannel).TaskInfo
 		l.binding[task.Name] = task.NodeName
-		got := task.Pod.Annotations["cardquota.dev/charged-queue"]
-		want := l.chargedQueue(task)
-		check.Must(t, got == want, "%s is bound with queue %q, want %q", task.Name, got, want)
+		check.Equal(t, "queue with which "+task.Name+" is bound", l.chargedQueue(task), task.Pod.Annotations["cardquota.dev/charged-queue"])
 	}
 }
 
@@ -310,8 +307,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
-			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames())
-			check.Must(t, diff == "" || len(expected)+len(l.m.otherBindings.boundByOthersNames()) <= 0, "bound by another scheduler (-want +got):\n%s", diff)
+			check.Equal(t, "bound by other schedulers", expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames(), cmpopts.EquateEmpty())
 		}
 
 		actions := map[string]func(*rapid.T){

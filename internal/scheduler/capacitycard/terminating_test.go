@@ -55,9 +55,8 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 		"they ask for no cards": {3, 1, func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }},
 	}) {
 		s := newRestartScene(t, tc.ending, tc.change)
-		if got := len(strings.Fields(s.podsByNode("j"))); got != tc.placed || s.usedCards("q", "A") != tc.placed {
-			t.Errorf("placed %q, %d cards are used, want %d: what ends is not counted", s.podsByNode("j"), s.usedCards("q", "A"), tc.placed)
-		}
+		check.Equal(t, "placed", tc.placed, len(strings.Fields(s.podsByNode("j"))))
+		check.Equal(t, "used cards without those of terminating pods", tc.placed, s.usedCards("q", "A"))
 	}
 }
 
@@ -71,25 +70,18 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
 
-	got := s.refusals("j")
-	check.That(t, strings.Contains(got, "Q"+why), "the pod has the reason %q", got)
-
+	check.Contains(t, "refusals", s.refusals("j"), "Q"+why)
 	var unfit *api.FitError
-	if err := s.p.predicate(task, s.Ssn.Nodes["free"]); !errors.As(err, &unfit) || !strings.Contains(err.Error(), "q"+why) {
-		t.Errorf("predicate says %v", err)
-	} else if unfit.Status[0].Code != api.UnschedulableAndUnresolvable {
-		t.Error("preemption is asked for help, which only makes more pods end")
-	}
-
+	check.Must(t, errors.As(s.p.predicate(task, s.Ssn.Nodes["free"]), &unfit), "predicate permits it")
+	check.Says(t, unfit, "q"+why)
+	check.Equal(t, "code, with which preemption does not make more pods terminate", api.UnschedulableAndUnresolvable, unfit.Status[0].Code)
 	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+why)
 
 	// It is reported once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
 	s.p.allocatable(queue, task)
-	if before == "" || s.m.messages.lastMessages[task.Pod.UID].text != before {
-		t.Errorf("it had the reason %q and has %q now", before, s.m.messages.lastMessages[task.Pod.UID].text)
-	}
+	check.Equal(t, "message", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }
 
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
@@ -136,9 +128,8 @@ func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
 			}
 		}
 
-		// Four after the second round; then those of the first two are ending.
-		want := min(2*(round+1), 4)
-		check.Must(t, held <= 4 && (round >= 2 || held == want), "%d cards are held in round %d with a quota of 2", held, round)
+		// Four after the second round; then those of the first two terminate.
+		check.Must(t, held <= 4 && (round >= 2 || held == 2*(round+1)), "%d cards are held in round %d with a quota of 2", held, round)
 	}
 }
 

@@ -44,12 +44,9 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 		"another card":          {`node b model=B; queue r quota={"A":8,"B":8} serviceType=training parent=t deserved={"A":2,"B":0}; queue t quota={"A":8,"B":8} deserved={"A":4}; job j queue=r min=1 pending=4 card=B`, 0, "b:4"},
 		"a job is not enqueued": {`job j queue=r min=3 phase=Pending minCards=3 request={"A":3}`, 0, ""},
 	}) {
-		s := newTreeScene(t, lending+tc.text).openSession()
-		now := s.Now
-		s.m.now = func() time.Time { return now }
+		s := newTreeScene(t, lending+tc.text).useClock().openSession()
 		s.reclaimPolicy().RecordReclaimed("r", "A")
-		now = now.Add(tc.after)
-
+		s.clock = s.clock.Add(tc.after)
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
 		if said := s.refusals("j") + s.Job("j").JobFitErrors; tc.placed == "a:2" || tc.placed == "" {

@@ -149,7 +149,9 @@ func (c *Cluster) addJob(line words.Line, changes []func(*corev1.Pod)) error {
 	for i := range j.pods {
 		pod := c.newPod(j, i)
 		for _, change := range changes {
-			change(pod)
+			if change != nil {
+				change(pod)
+			}
 		}
 		c.Pods = append(c.Pods, pod)
 	}

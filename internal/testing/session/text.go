@@ -31,7 +31,7 @@ const GPU = builder.GPU
 //
 // A queue with a service type is reclaimable unless the type is inference or reclaimable= says so.
 // The pods of a job are its words running=NODE[*N],… and pending=N. jobKeys has its other words.
-// changes are applied to each pod of the text. Add panics if a text is wrong.
+// changes are applied to each pod of the text, except those that are nil. Add panics if a text is wrong.
 func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
 	for _, line := range words.Lines(text) {
 		c.AddLine(line, changes...)
