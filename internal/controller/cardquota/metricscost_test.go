@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,13 +82,6 @@ func TestAScrapeTakesLittleMemory(t *testing.T) {
 	check.That(t, size > 0 && allocated < 60<<20, "a page of %d bytes takes %d MiB", size, allocated>>20)
 }
 
-// processorTime returns the time of processors that this process has taken.
-func processorTime(b *testing.B) time.Duration {
-	var usage syscall.Rusage
-	check.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // BenchmarkScrape measures a page as Prometheus reads it: compressed. At most what it allocates is in use at
 // a time.
 func BenchmarkScrape(b *testing.B) {
@@ -98,12 +90,12 @@ func BenchmarkScrape(b *testing.B) {
 			page := newPage(newFleet(size.quotas, size.cards))
 			b.ReportAllocs()
 			sent := 0
-			before := processorTime(b)
+			before := check.ProcessorTime(b)
 			for b.Loop() {
 				sent = scrapePage(page)
 			}
 
-			b.ReportMetric(float64((processorTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64((check.ProcessorTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(size.quotas*(1+4*size.cards)), "series")
 			b.ReportMetric(float64(sent), "bytes-sent")
 		})

@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
 
@@ -54,18 +54,12 @@ func BenchmarkAllocate(b *testing.B) {
 
 			b.ReportMetric(0, "ns/op") // a round of both sides says nothing
 			for name, times := range map[string][]time.Duration{PluginName: ours, capacity.PluginName: theirs} {
-				b.ReportMetric(quantile(times, .5)/1e6/200, name+"-ms")
-				b.ReportMetric(quantile(times, .1)/1e6/200, name+"-ms-p10")
-				b.ReportMetric(quantile(times, .9)/1e6/200, name+"-ms-p90")
+				reportQuantiles(b, name+"-ms", times, 1e6*200)
 			}
 
+			reportQuantiles(b, "time-ratio", ratios, 1)
 			ratio := quantile(ratios, .5)
-			b.ReportMetric(ratio, "time-ratio")
-			b.ReportMetric(quantile(ratios, .1), "time-ratio-p10")
-			b.ReportMetric(quantile(ratios, .9), "time-ratio-p90")
-			if ratio > mostAllocateTime {
-				b.Errorf("placing a pod costs %.2f of the time that it costs with capacity, at most %.2f is allowed", ratio, mostAllocateTime)
-			}
+			check.That(b, ratio <= mostAllocateTime, "placing a pod costs %.2f of the time that it costs with capacity, at most %.2f is allowed", ratio, mostAllocateTime)
 		})
 	}
 }
@@ -80,22 +74,9 @@ func timeAllocate(b *testing.B, fleet *session.Cluster, plugin string) time.Dura
 	defer c.Close()
 
 	runtime.GC()
-	began := processorTime(b)
+	began := check.ProcessorTime(b)
 	c.Run(allocate.New())
-	took := processorTime(b) - began
-	if placed := len(c.In(api.Binding)); placed != 200 {
-		b.Fatalf("%s placed %d of 200 pods", plugin, placed)
-	}
-
+	took := check.ProcessorTime(b) - began
+	check.Must(b, len(c.In(api.Binding)) == 200, "%s placed %d of 200 pods", plugin, len(c.In(api.Binding)))
 	return took
-}
-
-// processorTime is what this process has used of the processors, in all its threads.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

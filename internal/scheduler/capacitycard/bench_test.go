@@ -48,16 +48,12 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	s.Ssn = framework.OpenSession(s.Cache, nil, nil)
 	informers := s.Ssn.InformerFactory().Core().V1()
 	for _, node := range s.Ssn.Nodes {
-		if err := informers.Nodes().Informer().GetIndexer().Add(node.Node); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, informers.Nodes().Informer().GetIndexer().Add(node.Node))
 	}
 
 	for _, job := range s.Ssn.Jobs {
 		for _, task := range job.Tasks {
-			if err := informers.Pods().Informer().GetIndexer().Add(task.Pod); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, informers.Pods().Informer().GetIndexer().Add(task.Pod))
 		}
 	}
 
@@ -77,9 +73,7 @@ func BenchmarkGates(b *testing.B) {
 	node := s.Ssn.Nodes["node-0"]
 	other := s.Ssn.Nodes["node-1"]
 	queue := s.Ssn.Queues["queue-0"]
-	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
-		b.Fatal("the gates do not answer as they should")
-	}
+	check.Must(b, p.allocatable(queue, task) && p.predicate(task, node) == nil && p.predicate(task, other) != nil, "the gates do not answer as they should")
 
 	for _, gate := range []struct {
 		name string
@@ -111,9 +105,7 @@ func BenchmarkGates(b *testing.B) {
 			b.ReportMetric(quantile(took, .1), "ns-p10")
 			b.ReportMetric(quantile(took, .9), "ns-p90")
 			b.ReportMetric(allocs, "allocs/op")
-			if gate.most > 0 && (median > float64(gate.most) || allocs > 0) {
-				b.Errorf("%v ns and %v allocations a call, at most %v and none are allowed", median, allocs, gate.most)
-			}
+			check.That(b, gate.most == 0 || (median <= float64(gate.most) && allocs == 0), "%v ns and %v allocations a call, at most %v and none are allowed", median, allocs, gate.most)
 		})
 	}
 }

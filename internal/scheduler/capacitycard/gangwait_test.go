@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -20,16 +21,11 @@ import (
 // waitScene is a scene of which a session runs each minute. What a session places runs in the next one.
 type waitScene struct {
 	*scene
-	clock  time.Time
 	minute int
 	bound  string
 }
 
-func newWaitScene(s *scene) *waitScene {
-	w := &waitScene{scene: s, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), minute: -1}
-	s.m.now = func() time.Time { return w.clock }
-	return w
-}
+func newWaitScene(s *scene) *waitScene { return &waitScene{scene: s.useClock(), minute: -1} }
 
 // runMinute runs the session of the next minute.
 func (w *waitScene) runMinute() {
@@ -37,12 +33,8 @@ func (w *waitScene) runMinute() {
 	w.clock = w.clock.Add(time.Minute)
 	w.Cache = nil
 	w.enqueueAndAllocate()
-	w.bound = session.Names(w.In(api.Binding))
-
-	placed := map[string]string{}
-	for _, task := range w.In(api.Binding) {
-		placed[task.Name] = task.NodeName
-	}
+	placed := w.In(api.Binding)
+	w.bound = session.Names(placed)
 
 	for _, g := range w.Groups {
 		if job := w.Job(g.Name); job != nil {
@@ -51,9 +43,9 @@ func (w *waitScene) runMinute() {
 	}
 
 	w.Close()
-	for name, node := range placed {
-		pod := w.Pod(name)
-		pod.Spec.NodeName = node
+	for _, task := range placed {
+		pod := w.Pod(task.Name)
+		pod.Spec.NodeName = task.NodeName
 		pod.Status.Phase = corev1.PodRunning
 	}
 }
@@ -69,62 +61,44 @@ func (w *waitScene) endPods(prefix string, most int) {
 	})
 }
 
-// TestKeptCardsEndWithTheReservation: a gang that gets no more cards loses those that are kept for it after
-// five minutes.
-func TestKeptCardsEndWithTheReservation(t *testing.T) {
-	w := newWaitScene(newTreeScene(t, `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
-		job runs queue=x min=1 running=a*4; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3`))
-	for range 5 {
+// TestReservationKeepsCards: small jobs get the cards that a gang waits for when its reservation has ended, after
+// five minutes. It goes on while more and more cards become free.
+func TestReservationKeepsCards(t *testing.T) {
+	const (
+		small = "; job small queue=q min=1 pending=1 minCards=1 phase=Pending"
+		alone = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job gang queue=q min=8 pending=8 minCards=8` + small
+		two   = `node a model=A cards=8; queue q quota={"A":16} priority=80000 serviceType=inference cpu=100; queue o quota={"A":8} priority=80000 serviceType=inference cpu=100
+			job first queue=q min=8 pending=8 minCards=8; job second queue=q min=8 pending=8 minCards=8` + small
+		tree = `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
+			job runs queue=x min=1 running=a*4; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3`
+		role = `node a model=A cards=8; queue q quota={"A":5}; job j queue=q min=4 running=a*4 pending=1 task=w,pods:4,min:3 task=ps,pods:1,min:1` + small
+	)
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		scene *scene
+		// endsPods ends a pod of job r each minute.
+		endsPods bool
+		minutes  int
+		bound    string
+	}{
+		"kept cards of a tree, too":                 {newTreeScene(t, tree), false, 5, "b-0@a b-1@a"},
+		"no more cards become free":                 {newScene(t, alone+"; job r queue=o min=1 running=a*6"), false, 5, "small-0@a"},
+		"one card becomes free each minute":         {newScene(t, alone+"; job r queue=o min=1 running=a*8"), true, 8, "gang-0@a gang-1@a gang-2@a gang-3@a gang-4@a gang-5@a gang-6@a gang-7@a"},
+		"only one gang of a queue prolongs its own": {newScene(t, two+"; job r queue=o min=1 running=a*8"), true, 5, "small-0@a"},
+		"a job runs, and a role of it fits no node": {newScene(t, role, changePod("j-4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "nowhere"} })), false, 5, "small-0@a"},
+	}) {
+		w := newWaitScene(tc.scene)
+		for range tc.minutes {
+			w.runMinute()
+			check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+			if tc.endsPods {
+				w.endPods("r-", 1)
+			}
+		}
+
 		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+		check.Equal(t, "bound in the end", tc.bound, w.bound)
 	}
-	w.runMinute()
-	check.Equal(t, "bound after five minutes", "b-0@a b-1@a", w.bound)
-}
-
-// TestFreeCardsProlongAReservation: a gang of eight waits while the pods of another queue end, one a minute.
-// Small jobs of its own queue do not take the cards that become free, because it keeps its reservation.
-func TestFreeCardsProlongAReservation(t *testing.T) {
-	text := `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*8; job gang queue=q min=8 pending=8 minCards=8`
-	for i := range 8 {
-		text += fmt.Sprintf("; job s%d queue=q min=1 pending=1 minCards=1 phase=Pending", i)
-	}
-
-	w := newWaitScene(newScene(t, text))
-	for range 8 {
-		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-		w.endPods("r-", 1)
-	}
-
-	w.runMinute()
-	check.That(t, strings.HasPrefix(w.bound, "gang-0@a gang-1@a"), "bound when eight cards are free: %q", w.bound)
-}
-
-// TestFreeCardsProlongOnlyOneReservationOfAQueue: two gangs of a queue wait while cards become free, one a
-// minute. Only the first one keeps its reservation, so a small job gets a card after five minutes.
-func TestFreeCardsProlongOnlyOneReservationOfAQueue(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":16} priority=80000 serviceType=inference cpu=100; queue o quota={"A":8} priority=80000 serviceType=inference cpu=100
-		job r queue=o min=1 running=a*8; job first queue=q min=8 pending=8 minCards=8; job second queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
-	for range 5 {
-		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-		w.endPods("r-", 1)
-	}
-	w.runMinute()
-	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
-}
-
-// TestReservationEndsWithoutMoreFreeCards: it also ends if the number of free cards only falls, and if as
-// many are free as before.
-func TestReservationEndsWithoutMoreFreeCards(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*6; job gang queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
-	for range 5 {
-		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-	}
-	w.runMinute()
-	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
 }
 
 // flickering is a gang that waits for eight cards, of which one becomes free and is used again by turns.
@@ -196,9 +170,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 		w.flicker()
 	}
 
-	gang := w.m.reservations[w.Groups[2].UID]
-	check.That(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
-
+	check.That(t, w.m.reservations[w.Groups[2].UID].isExhausted, "the gang still has a reservation")
 	w.Cache = nil
 	w.addObjects("job young queue=q min=1 pending=1")
 	w.Groups[len(w.Groups)-1].CreationTimestamp = metav1.NewTime(w.clock)
@@ -223,33 +195,16 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 		w.flicker()
 	}
 
-	gang := w.m.reservations[w.Groups[2].UID]
-	check.Must(t, gang != nil && gang.isExhausted, "the gang still has a reservation")
-
-	deleted := metav1.NewTime(w.clock)
+	check.That(t, w.m.reservations[w.Groups[2].UID].isExhausted, "the gang still has a reservation")
 	for _, pod := range w.Pods {
 		if pod.Spec.NodeName != "" {
-			pod.DeletionTimestamp = &deleted
+			pod.DeletionTimestamp = ptr.To(metav1.NewTime(w.clock))
 		}
 	}
 
 	w.runMinute()
 	w.runMinute()
-	gang = w.m.reservations[w.Groups[2].UID]
-	check.That(t, gang != nil && !gang.isExhausted, "the gang has no reservation although it waits for terminating pods only")
-}
-
-// TestReservationOfARunningJobEnds: a job runs with as many pods as its minimum, but a role lacks one that
-// fits no node. Its reservation keeps no card from other jobs after five minutes.
-func TestReservationOfARunningJobEnds(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":5}; job j queue=q min=4 pending=1 running=a*4 task=ps,pods:1,min:1 task=w,pods:4,min:3; job small queue=q min=1 pending=1 minCards=1 phase=Pending`))
-	w.Pods[0].Spec.NodeSelector = map[string]string{"zone": "nowhere"}
-	for range 5 {
-		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-	}
-	w.runMinute()
-	check.Equal(t, "bound after five minutes", "small-0@a", w.bound)
+	check.That(t, !w.m.reservations[w.Groups[2].UID].isExhausted, "the gang has no reservation although it waits for terminating pods only")
 }
 
 // TestJobBelowItsMinimumComesFirst: seven pods of a gang of eight run, and the eighth was created again. It
@@ -288,20 +243,6 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	}
 }
 
-// TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn: in the queue of a job below its minimum, a job of
-// higher priority waits. It would get the card, so the queue does not come before others.
-func TestQueueOfAJobBelowItsMinimumServesItsHigherJobInTurn(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high; job other queue=o min=1 pending=1`))
-	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-	for range 7 { // the reservation of g ends
-		w.runMinute()
-		check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-	}
-	w.endPods("r-", 1)
-	w.runMinute()
-	check.Equal(t, "bound", "other-0@a", w.bound)
-}
-
 // TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree.
 func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, bound string }{
@@ -316,29 +257,36 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	}
 }
 
-// TestCardsAreKeptForAJobBelowItsMinimum: it lacks two pods, and one card is free. A job of another queue
-// that does not run yet does not take it.
-func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*6 pending=2 minCards=8; job r queue=o min=1 running=a*2; job other queue=o min=1 pending=1; job runs queue=o min=1 pending=1`))
-	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-	w.runMinute()
-	w.endPods("r-", 1)
-	w.runMinute()
-	check.Equal(t, "bound while one card is free", "", w.bound)
-	w.endPods("r-", 1)
-	w.runMinute()
-	check.Equal(t, "bound when both are free", "g-6@a g-7@a", w.bound)
-}
+// TestCardsForAJobBelowItsMinimum: pods of a gang were created again, and cards become free one a minute.
+func TestCardsForAJobBelowItsMinimum(t *testing.T) {
+	const queues = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; `
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs    string
+		minutes int // before the first card is free
+		bound   string
+	}{
+		"a job that does not run yet gets none of two that are missing": {
+			"job g queue=q min=8 running=a*6 pending=2 minCards=8; job r queue=o min=1 running=a*2; job other queue=o min=1 pending=1; job runs queue=o min=1 pending=1", 1, ", g-6@a g-7@a"},
+		"a job that runs gets one for a pod above its minimum": {
+			"job g queue=q min=8 running=a*6 pending=2 minCards=8; job runs queue=o min=1 running=a pending=1; job r queue=o min=1 running=a", 1, "runs-1@a, "},
+		"its queue comes in turn where a job of higher priority would get the card": {
+			"job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high; job other queue=o min=1 pending=1", 7, "other-0@a, "},
+	}) {
+		w := newWaitScene(newScene(t, queues+tc.jobs))
+		w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
+		for range tc.minutes {
+			w.runMinute()
+			check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+		}
 
-// TestNoCardIsKeptFromJobsThatRun: a job below its minimum lacks two pods, and one card is free. A job that
-// runs already gets it for a pod above its minimum.
-func TestNoCardIsKeptFromJobsThatRun(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*6 pending=2 minCards=8; job runs queue=o min=1 running=a pending=1; job r queue=o min=1 running=a`))
-	w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-	w.runMinute()
-	w.endPods("r-", 1)
-	w.runMinute()
-	check.Equal(t, "bound", "runs-1@a", w.bound)
+		var bound []string
+		for range 2 {
+			w.endPods("r-", 1)
+			w.runMinute()
+			bound = append(bound, w.bound)
+		}
+		check.Equal(t, "bound in the next two minutes", tc.bound, strings.Join(bound, ", "))
+	}
 }
 
 // TestCardsAreKeptFromReclaimableJobs: two cards are free, and a gang of inference lacks two more. Only jobs
@@ -383,12 +331,11 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 		"a part of it runs":                  {"job g queue=inf min=3 running=b pending=2 cards=2", false, ""},
 		"a part of it runs, and needs apart": {"job g queue=inf min=3 running=b pending=2 cards=2", true, "t-0@a"},
 	}) {
-		w := newWaitScene(newScene(t, fleet+tc.text))
-		for _, pod := range w.Pods {
-			if tc.isApart && strings.HasPrefix(pod.Name, "g-") {
-				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: corev1.ProtocolTCP}}
+		w := newWaitScene(newScene(t, fleet+tc.text, func(p *corev1.Pod) {
+			if tc.isApart && strings.HasPrefix(p.Name, "g-") {
+				wantsPort(p)
 			}
-		}
+		}))
 
 		w.runMinute()
 		check.Equal(t, "bound of training", tc.bound, boundOf("t-", w.bound))

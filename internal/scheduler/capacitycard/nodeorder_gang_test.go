@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -52,7 +53,7 @@ func (s *scene) placeWith(queuePlugin string, more []string, args map[string]fra
 func (s *scene) requestCPU(job, cpu string) *scene {
 	for _, pod := range s.Pods {
 		if strings.HasPrefix(pod.Name, job+"-") {
-			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+			requests(corev1.ResourceCPU, cpu)(pod)
 		}
 	}
 	return s
@@ -100,7 +101,7 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 		return newScene(t, `queue q quota={"A":99} cpu=1000; `+text, changes...)
 	}
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		scene *scene
 		more  []string
 		args  map[string]framework.Arguments
@@ -124,7 +125,7 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 		},
 		"nodegroup": {
 			scene: fleet("node n1,n2 model=A; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1").nodeGroups(),
-			more:  []string{"nodegroup"}, want: "j-0@n1",
+			more:  []string{"nodegroup"}, want: "j-0@n1", packed: "j-0@n2",
 		},
 		"a preferred node": {
 			scene: fleet("node n1,n2 model=A; job b queue=q min=1 running=n2*5; job j queue=q min=1 pending=1", preferring("n1")), want: "j-0@n1",
@@ -133,17 +134,11 @@ func TestHeavierScoresOfVolcanoDecide(t *testing.T) {
 			scene: fleet("node n model=A cards=5; job d queue=q min=1 running=n*3 pending=1; job e queue=q min=1 running=n pending=1"),
 			want:  "e-1@n",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := tc.scene
-			stock := newlyPlaced(s, s.placeWith(capacity.PluginName, tc.more, tc.args))
-			ours := newlyPlaced(s, s.placeWith(PluginName, tc.more, tc.args))
-			check.Equal(t, "with capacity", tc.want, stock)
-			check.Equal(t, "with capacity-card", tc.want, ours)
-			if tc.packed != "" {
-				check.Equal(t, "with the shipped weights", tc.packed, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
-			}
-		})
+	}) {
+		s := tc.scene
+		check.Equal(t, "with capacity", tc.want, newlyPlaced(s, s.placeWith(capacity.PluginName, tc.more, tc.args)))
+		check.Equal(t, "with capacity-card", tc.want, newlyPlaced(s, s.placeWith(PluginName, tc.more, tc.args)))
+		check.Equal(t, "with the shipped weights", cmp.Or(tc.packed, tc.want), newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
 	}
 }
 
@@ -166,8 +161,7 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 	fits := 0
 	for range 150 {
 		s := newScene(t, `queue q quota={"A":999,"B":999} cpu=100000`)
-		nodes := 2 + random.IntN(7)
-		for i := range nodes {
+		for i := range 2 + random.IntN(7) {
 			total := []int{4, 8, 8, 16}[random.IntN(4)]
 			s.addObjects(fmt.Sprintf("node n%d model=A cards=%d", i, total))
 			if used := random.IntN(total + 1); used > 0 {
@@ -202,14 +196,12 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 // TestGangRest: which pods of a job are counted as the rest that is to be on one
 // node, and what they need.
 func TestGangRest(t *testing.T) {
-	as := func(*corev1.Pod) {}
-
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		text   string
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"the minimum of an elastic job": {"node n1,n2 model=A; job r queue=q min=1 running=n1*4; job j queue=q min=2 pending=4 cards=2", as, "j-0@n1 j-1@n1 j-2@n2 j-3@n2"},
+		"the minimum of an elastic job": {"node n1,n2 model=A; job r queue=q min=1 running=n1*4; job j queue=q min=2 pending=4 cards=2", nil, "j-0@n1 j-1@n1 j-2@n2 j-3@n2"},
 		"pods that may be on the same card": {"node n1,n2 model=A; node n3 model=B; job r queue=q min=1 running=n1*4; job j queue=q min=4 pending=4 cards=2", func(p *corev1.Pod) {
 			if p.Name == "j-2" || p.Name == "j-3" {
 				p.Annotations["volcano.sh/card.name"] = "B"
@@ -228,11 +220,9 @@ func TestGangRest(t *testing.T) {
 				p.Spec.Containers[0].Ports = nil
 			}
 		}, "j-0@n1 j-1@n2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `queue q quota={"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
-			check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
-		})
+	}) {
+		s := newScene(t, `queue q quota={"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
+		check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
 	}
 }
 
@@ -248,8 +238,7 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 		for i := range 2 + random.IntN(5) {
 			model := []string{"A", "B"}[random.IntN(2)]
 			used := 5 + random.IntN(4)
-			cpu := 1 + random.IntN(62)
-			s.addObjects(fmt.Sprintf("node n%d model=%s; job r%d queue=q min=1 running=n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(cpu))
+			s.addObjects(fmt.Sprintf("node n%d model=%s; job r%d queue=q min=1 running=n%d cards=%d card=%s", i, model, i, i, used, model)).requestCPU(fmt.Sprint("r", i), fmt.Sprint(1+random.IntN(62)))
 			roomy = roomy || (model == "A" && used <= 6)
 		}
 
@@ -282,22 +271,9 @@ func manyNodes(t *testing.T, change func(*corev1.Pod)) *scene {
 	return s.addObjects("job j0 queue=q min=4 pending=4 cards=2; job j1 queue=q min=4 pending=4 cards=2; job j2 queue=q min=4 pending=4 cards=2; job j3 queue=q min=4 pending=4 cards=2", change)
 }
 
-// TestGangStaysTogetherInSampledClusters: the node of the first pod need not be in the
-// sample of the next one.
-func TestGangStaysTogetherInSampledClusters(t *testing.T) {
-	nodes := manyNodes(t, func(*corev1.Pod) {}).placeWith(PluginName, nil, nil)
-	for job := range 4 {
-		on := map[string]bool{}
-		for pod := range 4 {
-			on[nodes[fmt.Sprintf("j%d-%d", job, pod)]] = true
-		}
-		check.That(t, len(on) == 1 && !on[""], "gang j%d is on %v, want one node", job, on)
-	}
-}
-
-// TestGangNodeNeedsTheHigherScore: pods that would rather not share a node do not where that
-// weighs more, though the score is one that plugins give to nodes together.
-func TestGangNodeNeedsTheHigherScore(t *testing.T) {
+// TestGangsInSampledClusters: the node of the first pod need not be in the sample of the next one. Pods that would
+// rather not share a node do not where that weighs more, though plugins give that score to nodes together.
+func TestGangsInSampledClusters(t *testing.T) {
 	apart := func(p *corev1.Pod) {
 		p.Labels["gang"] = p.Annotations["scheduling.k8s.io/group-name"]
 		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
@@ -305,13 +281,22 @@ func TestGangNodeNeedsTheHigherScore(t *testing.T) {
 		}}}}
 	}
 
-	nodes := manyNodes(t, apart).placeWith(PluginName, nil, map[string]framework.Arguments{"nodeorder": {"podaffinity.weight": 50}})
-	for job := range 4 {
-		on := map[string]bool{}
-		for pod := range 4 {
-			on[nodes[fmt.Sprintf("j%d-%d", job, pod)]] = true
+	for t, tc := range check.Cases(t, map[string]struct {
+		change func(*corev1.Pod)
+		args   map[string]framework.Arguments
+		nodes  int // of each gang
+	}{
+		"a gang stays together":                    {nil, nil, 1},
+		"not where its pods would rather be apart": {apart, map[string]framework.Arguments{"nodeorder": {"podaffinity.weight": 50}}, 4},
+	}) {
+		placed := manyNodes(t, tc.change).placeWith(PluginName, nil, tc.args)
+		for job := range 4 {
+			on := map[string]bool{}
+			for pod := range 4 {
+				on[placed[fmt.Sprintf("j%d-%d", job, pod)]] = true
+			}
+			check.That(t, len(on) == tc.nodes && !on[""], "gang j%d is on %v, want %d nodes", job, on, tc.nodes)
 		}
-		check.That(t, len(on) == 4, "gang j%d is on %v, want four nodes", job, on)
 	}
 }
 

@@ -52,8 +52,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		}
 
 		asked := blocked.Request{Names: names, Named: request.Named.Names(), Count: request.Count, Taken: blocked.NewTaken(s.p.takenByGang(s.Job("j"))[labelOf(request)])}
-		got := blocked.ReasonFor(&statement, &asked, s.p.newFleet)
-		check.Equal(t, "reason", tc.reason, got)
+		check.Equal(t, "reason", tc.reason, blocked.ReasonFor(&statement, &asked, s.p.newFleet))
 	}
 }
 
@@ -78,7 +77,7 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 		names[i] = fmt.Sprint("n", i)
 	}
 
-	s := newScene(b, `node `+strings.Join(names, ",")+` A 4; queue q quota={"A":16000}; job r queue=q min=1 running=n0 cards=2; job j queue=q min=1 running=n1 pending=2001 cards=8 task=worker,pods:2002,min:1`).enqueueAndAllocate()
+	s := newScene(b, `node `+strings.Join(names, ",")+` model=A cards=4; queue q quota={"A":16000}; job r queue=q min=1 running=n0 cards=2; job j queue=q min=1 running=n1 pending=2001 cards=8 task=worker,pods:2002,min:1`).enqueueAndAllocate()
 	job := s.Job("j")
 	fleet := s.p.newFleet()
 	for b.Loop() {

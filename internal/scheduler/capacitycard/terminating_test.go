@@ -81,6 +81,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	s.p.ledger.Release(string(s.Task("j-0").UID))
 	s.p.allocatable(queue, task)
+	check.Must(t, before != "", "the pod has no message")
 	check.Equal(t, "message", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // mostOfCheck is what a vote on a refused job may cost at most, as a part of one check of the quota.
@@ -53,21 +54,15 @@ func BenchmarkVotes(b *testing.B) {
 	)
 
 	s := votesScene(b, jobs)
-	job := s.Job("j0")
-	request, refusal := s.p.missingMinimum(job)
-	if refusal != nil {
-		b.Fatal(refusal)
-	}
-
+	request, refusal := s.p.missingMinimum(s.Job("j0"))
+	check.Must(b, refusal == nil, "the request is refused: %v", refusal)
 	runtime.GC()
 	began := time.Now()
 	for range checks {
-		if s.p.ledger.CheckEnqueue("q", s.p.reservationsOf, request, 1) == nil {
-			b.Fatal("the request is admitted")
-		}
+		check.Must(b, s.p.ledger.CheckEnqueue("q", s.p.reservationsOf, request, 1) != nil, "the request is admitted")
 	}
 
-	check := time.Since(began) / checks
+	oneCheck := time.Since(began) / checks
 
 	for _, waiting := range s.Ssn.Jobs { // later sessions find what they have parsed
 		s.p.podGroupRequestFor(waiting)
@@ -76,17 +71,14 @@ func BenchmarkVotes(b *testing.B) {
 	runtime.GC()
 	began = time.Now()
 	for _, waiting := range s.Ssn.Jobs {
-		if _, refusal := s.p.checkEnqueue(waiting); refusal == nil {
-			b.Fatal("a job is admitted")
-		}
+		_, refusal := s.p.checkEnqueue(waiting)
+		check.Must(b, refusal != nil, "a job is admitted")
 	}
 
 	took := time.Since(began)
-	ratio := took.Seconds() / jobs / check.Seconds()
+	ratio := took.Seconds() / jobs / oneCheck.Seconds()
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(took.Seconds()*1000, "votes-ms")
 	b.ReportMetric(ratio, "check-ratio")
-	if ratio > mostOfCheck {
-		b.Errorf("a vote on a refused job costs %.2f of a check of the quota, at most %.2f is allowed", ratio, mostOfCheck)
-	}
+	check.That(b, ratio <= mostOfCheck, "a vote on a refused job costs %.2f of a check of the quota, at most %.2f is allowed", ratio, mostOfCheck)
 }

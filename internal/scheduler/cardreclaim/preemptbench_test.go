@@ -2,11 +2,12 @@ package cardreclaim
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // Bounds of the CPU time that preempt may take of a session with 500 nodes and 400 jobs that no
@@ -45,7 +46,7 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 			preempt := NewPreempt(w.action)
 			var actions, rests []time.Duration
 			for range 12 {
-				action, rest := w.runTimedPreempt(preempt)
+				action, rest := w.runTimedPreempt(b, preempt)
 				actions = append(actions, action)
 				rests = append(rests, rest)
 			}
@@ -72,20 +73,11 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 }
 
 // runTimedPreempt plays a session, and returns the CPU time of preempt and of the rest.
-func (w *world) runTimedPreempt(action *Preempt) (took, rest time.Duration) {
-	began := cpuTime()
+func (w *world) runTimedPreempt(b *testing.B, action *Preempt) (took, rest time.Duration) {
+	began := check.ProcessorTime(b)
 	w.openSession().Run(NewAllocate(w.action))
-	before := cpuTime()
+	before := check.ProcessorTime(b)
 	w.Run(action)
-	took = cpuTime() - before
+	took = check.ProcessorTime(b) - before
 	return took, before - began
-}
-
-// cpuTime returns the CPU time of the process. Other work on the machine does not count.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -5,7 +5,6 @@ package simulator
 import (
 	"fmt"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,14 +80,6 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 	return c
 }
 
-// processorTime is what the process has used, also for its garbage.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	check.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
 // question is a gang of 8 pods with 8 cards each for a queue, and what becomes of it.
 type question struct {
 	name, queue     string
@@ -120,7 +111,7 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 			serve := builder.Queue("serve").Quota(`{"NVIDIA-H200":64}`).ServiceType("inference").Capability("100", "1Ti").Priority(80000).Obj()
 			serve.Spec.Reclaimable = &keeps
 			c.Queues = append(c.Queues, serve)
-			before := processorTime(b)
+			before := check.ProcessorTime(b)
 
 			for b.Loop() {
 				added, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", q.queue, 8, 8)}, "lab")
@@ -141,7 +132,7 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 
 				b.ReportMetric(float64(r.Sessions), "sessions")
 			}
-			b.ReportMetric((processorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+			b.ReportMetric((check.ProcessorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
 		})
 	}
 }

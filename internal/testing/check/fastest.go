@@ -1,9 +1,19 @@
 package check
 
 import (
+	"syscall"
 	"testing"
 	"time"
 )
+
+// ProcessorTime returns the time of processors that this process has taken, in all its threads and for its
+// garbage. Other work on the machine hardly changes it.
+func ProcessorTime(t T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
 
 // Fastest runs a benchmark and returns how long its fastest run took, which other work on the machine hardly
 // changes. It fails a benchmark whose fastest run takes longer than most.
