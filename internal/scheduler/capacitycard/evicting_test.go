@@ -69,6 +69,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
 	}) {
 		e := &ebb{scene: newReclaimScene(t, "job t queue=tra min=4 running=a*4", tc.pod).useClock()}
+
 		for _, line := range strings.Split(tc.script, ",") {
 			words := append(strings.Fields(line), "", "")
 			if err := steps[words[0]](e, strings.ReplaceAll(words[1], "+", " "), words[2]); err != nil {

@@ -222,6 +222,7 @@ func TestGangRest(t *testing.T) {
 		}, "j-0@n1 j-1@n2"},
 	}) {
 		s := newScene(t, `queue q quota={"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
+
 		check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
 	}
 }

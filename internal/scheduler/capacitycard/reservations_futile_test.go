@@ -83,6 +83,7 @@ func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 		}},
 	}) {
 		s := gangAndSmall(t, tc.quota, tc.gang)
+
 		check.Equal(t, "violations", nil, s.runSessions(20, func(minute int) { tc.change(s, minute) }), cmpopts.EquateEmpty())
 		check.Equal(t, "the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
 	}

@@ -78,7 +78,7 @@ func BenchmarkSession(b *testing.B) {
 				s.reopen().p.OnSessionClose(s.Ssn) // the first session of a process finds nothing remembered
 				ours := &side{open: func() framework.Plugin { return buildPlugin(s.m, nil) }}
 				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
-				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
+				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no run collects the garbage of the other
 
 				for i := range max(b.N, 11) {
 					if i%10 == 0 {

@@ -117,6 +117,7 @@ func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
 	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
+
 		check.Equal(t, "charged of A with label "+tc.model, tc.a, s.usedCards("q", "A"))
 		check.Equal(t, "charged of B with label "+tc.model, tc.b, s.usedCards("q", "B"))
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
