@@ -27,7 +27,6 @@ type schema = apiextensionsv1.JSONSchemaProps
 
 // schemaOf reads the schema that is shipped.
 func schemaOf(t *testing.T, plural string) schema {
-	t.Helper()
 	content := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml")))(t)
 	var crd apiextensionsv1.CustomResourceDefinition
 	check.NoError(t, yaml.UnmarshalStrict(content, &crd))

@@ -27,7 +27,6 @@ import (
 
 // validate returns a function that says why the API server would refuse a status.
 func validate(t *testing.T, plural string) func(any) error {
-	t.Helper()
 	var internal apiextensions.JSONSchemaProps
 	schema := schemaOf(t, plural).Properties["status"]
 	check.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil))

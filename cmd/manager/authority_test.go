@@ -25,7 +25,6 @@ type authority struct {
 
 // newAuthority is written as <name>.crt.
 func newAuthority(t *testing.T, dir, name string) *authority {
-	t.Helper()
 	a := &authority{dir: dir, key: newKey(t)}
 	template := certificate(name)
 	template.IsCA = true
@@ -41,7 +40,6 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 
 // sign writes <name>.crt and <name>.key.
 func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
-	t.Helper()
 	template := certificate(name)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
 	template.DNSNames = []string{service + "." + namespace + ".svc"}
@@ -51,7 +49,6 @@ func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
 }
 
 func (a *authority) write(t *testing.T, name string, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
-	t.Helper()
 	signed := check.Value(x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key))(t)
 	store(t, filepath.Join(a.dir, name+".crt"), "CERTIFICATE", signed)
 	return signed
@@ -63,11 +60,9 @@ func certificate(name string) *x509.Certificate {
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
 	return check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func store(t *testing.T, file, kind string, data []byte) {
-	t.Helper()
 	check.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
 }

@@ -112,7 +112,6 @@ func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 
 // serve runs the webhook server with one webhook and waits until it is ready.
 func serve(t *testing.T, f flags) (address string) {
-	t.Helper()
 	h, err := newWebhookServer(f)
 	check.NoError(t, err)
 
@@ -123,9 +122,7 @@ func serve(t *testing.T, f flags) (address string) {
 
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, <-ended)
 	})
 
 	started := h.startedCheck()
@@ -137,14 +134,12 @@ func serve(t *testing.T, f flags) (address string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 
-	t.Fatal(err)
-
+	check.NoError(t, err)
 	return ""
 }
 
 // ask calls the webhook as the API server does, by the name of its Service.
 func ask(t *testing.T, config *rest.Config, address string) error {
-	t.Helper()
 	host := service + "." + namespace + ".svc"
 	config.ServerName = host
 	config.NextProtos = []string{"http/1.1"}
@@ -166,7 +161,6 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 // documented is what an API server calls the webhooks with, given the kubeconfig
 // of docs/admission.md and the files that it names.
 func documented(t *testing.T, dir string) *rest.Config {
-	t.Helper()
 	page := check.Value(os.ReadFile(filepath.Join("..", "..", "docs", "admission.md")))(t)
 
 	const head = "    apiVersion: v1\n    kind: Config\n"

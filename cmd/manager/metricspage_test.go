@@ -42,7 +42,6 @@ func (c *slowCollector) Collect(ch chan<- prometheus.Metric) {
 
 // newTestPage returns a page with the metrics of a collector.
 func newTestPage(t *testing.T, collector prometheus.Collector) http.Handler {
-	t.Helper()
 	registry := prometheus.NewRegistry()
 	check.NoError(t, registry.Register(collector))
 	return newMetricsPage(registry)

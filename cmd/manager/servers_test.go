@@ -49,7 +49,6 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 
 // startManager starts a manager with a server at a free address, and returns what stops it.
 func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error) (address string, stop func()) {
-	t.Helper()
 	port := check.Value(cluster.FreePort())(t)
 
 	mgr := check.Value(ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: noAddress}}))(t)

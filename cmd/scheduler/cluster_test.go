@@ -35,18 +35,13 @@ type testCluster struct {
 const root = "../.."
 
 func startCluster(t *testing.T) *testCluster {
-	t.Helper()
 	server, err := cluster.Start(t.Context(), cluster.Options{APIServerOnly: true})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
 
 	check.NoError(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
-	})
+	t.Cleanup(func() { check.NoError(t, server.Stop()) })
 
 	types := runtime.NewScheme()
 	check.NoError(t, errors.Join(scheme.AddToScheme(types), schedulingv1beta1.AddToScheme(types)))
@@ -77,7 +72,6 @@ func startCluster(t *testing.T) *testCluster {
 }
 
 func goTool(t *testing.T, args ...string) string {
-	t.Helper()
 	var stderr bytes.Buffer
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Stderr = &stderr
@@ -88,18 +82,14 @@ func goTool(t *testing.T, args ...string) string {
 }
 
 func (c *testCluster) create(t *testing.T, object client.Object) {
-	t.Helper()
 	check.NoError(t, c.admin.Create(t.Context(), object))
 }
 
 // holder returns the identity in the scheduler's lease, "" without one.
 func (c *testCluster) holder(t *testing.T) string {
-	t.Helper()
 	var lease coordinationv1.Lease
 	err := c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)
-	if client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, client.IgnoreNotFound(err))
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}
@@ -108,7 +98,6 @@ func (c *testCluster) holder(t *testing.T) string {
 
 // takeLease takes the lease for another client.
 func (c *testCluster) takeLease(t *testing.T, g *WithT) {
-	t.Helper()
 	g.Eventually(func(g Gomega) {
 		var lease coordinationv1.Lease
 		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)).To(Succeed())

@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 
 // texts are the corpus of internal/schedulerconfig and the configuration that is shipped.
 func texts(t *testing.T) map[string]string {
-	t.Helper()
 	files, err := filepath.Glob("../../internal/schedulerconfig/testdata/valid/*.yaml")
 	check.Must(t, err == nil && len(files) > 0, "no corpus: %v", err)
 
@@ -43,7 +42,6 @@ func texts(t *testing.T) map[string]string {
 }
 
 func shippedConfiguration(t *testing.T) string {
-	t.Helper()
 	raw := check.Value(os.ReadFile("../../config/scheduler/configmap.yaml"))(t)
 	var object corev1.ConfigMap
 	check.NoError(t, yaml.UnmarshalStrict(raw, &object))
@@ -137,7 +135,6 @@ type reading struct {
 }
 
 func read(t *testing.T, text string) reading {
-	t.Helper()
 	actions, tiers, configurations, metrics, err := scheduler.UnmarshalSchedulerConf(text)
 	check.NoError(t, err)
 

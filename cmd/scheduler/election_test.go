@@ -117,7 +117,7 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
-			e := newElectionFixture(listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running")))
+			e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running")))
 			e.elect = elect
 			e.startRunElections(t)
 			time.Sleep(long)
@@ -135,7 +135,7 @@ func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
-			e := newElectionFixture(listOtherSchedulers(t))
+			e := newElectionFixture(newOtherSchedulersFixture())
 			e.elect = elect
 			e.startRunElections(t)
 			g.Expect(e.leads()).To(BeTrue())
@@ -155,7 +155,7 @@ func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 
 func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		e := newElectionFixture(listOtherSchedulers(t), leaseHeldBy("leader")).startRunElections(t)
+		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader")).startRunElections(t)
 		time.Sleep(long)
 		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "it tries to become leader")
 
@@ -179,12 +179,12 @@ func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 // waited for the lease, and its watch has not reported that yet.
 func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	work := &leader{others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).otherSchedulers}
-	NewWithT(t).Expect(work.leadBehind(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
+	NewWithT(check.Trail(t)).Expect(work.leadBehind(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
 }
 
 func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		e := newElectionFixture(listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
+		e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
 		g.Expect(e.String()).NotTo(BeEmpty())
 		e.stop()
 		g.Expect(<-e.ended).To(Succeed())
@@ -195,7 +195,7 @@ func TestWaitingProcessStopsOnSignal(t *testing.T) {
 // TestErrorEndsTheWaiting: without a signal the cause is returned.
 func TestErrorEndsTheWaiting(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := listOtherSchedulers(t, otherSchedulerPod("one", "n", "Running"))
+		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))
 		broken := errors.New("the configuration cannot be watched")
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())

@@ -24,11 +24,12 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // inFakeTime runs a test with a fake clock that advances when every goroutine waits.
 func inFakeTime(t *testing.T, test func(t *testing.T, g *WithT)) {
-	synctest.Test(t, func(t *testing.T) { test(t, NewWithT(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, NewWithT(check.Trail(t))) })
 }
 
 // long is longer than anything that is waited for.
@@ -97,12 +98,6 @@ func newOtherSchedulersFixture(pods ...*builder.PodBuilder) *otherSchedulersFixt
 
 	l.otherSchedulers = newOtherSchedulers(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
 	return l
-}
-
-// listOtherSchedulers returns the fixture with the given pods.
-func listOtherSchedulers(t *testing.T, pods ...*builder.PodBuilder) *otherSchedulersFixture {
-	t.Helper()
-	return newOtherSchedulersFixture(pods...)
 }
 
 func (o *otherSchedulersFixture) addPod(g *WithT, pod *builder.PodBuilder) {

@@ -15,7 +15,6 @@ import (
 )
 
 func parse(t *testing.T, args ...string) *flags {
-	t.Helper()
 	set := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
 	f := addFlags(set)
 	check.NoError(t, set.Parse(args))

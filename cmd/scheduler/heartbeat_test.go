@@ -101,7 +101,7 @@ func (h *heartbeatFixture) countWrites() int {
 }
 
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
 	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
@@ -157,7 +157,7 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 }
 
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
 	failing := map[string]error{}
 	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -201,7 +201,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 
 // TestOnlyTheLeaderWritesHeartbeats: the fence refuses heartbeats as well.
 func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	var asked, written atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -229,7 +229,7 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 
 // TestTheLastHeartbeat: a scheduler that stops writes that into its own heartbeat only.
 func TestTheLastHeartbeat(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
 	g.Expect(b.countWrites()).To(BeZero())

@@ -13,11 +13,11 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // strangerOn creates a pod of the stock scheduler. Only the test deletes it.
 func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
-	t.Helper()
 	pod := builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Scheduler("").Node(node).Obj()
 	c.create(t, pod)
 	return pod
@@ -25,7 +25,7 @@ func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
 
 func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	c := startCluster(t)
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 

@@ -88,7 +88,7 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 
 func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := listOtherSchedulers(t, otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
+		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
 		ended := l.startWaiting(t.Context())
 		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
 		g.Expect(l.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
@@ -117,7 +117,7 @@ func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 			return l
 		}, "pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden"},
 		"at the moment of the election": {func(t *testing.T) *otherSchedulersFixture {
-			l := listOtherSchedulers(t)
+			l := newOtherSchedulersFixture()
 			pods, err := l.listPods(t.Context())
 			check.That(t, len(pods) == 0 && err == nil, "found %v, error %v", pods, err)
 			l.trouble.Store(&forbidden)

@@ -63,13 +63,11 @@ func (p *process) output() string {
 
 // freeAddress is one that no outgoing connection can take before it is used.
 func freeAddress(t *testing.T) string {
-	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", check.Value(cluster.FreePort())(t))
 }
 
 // startProcess runs the scheduler under the shipped account until the test ends.
 func (c *testCluster) startProcess(t *testing.T) *process {
-	t.Helper()
 	p := &process{health: freeAddress(t), metrics: freeAddress(t), exited: make(chan int, 1)}
 	p.command = exec.CommandContext(t.Context(), c.binary, "-v=2",
 		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(),
@@ -105,7 +103,7 @@ func page(g Gomega, address, path string) string {
 
 func TestProcessThroughItsLife(t *testing.T) {
 	c := startCluster(t)
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(soon)
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	first := c.startProcess(t)
@@ -189,7 +187,6 @@ func tempDir(command *exec.Cmd) string {
 
 // bindsAPod submits a pod that asks for no card and waits for its placement.
 func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
-	t.Helper()
 	c.create(t, builder.PodGroup("default", name).Queue("default").Obj())
 	pod := builder.Pod("default", name).PodGroup(name).CPU("100m").Obj()
 
@@ -209,7 +206,6 @@ func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
 
 // configure writes the scheduler's ConfigMap.
 func (c *testCluster) configure(t *testing.T, text string) {
-	t.Helper()
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-scheduler-configmap"},
 		Data:       map[string]string{"volcano-scheduler.conf": text},

@@ -22,7 +22,6 @@ var platforms = []string{"darwin_amd64", "darwin_arm64", "linux_amd64", "linux_a
 
 // newBuild returns a folder as the Makefile leaves it, with a text for each program.
 func newBuild(t *testing.T) string {
-	t.Helper()
 	dist := t.TempDir()
 	for _, platform := range platforms {
 		folder := filepath.Join(dist, "build", platform)
@@ -38,7 +37,6 @@ func newBuild(t *testing.T) string {
 }
 
 func readFile(t *testing.T, path ...string) []byte {
-	t.Helper()
 	return check.Value(os.ReadFile(filepath.Join(path...)))(t)
 }
 
@@ -70,7 +68,6 @@ func TestTheManifestNamesWhatWasPacked(t *testing.T) {
 
 // unpack returns a file of an archive, which must be executable.
 func unpack(t *testing.T, content []byte, name string) string {
-	t.Helper()
 	if zipped, err := zip.NewReader(bytes.NewReader(content), int64(len(content))); err == nil {
 		file := check.Value(zipped.Open(name))(t)
 		info := check.Value(file.Stat())(t)

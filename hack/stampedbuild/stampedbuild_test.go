@@ -62,12 +62,10 @@ func (w buildEnv) goOn() string      { return filepath.Join(w.dir, "go-on") }
 func (w buildEnv) buildsDir() string { return filepath.Join(w.dir, "builds") }
 
 func (w buildEnv) letBuildsEnd() {
-	w.Helper()
 	writeFile(w.T, w.goOn(), "")
 }
 
 func (w buildEnv) letBuildsHang() {
-	w.Helper()
 	check.NoError(w, os.Remove(w.goOn()))
 }
 
@@ -78,7 +76,6 @@ func (w buildEnv) countBuilds() int {
 }
 
 func (w buildEnv) newClone() clone {
-	w.Helper()
 	root := w.TempDir()
 	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
 		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(check.Value(os.ReadFile(name))(w)))
@@ -95,7 +92,6 @@ func (w buildEnv) newClone() clone {
 
 // startScript starts the script in its own process group.
 func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
-	c.Helper()
 	var out strings.Builder
 	command := exec.Command("bash", c.root+"/hack/build-fake.sh")
 	command.Env = c.env
@@ -111,7 +107,6 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 
 // runScript runs the script to its end and returns its output.
 func (c clone) runScript() string {
-	c.Helper()
 	command, out := c.startScript()
 	err := command.Wait()
 	check.Must(c, err == nil, "%v: %s", err, out)
@@ -120,21 +115,18 @@ func (c clone) runScript() string {
 
 // expectProgram checks that ./bin links to the program with this content.
 func (c clone) expectProgram(want string) {
-	c.Helper()
 	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
 	check.That(c, err == nil && string(got) == want, "the program is %q (%v), want %q", got, err, want)
 	check.Value(os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")))(c)
 }
 
 func writeFile(t *testing.T, path, text string) {
-	t.Helper()
 	check.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // eventually waits for a state.
 func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
 		check.Must(t, time.Now().Before(deadline), "not after a minute: %s", what)
 	}
@@ -142,7 +134,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 // findEntries returns the files and folders below a folder whose base name starts with prefix.
 func findEntries(t *testing.T, folder, prefix string) []string {
-	t.Helper()
 	var found []string
 	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
@@ -218,7 +209,7 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	eventually(t, "the first builds", func() bool { return w.countBuilds() == 1 })
 	two, saidTwo := second.startScript()
 	waiting := filepath.Join(w.cacheDir(), "cardquota", "programs", ".lock-fake")
-	eventually(t, "the second waits", func() bool { return isHeldOpen(t, waiting, two.Process.Pid) })
+	eventually(t, "the second waits", func() bool { return isHeldOpen(waiting, two.Process.Pid) })
 	w.letBuildsEnd()
 
 	err := errors.Join(one.Wait(), two.Wait())
@@ -230,8 +221,7 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 }
 
 // isHeldOpen reports whether a process has a file open.
-func isHeldOpen(t *testing.T, file string, pid int) bool {
-	t.Helper()
+func isHeldOpen(file string, pid int) bool {
 	folder := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	open, _ := os.ReadDir(folder)
 	return slices.ContainsFunc(open, func(e os.DirEntry) bool {

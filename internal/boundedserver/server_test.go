@@ -15,7 +15,6 @@ import (
 
 // startServer starts a server and returns its address.
 func startServer(t *testing.T, s *Server) string {
-	t.Helper()
 	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 
 	s.Address = listener.Addr().String()
@@ -36,8 +35,7 @@ func startServer(t *testing.T, s *Server) string {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("the server does not listen")
-
+	check.Must(t, false, "the server does not listen")
 	return ""
 }
 
@@ -51,7 +49,6 @@ func newLimits(connections int) Limits {
 
 // get asks the server once, and fails after some seconds.
 func get(t *testing.T, client *http.Client, url string) (protocol string, err error) {
-	t.Helper()
 	client.Timeout = 5 * time.Second
 	response, err := client.Get(url)
 	if err != nil {

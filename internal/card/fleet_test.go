@@ -17,7 +17,6 @@ import (
 // fleetNode reads a node of testdata/nodes: labels and resources as the
 // software named in the file writes them.
 func fleetNode(t testing.TB, name string) *corev1.Node {
-	t.Helper()
 	text := check.Value(os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml")))(t)
 	var n corev1.Node
 	check.NoError(t, yaml.UnmarshalStrict(text, &n))

@@ -44,10 +44,8 @@ func FuzzParseName(f *testing.F) {
 
 // checkUse checks that a name is good everywhere a name may stand.
 func checkUse(t *testing.T, name Name) {
-	t.Helper()
-	if request, err := ParseRequest(string(name)); err != nil || request.String() != string(name) || !request.Allows(name) {
-		t.Fatalf("%s is no request: %v, %v", name, request, err)
-	}
+	request, err := ParseRequest(string(name))
+	check.Must(t, err == nil && request.String() == string(name) && request.Allows(name), "%s is no request: %v, %v", name, request, err)
 	quota, err := ParseQuota(Quota{name: 1}.String())
 	diff := cmp.Diff(Quota{name: 1}, quota)
 	check.Must(t, err == nil && diff == "", "%s is no key of a quota: %v %s", name, err, diff)
@@ -179,7 +177,6 @@ func FuzzRecognise(f *testing.F) {
 
 // checkRecognised checks what holds for any node.
 func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
-	t.Helper()
 	seen := map[corev1.ResourceName]bool{}
 	for _, h := range got.Cards {
 		quantity, there := n.Status.Allocatable[h.Resource]
@@ -201,19 +198,15 @@ func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 
 // checkModel checks that a node holds only what its one model names, in order.
 func checkModel(t *testing.T, got Node) {
-	t.Helper()
 	for i, h := range got.Cards {
 		check.Must(t, got.Model != "" && strings.HasPrefix(string(h.Name), got.Model), "holds %s with the model %q", h.Name, got.Model)
-		if i > 0 && got.Cards[i-1].Resource >= h.Resource {
-			t.Fatalf("%s stands behind %s", h.Resource, got.Cards[i-1].Resource)
-		}
+		check.Must(t, i == 0 || got.Cards[i-1].Resource < h.Resource, "%s does not stand behind the entry before it", h.Resource)
 	}
 }
 
 // checkNames checks what holds for a node that the API server takes; what a
 // short one says fits into an event.
 func checkNames(t *testing.T, got Node, short bool) {
-	t.Helper()
 	for _, h := range got.Cards {
 		_, err := ParseName(string(h.Name))
 		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)

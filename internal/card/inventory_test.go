@@ -13,7 +13,6 @@ import (
 
 // recognised puts nodes of testdata/nodes into a cluster, by node name.
 func recognised(t *testing.T, files map[string]string) map[string]Node {
-	t.Helper()
 	nodes := map[string]Node{}
 	for name, file := range files {
 		nodes[name] = Recognise(fleetNode(t, file), nil)

@@ -126,15 +126,14 @@ func TestEveryAnomalyHasAReason(t *testing.T) {
 
 // mustBeReal fails for labels and resources that the API server refuses.
 func mustBeReal(t *testing.T, n *corev1.Node) {
-	t.Helper()
 	for key, value := range n.Labels {
 		for _, wrong := range append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...) {
-			t.Errorf("label %s=%s: %s", key, value, wrong)
+			check.That(t, false, "label %s=%s: %s", key, value, wrong)
 		}
 	}
 	for resource := range n.Status.Allocatable {
 		for _, wrong := range validation.IsQualifiedName(string(resource)) {
-			t.Errorf("resource %s: %s", resource, wrong)
+			check.That(t, false, "resource %s: %s", resource, wrong)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 // realNodes reads testdata/realnodes.yaml.
 func realNodes(t *testing.T) []*corev1.Node {
-	t.Helper()
 	text := check.Value(os.ReadFile("testdata/realnodes.yaml"))(t)
 
 	var entries []struct {

@@ -15,12 +15,11 @@ type texts map[string][][]string
 
 // refused wants each text to be refused and to give nothing.
 func refused[V any](t *testing.T, parse func(text string) (V, error), all texts) {
-	t.Helper()
 	for said, list := range all {
 		for _, text := range list {
 			got, err := parse(text[0])
 			if err == nil || !reflect.ValueOf(got).IsZero() {
-				t.Errorf("%.80q gave %v, error %v", text[0], got, err)
+				check.That(t, false, "%.80q gave %v, error %v", text[0], got, err)
 				continue
 			}
 			check.Refused(t, err, append(text[1:], said)...)

@@ -36,7 +36,6 @@ func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
 func TestTracker(t *testing.T) {
 	var tracker Tracker
 	expect := func(when string, changed, wantChanged bool, physical, healthy map[Name]Count) {
-		t.Helper()
 		check.Equal(t, when+": changed", wantChanged, changed)
 		check.Equal(t, when+": physical", physical, tracker.Inventory().Physical())
 		check.Equal(t, when+": healthy", healthy, tracker.Healthy())

@@ -17,7 +17,6 @@ import (
 // quadratic in queues needs four times as much. Memory is measured because it does not depend on
 // how busy the machine is.
 func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func())) {
-	t.Helper()
 	measure := func(queues int) uint64 {
 		work := prepare(queues)
 		var before, after runtime.MemStats

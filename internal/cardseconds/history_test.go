@@ -77,7 +77,6 @@ func never(int) bool { return false }
 
 // smallParts lets each part take one sum.
 func smallParts(t *testing.T) {
-	t.Helper()
 	maxRunningSize = 300
 	t.Cleanup(func() { maxRunningSize = MaxPartSize })
 }

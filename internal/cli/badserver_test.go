@@ -47,7 +47,6 @@ func answer(w http.ResponseWriter, code int, body string) {
 
 // commandArguments are arguments with which a command reads the cluster.
 func commandArguments(t *testing.T) map[string][]string {
-	t.Helper()
 	job := filepath.Join(t.TempDir(), "job.yaml")
 	check.NoError(t, os.WriteFile(job, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"), 0o600))
 	return map[string][]string{"why": {"waits"}, "whatif": {"-f", job}}

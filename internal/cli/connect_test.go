@@ -26,7 +26,6 @@ const (
 
 // serve starts an API server that answers some paths. "401" is the refusal of all credentials.
 func serve(t *testing.T, answers map[string]string) string {
-	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, ok := answers[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")

@@ -41,28 +41,24 @@ type result struct {
 
 // exits checks the exit code.
 func (r result) exits(code int) result {
-	r.t.Helper()
 	check.That(r.t, r.code == code, "%q: exit code %d, want %d: %s", r.args, r.code, code, r.errOut)
 	return r
 }
 
 // prints checks that the output has each text. Lines may be broken.
 func (r result) prints(wants ...string) result {
-	r.t.Helper()
 	check.Contains(r.t, fmt.Sprintf("output of %q", r.args), withJoinedLines(r.out), wants...)
 	return r
 }
 
 // reports checks that the errors and notes have each text. Lines may be broken.
 func (r result) reports(wants ...string) result {
-	r.t.Helper()
 	check.Contains(r.t, fmt.Sprintf("errors of %q", r.args), withJoinedLines(r.errOut), wants...)
 	return r
 }
 
 // lacks checks that the command printed none of some texts.
 func (r result) lacks(unwanted ...string) result {
-	r.t.Helper()
 	for _, text := range unwanted {
 		check.That(r.t, !strings.Contains(r.out+r.errOut, text), "%q prints %q:\n%s%s", r.args, text, r.out, r.errOut)
 	}
@@ -71,28 +67,24 @@ func (r result) lacks(unwanted ...string) result {
 
 // printsNothing checks that there is no output.
 func (r result) printsNothing() result {
-	r.t.Helper()
 	check.Equal(r.t, fmt.Sprintf("output of %q", r.args), "", r.out)
 	return r
 }
 
 // silently checks that there are no errors and notes.
 func (r result) silently() result {
-	r.t.Helper()
 	check.Equal(r.t, fmt.Sprintf("errors of %q", r.args), "", r.errOut)
 	return r
 }
 
 // fits checks that no line is longer than a terminal.
 func (r result) fits() result {
-	r.t.Helper()
 	checkColumns(r.t, r.out+r.errOut)
 	return r
 }
 
 // matchesGolden checks that the output is that of a golden file.
 func (r result) matchesGolden(name string) result {
-	r.t.Helper()
 	compareGolden(r.t, name, r.out)
 	return r
 }
@@ -104,12 +96,10 @@ func withJoinedLines(text string) string {
 
 // execute runs a command against a cluster with some objects. intercept may refuse requests.
 func execute(t *testing.T, objects []client.Object, intercept interceptor.Funcs, args ...string) result {
-	t.Helper()
 	return executeOn(t, newCluster(t, objects, intercept), args...)
 }
 
 func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Funcs) client.WithWatch {
-	t.Helper()
 	scheme := check.Value(newScheme())(t)
 	if intercept.Create == nil {
 		intercept.Create = grant(func(authorizationv1.ResourceAttributes) bool { return true })
@@ -118,7 +108,6 @@ func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Fun
 }
 
 func executeOn(t *testing.T, c client.WithWatch, args ...string) result {
-	t.Helper()
 	return runProgram(t.Context(), t, func(p *program) {
 		p.simulate = simulator.Run
 		p.connect = func() (client.WithWatch, error) { return c, nil }
@@ -129,7 +118,6 @@ func executeOn(t *testing.T, c client.WithWatch, args ...string) result {
 
 // runProgram runs a command of a program that was set up.
 func runProgram(ctx context.Context, t *testing.T, setUp func(*program), args ...string) result {
-	t.Helper()
 	var out, errOut bytes.Buffer
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 	setUp(p)
@@ -142,7 +130,6 @@ func streams() genericiooptions.IOStreams { return genericiooptions.NewTestIOStr
 
 // compareGolden compares an output with a file of testdata.
 func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
 		check.NoError(t, os.MkdirAll("testdata", 0o750))

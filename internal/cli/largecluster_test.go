@@ -22,7 +22,6 @@ import (
 // topOfPages shows CardQuotas of a server that has many. It returns the output and the sizes of the
 // pages. If the state of the first page expires, the server has no second page.
 func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
-	t.Helper()
 	const list = "/apis/cardquota.dev/v1alpha1/cardquotas"
 
 	var sizes []int

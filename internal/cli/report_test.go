@@ -21,7 +21,6 @@ import (
 // storedSums are the ConfigMaps of an operator that has counted since the end of September: lab uses three cards
 // and two slices of one all the time, chat eight by day, and a pod without a queue one on one day.
 func storedSums(t *testing.T) []client.Object {
-	t.Helper()
 	zone := check.Value(time.LoadLocation("Europe/Berlin"))(t)
 
 	lab := cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "lab-llm", ServiceType: "training", Card: "NVIDIA-H200"}

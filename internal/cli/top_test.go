@@ -89,7 +89,6 @@ func TestTop(t *testing.T) {
 // checkColumns reports each line that is longer than a terminal. An error that no terminal shows is one
 // line.
 func checkColumns(t *testing.T, text string) {
-	t.Helper()
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "error: ") || strings.HasPrefix(line, "See '") {
 			continue

@@ -118,7 +118,6 @@ func TestWatchPrintsDocuments(t *testing.T) {
 // watchChat watches a CardQuota on a terminal while three of its cards become used. It runs in a bubble of
 // synctest.
 func watchChat(t *testing.T, args ...string) (out *screen, stop func()) {
-	t.Helper()
 	cluster := newCluster(t, flatQuotas(), interceptor.Funcs{})
 	out = &screen{}
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: out})

@@ -123,7 +123,6 @@ func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 
 // simulating is a program whose simulation runs until it has reported what it does, or is canceled.
 func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Simulator, after <-chan time.Time) result {
-	t.Helper()
 	c := newCluster(t, sharedFleet(), interceptor.Funcs{})
 	return runProgram(ctx, t, func(p *program) {
 		p.connect = func() (client.WithWatch, error) { return c, nil }

@@ -41,7 +41,6 @@ func trainingFleet(group *builder.PodGroupBuilder, message string, further ...cl
 }
 
 func explainChat(t *testing.T, objects []client.Object) string {
-	t.Helper()
 	return strings.Join(strings.Fields(execute(t, objects, interceptor.Funcs{}, "why", "-n", "ads", "chat-0").out), " ")
 }
 
@@ -109,7 +108,6 @@ func ofJob(name string) *builder.PodBuilder {
 }
 
 func explainLab(t *testing.T, objects []client.Object, args ...string) string {
-	t.Helper()
 	return strings.Join(strings.Fields(execute(t, objects, interceptor.Funcs{}, append([]string{"why", "-n", "lab"}, args...)...).out), " ")
 }
 

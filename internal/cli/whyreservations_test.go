@@ -15,7 +15,6 @@ import (
 
 // explainWithoutNodes returns what why says to a user who may list pods and PodGroups, but no nodes.
 func explainWithoutNodes(t *testing.T, objects []client.Object, args ...string) string {
-	t.Helper()
 	mayNotList := forbid(corev1.Resource("nodes"), &corev1.NodeList{})
 	r := execute(t, objects, mayNotList, append([]string{"why", "-n", "lab"}, args...)...)
 	return strings.Join(strings.Fields(r.out), " ")

@@ -26,7 +26,6 @@ func TestNodeInventory(t *testing.T) {
 	told := 0
 	n.OnChange(func() { told++ })
 	expect := func(when string, wantTold int, want ...corev1.ResourceName) {
-		t.Helper()
 		inventory, known := n.Inventory()
 		check.That(t, !known, "%s: all nodes are known before they were read", when)
 		check.That(t, slices.Equal(inventory.Resources(), want), "%s: resources %v, want %v", when, inventory.Resources(), want)

@@ -25,7 +25,6 @@ type quotaStatusWriter = StatusWriter[v1alpha1.CardQuotaStatus]
 // newStatusWriter returns a writer of the status of a stored CardQuota, whose events say its summary.
 // patchError is the answer to each write, nil for that of the fake API server.
 func newStatusWriter(t *testing.T, patchError error) (*quotaStatusWriter, *v1alpha1.CardQuota, *record.FakeRecorder) {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	api := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(builder.CardQuota("llm").Obj()).WithStatusSubresource(&v1alpha1.CardQuota{}).

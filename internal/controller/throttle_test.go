@@ -13,7 +13,6 @@ func TestStatusThrottle(t *testing.T) {
 	p := NewStatusThrottle(time.Second)
 	p.now = func() time.Time { return now }
 	expect := func(when, name string, want time.Duration) {
-		t.Helper()
 		check.Equal(t, fmt.Sprintf("%s: %s waits", when, name), want, p.Wait(name))
 	}
 

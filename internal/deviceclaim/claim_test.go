@@ -180,7 +180,6 @@ func TestClaimsOfTemplates(t *testing.T) {
 	pod := builder.Pod("lab", "p").Obj()
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimTemplateName: ptr.To("template")}}
 	says := func(want string) {
-		t.Helper()
 		refusal := CheckPod(pod, v1alpha1.UnmanagedEnforce, cluster())
 		if refusal == nil {
 			check.Equal(t, "message", want, "")

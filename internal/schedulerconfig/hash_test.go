@@ -98,7 +98,6 @@ func TestHashChangesWithEveryByte(t *testing.T) {
 // assertGolden compares a text with the one kept in a file; -update keeps it
 // there instead.
 func assertGolden(t *testing.T, golden, got string) {
-	t.Helper()
 	if *update {
 		check.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 	}

@@ -29,7 +29,6 @@ func tide(reclaim string) Overlay {
 
 // goldens returns the texts of testdata/render and what is wanted of them.
 func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) {
-	t.Helper()
 	files, err := filepath.Glob("testdata/render/*/base.conf")
 	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
 
@@ -67,7 +66,6 @@ func TestRenderGolden(t *testing.T) {
 // assertReadAlike reads a text by the rules of YAML 1.1 as well, which Volcano follows: yes, on
 // and 0777 mean something else there.
 func assertReadAlike(t *testing.T, text string) {
-	t.Helper()
 	var old any
 	check.NoError(t, sigsyaml.Unmarshal([]byte(text), &old))
 	var same any

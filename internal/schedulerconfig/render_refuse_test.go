@@ -35,7 +35,6 @@ func TestRenderRefuses(t *testing.T) {
 
 // renderRefuses wants Render to refuse a text.
 func renderRefuses(t *testing.T, text, want string) {
-	t.Helper()
 	rendered, replaced, err := Render(text, header, tide(CardReclaim))
 	check.Says(t, err, want)
 	check.That(t, rendered == "" && replaced == nil, "a text came out: %q, replaced %q", rendered, replaced)

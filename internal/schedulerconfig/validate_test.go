@@ -35,7 +35,6 @@ func known() Known {
 
 // corpus returns the texts of testdata/valid by file name.
 func corpus(t testing.TB) map[string]string {
-	t.Helper()
 	files, err := filepath.Glob("testdata/valid/*.yaml")
 	check.Must(t, err == nil && len(files) != 0, "no corpus: %v", err)
 	texts := map[string]string{}

@@ -42,7 +42,6 @@ func podOfDeployment() *corev1.Pod {
 }
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
 	object := &unstructured.Unstructured{}
 	check.NoError(t, yaml.Unmarshal([]byte(text), &object.Object))
 	return object

@@ -148,6 +148,5 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 
 // size is roughly how many bytes an object holds.
 func size(t *testing.T, object any) int {
-	t.Helper()
 	return len(check.Value(json.Marshal(object))(t))
 }

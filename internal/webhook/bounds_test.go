@@ -91,7 +91,6 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	defer server.Close()
 
 	post := func(size int, timeout string) int {
-		t.Helper()
 		response := check.Value(http.Post(server.URL+"/?timeout="+timeout, "application/json", bytes.NewReader(make([]byte, size))))(t)
 		_ = response.Body.Close()
 		return response.StatusCode

@@ -31,7 +31,6 @@ func grantingEight(name string, policy v1alpha1.OverAllocation) *v1alpha1.CardQu
 // withLateCache returns handlers whose API server has one object more, or another version of it, than
 // the cache.
 func withLateCache(t *testing.T, build func(*testing.T) *handlers, stored client.Object) *handlers {
-	t.Helper()
 	h := build(t)
 	fresh := build(t).cached.(client.Client)
 	_ = fresh.Delete(t.Context(), stored.DeepCopyObject().(client.Object))

@@ -46,7 +46,6 @@ func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 }
 
 func checkSameJSON(t *testing.T, got []byte, want string) {
-	t.Helper()
 	var is, wanted any
 	check.NoError(t, json.Unmarshal(got, &is))
 	check.NoError(t, json.Unmarshal([]byte(want), &wanted))

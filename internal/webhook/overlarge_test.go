@@ -33,7 +33,6 @@ func (noCards) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Service
 
 // handlersOf know namespace lab and the policy, if any.
 func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme} {
 		check.NoError(t, add(scheme))

@@ -19,7 +19,6 @@ import (
 
 // treeHandlers know a parent CardQuota with one child, and their queues.
 func treeHandlers(t *testing.T, hierarchy v1alpha1.QueueHierarchy) *handlers {
-	t.Helper()
 	h := handlersOf(t, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: hierarchy}})
 	queue := func(name, parent string) client.Object {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.QueueSpec{Parent: parent}}

@@ -16,7 +16,6 @@ import (
 // refused wants a refusal for a reason, that says all of wants and that an event can
 // hold.
 func refused(t *testing.T, refusal *Refusal, reason string, wants ...string) {
-	t.Helper()
 	check.Must(t, refusal != nil, "not refused, want %q", wants)
 	check.Equal(t, "reason", reason, refusal.Reason)
 	check.Refused(t, errors.New(refusal.Message), wants...)
@@ -104,7 +103,6 @@ func TestRequestRefusalFitsIntoEvent(t *testing.T) {
 // Quantities that look odd are read so that nothing is counted too low.
 func TestRequestForReadsOddQuantities(t *testing.T) {
 	asks := func(what string, b *builder.PodBuilder, cards card.Count, milliCPU, memory int64) {
-		t.Helper()
 		got := requestFor(b.Obj())
 		check.That(t, got.Count == cards && got.MilliCPU == milliCPU && got.Memory == memory,
 			"%s: %d cards, %dm, %d bytes; want %d, %dm, %d", what, got.Count, got.MilliCPU, got.Memory, cards, milliCPU, memory)

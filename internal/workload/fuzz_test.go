@@ -83,7 +83,6 @@ func FuzzRequestFor(f *testing.F) {
 
 // gpusOf is how many nvidia.com/gpu are asked for; no count is out of bounds.
 func gpusOf(t *testing.T, ask Request) card.Count {
-	t.Helper()
 	var count card.Count
 	for _, held := range append([]ResourceCount{{ask.Resource, ask.Count}}, ask.ExtraResources...) {
 		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
@@ -97,13 +96,12 @@ func gpusOf(t *testing.T, ask Request) card.Count {
 
 // checkVerdict checks that an ask is refused or may use what it asks for.
 func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
-	t.Helper()
 	switch {
 	case ask.Denied != nil:
 		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(ask.Denied.Message),
 			"refused by %+v, may use %v", ask.Denied, ask.Names)
 	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.ExtraResources) > 0:
-		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.ExtraResources, ask.Names)
+		check.Must(t, false, "asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.ExtraResources, ask.Names)
 	}
 
 	for _, name := range ask.Names {
@@ -217,7 +215,6 @@ var states = []v1beta1.QueueState{v1beta1.QueueStateOpen, v1beta1.QueueStateClos
 // checkRefusal checks that a queue is refused exactly when it must be, and says
 // why.
 func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
-	t.Helper()
 	refused := unreadable || q.Status.State != v1beta1.QueueStateOpen
 	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations, q.Status.State)
 	if got.Refusal == nil {

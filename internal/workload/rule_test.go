@@ -49,7 +49,6 @@ func ruleCharge(charge *quota.Charge) *rule.Charge {
 
 // agreeOnCharge asks a row of the observer's rules.
 func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, holds bool) {
-	t.Helper()
 	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), origin)
 	got := *ruleCharge(&charge)
 	check.That(t, holds == counts && (!holds || got.String() == want.String()),
@@ -58,7 +57,6 @@ func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last 
 
 // checkAgainstObserver asks a row of the observer's rules.
 func checkAgainstObserver(t *testing.T, pod *corev1.Pod, ask Request) {
-	t.Helper()
 	want := rule.RequestOf(pod, ruleCluster())
 	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Denial != "")
 	for i, name := range ask.Names {
@@ -69,7 +67,6 @@ func checkAgainstObserver(t *testing.T, pod *corev1.Pod, ask Request) {
 
 // agreeOnQueue asks a row of the observer's rules.
 func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, rules QueueRules) {
-	t.Helper()
 	want := rule.LimitsOf(queue, string(unmanaged))
 	cards := rule.Quota{}
 	for name, count := range rules.Limits.Cards {

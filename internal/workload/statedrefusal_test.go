@@ -184,7 +184,6 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 
 // reasonConstants returns the reasons of refusals in the sources.
 func reasonConstants(t *testing.T) map[string]string {
-	t.Helper()
 	found := map[string]string{}
 	for _, file := range []string{"refusal.go", "treequeue.go"} {
 		parsed := check.Value(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)

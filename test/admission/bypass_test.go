@@ -153,8 +153,8 @@ func bypassTests(t *testing.T, w *env) {
 	t.Run("modes", func(t *testing.T) { checkBypassModes(t, w, tenant, past) })
 	t.Run("without an operator", func(t *testing.T) {
 		w.stopOperator(t)
-		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(beDenied("write schedulerName: volcano"))
-		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", podSpecWith("volcano", gpu, 2)))).To(gomega.Succeed())
+		gomega.NewWithT(check.Trail(t)).Expect(dryRun(t, tenant, past)).To(beDenied("write schedulerName: volcano"))
+		gomega.NewWithT(check.Trail(t)).Expect(dryRun(t, tenant, podOf("chat", podSpecWith("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
 
 	w.DeleteAndWait(t, policy)

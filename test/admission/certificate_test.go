@@ -95,7 +95,6 @@ func filesTest(t *testing.T, w *env) {
 
 // writeCABundle writes a CA into both configurations, as cert-manager's injector does.
 func (w *env) writeCABundle(t *testing.T, bundle []byte) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	validating := framework.Fetch[admissionv1.ValidatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 
@@ -115,7 +114,6 @@ func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 
 // servingCertSignature returns the signature of the certificate that is served on a port.
 func servingCertSignature(t *testing.T, port int) string {
-	t.Helper()
 	address := check.Value(cluster.ServiceAddress())(t)
 	connection := check.Value(tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true}))(t)
 	defer func() { _ = connection.Close() }()

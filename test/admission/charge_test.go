@@ -72,7 +72,6 @@ func dryRunEvict(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Clie
 // newChargeClients returns the clients; the tenant has all rights on Volcano's objects in its
 // namespace.
 func (w *env) newChargeClients(t *testing.T) chargeClients {
-	t.Helper()
 	g := framework.NewGomega(t)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"batch.volcano.sh", "bus.volcano.sh"}, Resources: []string{"*"}, Verbs: []string{"*"}},
@@ -94,7 +93,6 @@ func (w *env) newChargeClients(t *testing.T) chargeClients {
 
 // createPodGroup creates a PodGroup in a state that Volcano's scheduler would have written.
 func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
-	t.Helper()
 	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
 	w.CreateWithCleanup(t, group)
 	// Volcano's own controllers and webhooks fill in the rest; the status is written last.
@@ -107,13 +105,12 @@ func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1
 // createPlacedPod creates a pod on a node without a scheduler, before the admission policy
 // exists or as an exempt account.
 func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec corev1.PodSpec, nodeName string) *corev1.Pod {
-	t.Helper()
 	spec.NodeName = nodeName
 	pod := podOf("chat", spec)
 	pod.Name = name
 	pod.GenerateName = ""
 	pod.Annotations = map[string]string{v1beta1.KubeGroupNameAnnotationKey: "mine", v1beta1.QueueNameAnnotationKey: "paying"}
-	gomega.NewWithT(t).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
+	gomega.NewWithT(check.Trail(t)).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
 	t.Cleanup(func() { w.DeleteAndWait(t, pod) })
 	return pod
 }
@@ -151,7 +148,6 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 // waitForChargePolicy waits until the API server applies the rules: it learns each policy within
 // seconds.
 func waitForChargePolicy(t *testing.T, tenant client.Client) {
-	t.Helper()
 	framework.NewGomega(t).Eventually(func() error {
 		return tenant.Create(t.Context(), newCommand("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
 	}).Should(beDenied(admissionpolicy.ChargePolicyName))

@@ -71,7 +71,6 @@ func (w *env) warningsOf(t *testing.T, object client.Object) func() (string, err
 
 // newEnv starts the cluster and the operator, which stop with the test.
 func newEnv(t *testing.T) *env {
-	t.Helper()
 	g := framework.NewGomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
 	if errors.Is(err, cluster.ErrNotBuilt) {
@@ -97,7 +96,6 @@ func newEnv(t *testing.T) *env {
 
 // newOperator configures an operator, one of several replicas, with a port of its own.
 func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment, int) {
-	t.Helper()
 	port := check.Value(cluster.FreePort())(t)
 	d := check.Value(deployment.Install(t.Context(), w.cluster, deployment.Options{
 		ManagerArgs: append([]string{"--leader-elect=true", fmt.Sprintf("--webhook-port=%d", port)}, args...),
@@ -107,12 +105,10 @@ func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment,
 
 // exposePort directs the Service to a port of this process.
 func (w *env) exposePort(t *testing.T, port int) {
-	t.Helper()
-	gomega.NewWithT(t).Expect(w.cluster.ExposeService(context.WithoutCancel(t.Context()), deployment.Namespace, webhookService, port)).To(gomega.Succeed())
+	gomega.NewWithT(check.Trail(t)).Expect(w.cluster.ExposeService(context.WithoutCancel(t.Context()), deployment.Namespace, webhookService, port)).To(gomega.Succeed())
 }
 
 func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	g.Expect(w.Create(t.Context(), builder.Namespace(name, labels...))).To(gomega.Succeed())
 	g.Eventually(func() error {
@@ -122,7 +118,6 @@ func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 
 // tenantClient returns a client of a user with only Kubernetes' role edit in one namespace.
 func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
-	t.Helper()
 	g := framework.NewGomega(t)
 	user := "tenant@" + namespace
 	binding := &rbacv1.RoleBinding{
@@ -140,7 +135,6 @@ func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 
 // applyPolicy applies a ServiceTypePolicy and waits until it is in force.
 func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
-	t.Helper()
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Admission = admission }).Obj()
 	w.CreateWithCleanup(t, policy)
 	return policy
@@ -148,7 +142,6 @@ func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.
 
 // stopOperator stops the operator for the duration of a test.
 func (w *env) stopOperator(t *testing.T) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	t.Cleanup(func() { g.Expect(w.manager.StartManager(context.WithoutCancel(t.Context()))).To(gomega.Succeed()) })
@@ -174,17 +167,15 @@ func beDenied(words ...string) types.GomegaMatcher {
 
 // expectAnswer expects that a request is allowed or, with words, denied with all of them.
 func expectAnswer(t *testing.T, err error, words ...string) {
-	t.Helper()
 	if len(words) == 0 {
-		gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+		gomega.NewWithT(check.Trail(t)).Expect(err).NotTo(gomega.HaveOccurred())
 	} else {
-		gomega.NewWithT(t).Expect(err).To(beDenied(words...))
+		gomega.NewWithT(check.Trail(t)).Expect(err).To(beDenied(words...))
 	}
 }
 
 // dryRun creates an object as a client with every admission check, and changes nothing.
 func dryRun(t *testing.T, as client.Client, object client.Object) error {
-	t.Helper()
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 }
 

@@ -130,10 +130,9 @@ func cardsInInitContainer(s *batchv1.JobSpec) {
 
 // writeFile writes a Job as a user has it in a file.
 func writeFile(t *testing.T, job *batchv1.Job) string {
-	t.Helper()
 	text := check.Value(yaml.Marshal(job))(t)
 	path := filepath.Join(t.TempDir(), job.Name+".yaml")
-	gomega.NewWithT(t).Expect(os.WriteFile(path, text, 0o600)).To(gomega.Succeed())
+	gomega.NewWithT(check.Trail(t)).Expect(os.WriteFile(path, text, 0o600)).To(gomega.Succeed())
 	return path
 }
 

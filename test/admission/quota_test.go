@@ -64,7 +64,6 @@ func vcjobTests(t *testing.T, w *env) {
 	}
 
 	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
-		t.Helper()
 		g.Eventually(func() error { return w.dryRunCreate(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
 		return job.Spec
 	}

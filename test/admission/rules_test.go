@@ -13,12 +13,12 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
 // openQueue waits until Volcano has opened a queue and the operator has written it.
 func (w *env) openQueue(t *testing.T, name string) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	g.Eventually(framework.Read(t.Context(), w, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 		return string(queue.Status.State) + " for " + queue.Annotations[v1alpha1.AnnotationServiceType]
@@ -34,13 +34,11 @@ func (w *env) dryRunCreate(t *testing.T, object client.Object) error {
 // Queues the API server allows the request when the operator does not answer within two
 // seconds, which a busy machine may need.
 func (w *env) waitUntilDenied(t *testing.T, object client.Object, words ...string) {
-	t.Helper()
 	framework.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
 }
 
 // waitUntilPatchDenied is waitUntilDenied for a merge patch.
 func (w *env) waitUntilPatchDenied(t *testing.T, object client.Object, patch string, words ...string) {
-	t.Helper()
 	framework.NewGomega(t).Eventually(func() error { return framework.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
 }
 
@@ -114,7 +112,7 @@ func workloadTests(t *testing.T, w *env) {
 	for kind, make := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			w.waitUntilDenied(t, make(bad), "workloads.cardquota.dev", `card name "NVIDIA H200"`, "must be a label value")
-			gomega.NewWithT(t).Expect(w.dryRunCreate(t, make(good))).To(gomega.Succeed())
+			gomega.NewWithT(check.Trail(t)).Expect(w.dryRunCreate(t, make(good))).To(gomega.Succeed())
 		})
 	}
 

@@ -64,7 +64,6 @@ func treeTests(t *testing.T, w *env) {
 
 // endTree ends the tree, which would outlive its policy.
 func (w *env) endTree(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	ctx := context.WithoutCancel(t.Context())
 	g.Expect(w.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"queueHierarchy":"Flat"}}`)))).To(gomega.Succeed())

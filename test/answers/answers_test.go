@@ -10,6 +10,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -60,10 +61,7 @@ func TestAnswers(t *testing.T) {
 
 // startScheduler starts the scheduler, and waits until it enforces the policy.
 func (p *play) startScheduler() {
-	p.Helper()
-	if err := p.deployment.StartScheduler(p.Context()); err != nil {
-		p.Fatal(err)
-	}
+	check.NoError(p, p.deployment.StartScheduler(p.Context()))
 	p.setPolicy(func(policy *api.ServiceTypePolicy) {
 		policy.Spec.Admission = api.Admission{SchedulerBypassPolicy: api.SchedulerBypassDeny}
 	})
@@ -90,7 +88,6 @@ func (p *play) askWhy(all []state) {
 
 // askedPod returns the pod of a state that is asked about.
 func (p *play) askedPod(t *testing.T, s state) (name string) {
-	t.Helper()
 	if s.asked == nil {
 		return waits
 	}
@@ -100,7 +97,6 @@ func (p *play) askedPod(t *testing.T, s state) (name string) {
 
 // answer returns what a command prints, "" if it fails.
 func (p *play) answer(t *testing.T, args ...string) string {
-	t.Helper()
 	out, errOut, code := p.ask(t.Context(), args...)
 	if code == 1 || errOut != "" {
 		t.Logf("exit code %d: %s", code, errOut)

@@ -8,7 +8,6 @@ import (
 
 // expectRefusal expects one plain sentence, and exit code 1.
 func (p *play) expectRefusal(want string, args ...string) {
-	p.Helper()
 	out, errOut, code := p.ask(p.Context(), args...)
 	text := strings.Join(strings.Fields(errOut), " ")
 	check.That(p, code == 1 && strings.HasPrefix(text, "error: ") && !strings.Contains(text, "goroutine"), "%v: exit code %d: %s%s", args, code, out, errOut)

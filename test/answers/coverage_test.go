@@ -66,7 +66,6 @@ func TestEveryGoldenIsCompared(t *testing.T) {
 
 // blockedReasons returns all reasons of the API.
 func blockedReasons(t *testing.T) []api.BlockedReason {
-	t.Helper()
 	file := check.Value(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution))(t)
 
 	var reasons []api.BlockedReason

@@ -24,7 +24,6 @@ import (
 
 // expectFindings compares the findings of some rules with a golden file for each.
 func (p *play) expectFindings(args []string, rules ...string) {
-	p.Helper()
 	for _, rule := range rules {
 		compareGolden(p.T, "doctor/"+rule, func() string {
 			return selectFindings(p.answer(p.T, append([]string{"doctor"}, args...)...), rule)
@@ -76,7 +75,6 @@ func beforeTheInstallation(p *play) {
 
 // definition reads the definition of a kind.
 func (p *play) definition(plural string) *unstructured.Unstructured {
-	p.Helper()
 	g := newGomega(p.T)
 	text, err := os.ReadFile(filepath.Join(p.root, "config/crd/bases/cardquota.dev_"+plural+".yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -88,7 +86,6 @@ func (p *play) definition(plural string) *unstructured.Unstructured {
 
 // apply applies an object as kubectl does.
 func (p *play) apply(object *unstructured.Unstructured) {
-	p.Helper()
 	g := newGomega(p.T)
 	text, err := object.MarshalJSON()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -133,7 +130,6 @@ func definitionsOfAnotherVersion(p *play) {
 
 // programDeployment is a Deployment of config/, whose pods no scheduler places here.
 func (p *play) programDeployment(file, image string) *appsv1.Deployment {
-	p.Helper()
 	g := newGomega(p.T)
 	text, err := os.ReadFile(filepath.Join(p.root, file))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -244,7 +240,6 @@ func cardSecondsThatCannotBeStored(p *play) {
 
 // writeConfiguration replaces the text of a scheduler's ConfigMap, and returns what it was.
 func (p *play) writeConfiguration(name, text string) (before string) {
-	p.Helper()
 	g := newGomega(p.T)
 	object := framework.Fetch[corev1.ConfigMap](p, p, client.ObjectKey{Namespace: deployment.Namespace, Name: name})
 	const key = "volcano-scheduler.conf"

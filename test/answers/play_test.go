@@ -32,7 +32,6 @@ func newObject(object client.Object) client.Object {
 }
 
 func (p *play) create(objects ...client.Object) {
-	p.Helper()
 	for _, object := range objects {
 		p.site.create(p.T, newObject(object))
 	}
@@ -40,13 +39,11 @@ func (p *play) create(objects ...client.Object) {
 
 // remove deletes an object with its own grace period.
 func (p *play) remove(object client.Object) {
-	p.Helper()
 	newGomega(p.T).Expect(p.Delete(p.Context(), object)).To(gomega.Succeed())
 }
 
 // awaitRunning waits until a pod runs.
 func (p *play) awaitRunning(namespace, name string) {
-	p.Helper()
 	pod := &corev1.Pod{}
 	newGomega(p.T).Eventually(func() (corev1.PodPhase, error) {
 		err := p.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, pod)
@@ -56,7 +53,6 @@ func (p *play) awaitRunning(namespace, name string) {
 
 // awaitPodGroups waits until Volcano has created the PodGroups of some pods.
 func (p *play) awaitPodGroups(namespace string, count int) {
-	p.Helper()
 	newGomega(p.T).Eventually(func() (int, error) {
 		groups := &v1beta1.PodGroupList{}
 		err := p.List(p.Context(), groups, client.InNamespace(namespace))
@@ -66,7 +62,6 @@ func (p *play) awaitPodGroups(namespace string, count int) {
 
 // awaitNextSecond waits for the next whole second.
 func (p *play) awaitNextSecond() {
-	p.Helper()
 	now := time.Now().Unix()
 	newGomega(p.T).Eventually(func() int64 { return time.Now().Unix() }).Should(gomega.BeNumerically(">", now))
 }
@@ -86,7 +81,6 @@ func namespacesOf(all []state) []string {
 
 // bringAbout creates everything that the states need, and returns when every change has happened.
 func (p *play) bringAbout(all []state) {
-	p.Helper()
 	g := newGomega(p.T)
 	for _, name := range namespacesOf(all) {
 		p.create(builder.Namespace(name))
@@ -132,7 +126,6 @@ func (p *play) bringAbout(all []state) {
 
 // letWait creates what waits, and then changes the states.
 func (p *play) letWait(all []state) {
-	p.Helper()
 	for _, s := range all {
 		p.create(s.waiting...)
 	}
@@ -145,7 +138,6 @@ func (p *play) letWait(all []state) {
 
 // setPolicy creates or changes the policy.
 func (p *play) setPolicy(change func(*api.ServiceTypePolicy)) {
-	p.Helper()
 	g := newGomega(p.T)
 	policy := &api.ServiceTypePolicy{}
 	g.Expect(client.IgnoreNotFound(p.Get(p.Context(), client.ObjectKey{Name: api.PolicyName}, policy))).To(gomega.Succeed())
@@ -164,7 +156,6 @@ func (p *play) setPolicy(change func(*api.ServiceTypePolicy)) {
 
 // awaitEnforced waits until the policy is enforced as it is written.
 func (p *play) awaitEnforced() {
-	p.Helper()
 	policy := &api.ServiceTypePolicy{}
 	newGomega(p.T).Eventually(func() (bool, error) {
 		err := p.Get(p.Context(), client.ObjectKey{Name: api.PolicyName}, policy)

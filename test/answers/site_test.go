@@ -49,8 +49,7 @@ type site struct {
 
 // newSite starts a cluster without Cardquota.
 func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
-	t.Helper()
-	g := gomega.NewWithT(t)
+	g := gomega.NewWithT(check.Trail(t))
 	root := check.Value(cluster.ModuleRoot())(t)
 
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
@@ -65,7 +64,7 @@ func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
 }
 
 func newGomega(t *testing.T) *gomega.WithT {
-	g := gomega.NewWithT(t)
+	g := gomega.NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(soon)
 	g.SetDefaultEventuallyPollingInterval(often)
 	return g
@@ -73,7 +72,6 @@ func newGomega(t *testing.T) *gomega.WithT {
 
 // create creates objects.
 func (s *site) create(t *testing.T, objects ...client.Object) {
-	t.Helper()
 	for _, object := range objects {
 		newGomega(t).Expect(s.Create(t.Context(), object)).To(gomega.Succeed(), "%T %s", object, object.GetName())
 	}
@@ -129,7 +127,6 @@ func normalise(text string) string {
 
 // compareGolden waits until an answer is that of a golden file. An empty answer is not ready.
 func compareGolden(t *testing.T, name string, answer func() string) {
-	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
 		writeGolden(t, path, answer)
@@ -143,7 +140,6 @@ func compareGolden(t *testing.T, name string, answer func() string) {
 
 // writeGolden writes an answer that no longer changes.
 func writeGolden(t *testing.T, path string, answer func() string) {
-	t.Helper()
 	g := newGomega(t)
 	last := ""
 

@@ -30,7 +30,6 @@ type tenantAnswers struct {
 // askAsTenant asks in three ways as the tenant, compares the answers with each other, and then with a
 // golden file.
 func (p *play) askAsTenant(t *testing.T, s state, pod string) {
-	t.Helper()
 	newGomega(t).Eventually(func() string {
 		answers, err := p.tenantAnswers(t, s, pod)
 		if err != nil {

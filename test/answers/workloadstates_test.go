@@ -156,7 +156,6 @@ func unplacedPod(namespace string) func(*play, *testing.T) string {
 
 // awaitPlaced waits until so many pods of a namespace run.
 func (p *play) awaitPlaced(namespace string, count int) {
-	p.Helper()
 	newGomega(p.T).Eventually(func() (running int, err error) {
 		pods := &corev1.PodList{}
 		err = p.List(p.Context(), pods, client.InNamespace(namespace))
@@ -171,7 +170,6 @@ func (p *play) awaitPlaced(namespace string, count int) {
 
 // awaitPhase waits until a PodGroup has a phase.
 func (p *play) awaitPhase(namespace, name string, phase v1beta1.PodGroupPhase) {
-	p.Helper()
 	newGomega(p.T).Eventually(framework.Read(p.Context(), p, client.ObjectKey{Namespace: namespace, Name: name}, func(group *v1beta1.PodGroup) v1beta1.PodGroupPhase {
 		return group.Status.Phase
 	})).Should(gomega.Equal(phase), "PodGroup %s/%s", namespace, name)
@@ -179,7 +177,6 @@ func (p *play) awaitPhase(namespace, name string, phase v1beta1.PodGroupPhase) {
 
 // awaitQuotaGone waits until a Queue has no quota any more.
 func (p *play) awaitQuotaGone(name string) {
-	p.Helper()
 	newGomega(p.T).Eventually(framework.Read(p.Context(), p, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 		return queue.Annotations[api.AnnotationCardQuota]
 	})).Should(gomega.BeElementOf("", "{}"), "quota of Queue %s", name)

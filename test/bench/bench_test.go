@@ -36,12 +36,9 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 
 // checkMeasurement checks that a run with 80 pods measured everything.
 func checkMeasurement(t *testing.T, name, program string, d measurement) {
-	t.Helper()
 	check.That(t, d.first > 0 && d.half >= d.first && d.all >= d.half, "%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
-	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > harness.GangSize { // 80 pods fill 10 nodes of 8 cards
-		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
-	}
-
+	// 80 pods fill 10 nodes of 8 cards.
+	check.That(t, d.nodes == 10 && d.nodesPerGang >= 1 && d.nodesPerGang <= harness.GangSize, "%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
 	check.That(t, d.apiWrites["POST pods/binding"] >= 80, "%s: writes %v, want at least 80 bindings", name, d.apiWrites)
 	check.That(t, d.cpuSeconds[program] > 0 && d.cpuSeconds["kube-apiserver"] > 0 && d.load != "", "%s: CPU seconds %v at a load of %q", name, d.cpuSeconds, d.load)
 }

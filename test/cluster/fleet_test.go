@@ -22,7 +22,7 @@ func TestAMisspeltFleetIsRefused(t *testing.T) {
 }
 
 func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
 	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 
@@ -50,7 +50,7 @@ func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 }
 
 func TestKubectlIsOfTheClustersVersion(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
 	version := check.Value(c.Kubectl(t.Context(), "version", "-o", "json"))(t)
 	g.Expect(strings.Count(version, `"gitVersion": "v1.34.1"`)).To(Equal(2), version)

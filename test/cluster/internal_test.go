@@ -35,7 +35,6 @@ func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 
 // wantFile checks whether a file or folder exists.
 func wantFile(t *testing.T, path string, want bool) {
-	t.Helper()
 	_, err := os.Stat(path)
 	check.Equal(t, path+" is there", want, !os.IsNotExist(err))
 }

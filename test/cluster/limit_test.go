@@ -39,7 +39,6 @@ func init() {
 
 // startHolder starts such a process and returns what it reserved.
 func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
-	t.Helper()
 	holder = exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderMode+"=1")
 	out := check.Value(holder.StdoutPipe())(t)
@@ -49,13 +48,12 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	_, err := fmt.Fscan(out, &port, &dir, &problem)
 	check.Must(t, err == nil && problem == "<nil>", "holder: %v %s", err, problem)
 
-	t.Cleanup(func() { killProcess(t, holder) })
+	t.Cleanup(func() { killProcess(holder) })
 
 	return holder, port, dir
 }
 
-func killProcess(t *testing.T, holder *exec.Cmd) {
-	t.Helper()
+func killProcess(holder *exec.Cmd) {
 	if holder.ProcessState == nil {
 		_ = holder.Process.Kill()
 		_ = holder.Wait() // it was killed
@@ -64,7 +62,6 @@ func killProcess(t *testing.T, holder *exec.Cmd) {
 
 // ownMachine gives the test its own locks and temporary folders.
 func ownMachine(t *testing.T, limit string) {
-	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(clustersVariable, limit)
@@ -73,7 +70,6 @@ func ownMachine(t *testing.T, limit string) {
 }
 
 func acquire(t *testing.T) (*permit, error) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	return acquirePermit(ctx, func(string) {})
@@ -97,7 +93,7 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	check.Equal(t, "its port is given away", false, tryReservePort(file, port))
 	check.Equal(t, "another port is given away", true, tryReservePort(file, port+1))
 
-	killProcess(t, holder)
+	killProcess(holder)
 	if pid, running := Owner(dir); running {
 		t.Errorf("the folder belongs to process %d, which was killed", pid)
 	}
@@ -145,7 +141,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 
 	p := check.Value(acquirePermit(t.Context(), func(message string) {
 		said <- message
-		killProcess(t, holder)
+		killProcess(holder)
 	}))(t)
 	check.NoError(t, p.release())
 

@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 
 // sharedCluster returns the shared cluster with the mixed fleet.
 func sharedCluster(t *testing.T) *cluster.Cluster {
-	t.Helper()
 	shared.Do(func() {
 		began := time.Now()
 		shared.cluster, shared.err = cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
@@ -54,7 +53,6 @@ func sharedCluster(t *testing.T) *cluster.Cluster {
 
 // startCluster starts a cluster for one test.
 func startCluster(t *testing.T, o cluster.Options) *cluster.Cluster {
-	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{Verbosity: 1, LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)
 	skipUnbuilt(t, err)
@@ -63,7 +61,6 @@ func startCluster(t *testing.T, o cluster.Options) *cluster.Cluster {
 }
 
 func skipUnbuilt(t *testing.T, err error) {
-	t.Helper()
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}

@@ -19,7 +19,6 @@ import (
 
 // boundPod creates a pod that has a node from the beginning.
 func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annotations map[string]string) *corev1.Pod {
-	t.Helper()
 	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(grace).
 		InitContainer("", "").Container("", "").With(func(p *corev1.Pod) {
 		p.Annotations = annotations
@@ -31,9 +30,7 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 	t.Cleanup(func() {
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 		err := c.Client().CoreV1().Pods(pod.Namespace).Delete(context.WithoutCancel(t.Context()), name, now)
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
+		check.That(t, err == nil || apierrors.IsNotFound(err), "%v", err)
 	})
 
 	return created
@@ -108,7 +105,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := NewWithT(t)
+			g := NewWithT(check.Trail(t))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 
@@ -134,7 +131,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 }
 
 func TestHowLongPodsRun(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
 	pod := boundPod(t, c, "runs-to-success", 30, map[string]string{"test.cardquota.dev/run-for": "1500ms"})
 	ended := inPhase(t, c, pod, corev1.PodSucceeded)
@@ -155,8 +152,7 @@ func TestHowLongPodsRun(t *testing.T) {
 
 // inPhase waits until a pod is in a phase.
 func inPhase(t *testing.T, c *cluster.Cluster, pod *corev1.Pod, phase corev1.PodPhase) (live *corev1.Pod) {
-	t.Helper()
-	NewWithT(t).Eventually(func() (_ corev1.PodPhase, err error) {
+	NewWithT(check.Trail(t)).Eventually(func() (_ corev1.PodPhase, err error) {
 		live, err = c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		return live.Status.Phase, err
 	}, "30s", "20ms").Should(Equal(phase))

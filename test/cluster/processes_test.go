@@ -44,7 +44,7 @@ func processesOf(dir string) map[int]string {
 // TestAnAPIServerAlone tests a cluster with only what tests of an operator need. It ends like a
 // whole cluster.
 func TestAnAPIServerAlone(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	reports := make(chan string, 100)
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		APIServerOnly: true, Log: funcr.New(func(_, line string) { reports <- line }, funcr.Options{}),
@@ -74,7 +74,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 }
 
 func TestFailedStartLeavesNothingBehind(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	bin := sharedCluster(t).BinDir()
 
 	// The same binaries, but the controller manager cannot run.
@@ -97,7 +97,7 @@ func TestFailedStartLeavesNothingBehind(t *testing.T) {
 }
 
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	sharedCluster(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,12 +116,12 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 
 func TestMissingBinariesAreNamed(t *testing.T) {
 	_, err := cluster.Start(t.Context(), cluster.Options{BinDir: t.TempDir()})
-	NewWithT(t).Expect(err).To(And(MatchError(cluster.ErrNotBuilt), MatchError(ContainSubstring("kube-apiserver"))))
+	NewWithT(check.Trail(t)).Expect(err).To(And(MatchError(cluster.ErrNotBuilt), MatchError(ContainSubstring("kube-apiserver"))))
 }
 
 // TestAClusterBesideAnother tests that it has its own address and nodes, and stops cleanly.
 func TestAClusterBesideAnother(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	first := sharedCluster(t)
 	c := startCluster(t, cluster.Options{WithoutVolcano: true, WithoutKwok: true})
 	dir := c.Dir()
@@ -157,8 +157,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 
 // startScript runs a script that prints $GREETING when it is up.
 func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTimeout time.Duration) *cluster.Process {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
 
 	p := check.Value(c.StartProcess(t.Context(), cluster.ProcessSpec{
@@ -175,7 +174,7 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 }
 
 func TestProcessesCanBeKilledAndStopped(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
 	killed := startScript(t, c, "killed", "echo $GREETING; exec sleep 1000", 0)
 	g.Expect(killed.Running()).To(BeTrue())

@@ -5,13 +5,14 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
 // test/realnode tests the real node.
 
 func TestAMachineWithoutTheToolsSaysWhatIsMissing(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("CNI_BIN_DIR", "/no-such-folder")
 	_, err := cluster.Start(t.Context(), cluster.Options{RealNode: &cluster.RealNode{}})

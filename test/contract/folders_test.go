@@ -46,7 +46,6 @@ func describedBy(folder string) string {
 
 // goFolders returns the folders below top that have Go files, relative to root.
 func goFolders(t *testing.T, root, top string) map[string]bool {
-	t.Helper()
 	folders := map[string]bool{}
 	check.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -51,7 +51,6 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // readProse returns a page without code blocks.
 func readProse(t *testing.T, page string) string {
-	t.Helper()
 	text := check.Value(os.ReadFile(page))(t)
 
 	var prose strings.Builder

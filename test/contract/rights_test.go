@@ -85,7 +85,6 @@ func TestEveryRightIsUsed(t *testing.T) {
 
 // addRightsOfWrites compares writingCalls with the calls of the code, and adds their rights.
 func addRightsOfWrites(t *testing.T, used sets.Set[string]) {
-	t.Helper()
 	found := callsOf(t, func(name, receiver string) bool {
 		isWrite := slices.Contains([]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, name)
 		isStatus := name == "Write" && receiver == "writer"
@@ -105,7 +104,6 @@ func addRightsOfWrites(t *testing.T, used sets.Set[string]) {
 
 // addRightsOfLiveGets compares liveGets with the calls of the code, and adds their rights.
 func addRightsOfLiveGets(t *testing.T, used sets.Set[string]) {
-	t.Helper()
 	gets := callsOf(t, func(name, _ string) bool { return name == "Get" || name == "getOrNil" })
 	for call, rights := range liveGets {
 		check.That(t, hasPrefix(gets, call), "no code has the call %q: remove it here and its right", call)
@@ -148,7 +146,6 @@ func hasPrefix(calls []string, text string) bool {
 
 // grantedRights are those of the generated role, as resource and verb.
 func grantedRights(t *testing.T) sets.Set[string] {
-	t.Helper()
 	text := check.Value(os.ReadFile("../../config/rbac/manager_role.yaml"))(t)
 
 	granted := sets.New[string]()
@@ -172,7 +169,6 @@ func grantedRights(t *testing.T) sets.Set[string] {
 // callsOf returns the calls in the operator's code whose method and receiver are wanted, each as file
 // and text.
 func callsOf(t *testing.T, isWanted func(name, receiver string) bool) (calls []string) {
-	t.Helper()
 	for _, folder := range operatorCode {
 		check.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

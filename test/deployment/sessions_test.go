@@ -26,7 +26,6 @@ cardquota_ready %d
 // newDeploymentReading returns a deployment whose scheduler serves the pages, the next one at
 // each scrape.
 func newDeploymentReading(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.Int64) {
-	t.Helper()
 	scrapes := &atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, pages(scrapes.Add(1)))

@@ -29,7 +29,6 @@ func (k *kubelet) Register(_ context.Context, request *v1beta1.RegisterRequest) 
 
 // startKubelet listens in folder like a kubelet.
 func startKubelet(t *testing.T, folder string) *kubelet {
-	t.Helper()
 	listener := check.Value(net.Listen("unix", filepath.Join(folder, "kubelet.sock")))(t)
 	k := &kubelet{registered: make(chan *v1beta1.RegisterRequest, 1)}
 	server := grpc.NewServer()
@@ -40,7 +39,7 @@ func startKubelet(t *testing.T, folder string) *kubelet {
 }
 
 func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	folder := check.Value(os.MkdirTemp("", "plugin"))(t)
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
 
@@ -65,8 +64,7 @@ func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T)
 }
 
 func cardsOf(t *testing.T, socket string) []string {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	connection := check.Value(grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer func() { _ = connection.Close() }()
 
@@ -83,7 +81,7 @@ func cardsOf(t *testing.T, socket string) []string {
 }
 
 func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	p := check.Value(parseFlags([]string{"--env=CARDS", "--count=4"}))(t)
 	response := check.Value(p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
 		{DevicesIds: []string{"card-1", "card-3"}}, {DevicesIds: []string{"card-0"}},

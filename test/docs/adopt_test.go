@@ -29,7 +29,6 @@ const legacy = "legacy"
 // step. Nothing is denied or has to wait before the step that says so. The commands below each
 // step undo it.
 func (e *engineer) adoptCluster(giveBack string) {
-	e.Helper()
 	ran := e.startWorkloadsWithoutQuota()
 	step := func(heading string, blocks int) []string {
 		found := e.sectionCommands("docs/adopt.md", "## "+heading)
@@ -89,7 +88,6 @@ func (e *engineer) adoptCluster(giveBack string) {
 // checkWhatWouldChange asks kubectl cardquota before the handover. It finds the pod past the scheduler,
 // and with the CardQuotas that it prints itself no queue without a quota.
 func (e *engineer) checkWhatWouldChange(commands string) {
-	e.Helper()
 	e.typeCommands("make kubectl-cardquota BIN=$PWD/dist/plugin\nexport PATH=$PWD/dist/plugin:$PATH")
 	found := check.Value(e.runShell(commands))(e)
 	e.Expect(found).To(And(ContainSubstring("pod/"+team+"/past  Bypass\n"), Not(ContainSubstring("queue/"+legacy+"  QueueWithoutQuota"))), commands)
@@ -99,7 +97,6 @@ func (e *engineer) checkWhatWouldChange(commands string) {
 
 // scaleDeployments scales Deployments.
 func (e *engineer) scaleDeployments(replicas map[string]int) {
-	e.Helper()
 	for name, count := range replicas {
 		e.scaleDeployment(name, int32(count))
 	}
@@ -108,7 +105,6 @@ func (e *engineer) scaleDeployments(replicas map[string]int) {
 
 // checkNextPodWaits scales a Deployment by one pod, for which its queue has no quota.
 func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) {
-	e.Helper()
 	e.scaleDeployment(name, replicas)
 	e.Eventually(func() (said []string, err error) {
 		events := &corev1.EventList{}
@@ -123,7 +119,6 @@ func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) 
 
 // enforcedCondition returns reason and message of condition Enforced of the policy, or "".
 func (e *engineer) enforcedCondition() string {
-	e.Helper()
 	condition := meta.FindStatusCondition(e.readPolicy().Status.Conditions, v1alpha1.ConditionEnforced)
 	if condition == nil {
 		return ""
@@ -133,7 +128,6 @@ func (e *engineer) enforcedCondition() string {
 
 // waitUntilLoaded waits until the scheduler uses the written configuration.
 func (e *engineer) waitUntilLoaded() {
-	e.Helper()
 	e.Eventually(func() bool {
 		status := e.readPolicy().Status
 		return status.Scheduler != nil && status.Scheduler.ConfigHash == status.ConfigHash
@@ -141,7 +135,6 @@ func (e *engineer) waitUntilLoaded() {
 }
 
 func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
-	e.Helper()
 	policy := &v1alpha1.ServiceTypePolicy{}
 	e.Eventually(func() error { return e.Get(e.ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy) }).Should(Succeed())
 	return policy
@@ -151,7 +144,6 @@ func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
 // workloads. They are in a queue without a quota, with cards and without, as a Deployment and
 // as a vcjob, and a pod with a card past Volcano.
 func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
-	e.Helper()
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
 	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
 	e.Eventually(framework.Read(e.ctx, e, client.ObjectKey{Name: legacy}, func(queue *v1beta1.Queue) v1beta1.QueueState {

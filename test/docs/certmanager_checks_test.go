@@ -34,7 +34,6 @@ func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
 // once over a new one, until stop is called. stop fails the test if any request was denied. A
 // busy machine may be slow, which is no denial: an untrusted certificate fails at once.
 func (e *engineer) dryRunContinuously() (stop func()) {
-	e.Helper()
 	ctx := e.ctx
 	ended := make(chan struct{})
 	stopping := make(chan struct{})
@@ -70,7 +69,6 @@ func (e *engineer) dryRunContinuously() (stop func()) {
 	}()
 
 	return func() {
-		e.Helper()
 		close(stopping)
 		<-ended
 		e.Logf("asked %d times", asked)
@@ -132,7 +130,6 @@ func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, e
 
 // waitUntilCertificateChanged waits until another certificate is served.
 func (e *engineer) waitUntilCertificateChanged(than *x509.Certificate) (now *x509.Certificate) {
-	e.Helper()
 	e.Eventually(func() (bool, error) {
 		var err error
 		now, err = e.servingCertificate(e.ctx)
@@ -170,14 +167,12 @@ func (e *engineer) certificateRevision(name string) (int64, error) {
 // conflicts with the one of Ready. Until then it answers a deleted Secret with the certificate
 // that it already has.
 func (e *engineer) waitUntilIssued(certificate string) (revision int64) {
-	e.Helper()
 	return e.waitUntilReissued(certificate, 0)
 }
 
 // waitUntilReissued waits until a Certificate is issued again. Twice is fine as well:
 // cert-manager's caches may lag behind each other.
 func (e *engineer) waitUntilReissued(certificate string, than int64) (revision int64) {
-	e.Helper()
 	e.Eventually(func() (int64, error) {
 		var err error
 		revision, err = e.certificateRevision(certificate)

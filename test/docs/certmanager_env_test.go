@@ -32,7 +32,6 @@ func findCertManager() (program string, err error) {
 
 // startCertManager installs cert-manager's CRDs and runs its controllers as an administrator.
 func (e *engineer) startCertManager(program string) {
-	e.Helper()
 	files := check.Value(filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml")))(e)
 	e.Expect(files).NotTo(BeEmpty())
 	for _, file := range files {
@@ -55,7 +54,6 @@ tail -n 40 %s`, process.LogFile()))
 
 // readSecret returns the content of a Secret of cert-manager.
 func (e *engineer) readSecret(name string) map[string][]byte {
-	e.Helper()
 	secret := &corev1.Secret{}
 	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: name}, secret)).To(Succeed())
 	return secret.Data
@@ -63,7 +61,6 @@ func (e *engineer) readSecret(name string) map[string][]byte {
 
 // managerRestarts returns the operator's pods and the restart counts of their containers.
 func (e *engineer) managerRestarts() map[types.UID]int32 {
-	e.Helper()
 	pods := &corev1.PodList{}
 	e.Expect(e.List(e.ctx, pods, client.InNamespace(cluster.VolcanoNamespace), client.MatchingLabels{"app.kubernetes.io/name": "cardquota-manager"})).To(Succeed())
 	e.Expect(pods.Items).To(HaveLen(1))
@@ -76,7 +73,7 @@ func (e *engineer) managerRestarts() map[types.UID]int32 {
 func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {
-			g := NewWithT(t)
+			g := NewWithT(check.Trail(t))
 			all := check.Value(cluster.Decode([]byte(renderOverlay(t, "cert-manager", "namespace: "+namespace+"\n"))))(t)
 
 			objects := map[string]*unstructured.Unstructured{}

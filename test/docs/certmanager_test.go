@@ -75,8 +75,6 @@ kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls ca
 // waitUntilCertManagerIdle waits until cert-manager has issued a new Certificate: then it has handled
 // earlier deletions.
 func (e *engineer) waitUntilCertManagerIdle() {
-	e.Helper()
-
 	e.typeCommands(`kubectl create namespace later
 kubectl apply -f - <<'EOF'
 apiVersion: cert-manager.io/v1
@@ -94,7 +92,6 @@ kubectl -n later wait certificate later --for=condition=Ready --timeout=2m`)
 
 // renewCertificate does the same as cmctl renew, and waits until another certificate is issued.
 func (e *engineer) renewCertificate(certificate string) {
-	e.Helper()
 	issued := e.waitUntilIssued(certificate)
 	e.typeCommands(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
 {"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"Certificate re-issuance manually triggered"}}]'`,

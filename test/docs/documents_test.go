@@ -19,7 +19,6 @@ import (
 )
 
 func readDocument(t *testing.T, name string) string {
-	t.Helper()
 	return string(check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t))
 }
 
@@ -59,7 +58,6 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 
 // constantsOf returns the values of a file's constants with a name prefix.
 func constantsOf(t *testing.T, file, prefix string) map[string]string {
-	t.Helper()
 	parsed := check.Value(parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0))(t)
 
 	found := map[string]string{}

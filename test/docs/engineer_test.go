@@ -40,13 +40,12 @@ type engineer struct {
 
 // newEngineer starts a cluster of the test's own.
 func newEngineer(t *testing.T) *engineer {
-	t.Helper()
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
 
 	t.Parallel()
-	e := &engineer{T: t, Gomega: NewWithT(t), ctx: t.Context()}
+	e := &engineer{T: t, Gomega: NewWithT(check.Trail(t)), ctx: t.Context()}
 	e.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 
@@ -88,7 +87,6 @@ for app in cardquota-manager cardquota-scheduler; do kubectl -n volcano-system l
 // copyProject returns a copy of the project that may be changed, like a clone, with the built
 // tools.
 func (e *engineer) copyProject() string {
-	e.Helper()
 	root := check.Value(cluster.ModuleRoot())(e)
 	to := filepath.Join(e.TempDir(), "cardquota")
 	e.Expect(os.MkdirAll(filepath.Join(to, "bin"), 0o755)).To(Succeed())
@@ -100,7 +98,6 @@ func (e *engineer) copyProject() string {
 }
 
 func (e *engineer) sectionCommands(document, heading string) []string {
-	e.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)
 	return check.Value(Commands(string(text), heading))(e)
 }
@@ -109,7 +106,6 @@ func (e *engineer) sectionCommands(document, heading string) []string {
 // <stock-image>, what Volcano's installer has, and <queue>. After a wait for Enforced it checks
 // that the enforcing pod runs.
 func (e *engineer) typeCommands(block string) {
-	e.Helper()
 	began := time.Now()
 	out, err := e.runShell(strings.NewReplacer("<registry>", registry, "<queue>", legacy,
 		"<stock-image>", e.stockDeployment().Spec.Template.Spec.Containers[0].Image).Replace(block))
@@ -140,7 +136,6 @@ func (e *engineer) runShell(commands string) (string, error) {
 
 // pushImages imports the images of dist/images into the nodes.
 func (e *engineer) pushImages() {
-	e.Helper()
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
 		e.Expect(e.cluster.ImportImage(e.ctx, filepath.Join(e.project, "dist", "images", name+".tar"))).To(Succeed())
 	}

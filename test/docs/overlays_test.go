@@ -19,14 +19,12 @@ var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
 
 // sectionBlocks returns the code blocks in a language in a section of a document.
 func sectionBlocks(t *testing.T, document, heading, language string) []string {
-	t.Helper()
 	return check.Value(blocksOf(readDocument(t, document), heading, language))(t)
 }
 
 // renderOverlay renders an overlay of config, with a text appended to the kustomization of the
 // overlay existing-volcano.
 func renderOverlay(t *testing.T, overlay, more string) string {
-	t.Helper()
 	overlays := filepath.Join(t.TempDir(), "config", "overlays")
 	check.NoError(t, os.CopyFS(filepath.Dir(overlays), os.DirFS("../../config")))
 	text := readDocument(t, "config/overlays/existing-volcano/kustomization.yaml") + more
@@ -41,7 +39,6 @@ func renderOverlay(t *testing.T, overlay, more string) string {
 
 // parseDeployments returns the Deployments in manifests, by name.
 func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
-	t.Helper()
 	found := map[string]*appsv1.Deployment{}
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		deployment := &appsv1.Deployment{}
@@ -89,7 +86,6 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 // checkPostRenderer checks that Helm's plugin in a document runs the script, and that the document
 // names it.
 func checkPostRenderer(t *testing.T, document, text string) {
-	t.Helper()
 	var plugin struct {
 		APIVersion, Type, Name string
 		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }

@@ -25,7 +25,6 @@ const (
 // runBeyondQuota lets patient run beyond its quota and wait: the stock scheduler knows no
 // quota and uses all cards of the node.
 func (e *engineer) runBeyondQuota() {
-	e.Helper()
 	e.Expect(e.Create(e.ctx, builder.CardQuota(patient).Card(card, 1).Obj())).To(Succeed())
 	e.typeCommands(`kubectl wait cardq patient --for=condition=Ready --timeout=1m`)
 	e.createDeployment(patient, patient, 8, 1)
@@ -35,7 +34,6 @@ func (e *engineer) runBeyondQuota() {
 // waitUntilNodeFull waits until the stock scheduler has used all free cards. They are still too few
 // for all waiting pods.
 func (e *engineer) waitUntilNodeFull() map[types.UID]string {
-	e.Helper()
 	held := func() map[types.UID]string {
 		all := e.runningPods(patient)
 		for uid, name := range e.runningPods(trainer) {
@@ -50,7 +48,6 @@ func (e *engineer) waitUntilNodeFull() map[types.UID]string {
 // checkQuotasHold recreates all pods of both Deployments. Our scheduler places as many of each as
 // the quota allows, and no more although cards are free.
 func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
-	e.Helper()
 	e.typeCommands(`kubectl -n ` + team + ` delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(granted))
@@ -61,7 +58,6 @@ func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
 
 // observeQuotas starts an observer of both Deployments and their queues.
 func (e *engineer) observeQuotas() *observer.Observer {
-	e.Helper()
 	watched := check.Value(observer.Start(context.WithoutCancel(e.ctx), e.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 		Concerns: func(object string) bool {
@@ -85,7 +81,6 @@ func (e *engineer) observeQuotas() *observer.Observer {
 // time may have exceeded a quota. Such a violation must exist: it shows that the observer would
 // have seen one of ours.
 func (e *engineer) checkExceededOnlyByStock(watched *observer.Observer, turns *schedulerRuns) {
-	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
 
@@ -97,14 +92,13 @@ func (e *engineer) checkExceededOnlyByStock(watched *observer.Observer, turns *s
 			stock++
 			continue
 		}
-		e.Errorf("observer: %s", found)
+		check.That(e, false, "observer: %s", found)
 	}
 	e.Expect(stock).NotTo(BeZero(), "no quota was exceeded while the stock scheduler ran")
 }
 
 // checkEnforcingPodRuns checks that the scheduler named in the condition is a running pod.
 func (e *engineer) checkEnforcingPodRuns() {
-	e.Helper()
 	reported := e.readPolicy().Status.Scheduler
 	e.Expect(reported).NotTo(BeNil())
 	pods := &corev1.PodList{}

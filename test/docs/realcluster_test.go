@@ -116,7 +116,6 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 // checkNothingLeft checks that no object with our name is left, in any namespace or outside of
 // namespaces. A policy's PriorityClasses and the Queues have other owners by then.
 func (e *engineer) checkNothingLeft(namespace string) {
-	e.Helper()
 	const everywhere = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
 		"validatingadmissionpolicies,validatingadmissionpolicybindings"
 	const inside = "deployments,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,leases.coordination.k8s.io,configmaps"
@@ -129,7 +128,6 @@ func (e *engineer) checkNothingLeft(namespace string) {
 
 // checkSchedulerWorks checks that a scheduler places a pod without cards.
 func (e *engineer) checkSchedulerWorks(name string) {
-	e.Helper()
 	e.createDeployment(name, "default", 1, 0)
 	e.Eventually(e.countRunning(name)).Should(Equal(1))
 }
@@ -145,7 +143,6 @@ func (e *engineer) schedulerConfig() map[string]string {
 }
 
 func (e *engineer) configMapData(name string) map[string]string {
-	e.Helper()
 	cm := &corev1.ConfigMap{}
 	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: name}, cm)).To(Succeed())
 	return cm.Data

@@ -40,7 +40,6 @@ type schedulerRuns struct {
 
 // watchSchedulers starts to record which scheduler runs.
 func (e *engineer) watchSchedulers() *schedulerRuns {
-	e.Helper()
 	w := &schedulerRuns{stock: map[types.UID]schedulerRun{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
 	e.Cleanup(stop)
@@ -98,7 +97,6 @@ func (w *schedulerRuns) recordEvent(change watch.Event) {
 
 // checkNeverTwo fails the test where both ran at the same time, and where one of them never ran.
 func (w *schedulerRuns) checkNeverTwo(e *engineer, stockTurns int) {
-	e.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -140,7 +138,6 @@ var stockName = client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: "vol
 // startStock creates the Deployment of Volcano's own scheduler from its installer, with an image
 // of the binary that was built from Volcano's sources.
 func (e *engineer) startStock() {
-	e.Helper()
 	deployment := e.stockDeployment()
 	container := &deployment.Spec.Template.Spec.Containers[0]
 	archive := check.Value(e.cluster.BuildImageFrom(e.ctx, container.Image, filepath.Join(e.cluster.BinDir(), "scheduler")))(e)
@@ -154,6 +151,5 @@ func (e *engineer) startStock() {
 }
 
 func (e *engineer) stockDeployment() *appsv1.Deployment {
-	e.Helper()
 	return check.Value(e.cluster.StockScheduler())(e)
 }

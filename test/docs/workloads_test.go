@@ -19,7 +19,6 @@ const (
 // createDeployment creates a Deployment of pods with real containers, which request cards or
 // only CPU.
 func (e *engineer) createDeployment(name, queue string, replicas int32, cards int) {
-	e.Helper()
 	pod := builder.Pod(team, name).Queue(queue).With(useTestImage)
 	if cards > 0 {
 		pod.Card(card).GPUs(cards)
@@ -38,13 +37,11 @@ func useTestImage(pod *corev1.Pod) {
 // listObjects lists objects and retries when the API server does not answer: one failed request
 // must not end a poll.
 func (e *engineer) listObjects(list client.ObjectList, options ...client.ListOption) {
-	e.Helper()
 	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
 }
 
 // runningPods returns the pods of a Deployment whose container runs, by UID.
 func (e *engineer) runningPods(name string) map[types.UID]string {
-	e.Helper()
 	pods := &corev1.PodList{}
 	e.listObjects(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
 	out := map[types.UID]string{}
@@ -77,7 +74,6 @@ func (e *engineer) runningCounts(names ...string) func() map[string]int {
 
 // checkStillRunning checks that the given pods still run.
 func (e *engineer) checkStillRunning(before map[types.UID]string) {
-	e.Helper()
 	pods := &corev1.PodList{}
 	e.listObjects(pods, client.InNamespace(team))
 
@@ -94,7 +90,6 @@ func (e *engineer) checkStillRunning(before map[types.UID]string) {
 }
 
 func (e *engineer) scaleDeployment(name string, replicas int32) {
-	e.Helper()
 	deployment := &appsv1.Deployment{}
 	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: team, Name: name}, deployment)).To(Succeed())
 	before := deployment.DeepCopy()

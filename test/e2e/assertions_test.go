@@ -28,7 +28,6 @@ func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyF
 
 // podsOf returns the live pods of a workload: those of a vcjob, or with its label.
 func (s *scene) podsOf(name string) []corev1.Pod {
-	s.Helper()
 	pods := &corev1.PodList{}
 	s.listObjects(pods, client.InNamespace(s.namespace))
 	var live []corev1.Pod
@@ -55,7 +54,6 @@ func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
 
 // runningPods returns the running pods of workloads, with the workload's name.
 func (s *scene) runningPods(names ...string) map[types.UID]string {
-	s.Helper()
 	alive := map[types.UID]string{}
 	for _, name := range names {
 		for _, pod := range s.podsOf(name) {
@@ -85,7 +83,6 @@ func namesOf(pods map[types.UID]string) []string {
 
 // runningOfTask returns the running pods of one task of a job.
 func (s *scene) runningOfTask(job, task string) []types.UID {
-	s.Helper()
 	var uids []types.UID
 	for _, pod := range s.podsOf(job) {
 		if pod.Status.Phase == corev1.PodRunning && pod.Annotations[batchv1alpha1.TaskSpecKey] == task {
@@ -98,7 +95,6 @@ func (s *scene) runningOfTask(job, task string) []types.UID {
 // wantRunning waits until exactly the given number of a workload's pods run and the rest wait,
 // and checks that this stays so for some sessions.
 func (s *scene) wantRunning(name string, run, wait int) {
-	s.Helper()
 	s.wantPods(map[string]string{name: podCounts(run, wait)})
 }
 
@@ -107,7 +103,6 @@ func podCounts(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run
 
 // wantPods is wantRunning for several workloads at once.
 func (s *scene) wantPods(want map[string]string) {
-	s.Helper()
 	count := func() any {
 		got := map[string]string{}
 		for name := range want {
@@ -123,7 +118,6 @@ func (s *scene) wantPods(want map[string]string) {
 // wantNodes checks on which kinds of nodes the running pods of a workload are. At least one pod
 // must run.
 func (s *scene) wantNodes(name, prefix string) {
-	s.Helper()
 	placed := 0
 	for _, pod := range s.podsOf(name) {
 		if pod.Spec.NodeName != "" {
@@ -143,7 +137,6 @@ func insufficientMessage(queue, card string, requested, capability int) string {
 // wantReason waits until every waiting pod of a workload states why in an event, its own or its
 // PodGroup's. At least one pod must wait. TOTAL stands for any number.
 func (s *scene) wantReason(name, sentence string) {
-	s.Helper()
 	form := eventPattern(sentence)
 	s.Eventually(func(g Gomega) {
 		said := s.objectsWithEvent(form)
@@ -159,7 +152,6 @@ func (s *scene) wantReason(name, sentence string) {
 // wantBlocked waits until the status of a CardQuota lists a workload as blocked, with a message that
 // contains the sentence.
 func (s *scene) wantBlocked(quota, sentence, workload string) {
-	s.Helper()
 	s.Eventually(func() []string {
 		var named []string
 		for _, b := range s.cardQuota(quota).Status.Blocked {
@@ -174,7 +166,6 @@ func (s *scene) wantBlocked(quota, sentence, workload string) {
 // wantGroupReason waits for an event on the PodGroup of a vcjob without pods, and for a condition
 // with the same message.
 func (s *scene) wantGroupReason(job, sentence string) {
-	s.Helper()
 	form := eventPattern(sentence)
 	s.Eventually(func() map[string]bool { return s.objectsWithEvent(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
 	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(form.String()))
@@ -217,7 +208,6 @@ func (s *scene) objectsWithEvent(form *regexp.Regexp) map[string]bool {
 
 // waitForCondition waits until a CardQuota has a condition, and returns its message.
 func (s *scene) waitForCondition(quota, kind string, status metav1.ConditionStatus) *metav1.Condition {
-	s.Helper()
 	var found *metav1.Condition
 	s.Eventually(func() error {
 		live := s.cardQuota(quota)
@@ -232,7 +222,6 @@ func (s *scene) waitForCondition(quota, kind string, status metav1.ConditionStat
 
 // wantCard waits until the status of a CardQuota has these numbers for a card.
 func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
-	s.Helper()
 	s.Eventually(func() string {
 		for _, c := range s.cardQuota(quota).Status.Cards {
 			if c.Name == card {
@@ -245,14 +234,12 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 
 // setQuota sets the quota of a CardQuota.
 func (s *scene) setQuota(name string, specs []api.Card) {
-	s.Helper()
 	text := check.Value(json.Marshal(specs))(s)
 	s.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
 }
 
 // scaleDeployment sets the replicas of a Deployment.
 func (s *scene) scaleDeployment(name string, replicas int) {
-	s.Helper()
 	s.mergePatch(&appsv1.Deployment{ObjectMeta: s.objectMeta(name)}, `{"spec":{"replicas":%d}}`, replicas)
 }
 
@@ -263,7 +250,6 @@ func (s *scene) quotaOfQueue(name string) string {
 
 // eventsOn returns the events of an object with a reason; the namespace may be "".
 func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
-	s.Helper()
 	events := &corev1.EventList{}
 	s.listObjects(events, client.InNamespace(namespace),
 		client.MatchingFields{"involvedObject.kind": kind, "involvedObject.name": name, "reason": reason})
@@ -272,7 +258,6 @@ func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
 
 // eventMessages returns the messages of these events.
 func (s *scene) eventMessages(namespace, kind, name, reason string) []string {
-	s.Helper()
 	var messages []string
 	for _, event := range s.eventsOn(namespace, kind, name, reason) {
 		messages = append(messages, event.Message)
@@ -282,7 +267,6 @@ func (s *scene) eventMessages(namespace, kind, name, reason string) []string {
 
 // wantPhase waits until a vcjob is in a phase.
 func (s *scene) wantPhase(job string, phase batchv1alpha1.JobPhase) {
-	s.Helper()
 	s.Eventually(func() batchv1alpha1.JobPhase { return s.readJob(job).Status.State.Phase }).Should(Equal(phase), job)
 }
 
@@ -307,7 +291,6 @@ func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
 
 // usedCards recounts the cards of running pods from the labels of their nodes.
 func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
-	s.Helper()
 	sum := map[string]int64{}
 	for _, pod := range running {
 		if pod.Status.Phase != corev1.PodRunning {
@@ -329,14 +312,12 @@ func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 
 // wantCardsHeld checks which cards the running pods of a workload hold.
 func (s *scene) wantCardsHeld(name string, want map[string]int64) {
-	s.Helper()
 	s.Expect(s.usedCards(s.podsOf(name))).To(Equal(want), name)
 }
 
 // wantAllocated waits until card.allocated on a Queue is what its running pods
 // hold.
 func (s *scene) wantAllocated(queue string) {
-	s.Helper()
 	s.Eventually(func(g Gomega) {
 		said := map[string]int64{}
 		g.Expect(json.Unmarshal([]byte(s.readQueue(queue).Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
@@ -347,7 +328,6 @@ func (s *scene) wantAllocated(queue string) {
 
 // podsIn returns the pods of a queue: those whose PodGroup is in it.
 func (s *scene) podsIn(queue string) []corev1.Pod {
-	s.Helper()
 	groups := &v1beta1.PodGroupList{}
 	pods := &corev1.PodList{}
 	s.listObjects(groups, client.InNamespace(s.namespace))

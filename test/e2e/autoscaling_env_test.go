@@ -61,7 +61,6 @@ func (l *loadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveLoad serves a metric under the API of external metrics until the end of the scene.
 func (s *scene) serveLoad() *loadServer {
-	s.Helper()
 	address := check.Value(cluster.ServiceAddress())(s)
 	port := check.Value(cluster.FreePort())(s)
 	listener := check.Value(net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port))))(s)
@@ -79,7 +78,6 @@ func (s *scene) serveLoad() *loadServer {
 
 // registerMetrics lets the API server forward the API of external metrics to a port of this process.
 func (s *scene) registerMetrics(port int) {
-	s.Helper()
 	const (
 		service     = "metrics"
 		servicePort = 443
@@ -101,7 +99,6 @@ func (s *scene) registerMetrics(port int) {
 
 // createAutoscaler lets an autoscaler follow the load with the replicas of a Deployment, without delay.
 func (s *scene) createAutoscaler(deployment string, most int32) {
-	s.Helper()
 	atOnce := &autoscalingv2.HPAScalingRules{
 		StabilizationWindowSeconds: ptr.To[int32](0),
 		Policies:                   []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 100, PeriodSeconds: 1}},

@@ -70,7 +70,6 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 // describeView returns what the LocalCardQuota of a queue says of its first card and its first blocked
 // workload.
 func (s *scene) describeView(queue string) string {
-	s.Helper()
 	status := readObject(s, &api.LocalCardQuota{ObjectMeta: s.objectMeta(queue)}).Status
 	if len(status.Cards) == 0 || len(status.Blocked) == 0 {
 		return fmt.Sprintf("%+v", status)

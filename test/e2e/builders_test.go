@@ -117,7 +117,6 @@ func (s *scene) barePods(w podSet) []*corev1.Pod {
 
 // createPods creates bare pods.
 func (s *scene) createPods(w podSet) {
-	s.Helper()
 	for _, pod := range s.barePods(w) {
 		s.createObjects(pod)
 	}
@@ -134,12 +133,10 @@ func cardList(pairs ...any) []api.Card {
 
 // createQuota creates a CardQuota for training and waits for its queue.
 func (s *scene) createQuota(name string, specs []api.Card) {
-	s.Helper()
 	s.createQuotaOfType(name, "training", specs)
 }
 
 // createQuotaOfType creates a CardQuota of a service type and waits for its queue.
 func (s *scene) createQuotaOfType(name, serviceType string, specs []api.Card) {
-	s.Helper()
 	s.createAndAwaitOpen(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
 }

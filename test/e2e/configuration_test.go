@@ -32,19 +32,16 @@ var (
 
 // configMap returns the scheduler's current ConfigMap.
 func (s *scene) configMap() *corev1.ConfigMap {
-	s.Helper()
 	return readObject(s, &corev1.ConfigMap{ObjectMeta: configurationMeta})
 }
 
 // configText returns the current text of the configuration.
 func (s *scene) configText() string {
-	s.Helper()
 	return s.configMap().Data[configurationKey]
 }
 
 // writeConfig replaces the configuration's text, or creates the ConfigMap.
 func (s *scene) writeConfig(text string) {
-	s.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: configurationMeta, Data: map[string]string{configurationKey: text}}
 	err := s.Update(s.ctx, object)
 	if err != nil {
@@ -65,7 +62,6 @@ func (s *scene) restoreConfig() {
 
 // useConfig gives the scheduler another configuration until the end of the scene.
 func (s *scene) useConfig(text string) {
-	s.Helper()
 	s.restoreConfig()
 	s.writeConfig(text)
 	s.wantInForce(text)
@@ -88,7 +84,6 @@ func (s *scene) configEvents(reason string) []string {
 // wantInForce waits until the scheduler has closed a session with a configuration and reported
 // that it loaded it.
 func (s *scene) wantInForce(text string) {
-	s.Helper()
 	s.Eventually(func() string { return s.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(text)))
 	s.Eventually(func() []string { return s.configEvents("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconfig.Hash(text))))
 }

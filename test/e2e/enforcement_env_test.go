@@ -47,7 +47,6 @@ type stockScheduler struct {
 }
 
 func newEnforcementTest(t *testing.T) *enforcementTest {
-	t.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(suite.root, "internal/schedulerconfig/testdata/render/installer_1_14/base.conf")))(t)
 	p := &enforcementTest{original: string(text)}
 	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)
@@ -60,7 +59,6 @@ func newEnforcementTest(t *testing.T) *enforcementTest {
 
 // waitForCondition waits until a condition of objects has this form.
 func (p *enforcementTest) waitForCondition(kind, form string, objects ...string) {
-	p.Helper()
 	for _, object := range objects {
 		p.Eventually(func() string { return p.currentCondition(object, kind) }).Should(MatchRegexp("^"+form), "%s of %s", kind, object)
 	}
@@ -69,13 +67,11 @@ func (p *enforcementTest) waitForCondition(kind, form string, objects ...string)
 // waitForEnforced waits until condition Enforced of the policy and of both CardQuotas has this
 // form.
 func (p *enforcementTest) waitForEnforced(form string) {
-	p.Helper()
 	p.waitForCondition(api.ConditionEnforced, form, thePolicy, "CardQuota/"+tenant, "CardQuota/"+neighbour)
 }
 
 // schedulerReadyz returns the readiness page of the scheduler. Only its process knows the port.
 func (p *enforcementTest) schedulerReadyz() string {
-	p.Helper()
 	line := check.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid())))(p)
 	address := regexp.MustCompile(`--healthz-address=([0-9.:]+)`).FindStringSubmatch(string(line))
 	p.Expect(address).To(HaveLen(2), "%q", line)
@@ -84,7 +80,6 @@ func (p *enforcementTest) schedulerReadyz() string {
 
 // stockPod creates the pod of a stock scheduler.
 func (p *enforcementTest) stockPod(name string) *corev1.Pod {
-	p.Helper()
 	pod := deployment.StockPod(name, "h200-0")
 	p.Expect(p.Create(p.ctx, pod)).To(Succeed())
 	return pod
@@ -92,7 +87,6 @@ func (p *enforcementTest) stockPod(name string) *corev1.Pod {
 
 // startStock starts the stock scheduler of a pod. From then on ours must not schedule.
 func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
-	p.Helper()
 	started := &stockScheduler{from: time.Now(), pod: pod}
 	started.process = check.Value(p.deployment.StartStockScheduler(p.ctx))(p)
 	p.stocks = append(p.stocks, started)
@@ -101,7 +95,6 @@ func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
 
 // scaleTo0 ends a stock scheduler like scaling its Deployment to 0.
 func (p *enforcementTest) scaleTo0(of *stockScheduler) {
-	p.Helper()
 	p.Expect(of.process.Running()).To(BeTrue(), "it has run all the time")
 	p.Expect(of.process.Stop()).To(Succeed())
 	of.until = time.Now()
@@ -110,20 +103,17 @@ func (p *enforcementTest) scaleTo0(of *stockScheduler) {
 
 // volcanoConfig returns Volcano's current configuration.
 func (p *enforcementTest) volcanoConfig() string {
-	p.Helper()
 	return readObject(p.scene, &corev1.ConfigMap{ObjectMeta: baseMeta}).Data[configurationKey]
 }
 
 // editConfigMap changes only the text of a ConfigMap, as a user would.
 func (p *enforcementTest) editConfigMap(of metav1.ObjectMeta, text string) {
-	p.Helper()
 	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
 	p.Expect(kit.MergePatch(p.T, p.Framework, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
 
 // eventTime returns when an event of an object first had a message of this form.
 func (p *enforcementTest) eventTime(object, reason, form string) time.Time {
-	p.Helper()
 	kind, name, _ := strings.Cut(object, "/")
 	var told []corev1.Event
 	p.Eventually(func() []corev1.Event { return p.eventsOn("", kind, name, reason) }).

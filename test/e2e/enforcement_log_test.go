@@ -44,7 +44,6 @@ type conditionLog struct {
 
 // startConditionLog starts a conditionLog.
 func (s *scene) startConditionLog() *conditionLog {
-	s.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
 	s.Cleanup(stop)
 

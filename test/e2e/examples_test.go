@@ -192,7 +192,7 @@ func runConfigurations(t *testing.T, st *testCluster) {
 }
 
 func TestEveryExampleIsTested(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	files := check.Value(filepath.Glob(filepath.Join(examplesDir, "*")))(t)
 	var names []string
 	for _, file := range files {
@@ -205,7 +205,6 @@ func TestEveryExampleIsTested(t *testing.T) {
 // runExample applies an example and the files that it needs, checks its promise, and that every
 // Queue of a CardQuota states what is in use.
 func (s *scene) runExample(x example, files ...string) {
-	s.Helper()
 	s.applyExamples(slices.Concat(x.needs, files)...)
 	x.promise(s)
 	for _, object := range s.clusterWide {
@@ -221,7 +220,6 @@ func (s *scene) clusterName(name string) string { return s.namespace + "-" + nam
 
 // applyExamples creates the objects of examples in this scene, and waits for their queues.
 func (s *scene) applyExamples(files ...string) {
-	s.Helper()
 	var objects []*unstructured.Unstructured
 	for _, file := range files {
 		objects = append(objects, s.readExample(file)...)
@@ -245,7 +243,6 @@ func (s *scene) applyExamples(files ...string) {
 
 // readExample decodes an example.
 func (s *scene) readExample(name string) []*unstructured.Unstructured {
-	s.Helper()
 	objects, err := cluster.Decode(check.Value(os.ReadFile(filepath.Join(examplesDir, name+".yaml")))(s))
 	s.Expect(err).NotTo(HaveOccurred(), name)
 	return objects
@@ -279,7 +276,6 @@ func withTotal(sentence string, n int) string {
 // sixCards uses up the six quotas of cr-queue1, and requests one card more of each, and one
 // without a quota.
 func (s *scene) sixCards() {
-	s.Helper()
 	queue := s.clusterName("cr-queue1")
 	want := map[string]string{}
 	quotas := map[string]int{h200: 3, h800: 2, rtx4090: 2, mpsHalf: 2, migSlice: 3, migLarge: 1, ascend: 0}
@@ -308,7 +304,6 @@ func trainingLow(s *scene) { s.wantPriority("training-low", 2, 20000, "true") }
 
 // wantPriority checks the pods of a workload on 4090, and what its PriorityClass made of them.
 func (s *scene) wantPriority(name string, running int, priority int32, preemptable string) {
-	s.Helper()
 	s.wantRunning(name, running, 0)
 	s.wantCardsHeld(name, map[string]int64{rtx4090: int64(running)})
 	for _, pod := range s.podsOf(name) {
@@ -319,7 +314,6 @@ func (s *scene) wantPriority(name string, running int, priority int32, preemptab
 
 // deleteOnePod waits until a gang runs, deletes one of its pods and returns those that ran.
 func (s *scene) deleteOnePod(gang string) map[types.UID]string {
-	s.Helper()
 	s.wantRunning(gang, 2, 0)
 	s.wantCardsHeld(gang, map[string]int64{rtx4090: 8})
 	members := s.runningPods(gang)
@@ -329,13 +323,11 @@ func (s *scene) deleteOnePod(gang string) map[types.UID]string {
 
 // groupOf is the PodGroup of a workload that has pods.
 func (s *scene) groupOf(name string) *v1beta1.PodGroup {
-	s.Helper()
 	return readObject(s, &v1beta1.PodGroup{ObjectMeta: s.objectMeta(s.podsOf(name)[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])})
 }
 
 // wantQueue checks the tide's side of a queue, and its quota of eight 4090.
 func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
-	s.Helper()
 	live := s.readQueue(s.clusterName(name))
 	s.Expect(live.Spec.Priority).To(Equal(priority))
 	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))

@@ -30,7 +30,6 @@ func (s *scene) readHeartbeat() (enforcement.Report, error) {
 
 // waitForHeartbeat waits for a heartbeat of a session that was closed after now.
 func (s *scene) waitForHeartbeat() enforcement.Report {
-	s.Helper()
 	var report enforcement.Report
 	now := time.Now()
 	s.Eventually(func() (time.Time, error) {
@@ -43,7 +42,6 @@ func (s *scene) waitForHeartbeat() enforcement.Report {
 
 // checkNoSessions checks that no session closes any more.
 func (s *scene) checkNoSessions() {
-	s.Helper()
 	last, err := s.readHeartbeat()
 	s.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	s.Consistently(func(g Gomega) time.Time {
@@ -61,7 +59,6 @@ func (s *scene) schedulerLog() string {
 // runOnModel creates bare pods whose card the stock scheduler respects too. It creates only as
 // many as the quota allows: the stock scheduler knows no quota.
 func (s *scene) runOnModel(w podSet) {
-	s.Helper()
 	for _, pod := range s.barePods(w) {
 		pod.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": w.card}
 		s.createObjects(pod)
@@ -100,7 +97,6 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 // bindPastScheduler binds a pod past the scheduler. The heartbeat names that pod until it is gone,
 // and no pod that the scheduler bound itself.
 func (s *scene) bindPastScheduler() {
-	s.Helper()
 	s.createQuota("heartbeat-foreign", cardList(h800, 1))
 
 	// It waits for a node that does not exist. It is bound after the time in which a binding

@@ -121,8 +121,7 @@ func newTestCluster(c *cluster.Cluster) (*testCluster, error) {
 // startTestCluster starts a cluster for one test with the manifests of the programs, but without the
 // programs. managerArgs are further flags of the operator.
 func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration string, managerArgs ...string) *testCluster {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	c := check.Value(cluster.Start(t.Context(), cluster.Options{Nodes: nodes}))(t)
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 
@@ -139,8 +138,7 @@ func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration s
 // startReclaimingCluster starts a cluster with both programs and two PriorityClasses. Its scheduler
 // runs the given actions, with further texts of the shipped configuration replaced.
 func startReclaimingCluster(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *testCluster {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	const shipped = `"enqueue, allocate, backfill`
 	configuration := check.Value(deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...))(t)
 
@@ -204,7 +202,7 @@ func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	st := &testCluster{deployment: suite.deployment}
-	NewWithT(t).Eventually(func(g Gomega) {
+	NewWithT(check.Trail(t)).Eventually(func(g Gomega) {
 		pages, err := st.metricsPages(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pages.Operator.Text).NotTo(BeEmpty())

@@ -35,8 +35,7 @@ var mappedCards = []api.CardMapping{
 // startMappedCluster starts a cluster whose policy has mappedCards. Its operator serves webhooks. One
 // of its AMD nodes is not selected.
 func startMappedCluster(t *testing.T) *testCluster {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	node := func(name string, count int, resourceName corev1.ResourceName, labels map[string]string) cluster.NodeProfile {
 		allocatable := builder.Resources("64", "512Gi")
 		allocatable[resourceName] = resource.MustParse("4")

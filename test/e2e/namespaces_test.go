@@ -20,7 +20,6 @@ var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{team: 
 
 // labelNamespace sets the team label of the scene's namespace.
 func (s *scene) labelNamespace(value string) {
-	s.Helper()
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:%q}}}`, team, value)
 }
 

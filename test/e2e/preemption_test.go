@@ -25,7 +25,6 @@ import (
 // startEvictingCluster starts a cluster of two nodes with eight cards each, whose scheduler runs
 // preempt and reclaim.
 func startEvictingCluster(t *testing.T) *testCluster {
-	t.Helper()
 	nodes := []cluster.NodeProfile{nodeProfile("h200", h200, 1, "8"), nodeProfile("h800", h800, 1, "8")}
 	// Pods of a Deployment above its minimum of one reclaim cards too.
 	return startReclaimingCluster(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
@@ -124,8 +123,7 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 // startPolicyCluster starts a cluster of eight cards on each of two nodes, whose
 // ServiceTypePolicy enables preempt.
 func startPolicyCluster(t *testing.T) *testCluster {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	configuration := check.Value(deployment.ShippedConfiguration())(t)
 
 	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)

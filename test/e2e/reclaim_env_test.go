@@ -42,14 +42,12 @@ func (t *reclaimTest) queueName(kind string) string { return t.namespace + "-" +
 // createQuotas creates a queue of training that may use everything, and one of inference that
 // may use some of the card.
 func (t *reclaimTest) createQuotas(inference int) {
-	t.Helper()
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, inference))
 }
 
 // createUnmanagedQueue creates a Queue without a CardQuota, of a service type or "".
 func (t *reclaimTest) createUnmanagedQueue(name, serviceType string, priority int32, reclaimable bool) string {
-	t.Helper()
 	queue := builder.Queue(t.queueName(name)).Quota(`{"` + t.card + `":8}`).ServiceType(serviceType).Priority(priority).Obj()
 	queue.Spec.Reclaimable = &reclaimable
 	t.createAndAwaitOpen(queue)
@@ -63,7 +61,6 @@ func (t *reclaimTest) newWorkload(name, queue string, pods int) podSet {
 
 // startTraining creates a Deployment of training and waits until it runs.
 func (t *reclaimTest) startTraining(name string, pods int) *appsv1.Deployment {
-	t.Helper()
 	d := t.deploymentOf(t.newWorkload(name, t.queueName("training"), pods))
 	t.createObjects(d)
 	t.waitUntilRunning(name, pods)
@@ -72,7 +69,6 @@ func (t *reclaimTest) startTraining(name string, pods int) *appsv1.Deployment {
 
 // createInference creates a Deployment of inference.
 func (t *reclaimTest) createInference(name string, pods int) *appsv1.Deployment {
-	t.Helper()
 	d := t.deploymentOf(t.newWorkload(name, t.queueName("inference"), pods))
 	t.createObjects(d)
 	return d
@@ -80,13 +76,11 @@ func (t *reclaimTest) createInference(name string, pods int) *appsv1.Deployment 
 
 // waitUntilRunning waits until the given number of pods runs.
 func (t *reclaimTest) waitUntilRunning(name string, pods int) {
-	t.Helper()
 	t.Eventually(func() int { return t.countRunning(name) }).Should(Equal(pods), name)
 }
 
 // checkSamePods checks for some sessions that workloads keep the given pods.
 func (t *reclaimTest) checkSamePods(before map[types.UID]string) {
-	t.Helper()
 	t.checkUnchanged(func() any { return t.runningPods(namesOf(before)...) }, before)
 }
 
@@ -110,7 +104,6 @@ func firstTaskTemplate(job *batchv1alpha1.Job) *corev1.PodTemplateSpec {
 
 // startJob creates a job and waits until all of its pods run.
 func (t *reclaimTest) startJob(job *batchv1alpha1.Job) {
-	t.Helper()
 	t.createObjects(job)
 	pods := 0
 	for i := range job.Spec.Tasks {
@@ -121,7 +114,6 @@ func (t *reclaimTest) startJob(job *batchv1alpha1.Job) {
 
 // occupyCards creates pods that hold cards and cannot be evicted.
 func (t *reclaimTest) occupyCards(pods int) {
-	t.Helper()
 	w := t.newWorkload("stays", t.queueName("training"), pods)
 	w.annotations = map[string]string{v1beta1.PodPreemptable: "false"}
 	t.createObjects(t.deploymentOf(w))

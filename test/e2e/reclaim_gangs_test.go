@@ -32,7 +32,6 @@ func reclaimsWholeGangs(t *reclaimTest) {
 
 // wantOneEventEach checks that the evicted jobs and the reclaimer each have one event.
 func (t *reclaimTest) wantOneEventEach(jobs ...string) {
-	t.Helper()
 	for _, job := range jobs {
 		t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
 			ContainSubstring("4 card(s) are reclaimed for %s/", t.namespace),
@@ -99,7 +98,6 @@ func elasticPodsAreEvictedFirst(t *reclaimTest) {
 
 // wantJob checks a job's phase, and that no retry of it was counted.
 func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
-	t.Helper()
 	t.wantPhase(name, phase)
 	t.Expect(t.readJob(name).Status.RetryCount).To(BeZero(), name)
 }

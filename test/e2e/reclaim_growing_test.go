@@ -48,7 +48,6 @@ func aGangReclaimsAllOrNothing(t *reclaimTest) {
 // removeProtection removes the protection of a workload: from its PodGroup, to which Volcano
 // copied it, and then from its pods.
 func (t *reclaimTest) removeProtection(name string) {
-	t.Helper()
 	pods := t.podsOf(name)
 	group := &v1beta1.PodGroup{ObjectMeta: t.objectMeta(pods[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])}
 	objects := []client.Object{group}
@@ -62,7 +61,6 @@ func (t *reclaimTest) removeProtection(name string) {
 
 // checkGangWaits checks that none of a gang's pods runs and no pod is evicted for it.
 func (t *reclaimTest) checkGangWaits(gang string) {
-	t.Helper()
 	stay := t.runningPods("low", "stays")
 	t.Expect(stay).To(HaveLen(8))
 	t.checkSamePods(stay)

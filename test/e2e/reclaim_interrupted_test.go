@@ -49,7 +49,6 @@ func setSlowTermination(template *corev1.PodTemplateSpec) {
 
 // countTerminating counts the pods that are evicted, by deletion or recreation.
 func (s *scene) countTerminating() int {
-	s.Helper()
 	list := &corev1.PodList{}
 	n := 0
 	s.listObjects(list, client.InNamespace(s.namespace))
@@ -64,7 +63,6 @@ func (s *scene) countTerminating() int {
 // restartSchedulerAfter kills the scheduler as soon as the given number of pods is evicted, and
 // starts another one.
 func (t *reclaimTest) restartSchedulerAfter(told int) {
-	t.Helper()
 	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
 	t.killScheduler()
 	t.startScheduler()

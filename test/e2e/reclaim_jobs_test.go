@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // batchJob returns a training Job of Kubernetes that never completes, of pods with one card.
@@ -34,20 +36,18 @@ func ignoreEvictions(job *batchv1.Job) *batchv1.Job {
 }
 
 func (t *reclaimTest) readBatchJob(name string) *batchv1.Job {
-	t.Helper()
 	return readObject(t.scene, &batchv1.Job{ObjectMeta: t.objectMeta(name)})
 }
 
 // completeOnePod lets one running pod of a workload succeed.
 func (t *reclaimTest) completeOnePod(name string) {
-	t.Helper()
 	for _, pod := range t.podsOf(name) {
 		if pod.Status.Phase == corev1.PodRunning {
 			t.setAnnotation(&pod, "test.cardquota.dev/run-for", "1s")
 			return
 		}
 	}
-	t.Fatalf("no pod of %s runs", name)
+	check.Must(t, false, "no pod of %s runs", name)
 }
 
 // A Job that ignores evictions loses a pod in each tide, and not even one pod may fail. In each

@@ -15,7 +15,6 @@ import (
 // startOneAfterTheOther starts two gangs, far enough apart for times in whole seconds, and lets
 // the younger one run for a while too.
 func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
-	t.Helper()
 	t.createQuotas(8)
 	for _, job := range []*batchv1alpha1.Job{older, younger} {
 		t.startJob(job)
@@ -26,7 +25,6 @@ func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
 
 // lastPodStart returns when a workload's last pod started.
 func (t *reclaimTest) lastPodStart(name string) time.Time {
-	t.Helper()
 	last := time.Time{}
 	for _, pod := range t.podsOf(name) {
 		if start := pod.Status.StartTime; start != nil && start.After(last) {
@@ -38,7 +36,6 @@ func (t *reclaimTest) lastPodStart(name string) time.Time {
 
 // wantEvicted lets inference reclaim a card, and checks which of two gangs is evicted.
 func (t *reclaimTest) wantEvicted(gone, stays string) {
-	t.Helper()
 	left := t.runningPods(stays)
 	t.createInference("service", 1)
 	t.wantPods(map[string]string{"service": podCounts(1, 0), gone: podCounts(0, 4)})

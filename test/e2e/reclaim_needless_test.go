@@ -43,7 +43,6 @@ func noEvictionWhileCardsAreFree(t *reclaimTest) {
 
 // inferencePod creates a pod of inference that needs more than a card.
 func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
-	t.Helper()
 	pod := t.barePods(t.newWorkload(name, t.queueName("inference"), 1))[0]
 	what(&pod.Spec)
 	t.createObjects(pod)
@@ -52,7 +51,6 @@ func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 // wantNoEviction checks that training stays while some pods wait, and that it is evicted for a pod
 // that can run.
 func (t *reclaimTest) wantNoEviction(waiting ...string) {
-	t.Helper()
 	want := map[string]string{"low": podCounts(8, 0)}
 	for _, name := range waiting {
 		want[name] = podCounts(0, 1)
@@ -97,7 +95,6 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 // blockNodes runs a pod of the default queue on either node, which holds a port and most of the
 // CPU and is not reclaimable.
 func (t *reclaimTest) blockNodes() {
-	t.Helper()
 	for _, node := range []string{"0", "1"} {
 		pod := t.barePods(podSet{name: "inway" + node, queue: "default", pods: 1})[0]
 		pod.Labels["in"] = "way"

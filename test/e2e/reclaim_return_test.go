@@ -22,7 +22,6 @@ func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest
 }
 
 func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
-	t.Helper()
 	t.createQuotas(8)
 	job := t.trainingJob("job", 4)
 	maps.Copy(firstTaskTemplate(job).Annotations, ending)

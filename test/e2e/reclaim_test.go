@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -60,7 +61,7 @@ func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) b
 		fleet = append(fleet, scene.nodeProfiles()...)
 	}
 
-	NewWithT(t).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
+	NewWithT(check.Trail(t)).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
 	play := func(scene reclaimScene) error {
 		if played(scene) {
 			t.Run(scene.name, func(t *testing.T) {

@@ -24,14 +24,12 @@ func (s *scene) killScheduler() {
 
 // stopScheduler stops the scheduler in order.
 func (s *scene) stopScheduler() {
-	s.Helper()
 	s.letSchedulerEnd()
 	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
 	s.Expect(s.deployment.Scheduler.Wait()).To(Succeed(), "exit code 0")
 }
 
 func (s *scene) startScheduler() {
-	s.Helper()
 	s.Expect(s.deployment.StartScheduler(s.ctx)).To(Succeed())
 	s.letSchedulerEnd = s.followProcess(s.deployment.Scheduler)
 	s.mu.Lock()
@@ -40,7 +38,6 @@ func (s *scene) startScheduler() {
 }
 
 func (s *scene) startManager() {
-	s.Helper()
 	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
 	s.letManagerEnd = s.followProcess(s.deployment.Manager)
 }

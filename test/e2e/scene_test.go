@@ -61,14 +61,12 @@ type scene struct {
 // newScene creates a scene on the shared cluster, beside others: the test is parallel. The name is short; queues
 // of the test start with it.
 func newScene(t *testing.T, name string) *scene {
-	t.Helper()
 	t.Parallel()
 	return newSceneOn(t, name, suite.testCluster)
 }
 
 func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
-	t.Helper()
-	s := &scene{T: t, Gomega: NewWithT(t), testCluster: st, ctx: t.Context(), namespace: name}
+	s := &scene{T: t, Gomega: NewWithT(check.Trail(t)), testCluster: st, ctx: t.Context(), namespace: name}
 	s.SetDefaultEventuallyTimeout(soon)
 	s.SetDefaultEventuallyPollingInterval(often)
 	s.SetDefaultConsistentlyDuration(steadily)
@@ -142,7 +140,6 @@ func (s *scene) isOwn(object string) bool {
 // followProcess lets the observer follow a program, if there is one, until the returned
 // function is called.
 func (s *scene) followProcess(program *cluster.Process) (letEnd func()) {
-	s.Helper()
 	if program == nil {
 		return nil
 	}
@@ -251,7 +248,6 @@ func (s *scene) objectMeta(name string) metav1.ObjectMeta {
 
 // createObjects creates objects and removes the cluster-wide ones at the end.
 func (s *scene) createObjects(objects ...client.Object) {
-	s.Helper()
 	for _, object := range objects {
 		if object.GetNamespace() == "" { // a later run removes what this one does not
 			object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{sceneLabel: s.namespace}))
@@ -270,7 +266,6 @@ func (s *scene) createObjects(objects ...client.Object) {
 
 // createAndAwaitOpen creates a Queue or CardQuota, and waits until its queue is open.
 func (s *scene) createAndAwaitOpen(object client.Object) {
-	s.Helper()
 	s.createObjects(object)
 	kind := check.Value(s.GroupVersionKindFor(object))(s)
 	switch kind.Kind {
@@ -283,48 +278,40 @@ func (s *scene) createAndAwaitOpen(object client.Object) {
 
 // mergePatch sends a merge patch.
 func (s *scene) mergePatch(object client.Object, format string, args ...any) {
-	s.Helper()
 	s.Expect(kit.MergePatch(s.T, s.Framework, object, fmt.Sprintf(format, args...))).To(Succeed())
 }
 
 // setAnnotation sets an annotation.
 func (s *scene) setAnnotation(object client.Object, key, value string) {
-	s.Helper()
 	s.mergePatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
 // listObjects and readObject retry when the API server does not answer: one failed read must
 // not end a test that waits.
 func (s *scene) listObjects(into client.ObjectList, where ...client.ListOption) {
-	s.Helper()
 	s.Eventually(func() error { return s.List(s.ctx, into, where...) }).Should(Succeed())
 }
 
 // readObject reads an object by its name and returns it.
 func readObject[T client.Object](s *scene, object T) T {
-	s.Helper()
 	s.Eventually(func() error { return s.Get(s.ctx, keyOf(object), object) }).Should(Succeed())
 	return object
 }
 
 func (s *scene) cardQuota(name string) *api.CardQuota {
-	s.Helper()
 	return readObject(s, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 func (s *scene) readQueue(name string) *v1beta1.Queue {
-	s.Helper()
 	return readObject(s, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 func (s *scene) readJob(name string) *batchv1alpha1.Job {
-	s.Helper()
 	return readObject(s, &batchv1alpha1.Job{ObjectMeta: s.objectMeta(name)})
 }
 
 // waitUntilStable waits until a state is as wanted, and checks that it stays so.
 func (s *scene) waitUntilStable(state func() any, want any, about ...any) {
-	s.Helper()
 	s.Eventually(state).Should(Equal(want), about...)
 	s.checkUnchanged(state, want, about...)
 }
@@ -332,7 +319,6 @@ func (s *scene) waitUntilStable(state func() any, want any, about ...any) {
 // checkUnchanged checks that a state is as wanted until two more sessions of the scheduler have
 // closed, or for a while where no scheduler decides.
 func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
-	s.Helper()
 	const enough = 2
 	first, err := s.sessionStats(s.ctx)
 	if err != nil || !first.Deciding {

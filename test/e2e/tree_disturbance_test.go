@@ -16,7 +16,6 @@ import (
 // createTenants creates two tenants with one queue each, that deserve four cards and may borrow the
 // rest.
 func (t *treeTest) createTenants() {
-	t.Helper()
 	t.createTree(
 		treeQuota{name: "tenant-a", cards: []api.Card{share(t.card, 8, 4, 0)}},
 		treeQuota{name: "a", parent: "tenant-a", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
@@ -54,7 +53,6 @@ func survivesRestarts(t *treeTest) {
 
 // restartEverything kills both programs and those of Volcano, and starts them again.
 func (t *treeTest) restartEverything() {
-	t.Helper()
 	t.killScheduler()
 	t.letManagerEnd()
 	t.deployment.Manager.Kill()
@@ -90,14 +88,12 @@ func switchesWithoutEvictions(t *treeTest) {
 
 // setHierarchy sets the policy's queueHierarchy and waits until the scheduler runs with it.
 func (t *treeTest) setHierarchy(hierarchy api.QueueHierarchy) {
-	t.Helper()
 	t.mergePatch(&api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}, `{"spec":{"queueHierarchy":%q}}`, hierarchy)
 	t.awaitPolicy(t.T)
 }
 
 // wantParents waits until the queues a and b have these parents; root may be omitted.
 func (t *treeTest) wantParents(a, b string) {
-	t.Helper()
 	parent := func(q *v1beta1.Queue) string {
 		if q.Spec.Parent == "" {
 			return "root"

@@ -56,8 +56,7 @@ func (s treeScene) nodeProfiles() []cluster.NodeProfile {
 // startTreeCluster starts a cluster whose ServiceTypePolicy says queueHierarchy: Tree and has the given
 // types.
 func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile, kinds ...api.ServiceType) *testCluster {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	st := startTestCluster(t, nodes, check.Value(deployment.ShippedConfiguration())(t))
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
@@ -69,9 +68,8 @@ func startTreeCluster(t *testing.T, nodes []cluster.NodeProfile, kinds ...api.Se
 
 // awaitPolicy waits until the scheduler runs with the policy as it is written.
 func (st *testCluster) awaitPolicy(t *testing.T) {
-	t.Helper()
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}
-	NewWithT(t).Eventually(func() (bool, error) {
+	NewWithT(check.Trail(t)).Eventually(func() (bool, error) {
 		err := st.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 		return policy.Status.ObservedGeneration == policy.Generation && meta.IsStatusConditionTrue(policy.Status.Conditions, api.ConditionReady) &&
 			meta.IsStatusConditionTrue(policy.Status.Conditions, api.ConditionEnforced), err
@@ -132,7 +130,6 @@ type treeQuota struct {
 
 // createTree creates CardQuotas in the given order and waits until all of them are ready.
 func (t *treeTest) createTree(quotas ...treeQuota) {
-	t.Helper()
 	for _, q := range quotas {
 		made := builder.CardQuota(t.queueName(q.name)).ServiceType(q.serviceType).Obj()
 		made.Spec.Cards = q.cards
@@ -158,7 +155,6 @@ func (t *treeTest) queueName(kind string) string { return t.namespace + "-" + ki
 
 // start creates a Deployment of pods with one card each.
 func (t *treeTest) start(name, queue, card string, pods int) {
-	t.Helper()
 	t.createObjects(t.deploymentOf(podSet{name: name, queue: t.queueName(queue), card: card, count: 1, pods: pods}))
 }
 
@@ -174,7 +170,6 @@ func (t *treeTest) newGang(name, queue string, pods int, annotations map[string]
 }
 
 func (t *treeTest) startGang(name, queue string, pods int, annotations map[string]string) {
-	t.Helper()
 	t.createObjects(t.newGang(name, queue, pods, annotations))
 }
 
@@ -182,13 +177,11 @@ func (t *treeTest) startGang(name, queue string, pods int, annotations map[strin
 func (t *treeTest) wantSamePods(names ...string) func() {
 	before := t.runningPods(names...)
 	return func() {
-		t.Helper()
 		t.checkUnchanged(func() any { return t.runningPods(names...) }, before, fmt.Sprint(names))
 	}
 }
 
 // setStopPolicy sets the stop policy of a CardQuota.
 func (t *treeTest) setStopPolicy(name string, policy api.StopPolicy) {
-	t.Helper()
 	t.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: t.queueName(name)}}, `{"spec":{"stopPolicy":%q}}`, policy)
 }

@@ -56,20 +56,17 @@ func (t *treeTest) bothCards(quota, deserved int64) []api.Card {
 
 // startBoth starts a Deployment on cards and one on slices.
 func (t *treeTest) startBoth(name, queue string, pods int) {
-	t.Helper()
 	t.start(name, queue, t.card, pods)
 	t.start(name+onSlices, queue, t.slices, pods)
 }
 
 func (t *treeTest) scaleBoth(name string, pods int) {
-	t.Helper()
 	t.scaleDeployment(name, pods)
 	t.scaleDeployment(name+onSlices, pods)
 }
 
 // wantBoth is wantPods for both Deployments of each name.
 func (t *treeTest) wantBoth(want map[string]string) {
-	t.Helper()
 	both := maps.Clone(want)
 	for name, counts := range want {
 		both[name+onSlices] = counts

@@ -50,7 +50,6 @@ type proof struct {
 
 // prove asks whatif, makes the change, submits the objects, and compares.
 func (t *whatIfTest) prove(p proof) {
-	t.Helper()
 	before := t.holders()
 	result, lost := t.askLoss(func() whatifview.Result { return t.whatIf(p.submitted, p.flags) })
 	t.Expect(result.Settled).To(BeTrue())
@@ -74,7 +73,6 @@ func (t *whatIfTest) prove(p proof) {
 
 // whatIf runs the command for a file with objects, as a user with the documented rights.
 func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.Result {
-	t.Helper()
 	var file bytes.Buffer
 	for _, object := range objects {
 		kind := check.Value(t.GroupVersionKindFor(object))(t)
@@ -188,7 +186,6 @@ func (t *whatIfTest) predicted(p *proof, result whatifview.Result) []string {
 // observed returns what happened since there were these holders. total are the pods of the submitted
 // workloads.
 func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total map[string]int) []string {
-	t.Helper()
 	o := newOutcome()
 	now := t.holders()
 
@@ -238,7 +235,6 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 
 // holders returns the running pods of the scene that are not deleted.
 func (t *whatIfTest) holders() map[types.UID]corev1.Pod {
-	t.Helper()
 	pods := &corev1.PodList{}
 	t.listObjects(pods, client.InNamespace(t.namespace))
 	out := map[types.UID]corev1.Pod{}
@@ -260,7 +256,6 @@ func (t *whatIfTest) ownerName(pod *corev1.Pod) string {
 
 // cardsHeld returns the cards of a running pod, from the labels of its node.
 func (t *whatIfTest) cardsHeld(pod *corev1.Pod) (count int64, name string) {
-	t.Helper()
 	for card, held := range t.usedCards([]corev1.Pod{*pod}) {
 		count = held
 		name = card
@@ -270,7 +265,6 @@ func (t *whatIfTest) cardsHeld(pod *corev1.Pod) (count int64, name string) {
 
 // statedReasons returns why the status of the CardQuotas says that a workload waits.
 func (t *whatIfTest) statedReasons(p *proof, name string) []string {
-	t.Helper()
 	quotas := &api.CardQuotaList{}
 	t.listObjects(quotas)
 
@@ -288,8 +282,7 @@ func (t *whatIfTest) statedReasons(p *proof, name string) []string {
 
 // grantWhatIf creates a user with the rights that docs/kubectl.md names, and returns their kubeconfig.
 func grantWhatIf(t *testing.T, st *testCluster) string {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	text := check.Value(os.ReadFile(filepath.Join(suite.root, "docs", "kubectl.md")))(t)
 
 	role := &rbacv1.ClusterRole{}

@@ -24,7 +24,6 @@ type lostWork struct {
 
 // askLoss calls ask, and returns the lost work of its answer.
 func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, lostWork) {
-	t.Helper()
 	l := lostWork{asked: time.Now(), predicted: map[string]int64{}, cards: map[string]int64{}, counted: map[string]float64{}}
 	result := ask()
 
@@ -48,7 +47,6 @@ func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, l
 
 // countedLoss returns the card-seconds of a queue that the scheduler has counted as lost.
 func (t *whatIfTest) countedLoss(queue string) float64 {
-	t.Helper()
 	pages := check.Value(t.metricsPages(t.ctx))(t)
 	return check.Value(pages.Scheduler.ReclaimedCardSeconds(queue))(t)
 }
@@ -56,7 +54,6 @@ func (t *whatIfTest) countedLoss(queue string) float64 {
 // wantLoss expects that whatif has named the work of the pods that were evicted since, and that the
 // scheduler counts the same and what they did until it evicted them. Both count whole seconds of each pod.
 func (t *whatIfTest) wantLoss(l lostWork, before map[types.UID]corev1.Pod) {
-	t.Helper()
 	now := t.holders()
 	total := int64(0)
 

@@ -59,7 +59,6 @@ func runWhatIfScenes(t *testing.T) {
 
 // createTraining creates a queue of training with a quota for the card, and for all of the other one.
 func (t *whatIfTest) createTraining(cards int64) {
-	t.Helper()
 	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, cards, cards, 0), share(t.other, 4, 4, 0)}})
 }
 
@@ -78,7 +77,6 @@ func (t *whatIfTest) gang(w podSet) client.Object {
 
 // startOn starts pods with one card each on a node.
 func (t *whatIfTest) startOn(name, node string, pods int) {
-	t.Helper()
 	d := t.deploymentOf(t.of(name, pods, 1))
 	d.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	t.createObjects(d)
@@ -194,7 +192,6 @@ func whatIfAlternatives(t *whatIfTest) {
 
 // createServing creates a queue of inference beside a full queue of another type.
 func (t *whatIfTest) createServing(victims string) podSet {
-	t.Helper()
 	t.createTree(treeQuota{name: "q", serviceType: victims, cards: []api.Card{share(t.card, 8, 8, 0)}},
 		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
 	serve := t.of("serve", 1, 4)

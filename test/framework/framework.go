@@ -47,7 +47,7 @@ func New(config *rest.Config) (Framework, error) {
 
 // NewGomega returns a gomega with Timeout as default.
 func NewGomega(t *testing.T) *gomega.WithT {
-	g := gomega.NewWithT(t)
+	g := gomega.NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(Timeout)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	g.SetDefaultConsistentlyDuration(1500 * time.Millisecond)
@@ -56,7 +56,6 @@ func NewGomega(t *testing.T) *gomega.WithT {
 
 // ClientAs returns a client that impersonates another user.
 func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.Client {
-	t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	return check.Value(client.New(config, client.Options{Scheme: w.Scheme()}))(t)
@@ -64,21 +63,18 @@ func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.
 
 // ServiceAccountClient returns a client of a ServiceAccount in the namespace of our programs.
 func (w Framework) ServiceAccountClient(t *testing.T, name string) client.Client {
-	t.Helper()
 	const accounts = "system:serviceaccount"
 	return w.ClientAs(t, accounts+":"+deployment.Namespace+":"+name, accounts+"s", accounts+"s:"+deployment.Namespace)
 }
 
 // CreateWithCleanup creates an object and deletes it at the end of the test.
 func (w Framework) CreateWithCleanup(t *testing.T, object client.Object) {
-	t.Helper()
 	NewGomega(t).Expect(w.Create(t.Context(), object)).To(gomega.Succeed())
 	t.Cleanup(func() { w.DeleteAndWait(t, object) })
 }
 
 // DeleteAndWait deletes an object and waits until it is gone.
 func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
-	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	NewGomega(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
 	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
@@ -104,7 +100,6 @@ func Read[O, V any, P objectOf[O]](ctx context.Context, reader client.Reader, ke
 
 // Fetch returns an object, which must exist.
 func Fetch[O any, P objectOf[O]](t testing.TB, reader client.Reader, key client.ObjectKey) *O {
-	t.Helper()
 	var object O
 	check.NoError(t, reader.Get(t.Context(), key, P(&object)))
 	return &object
@@ -113,7 +108,6 @@ func Fetch[O any, P objectOf[O]](t testing.TB, reader client.Reader, key client.
 // ExpectTyped expects that the API server finds no wrong types in the expressions of a
 // ValidatingAdmissionPolicy.
 func (w Framework) ExpectTyped(t *testing.T, name string) {
-	t.Helper()
 	status := Read(t.Context(), w, client.ObjectKey{Name: name}, func(p *admissionv1.ValidatingAdmissionPolicy) admissionv1.ValidatingAdmissionPolicyStatus {
 		return p.Status
 	})
@@ -137,7 +131,6 @@ func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
 
 // MergePatch sends a merge patch and does not change the given object.
 func MergePatch(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
-	t.Helper()
 	copied := object.DeepCopyObject().(client.Object)
 	return as.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
 }

@@ -49,7 +49,6 @@ type descriptor struct {
 
 // openArchive opens an OCI archive with one image.
 func openArchive(t *testing.T, path string) imageContent {
-	t.Helper()
 	parts := readTar(t, bytes.NewReader(check.Value(os.ReadFile(path))(t)))
 	var index struct {
 		Manifests []descriptor `json:"manifests"`
@@ -83,7 +82,6 @@ func openArchive(t *testing.T, path string) imageContent {
 
 // readTar returns the files, links, devices and folders of an archive without the root.
 func readTar(t *testing.T, content io.Reader) map[string]file {
-	t.Helper()
 	files := map[string]file{}
 	for archive := tar.NewReader(content); ; {
 		header, err := archive.Next()

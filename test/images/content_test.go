@@ -22,7 +22,7 @@ import (
 func TestAnImageSaysWhatItIs(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := NewWithT(check.Trail(t))
 			p := openImage(t, name)
 			g.Expect(p.name).To(Equal("registry.test/" + name + ":" + version))
 			g.Expect(p.config.OS).To(Equal("linux"))
@@ -48,7 +48,7 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := NewWithT(check.Trail(t))
 			p := openImage(t, name)
 			path := strings.TrimPrefix(program, "/")
 
@@ -79,7 +79,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := NewWithT(check.Trail(t))
 			info := check.Value(buildinfo.Read(bytes.NewReader(openImage(t, name).files[strings.TrimPrefix(program, "/")].data)))(t)
 
 			modules := []string{"std@" + strings.TrimPrefix(info.GoVersion, "go")}

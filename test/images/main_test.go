@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 
 // imagesDir returns the folder of the images.
 func imagesDir(t *testing.T) string {
-	t.Helper()
 	if os.Geteuid() != 0 {
 		missing.Skip(t, "root, to build images")
 	}
@@ -62,12 +61,10 @@ func buildImages(root, out string) error {
 
 // openImage opens one of the images.
 func openImage(t *testing.T, name string) imageContent {
-	t.Helper()
 	return openArchive(t, filepath.Join(imagesDir(t), name+".tar"))
 }
 
 // readText reads a file of the project.
 func readText(t *testing.T, name string) string {
-	t.Helper()
 	return string(check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t))
 }

@@ -16,7 +16,7 @@ import (
 // TestTheSameSourcesGiveTheSameImages builds the images again in a folder with only the build
 // context of the Dockerfile.
 func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	first := imagesDir(t)
 	tree := t.TempDir()
 	second := t.TempDir()
@@ -47,7 +47,7 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 var copied = regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`)
 
 func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	var sources []string
 	for _, match := range copied.FindAllStringSubmatch(readText(t, "Dockerfile"), -1) {
 		sources = append(sources, strings.Fields(match[1])...)
@@ -57,7 +57,6 @@ func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
 
 // buildContext returns the paths that .dockerignore allows.
 func buildContext(t *testing.T) []string {
-	t.Helper()
 	var paths []string
 	for line := range strings.Lines(readText(t, ".dockerignore")) {
 		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {

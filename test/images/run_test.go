@@ -20,7 +20,7 @@ import (
 // so the test requires nothing else.
 func TestTheImagesRunRestricted(t *testing.T) {
 	dir := imagesDir(t)
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: &cluster.RealNode{},

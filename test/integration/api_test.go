@@ -131,7 +131,6 @@ func TestAPIRules(t *testing.T) {
 // expectAPIAnswer expects that the API server denies an object with a text, or accepts it for
 // "".
 func expectAPIAnswer(t *testing.T, o client.Object, text string) {
-	t.Helper()
 	check.Says(t, admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")), text)
 }
 

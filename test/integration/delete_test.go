@@ -156,7 +156,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	}
 
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
-	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
+	unowned := metricSeries("cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it has no CardQuota, and counts")
 
 	// Another CardQuota of that name adopts the queue without a conflict.

@@ -38,7 +38,6 @@ type fakeScheduler struct {
 // startWithPolicy creates Volcano's ConfigMap and the policy, and waits until the operator has written
 // the configuration. It returns a scheduler that uses it and has not reported so yet.
 func startWithPolicy(t *testing.T) *fakeScheduler {
-	t.Helper()
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
 	newPolicy(t, nil)
@@ -57,7 +56,6 @@ func startWithPolicy(t *testing.T) *fakeScheduler {
 // startEnforcing returns a scheduler with a regular heartbeat, after the CardQuota and the
 // policy report that quotas are enforced.
 func startEnforcing(t *testing.T, name string) *fakeScheduler {
-	t.Helper()
 	s := startWithPolicy(t)
 	s.keepBeating()
 	createReady(t, newQuota(name, nil))
@@ -100,9 +98,8 @@ func (s *fakeScheduler) keepBeating() (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
-			if err := s.writeHeartbeat(ctx, 0); err != nil && ctx.Err() == nil {
-				s.t.Errorf("write the heartbeat: %v", err)
-			}
+			err := s.writeHeartbeat(ctx, 0)
+			check.That(s.t, err == nil || ctx.Err() != nil, "write the heartbeat: %v", err)
 			select {
 			case <-ctx.Done():
 				return
@@ -122,11 +119,10 @@ func (s *fakeScheduler) keepBeating() (stop func()) {
 
 // changeReport changes the report of the next heartbeats, and writes one.
 func (s *fakeScheduler) changeReport(change func(*enforcement.Report)) {
-	s.t.Helper()
 	s.mu.Lock()
 	change(&s.report)
 	s.mu.Unlock()
-	gomega.NewWithT(s.t).Expect(s.writeHeartbeat(s.t.Context(), 0)).To(gomega.Succeed())
+	gomega.NewWithT(check.Trail(s.t)).Expect(s.writeHeartbeat(s.t.Context(), 0)).To(gomega.Succeed())
 }
 
 // writeLeaderLease writes the leader Lease of a scheduler that was elected some time ago. It
@@ -152,8 +148,7 @@ func stockPod(t *testing.T) *corev1.Pod {
 
 // bindPod binds a pod as a scheduler does.
 func bindPod(t *testing.T, pod *corev1.Pod, node string) {
-	t.Helper()
-	gomega.NewWithT(t).Expect(admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{
+	gomega.NewWithT(check.Trail(t)).Expect(admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	})).To(gomega.Succeed())
 }

@@ -17,7 +17,6 @@ import (
 
 // expectEnforced expects a condition Enforced of the CardQuota and of the policy.
 func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
-	t.Helper()
 	g := requireControlPlane(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(want, "of the CardQuota")
 	g.Eventually(policyCondition(t, "Enforced")).Should(want, "of the policy")
@@ -29,7 +28,7 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g, name, _ := startQuotaTest(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
 	g.Consistently(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready: "))
-	g.Expect(metricSeries(t, "cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
+	g.Expect(metricSeries("cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
 }
 
 // TestEnforcedFollowsTheHeartbeat tests that a steady heartbeat proves enforcement without
@@ -53,7 +52,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Scheduler",
 		&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
 
-	enforced := metricSeries(t, "cardquota_enforced", "reason", "")
+	enforced := metricSeries("cardquota_enforced", "reason", "")
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
 
 	writes := countWrites(t, &v1alpha1.CardQuotaList{}, name)

@@ -27,7 +27,6 @@ func parseQuantity(text string) *resource.Quantity {
 
 // patchAs changes an object as the given field manager, like kubectl edit.
 func patchAs[T client.Object](t *testing.T, object T, manager string, change func(T)) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 	base, ok := object.DeepCopyObject().(client.Object)
@@ -38,7 +37,6 @@ func patchAs[T client.Object](t *testing.T, object T, manager string, change fun
 
 // setState simulates Volcano's queue controller.
 func setState(t *testing.T, name string, state v1beta1.QueueState) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	g.Eventually(func() error {
 		queue := &v1beta1.Queue{}
@@ -75,7 +73,6 @@ func cardQuotaCondition(t *testing.T, name, kind string) func() (string, error) 
 
 // newNode creates a node with 8 whole cards of a model.
 func newNode(t *testing.T, name, model string) {
-	t.Helper()
 	admin.CreateWithCleanup(t, builder.Node(name).GPUs(model, 8).Obj())
 }
 
@@ -86,7 +83,6 @@ func newPod(name, queue, node string, count int) *corev1.Pod {
 
 // setPod simulates the scheduler and the kubelet: it changes the status of a pod.
 func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	base := pod.DeepCopy()
 	change(&pod.Status)

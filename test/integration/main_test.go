@@ -65,7 +65,6 @@ func TestMain(m *testing.M) { check.Main(m, "integration", setUp) }
 
 // requireControlPlane skips a test when there is no control plane.
 func requireControlPlane(t *testing.T) *gomega.WithT {
-	t.Helper()
 	if admin.WithWatch == nil {
 		missing.Skip(t, unbuilt)
 	}
@@ -74,7 +73,6 @@ func requireControlPlane(t *testing.T) *gomega.WithT {
 
 // startParallelTest starts a test that runs beside others. It returns a name for its objects.
 func startParallelTest(t *testing.T) (g *gomega.WithT, name string) {
-	t.Helper()
 	t.Parallel()
 	return requireControlPlane(t), uniqueName(t, "")
 }

@@ -176,7 +176,6 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 
 // setReady simulates the kubelet of a node.
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	node := framework.Fetch[corev1.Node](t, admin, client.ObjectKey{Name: name})
 	base := node.DeepCopy()

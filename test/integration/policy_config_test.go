@@ -92,7 +92,6 @@ func renderedConfigMap() *corev1.ConfigMap {
 
 // grantConfigMap lets the operator read a base of another name, as in docs/install.md.
 func grantConfigMap(t *testing.T, name string) {
-	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: systemNamespace, Name: "cardquota-manager-" + name}
 	admin.CreateWithCleanup(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name}, Verbs: []string{"get", "list", "watch"}},

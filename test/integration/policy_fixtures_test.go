@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -44,7 +45,6 @@ tiers:
 
 // newBase creates Volcano's ConfigMap like Helm.
 func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
-	t.Helper()
 	g := framework.NewGomega(t)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name},
@@ -58,7 +58,6 @@ func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 // newPolicy creates the policy. It removes the policy and its objects at the end of the test:
 // no garbage collector runs here.
 func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
-	t.Helper()
 	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if change != nil {
 		change(&policy.Spec)
@@ -70,13 +69,12 @@ func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1al
 
 // deletePolicy deletes a policy and, like the garbage collector, its objects.
 func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
-	t.Helper()
 	admin.DeleteAndWait(t, policy)
 	ctx := context.WithoutCancel(t.Context())
 	var classes schedulingv1.PriorityClassList
 	var configurations corev1.ConfigMapList
 
-	g := gomega.NewWithT(t)
+	g := gomega.NewWithT(check.Trail(t))
 	g.Expect(admin.List(ctx, &classes)).To(gomega.Succeed())
 	g.Expect(admin.List(ctx, &configurations, client.InNamespace(systemNamespace))).To(gomega.Succeed())
 
@@ -100,7 +98,6 @@ func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 
 // startPolicyTest starts a test of a policy over a hand-written configuration.
 func startPolicyTest(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
-	t.Helper()
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
 	policy := newPolicy(t, nil)
@@ -129,14 +126,12 @@ func schedulerText(t *testing.T, name string) func() (string, error) {
 
 // configMap returns a stored ConfigMap.
 func configMap(t *testing.T, name string) *corev1.ConfigMap {
-	t.Helper()
 	cm := framework.Fetch[corev1.ConfigMap](t, admin, client.ObjectKey{Namespace: systemNamespace, Name: name})
 	return cm
 }
 
 // writeConfigMap writes a text into the ConfigMap as a given field manager.
 func writeConfigMap(t *testing.T, name, manager, text string) {
-	t.Helper()
 	patchAs(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}}, manager, func(cm *corev1.ConfigMap) {
 		cm.Data[schedulerKey] = text
 	})

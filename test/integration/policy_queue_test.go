@@ -39,7 +39,6 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	}
 
 	expect := func(when, inference, training, notebook string) {
-		t.Helper()
 		for kind, want := range map[string]string{"inference": inference, "training": training, "notebook": notebook} {
 			g.Eventually(priorityAndReclaimable(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
 		}

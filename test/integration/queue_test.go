@@ -18,7 +18,6 @@ import (
 
 // createReady creates a CardQuota and waits until its queue has the quota and is open.
 func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
-	t.Helper()
 	g := requireControlPlane(t)
 	admin.CreateWithCleanup(t, quota)
 	setState(t, quota.QueueName(), v1beta1.QueueStateOpen)
@@ -28,7 +27,6 @@ func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
 // startQuotaTest starts a parallel test with a CardQuota of its own, changed or not, which is
 // ready.
 func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
-	t.Helper()
 	g, name = startParallelTest(t)
 	quota = newQuota(name, nil)
 	for _, change := range changes {

@@ -17,7 +17,6 @@ import (
 // refuseChanges makes the API server deny changes of one Queue while it is Closing, like
 // Volcano's webhook.
 func refuseChanges(t *testing.T, queue string) {
-	t.Helper()
 	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{

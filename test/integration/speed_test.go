@@ -15,6 +15,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -126,11 +127,10 @@ func (a *firstSeen) timeOf(name, text string) func() time.Time {
 // watchArrivals records texts until the test ends. An API server that is busy ends a watch that reads
 // too slowly; a new one begins with what exists.
 func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *firstSeen {
-	t.Helper()
 	ctx := t.Context()
 	a := &firstSeen{seen: map[string]time.Time{}}
 	watcher, err := admin.Watch(ctx, list)
-	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.NewWithT(check.Trail(t)).Expect(err).NotTo(gomega.HaveOccurred())
 
 	go func() {
 		for ctx.Err() == nil {

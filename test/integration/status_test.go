@@ -74,7 +74,7 @@ func TestStatusFollowsPods(t *testing.T) {
 		})),
 	))
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
-	g.Eventually(metricSeries(t, "cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
+	g.Eventually(metricSeries("cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
 
 	// A finished pod releases its cards, and so does a failed one.
 	setPod(t, first, setSucceeded)
@@ -87,7 +87,7 @@ func TestStatusFollowsPods(t *testing.T) {
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
 
 	admin.DeleteAndWait(t, quota)
-	g.Eventually(metricSeries(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
+	g.Eventually(metricSeries("cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
 // TestStatusIsWrittenAtMostOnceASecond changes pods for several seconds and counts the writes
@@ -135,7 +135,6 @@ func mostWrites(began time.Time) int { return int(time.Since(began)/time.Second)
 // watchOn watches one object from now on. A watch without a revision starts with the API
 // server's cache, which may be older than what was just read.
 func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface {
-	t.Helper()
 	g := framework.NewGomega(t)
 	one := client.MatchingFields{"metadata.name": name}
 	g.Expect(admin.List(t.Context(), list, one)).To(gomega.Succeed())
@@ -147,7 +146,6 @@ func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface 
 
 // countWrites counts the writes of one object from now on.
 func countWrites(t *testing.T, list client.ObjectList, name string) func() int {
-	t.Helper()
 	watcher := watchOn(t, list, name)
 	writes := make(chan int, 1)
 	writes <- 0
@@ -174,8 +172,7 @@ func equalQuantity(want string) func(resource.Quantity) bool {
 
 // metricSeries returns the values of a metric of one queue, or of none, by a label, for use in
 // Eventually.
-func metricSeries(t *testing.T, metric, label, queue string) func() (map[string]float64, error) {
-	t.Helper()
+func metricSeries(metric, label, queue string) func() (map[string]float64, error) {
 	return func() (map[string]float64, error) {
 		families, err := metrics.Gather()
 		values := map[string]float64{}

@@ -37,7 +37,6 @@ type treeEnv struct {
 
 // newTreeEnv starts the cluster and the operator, which stop with the test.
 func newTreeEnv(t *testing.T) *treeEnv {
-	t.Helper()
 	requireControlPlane(t)
 	g := framework.NewGomega(t)
 
@@ -68,7 +67,6 @@ func (e *treeEnv) on(t *testing.T) *treeEnv {
 
 // startOperator starts a new operator, which outlives the test.
 func (e *treeEnv) startOperator(t *testing.T) {
-	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	mgr := newOperator(ctx, t, e.Framework, prometheus.NewPedanticRegistry())
 	stopped := make(chan error, 1)
@@ -81,7 +79,6 @@ func (e *treeEnv) startOperator(t *testing.T) {
 
 // setHierarchy changes the policy and waits until it is in force.
 func (e *treeEnv) setHierarchy(t *testing.T, hierarchy v1alpha1.QueueHierarchy) {
-	t.Helper()
 	policy := &v1alpha1.ServiceTypePolicy{}
 	key := client.ObjectKey{Name: v1alpha1.PolicyName}
 	e.g.Expect(e.Get(t.Context(), key, policy)).To(gomega.Succeed())
@@ -138,7 +135,6 @@ func tenantBranches(prefix string) []branch {
 // placed expects that the Queue of each branch is below its parent's, with all its numbers, and
 // that the CardQuota says so.
 func (e *treeEnv) expectPlaced(t *testing.T, branches []branch) {
-	t.Helper()
 	for _, b := range branches {
 		parent := b.parent
 		if parent == "" {
@@ -163,7 +159,6 @@ func (e *treeEnv) describeQueue(t *testing.T, name string) func() (string, error
 
 // change changes the spec of a CardQuota.
 func (e *treeEnv) change(t *testing.T, name string, change func(*v1alpha1.CardQuota)) {
-	t.Helper()
 	q := framework.Fetch[v1alpha1.CardQuota](t, e, client.ObjectKey{Name: name})
 	base := q.DeepCopy()
 	change(q)
@@ -172,7 +167,6 @@ func (e *treeEnv) change(t *testing.T, name string, change func(*v1alpha1.CardQu
 
 // create creates CardQuotas in the given order, and deletes them after the test.
 func (e *treeEnv) create(t *testing.T, branches []branch) {
-	t.Helper()
 	for _, b := range branches {
 		q := b.object()
 		e.g.Expect(e.Create(t.Context(), q)).To(gomega.Succeed())
@@ -189,7 +183,6 @@ func (e *treeEnv) quotaCondition(t *testing.T, name, kind string) func() (string
 
 // expectQuiet expects that the operator changes nothing more: neither statuses nor Queues.
 func (e *treeEnv) expectQuiet(t *testing.T, branches []branch) {
-	t.Helper()
 	versions := func() (string, error) {
 		var all []string
 		for _, b := range branches {

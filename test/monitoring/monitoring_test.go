@@ -69,7 +69,6 @@ func TestADayIsSeen(t *testing.T) {
 
 // checkAlert waits until an alert is pending or firing, and checks that its runbook has a section.
 func (e *Env) checkAlert(t *testing.T, name string) {
-	t.Helper()
 	alert := check.Value(e.Prometheus.AwaitAlert(t.Context(), name))(t)
 	runbooks := check.Value(os.ReadFile(filepath.Join(e.Root, "docs", "runbooks.md")))(t)
 	check.Equal(t, "runbook of "+name, model.LabelValue("https://cardquota.dev/docs/runbooks#"+strings.ToLower(name)), alert.Annotations["runbook_url"])
@@ -79,7 +78,6 @@ func (e *Env) checkAlert(t *testing.T, name string) {
 
 // checkTargets checks that a reader without a token is refused for that reason.
 func (e *Env) checkTargets(t *testing.T) {
-	t.Helper()
 	targets := check.Value(e.Prometheus.Targets(t.Context()))(t)
 	check.Equal(t, "targets", 3, len(targets.Active))
 	for _, target := range targets.Active {
@@ -90,7 +88,6 @@ func (e *Env) checkTargets(t *testing.T) {
 
 // checkBoards asks for every query of every board, and expects data.
 func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
-	t.Helper()
 	boards := check.Value(ReadBoards(e.Root))(t)
 
 	asked := 0
@@ -129,7 +126,6 @@ func greatest(answer model.Matrix) (value model.SampleValue) {
 
 // checkSelectors expects data of every selector of an alert at some time of the day.
 func (e *Env) checkSelectors(t *testing.T, rule Rule, from time.Time) {
-	t.Helper()
 	selectors := rule.selectors()
 	check.That(t, len(selectors) > 0, "%s asks for nothing", rule.Alert)
 	for _, selector := range selectors {
@@ -140,7 +136,6 @@ func (e *Env) checkSelectors(t *testing.T, rule Rule, from time.Time) {
 
 // checkCards compares with the pods, the nodes and the status of the CardQuotas.
 func (e *Env) checkCards(t *testing.T) {
-	t.Helper()
 	pods := &corev1.PodList{}
 	nodes := &corev1.NodeList{}
 	quotas := &v1alpha1.CardQuotaList{}
@@ -180,7 +175,6 @@ func (e *Env) checkCards(t *testing.T) {
 
 // byCard returns the values of a query by card.
 func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float64 {
-	t.Helper()
 	answer := check.Value(e.Prometheus.Ask(t.Context(), query, at))(t)
 	values := map[string]float64{}
 	for _, sample := range answer {
@@ -192,7 +186,6 @@ func (e *Env) byCard(t *testing.T, query string, at time.Time) map[string]float6
 // checkCardSeconds compares the card-seconds that the operator has stored, and what a bill has of them,
 // with the used cards at each scrape. Pods without a queue are in no usage of a queue.
 func (e *Env) checkCardSeconds(t *testing.T, now time.Time) {
-	t.Helper()
 	stored := e.byCard(t, `sum by (card) (cardquota_card_seconds_total{pod_namespace=""})`, now)
 	billed := e.byCard(t, `sum by (card) (increase(cardquota_card_seconds_total{pod_namespace=""}[30m]))`, now)
 	check.That(t, len(stored) == 2, "card-seconds %v", stored)
@@ -209,7 +202,6 @@ func (e *Env) checkCardSeconds(t *testing.T, now time.Time) {
 // operator that leads, pods hold the same cards, and a missed scrape changes nothing. A count that is a second
 // late at each of the day's changes is less than a twentieth and four seconds.
 func (e *Env) usedUntil(t *testing.T, selector string, written time.Time) (want, slack float64) {
-	t.Helper()
 	used := fmt.Sprintf("sum(last_over_time(cardquota_used_cards{%s}[5m]))", selector)
 	want = e.valueOf(t, fmt.Sprintf("sum_over_time(%s[30m:1s])", used), written)
 	return want, 0.05*want + 4*e.valueOf(t, fmt.Sprintf("max_over_time(%s[30m:1s])", used), written)
@@ -217,7 +209,6 @@ func (e *Env) usedUntil(t *testing.T, selector string, written time.Time) (want,
 
 // writtenAt returns when the card-seconds changed last that are served at a time.
 func (e *Env) writtenAt(t *testing.T, at time.Time) (written time.Time) {
-	t.Helper()
 	answer := check.Value(e.Prometheus.AskRange(t.Context(), "sum(last_over_time(cardquota_card_seconds_total[5m]))", at.Add(-5*time.Minute), at))(t)
 	check.Must(t, len(answer) == 1, "%d sums of card-seconds", len(answer))
 	for i, sample := range answer[0].Values {
@@ -232,7 +223,6 @@ func (e *Env) writtenAt(t *testing.T, at time.Time) (written time.Time) {
 // time without a leader. Before, it serves what it has loaded, and a query may see that some scrapes later.
 // It returns a time from then on.
 func (e *Env) awaitCredit(t *testing.T, leads time.Time) (end time.Time) {
-	t.Helper()
 	check.NoError(t, e.Prometheus.poll(t.Context(), func(context.Context) error {
 		end = time.Now()
 		if e.writtenAt(t, end).After(leads.Add(2 * e.Prometheus.Interval)) {

@@ -49,7 +49,6 @@ type dayBill struct {
 // checkReport compares what kubectl cardquota report bills with the used cards at each scrape, and with the
 // times of the pod without a queue.
 func (e *Env) checkReport(t *testing.T) dayBill {
-	t.Helper()
 	bill := e.billDay(t)
 	check.Equal(t, "billed queues", len(priceOf), len(bill.lines))
 	for queue, line := range bill.lines {
@@ -76,7 +75,6 @@ func (e *Env) checkReport(t *testing.T) dayBill {
 // checkGrowth compares two bills of a time in which each queue used the same cards all the time. All of it is
 // billed, to the millisecond, although for a part of the time no operator led.
 func checkGrowth(t *testing.T, before, after dayBill) {
-	t.Helper()
 	passed := after.until.Sub(before.until).Milliseconds()
 	check.That(t, passed > 0, "no time passed since %s", before.until)
 	for queue, cards := range map[string]int64{pretrain: pretrainQuota, vision: visionQuota, speech: speechQuota, ranker: 0, "": 0} {
@@ -92,7 +90,6 @@ func (e *Env) bypassed() (want, slack float64) {
 
 // checkTable compares the table of a month, in which each queue has one row, with a bill of its only day.
 func (e *Env) checkTable(t *testing.T, whole dayBill) {
-	t.Helper()
 	table := e.report(t, "-o", "wide")
 	hours := new(big.Rat)
 	amounts := new(big.Rat)
@@ -116,7 +113,6 @@ func (e *Env) checkTable(t *testing.T, whole dayBill) {
 
 // billDay returns the bill of the day so far.
 func (e *Env) billDay(t *testing.T) (bill dayBill) {
-	t.Helper()
 	day := cardseconds.DayOf(time.Now().In(e.zone))
 	for {
 		bill.until = e.countedUntil(t)
@@ -129,14 +125,12 @@ func (e *Env) billDay(t *testing.T) (bill dayBill) {
 
 // countedUntil returns until when the stored sums are counted.
 func (e *Env) countedUntil(t *testing.T) time.Time {
-	t.Helper()
 	bills := framework.Fetch[corev1.ConfigMap](t, e, client.ObjectKey{Namespace: deployment.Namespace, Name: cardseconds.ConfigMapName(0)})
 	return check.Value(cardseconds.ParseRunning(bills.Data[cardseconds.TextKey]))(t).Header.CountedUntil
 }
 
 // billedLines returns the lines of a report as csv, by queue.
 func billedLines(t *testing.T, text string) map[string]billed {
-	t.Helper()
 	lines := check.Value(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
 
 	column := map[string]int{}
@@ -157,7 +151,6 @@ func billedLines(t *testing.T, text string) map[string]billed {
 
 // report runs kubectl cardquota report.
 func (e *Env) report(t *testing.T, args ...string) string {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "prices.yaml")
 	check.NoError(t, os.WriteFile(file, []byte(prices), 0o600))
 	var out, errOut bytes.Buffer
@@ -169,21 +162,18 @@ func (e *Env) report(t *testing.T, args ...string) string {
 
 // valueOf returns the value of a query with one series.
 func (e *Env) valueOf(t *testing.T, query string, at time.Time) float64 {
-	t.Helper()
 	answer := check.Value(e.Prometheus.Ask(t.Context(), query, at))(t)
 	check.Must(t, len(answer) == 1, "%s: %d series", query, len(answer))
 	return float64(answer[0].Value)
 }
 
 func number(t *testing.T, text string) float64 {
-	t.Helper()
 	value, _ := exact(t, text).Float64()
 	return value
 }
 
 // exact returns a decimal.
 func exact(t *testing.T, text string) *big.Rat {
-	t.Helper()
 	value, ok := new(big.Rat).SetString(text)
 	check.Must(t, ok, "%q is no number", text)
 	return value

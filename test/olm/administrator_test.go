@@ -37,7 +37,7 @@ type administrator struct {
 }
 
 func newAdministrator(t *testing.T) *administrator {
-	a := &administrator{T: t, Gomega: NewWithT(t), ctx: t.Context(), cluster: suite.cluster}
+	a := &administrator{T: t, Gomega: NewWithT(check.Trail(t)), ctx: t.Context(), cluster: suite.cluster}
 	a.SetDefaultEventuallyTimeout(soon)
 	a.SetDefaultEventuallyPollingInterval(often)
 	t.Cleanup(a.leaveTraces)
@@ -46,17 +46,11 @@ func newAdministrator(t *testing.T) *administrator {
 
 // mustKubectl runs a command that must succeed.
 func (a *administrator) mustKubectl(args ...string) string {
-	a.Helper()
-	out, err := a.cluster.Kubectl(a.ctx, args...)
-	if err != nil {
-		a.Fatal(err)
-	}
-	return out
+	return check.Value(a.cluster.Kubectl(a.ctx, args...))(a)
 }
 
 // applyManifest applies a manifest of config/manifests/olm with the changes for this cluster.
 func (a *administrator) applyManifest(name string, change func(object *unstructured.Unstructured)) {
-	a.Helper()
 	content := check.Value(os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name)))(a)
 	var object unstructured.Unstructured
 	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
@@ -71,7 +65,6 @@ func unchanged(*unstructured.Unstructured) {}
 
 // addCatalog adds a catalog to OLM.
 func (a *administrator) addCatalog(address string) {
-	a.Helper()
 	a.applyManifest("catalogsource.yaml", a.setCatalogSource(address))
 }
 
@@ -87,7 +80,6 @@ func (a *administrator) setCatalogSource(address string) func(*unstructured.Unst
 
 // subscribeAndWait lets OLM install the newest version of the channel, and waits for it.
 func (a *administrator) subscribeAndWait(v version) {
-	a.Helper()
 	a.applyManifest("operatorgroup.yaml", unchanged)
 	a.applyManifest("subscription.yaml", unchanged)
 	a.awaitVersion(v)
@@ -95,7 +87,6 @@ func (a *administrator) subscribeAndWait(v version) {
 
 // setSubscriptionConfig makes OLM place the pods of the installation elsewhere.
 func (a *administrator) setSubscriptionConfig(config map[string]any) {
-	a.Helper()
 	a.applyManifest("subscription.yaml", func(object *unstructured.Unstructured) {
 		a.Expect(unstructured.SetNestedMap(object.Object, config, "spec", "config")).To(Succeed())
 	})
@@ -103,7 +94,6 @@ func (a *administrator) setSubscriptionConfig(config map[string]any) {
 
 // awaitVersion waits until a version is installed and works.
 func (a *administrator) awaitVersion(v version) {
-	a.Helper()
 	a.mustKubectl("-n", namespace, "wait", "subscription.operators.coreos.com/cardquota", "--timeout=2m",
 		"--for=jsonpath={.status.installedCSV}="+v.csvName())
 	a.mustKubectl("-n", namespace, "wait", "clusterserviceversion/"+v.csvName(), "--timeout=2m",
@@ -114,7 +104,6 @@ func (a *administrator) awaitVersion(v version) {
 // with its version, so OLM creates another one and restarts the operator. Until then webhooks
 // may not answer.
 func (a *administrator) awaitUpgrade(from, to version) {
-	a.Helper()
 	a.awaitVersion(to)
 	a.mustKubectl("-n", namespace, "wait", "clusterserviceversion/"+from.csvName(), "--for=delete", "--timeout=2m")
 
@@ -132,7 +121,6 @@ func (a *administrator) awaitUpgrade(from, to version) {
 // awaitRest waits until OLM has nothing left to do. OLM continues with a plan after its content
 // works, and with a version after it has succeeded. It recreates what is deleted meanwhile.
 func (a *administrator) awaitRest() {
-	a.Helper()
 	const quiet = 2 * time.Second
 	a.mustKubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
 	plans := strings.Fields(a.mustKubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
@@ -163,20 +151,17 @@ func (a *administrator) awaitRest() {
 
 // processLog returns the log of a process of OLM.
 func (a *administrator) processLog(process string) string {
-	a.Helper()
 	return string(check.Value(os.ReadFile(a.cluster.LogFile(process)))(a))
 }
 
 // snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
-	a.Helper()
 	return check.Value(takeSnapshot(a.ctx, a.cluster))(a)
 }
 
 // wantAsBefore waits until the cluster is as in an earlier snapshot, except for the given
 // objects.
 func (a *administrator) wantAsBefore(before clusterSnapshot, made ...string) {
-	a.Helper()
 	a.Eventually(func() error {
 		now, err := takeSnapshot(a.ctx, a.cluster)
 		if err != nil {

@@ -55,7 +55,6 @@ func numberOf(t check.T, bundle string) *utilversion.Version {
 // publishCatalog builds a catalog of versions like make bundle and make catalog, serves it, and
 // returns its address. name is the name of the process.
 func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
-	a.Helper()
 	work := filepath.Join(a.cluster.Dir(), name)
 	args := []string{"run", "./catalog", "-opm", suite.tools.opm, "-out", filepath.Join(work, "catalog")}
 	for _, v := range versions {
@@ -80,7 +79,6 @@ func (a *administrator) publishCatalog(name string, versions ...version) (addres
 
 // runBundleCommand runs a command of the module hack/bundle.
 func (a *administrator) runBundleCommand(args []string) {
-	a.Helper()
 	command := exec.CommandContext(a.ctx, "go", args...)
 	command.Dir = filepath.Join(suite.root, "hack", "bundle")
 	out, err := command.CombinedOutput()
@@ -89,7 +87,6 @@ func (a *administrator) runBundleCommand(args []string) {
 
 // serveCatalog serves a catalog to OLM, like the pod of its image.
 func (a *administrator) serveCatalog(name, catalog string) (address string) {
-	a.Helper()
 	port := check.Value(cluster.FreePort())(a)
 	address = fmt.Sprintf("127.0.0.1:%d", port)
 	work := filepath.Join(a.cluster.Dir(), name)

@@ -13,7 +13,6 @@ import (
 
 // wantEnforcedBy waits for the proof that the scheduler of a version enforces quotas.
 func (a *administrator) wantEnforcedBy(v version) {
-	a.Helper()
 	a.mustKubectl("wait", "servicetypepolicy/default", "--for=jsonpath={.status.scheduler.version}=v"+v.number, "--timeout=1m")
 	a.mustKubectl("wait", "servicetypepolicy/default", "--for=condition=Enforced", "--timeout=1m")
 }
@@ -21,7 +20,6 @@ func (a *administrator) wantEnforcedBy(v version) {
 // wantContainers checks that both programs of a version run in containers of its images, ready
 // and without a restart.
 func (a *administrator) wantContainers(v version) {
-	a.Helper()
 	list := func() ([]string, error) {
 		pods, err := a.cluster.Client().CoreV1().Pods(namespace).List(a.ctx, metav1.ListOptions{LabelSelector: ours})
 		if err != nil {
@@ -54,7 +52,6 @@ const ours = "app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)"
 
 // wantWrongQuotaRefused applies a CardQuota that only the webhook can recognise as wrong.
 func (a *administrator) wantWrongQuotaRefused() {
-	a.Helper()
 	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
 		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/wrong.yaml")
 		return err
@@ -64,7 +61,6 @@ func (a *administrator) wantWrongQuotaRefused() {
 // workloadPods returns the pods of the workloads. It retries when the API server does not
 // answer: one failed request must not end a poll.
 func (a *administrator) workloadPods() (pods []corev1.Pod) {
-	a.Helper()
 	a.Eventually(func() error {
 		list, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
 		if err == nil {
@@ -77,7 +73,6 @@ func (a *administrator) workloadPods() (pods []corev1.Pod) {
 
 // workloadIdentities returns the identities and states of the workloads' pods.
 func (a *administrator) workloadIdentities() map[string]string {
-	a.Helper()
 	list := map[string]string{}
 	for _, pod := range a.workloadPods() {
 		restarts := int32(0)
@@ -91,7 +86,6 @@ func (a *administrator) workloadIdentities() map[string]string {
 
 // countRunning counts the running pods by job.
 func (a *administrator) countRunning() map[string]int {
-	a.Helper()
 	count := map[string]int{}
 	for _, pod := range a.workloadPods() {
 		job := pod.Labels["volcano.sh/job-name"]
@@ -105,7 +99,6 @@ func (a *administrator) countRunning() map[string]int {
 
 // wantQuotasHeld waits until every job runs as many pods as its queue's quota allows.
 func (a *administrator) wantQuotasHeld() {
-	a.Helper()
 	a.Eventually(a.countRunning).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
 	a.Eventually(func() (string, error) { return a.quotaSummary("research") }).Should(And(
 		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))
@@ -119,7 +112,6 @@ func (a *administrator) quotaSummary(quota string) (string, error) {
 // wantRaisedQuotaUsed raises a quota: waiting pods start by themselves, and no more than the
 // quota allows.
 func (a *administrator) wantRaisedQuotaUsed() {
-	a.Helper()
 	a.mustKubectl("patch", "cardquota", "research", "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/cards/0/quota","value":5}]`)
 	a.Eventually(a.countRunning).Should(HaveKeyWithValue("train", 5))
@@ -127,7 +119,6 @@ func (a *administrator) wantRaisedQuotaUsed() {
 
 // queueQuotas returns the card quotas of the tenants' queues.
 func (a *administrator) queueQuotas() map[string]string {
-	a.Helper()
 	out := a.mustKubectl("get", "queues.scheduling.volcano.sh",
 		`-o=jsonpath={range .items[*]}{.metadata.name}={.metadata.annotations.volcano\.sh/card\.quota}{"\n"}{end}`)
 	list := map[string]string{}

@@ -19,7 +19,6 @@ const install = "docs/install.md"
 
 // sectionCommands returns the command blocks of a section of a page.
 func (a *administrator) sectionCommands(page, heading string) []string {
-	a.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(suite.root, page)))(a)
 	return check.Value(docs.Commands(string(text), heading))(a)
 }
@@ -29,7 +28,6 @@ func (a *administrator) sectionCommands(page, heading string) []string {
 // the copy refer to it. The bundle of the previous release is where that release left it. The
 // commands run twice, as a release and its repetition.
 func (a *administrator) publishAsDocumented(project, name, registry string, before version) {
-	a.Helper()
 	commands, image, found := strings.Cut(a.sectionCommands(install, "## With OLM")[0], "docker build ")
 	a.Expect(found).To(BeTrue(), commands)
 
@@ -52,7 +50,6 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 
 // setReplaces sets the version that the bundle of a project copy replaces.
 func (a *administrator) setReplaces(project string, before version) {
-	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
 	head, tail, found := strings.Cut(string(check.Value(os.ReadFile(file))(a)), "\nspec:\n")
 	a.Expect(found).To(BeTrue(), file)
@@ -62,7 +59,6 @@ func (a *administrator) setReplaces(project string, before version) {
 // setCatalogAddress makes the CatalogSource of a project copy refer to a catalog. Here a
 // process serves it, not the image's pod.
 func (a *administrator) setCatalogAddress(project, address string) {
-	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "olm", "catalogsource.yaml")
 	content := check.Value(os.ReadFile(file))(a)
 	var object unstructured.Unstructured
@@ -75,7 +71,6 @@ func (a *administrator) setCatalogAddress(project, address string) {
 // upgradeAsDocumented refers to a new catalog and runs the commands of docs/upgrade.md for an
 // upgrade.
 func (a *administrator) upgradeAsDocumented(project, address string) {
-	a.Helper()
 	blocks := a.sectionCommands("docs/upgrade.md", "## Upgrade")
 	a.Expect(blocks).To(HaveLen(1))
 	a.Expect(blocks[0]).To(ContainSubstring(suite.this.csvName()), "the version that is replaced")
@@ -86,7 +81,6 @@ func (a *administrator) upgradeAsDocumented(project, address string) {
 // removeAsDocumented runs the commands of docs/install.md for the removal of the installed
 // version, after OLM has come to rest, as documented.
 func (a *administrator) removeAsDocumented(project string, v version) {
-	a.Helper()
 	blocks := a.sectionCommands(install, "## Remove it")
 	a.Expect(blocks).To(HaveLen(2), "without OLM and with it")
 	a.Expect(blocks[1]).To(ContainSubstring(suite.this.csvName()))
@@ -96,7 +90,6 @@ func (a *administrator) removeAsDocumented(project string, v version) {
 
 // copyProject copies the sources and tools of a bundle and a catalog.
 func (a *administrator) copyProject() string {
-	a.Helper()
 	project := filepath.Join(a.TempDir(), "cardquota")
 	a.Expect(os.MkdirAll(project, 0o755)).To(Succeed())
 	for _, name := range []string{"Makefile", "hack", "config", "bundle"} {
@@ -109,7 +102,6 @@ func (a *administrator) copyProject() string {
 
 // typeCommands runs a block of commands as written.
 func (a *administrator) typeCommands(folder, block string) {
-	a.Helper()
 	command := exec.CommandContext(a.ctx, "bash", "-euo", "pipefail", "-c", block)
 	command.Dir = folder
 	command.Env = append(os.Environ(), "KUBECONFIG="+a.cluster.Kubeconfig(), "PATH="+a.cluster.BinDir()+":"+os.Getenv("PATH"))

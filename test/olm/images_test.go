@@ -46,7 +46,6 @@ func imagesFolder(v version) string { return filepath.Join(suite.cluster.Dir(), 
 // withImages imports the images of a version into the real node and makes the bundle refer to
 // them.
 func (a *administrator) withImages(v version) version {
-	a.Helper()
 	a.Expect(suite.images()).To(Succeed())
 	v.images = map[string]string{}
 	for _, program := range programs {
@@ -59,7 +58,6 @@ func (a *administrator) withImages(v version) version {
 // runStockScheduler installs the Deployment of Volcano's own scheduler from its installer. kwok
 // simulates its pod: the programs see it, but it schedules nothing.
 func (a *administrator) runStockScheduler() {
-	a.Helper()
 	deployment := check.Value(a.cluster.StockScheduler())(a)
 	deployments := a.cluster.Client().AppsV1().Deployments(namespace)
 	_, err := deployments.Create(a.ctx, deployment, metav1.CreateOptions{})

@@ -20,14 +20,12 @@ import (
 // wantInstalled waits until the installed programs and Services are exactly those of a bundle.
 // A Deployment, Service, policy or webhook of another version must be replaced or removed.
 func (a *administrator) wantInstalled(bundle string) {
-	a.Helper()
 	promised := a.bundleObjects(bundle)
 	a.Eventually(a.installedObjects).Should(Equal(promised))
 }
 
 // bundleObjects returns the objects of a bundle, one line each.
 func (a *administrator) bundleObjects(bundle string) []string {
-	a.Helper()
 	files := check.Value(filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml")))(a)
 
 	var lines []string
@@ -52,7 +50,6 @@ func (a *administrator) bundleObjects(bundle string) []string {
 }
 
 func (a *administrator) csvObjects(content []byte) []string {
-	a.Helper()
 	var csv struct {
 		Spec struct {
 			Install struct {

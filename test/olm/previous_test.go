@@ -29,7 +29,6 @@ var resourceOf = map[string]string{
 
 // writeAsPrevious writes what the programs of a version had written: specs, states, records.
 func (a *administrator) writeAsPrevious(v version) {
-	a.Helper()
 	client := check.Value(dynamic.NewForConfig(a.cluster.Config()))(a)
 	recorded := check.Value(os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml")))(a)
 
@@ -46,7 +45,6 @@ func (a *administrator) writeAsPrevious(v version) {
 }
 
 func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object *unstructured.Unstructured) {
-	a.Helper()
 	const manager = "cardquota" // the operator relies on it
 	if object.GetKind() == "Queue" {
 		check.Value(resource.Apply(a.ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager}))(a)
@@ -71,7 +69,6 @@ func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object
 // placeAsPrevious does what the scheduler of the previous release had done: it enqueues a job
 // of work.yaml and places its first pods.
 func (a *administrator) placeAsPrevious(job, node string, count int) {
-	a.Helper()
 	a.Eventually(func() (string, error) {
 		return a.cluster.Kubectl(a.ctx, "-n", "tenants", "get", "podgroups", "-o", "name")
 	}).Should(ContainSubstring("/" + job + "-"))
@@ -94,7 +91,6 @@ func (a *administrator) placeAsPrevious(job, node string, count int) {
 
 // runningWorkers returns the running workers.
 func (a *administrator) runningWorkers() map[string]string {
-	a.Helper()
 	workers := a.workloadIdentities()
 	maps.DeleteFunc(workers, func(_, state string) bool { return !strings.Contains(state, " "+string(corev1.PodRunning)+",") })
 	return workers
@@ -103,7 +99,6 @@ func (a *administrator) runningWorkers() map[string]string {
 // userState returns the specs of the CardQuotas with their results, and Volcano's own
 // configuration: an upgrade must not change their meaning.
 func (a *administrator) userState() map[string]any {
-	a.Helper()
 	client := check.Value(dynamic.NewForConfig(a.cluster.Config()))(a)
 
 	ours := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}

@@ -24,14 +24,14 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	importResponder(t, c)
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	g.Expect(c.Apply(t.Context(), responderManifests("responder", 2, cards/2))).To(Succeed())
 
 	pods := waitForRunning(t, c, "responder", 2)
 	service := check.Value(c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{}))(t)
 
 	t.Run("the node is a card node", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		node := check.Value(c.Client().CoreV1().Nodes().Get(t.Context(), c.RealNodeName(), metav1.GetOptions{}))(t)
 		g.Expect(node.Labels).To(And(
 			HaveKeyWithValue(cluster.RealNodeLabel, "true"), HaveKeyWithValue("nvidia.com/gpu.product", "NVIDIA-H200")))
@@ -41,7 +41,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	t.Run("every container gets its own cards", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		var seen []string
 		for _, pod := range pods {
 			seen = append(seen, strings.Split(mustGet(t, "%s:8080/env?name=NVIDIA_VISIBLE_DEVICES", pod.Status.PodIP), ",")...)
@@ -51,7 +51,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	t.Run("a pod reaches the API server with its token", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
 		host := mustGet(t, "%s:8080/env?name=KUBERNETES_SERVICE_HOST", pods[0].Status.PodIP)
 		kubernetesService := check.Value(c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))(t)
@@ -59,7 +59,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	t.Run("the readiness probe decides who serves", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		_, err := getPage(t, "%s/healthz", service.Spec.ClusterIP)
 		g.Expect(err).To(HaveOccurred(), "no pod is ready")
 		mustGet(t, "%s:8080/become-ready", pods[1].Status.PodIP)
@@ -70,12 +70,12 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	t.Run("logs come through the kubelet", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		g.Expect(c.Kubectl(t.Context(), "logs", pods[0].Name)).To(ContainSubstring("serving"))
 	})
 
 	t.Run("the kubelet may not touch other nodes", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		config := check.Value(clientcmd.BuildConfigFromFlags(c.Config().Host, c.Dir()+"/kubelet.kubeconfig"))(t)
 
 		kubelet := check.Value(kubernetes.NewForConfig(config))(t)
@@ -91,7 +91,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 
 	t.Run("the fleet is still played", func(t *testing.T) {
-		g := NewWithT(t)
+		g := NewWithT(check.Trail(t))
 		check.Value(c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{}))(t)
 		g.Eventually(func() (bool, error) { return isPodReady(t, c, "played") }, "60s", "100ms").Should(BeTrue())
 	})
@@ -99,9 +99,8 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 
 // waitForRunning waits until all pods of an app run and have an address.
 func waitForRunning(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.Pod {
-	t.Helper()
 	var pods []corev1.Pod
-	NewWithT(t).Eventually(func(g Gomega) {
+	NewWithT(check.Trail(t)).Eventually(func(g Gomega) {
 		list, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(list.Items).To(HaveLen(count))

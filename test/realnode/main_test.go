@@ -25,7 +25,6 @@ const (
 
 // startRealNode starts a cluster with a real node, or skips the test.
 func startRealNode(t *testing.T, o cluster.Options) *cluster.Cluster {
-	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)
 	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
@@ -45,8 +44,7 @@ func cardNode() *cluster.RealNode {
 }
 
 func importResponder(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	archive := check.Value(c.BuildImage(t.Context(), image, "./test/realnode/responder"))(t)
 	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
 }
@@ -85,9 +83,8 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 
 // mustGet gets a page that must exist, on a machine that may be busy.
 func mustGet(t *testing.T, format string, values ...any) string {
-	t.Helper()
 	var body string
-	NewWithT(t).Eventually(func() (err error) {
+	NewWithT(check.Trail(t)).Eventually(func() (err error) {
 		body, err = getPage(t, format, values...)
 		return err
 	}, "30s", "100ms").Should(Succeed())

@@ -43,7 +43,7 @@ func realNodeOptions(dir string) cluster.Options {
 }
 
 func TestStopLeavesNothingBehind(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
@@ -67,7 +67,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 		missing.Skip(t, err)
 	}
 
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	dir := t.TempDir()
 	var output bytes.Buffer
 
@@ -111,7 +111,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 }
 
 func TestTwoRealNodesRunSideBySide(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	clusters := []*cluster.Cluster{startRealNode(t, realNodeOptions("")), startRealNode(t, realNodeOptions(""))}
 	for i, c := range clusters {
 		importResponder(t, c)

@@ -23,8 +23,7 @@ import (
 // function that returns which of them still exist. Another test's node may reuse names
 // meanwhile, so traces are identified by the kernel's ids.
 func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
-	t.Helper()
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	endpoints := check.Value(client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
 	}))(t)

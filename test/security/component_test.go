@@ -21,7 +21,6 @@ const guardName = "cardquota-webhooks.cardquota.dev"
 
 // applyForTest applies a file for the duration of a test.
 func applyForTest(t *testing.T, file string) {
-	t.Helper()
 	check.NoError(t, suite.cluster.ApplyFile(t.Context(), file))
 	t.Cleanup(func() {
 		check.Value(suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file))(t)

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -18,7 +19,7 @@ const h200 = "NVIDIA-H200"
 
 // newGomega returns a gomega with timeouts for a scheduler with a session every half second.
 func newGomega(t *testing.T) *WithT {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	return g
@@ -26,14 +27,12 @@ func newGomega(t *testing.T) *WithT {
 
 // createForTest creates an object as administrator and removes it after the test.
 func createForTest(t *testing.T, object client.Object) {
-	t.Helper()
 	newGomega(t).Expect(suite.admin.Create(t.Context(), object)).To(Succeed())
 	t.Cleanup(func() { deleteObject(t, object) })
 }
 
 // deleteObject deletes an object of a test.
 func deleteObject(t *testing.T, object client.Object) {
-	t.Helper()
 	newGomega(t).Expect(client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object))).To(Succeed())
 }
 
@@ -44,7 +43,6 @@ func newCardQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQ
 
 // createReadyQuota creates a CardQuota and waits until its queue has the quota.
 func createReadyQuota(t *testing.T, q *v1alpha1.CardQuota) {
-	t.Helper()
 	createForTest(t, q)
 	newGomega(t).Eventually(suite.admin.Condition(t, q.DeepCopy(), v1alpha1.ConditionQueueSynced)).Should(HavePrefix("True/"))
 }
@@ -60,7 +58,6 @@ func newPod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
 
 // createAsTenant creates a pod as tess.
 func createAsTenant(t *testing.T, p *corev1.Pod) {
-	t.Helper()
 	newGomega(t).Expect(tessClient(t).Create(t.Context(), p)).To(Succeed())
 	t.Cleanup(func() { deleteObject(t, p) })
 }
@@ -76,7 +73,6 @@ func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
 // session that placed the second one started after the one that placed the first, and that one
 // saw all of the pods.
 func checkStaysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
-	t.Helper()
 	waitForLaterPlacements(t)
 	for _, p := range pods {
 		newGomega(t).Expect(nodeOf(t, p)()).To(BeEmpty(), "%s %s", p.Name, why)
@@ -86,7 +82,6 @@ func checkStaysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
 // waitForLaterPlacements waits until the scheduler has placed two pods without cards, the
 // second one created when the first was placed.
 func waitForLaterPlacements(t *testing.T) {
-	t.Helper()
 	for range 2 {
 		later := newPod("", "default", withoutCards)
 		later.GenerateName = "later-"
@@ -119,6 +114,5 @@ func tessClient(t *testing.T) client.Client { return suite.admin.ClientAs(t, tes
 
 // patchAsTenant sends a merge patch as the tenant.
 func patchAsTenant(t *testing.T, object client.Object, patch string) error {
-	t.Helper()
 	return framework.MergePatch(t, tessClient(t), object, patch)
 }

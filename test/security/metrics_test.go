@@ -60,7 +60,6 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 // waitUntilMetricsReadable waits until the API server knows that a ServiceAccount may read
 // metrics: the programs cache its answers for a while.
 func waitUntilMetricsReadable(t *testing.T, namespace, name string) {
-	t.Helper()
 	newGomega(t).Eventually(func() (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:                  "system:serviceaccount:" + namespace + ":" + name,
@@ -73,7 +72,6 @@ func waitUntilMetricsReadable(t *testing.T, namespace, name string) {
 
 // newToken returns a token of a new ServiceAccount.
 func newToken(t *testing.T, namespace, name string) string {
-	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	createForTest(t, account)
 	request := &authenticationv1.TokenRequest{}
@@ -83,7 +81,6 @@ func newToken(t *testing.T, namespace, name string) string {
 
 // readMetrics gets a page; a refused connection has status 0.
 func readMetrics(t *testing.T, page, token string) (int, string) {
-	t.Helper()
 	request := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil))(t)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)

@@ -104,7 +104,6 @@ type caller struct {
 }
 
 func newCaller(t *testing.T, namespace, account string) *caller {
-	t.Helper()
 	kubeconfig := check.Value(suite.cluster.KubeconfigFor(t.Context(), namespace, account))(t)
 	config := check.Value(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
@@ -119,7 +118,6 @@ func newUser(user string, groups ...string) *caller {
 
 // expectAllowed expects that the caller has all permissions.
 func (c *caller) expectAllowed(t *testing.T, rights []permission) {
-	t.Helper()
 	for _, r := range rights {
 		newGomega(t).Eventually(func() bool { return c.isAllowed(t, r) }).Should(BeTrue(), "%s may not %s", c.user, r)
 	}
@@ -128,7 +126,6 @@ func (c *caller) expectAllowed(t *testing.T, rights []permission) {
 // expectDenied expects that the caller has none of the permissions. The API server forgets the
 // grants of an earlier test within moments.
 func (c *caller) expectDenied(t *testing.T, rights []permission) {
-	t.Helper()
 	for _, r := range rights {
 		newGomega(t).Eventually(func() bool { return c.isAllowed(t, r) }).Should(BeFalse(), "%s may %s", c.user, r)
 	}
@@ -137,7 +134,6 @@ func (c *caller) expectDenied(t *testing.T, rights []permission) {
 // isAllowed reports whether the API server allows a permission. It tries the request, except
 // for two verbs without a request, for which it asks for a review.
 func (c *caller) isAllowed(t *testing.T, r permission) bool {
-	t.Helper()
 	config := rest.CopyConfig(c.config)
 	verb := r.verb
 
@@ -175,7 +171,6 @@ func isRefusal(err error, verb string) bool {
 
 // accessReview asks the API server for RBAC's decision.
 func (c *caller) accessReview(t *testing.T, r permission) bool {
-	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: c.user, Groups: c.groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{

@@ -23,8 +23,6 @@ import (
 
 // withoutWebhooks simulates a request that passed the webhooks: the rest must hold alone.
 func withoutWebhooks(t *testing.T, do func()) {
-	t.Helper()
-
 	// Only a webhook denies it, and it is none of those that allow requests that they cannot
 	// check in time.
 	tooMany := func() error {

@@ -78,7 +78,6 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 
 // neighbourPods returns the pods of the neighbour.
 func neighbourPods(t *testing.T) map[string]bool {
-	t.Helper()
 	pods := &corev1.PodList{}
 	check.NoError(t, suite.admin.List(t.Context(), pods, client.InNamespace(neighbour)))
 	out := map[string]bool{}
@@ -92,7 +91,6 @@ func neighbourPods(t *testing.T) map[string]bool {
 
 // updateCardQuota changes a CardQuota.
 func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
-	t.Helper()
 	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q))
 	before := q.DeepCopy()
 	edit()

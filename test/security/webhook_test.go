@@ -62,7 +62,6 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 // sendForgedReview sends a review that does not come from an API server, without a certificate, and
 // returns the answer.
 func sendForgedReview(t *testing.T, path, version, kind string, object client.Object) *admissionreview.AdmissionResponse {
-	t.Helper()
 	gvk := schema.FromAPIVersionAndKind(version, kind)
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	raw := check.Value(json.Marshal(object))(t)
@@ -78,16 +77,13 @@ func sendForgedReview(t *testing.T, path, version, kind string, object client.Ob
 	check.NoError(t, err)
 
 	answered := &admissionreview.AdmissionReview{}
-	if err := json.Unmarshal(answer, answered); err != nil || answered.Response == nil {
-		t.Fatalf("%d: no review: %v", code, err)
-	}
-
+	err = json.Unmarshal(answer, answered)
+	check.Must(t, err == nil && answered.Response != nil, "%d: no review: %v", code, err)
 	return answered.Response
 }
 
 // webhookAddress returns the address behind the webhooks' Service.
 func webhookAddress(t *testing.T) string {
-	t.Helper()
 	slice := &discoveryv1.EndpointSlice{}
 	key := client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}
 	check.NoError(t, suite.admin.Get(t.Context(), key, slice))

@@ -42,7 +42,6 @@ var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // bundleUntil returns a certificate authority that is valid until then.
 func bundleUntil(t *testing.T, end time.Time) []byte {
-	t.Helper()
 	key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: at.AddDate(-1, 0, 0), NotAfter: end, IsCA: true, BasicConstraintsValid: true}
 	der := check.Value(x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key))(t)
@@ -59,7 +58,6 @@ func deployment(program string, wanted, ready int32) *appsv1.Deployment {
 }
 
 func definition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
 	text := check.Value(os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml")))(t)
 	d := &apiextensionsv1.CustomResourceDefinition{}
 	check.NoError(t, yaml.Unmarshal(text, d))
@@ -78,7 +76,6 @@ func readyQuota(name string) *v1alpha1.CardQuota {
 
 // healthy is an installation in which nothing is wrong.
 func healthy(t *testing.T) *Cluster {
-	t.Helper()
 	bundle := bundleUntil(t, at.AddDate(1, 0, 0))
 	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
 

@@ -266,7 +266,6 @@ func TestExplanations(t *testing.T) {
 
 // blockedReasons returns all reasons of the API.
 func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
-	t.Helper()
 	file := check.Value(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "api", "v1alpha1", "blocked_types.go"), nil, parser.SkipObjectResolution))(t)
 
 	var reasons []v1alpha1.BlockedReason

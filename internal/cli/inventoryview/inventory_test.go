@@ -18,8 +18,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func nodeItems(t *testing.T, hasPods bool, pods ...*corev1.Pod) []Node {
-	t.Helper()
+func nodeItems(hasPods bool, pods ...*corev1.Pod) []Node {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	tracker.Update(builder.Node("cpu").Obj())
@@ -42,7 +41,7 @@ func TestWhatIsFreeOnANode(t *testing.T) {
 		"a waiting pod":     {[]*corev1.Pod{pod("p").Obj()}, 0},
 		"too many":          {pod("p").Running("a").Copies(3), 9},
 	} {
-		items := nodeItems(t, true, tc.pods...)
+		items := nodeItems(true, tc.pods...)
 		check.Must(t, len(items) == 2, "%s: items %+v", name, items)
 
 		check.That(t, *items[0].Used == tc.used && *items[0].Free == max(0, 8-tc.used), "%s: %d used, %d free", name, *items[0].Used, *items[0].Free)
@@ -51,7 +50,7 @@ func TestWhatIsFreeOnANode(t *testing.T) {
 }
 
 func TestUsageIsUnknownWithoutPods(t *testing.T) {
-	item := nodeItems(t, false)[0]
+	item := nodeItems(false)[0]
 	check.That(t, item.Used == nil && item.Free == nil && item.Total == 8, "item %+v", item)
 }
 

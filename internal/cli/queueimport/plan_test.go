@@ -36,8 +36,7 @@ func holds(counts ...any) cardquota.Usage {
 }
 
 // planFor returns the CardQuotas by name.
-func planFor(t *testing.T, in Input) (map[string]Import, Plan) {
-	t.Helper()
+func planFor(in Input) (map[string]Import, Plan) {
 	if in.ServiceType == "" {
 		in.ServiceType = "training"
 	}
@@ -73,7 +72,7 @@ func TestWhichQueuesAreImported(t *testing.T) {
 		"named ones without a count":           {nil, []string{"idle", "used"}, []string{"idle", "used"}},
 		"an owned one":                         {usage, []string{"owned", "root", "gone"}, nil},
 	}) {
-		got, plan := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
+		got, plan := planFor(Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
 		check.Equal(t, "imported", tc.want, slices.Sorted(maps.Keys(got)))
 		considered := len(queues)
 		if tc.only != nil {
@@ -89,7 +88,7 @@ func TestFieldsOfAnImport(t *testing.T) {
 		Annotation(v1alpha1.AnnotationNamespaceSelector, `{"matchLabels":{"team":"vision"}}`).Annotation(v1alpha1.AnnotationStopPolicy, "Hold").
 		With(func(q *v1beta1.Queue) { q.Spec.Weight = 3 }).Obj()
 
-	got, _ := planFor(t, Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": holds("B", 1)}})
+	got, _ := planFor(Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": holds("B", 1)}})
 	spec := got["q"].Quota.Spec
 	check.Equal(t, "tenant, type, stop policy", []string{"vision", "inference", "Hold"}, []string{spec.Tenant, spec.ServiceType, string(spec.StopPolicy)})
 	check.That(t, *spec.Weight == 3 && spec.QueueName == "" && spec.Parent == "", "spec %+v", spec)
@@ -105,7 +104,7 @@ func TestATreeOfQueues(t *testing.T) {
 		below("other", builder.Queue("other")), // its own parent
 	}
 	usage := map[string]cardquota.Usage{"a": holds("A", 2), "b": holds("A", 1), "other": holds("A", 1)}
-	got, plan := planFor(t, Input{Queues: queues, Usage: usage, IsTree: true})
+	got, plan := planFor(Input{Queues: queues, Usage: usage, IsTree: true})
 
 	top := got["top"].Quota.Spec
 	check.That(t, top.ServiceType == "" && top.Parent == "" && *top.Cards[0].Quota == 5, "a parent has no type and what is granted below it, 2 and 3: %+v", top)
@@ -118,10 +117,10 @@ func TestATreeOfQueues(t *testing.T) {
 	}
 
 	check.That(t, slices.Index(names, "top") < slices.Index(names, "a"), "a parent comes first: %v", names)
-	alone, _ := planFor(t, Input{Queues: queues, Usage: usage, IsTree: true, Only: []string{"top"}})
+	alone, _ := planFor(Input{Queues: queues, Usage: usage, IsTree: true, Only: []string{"top"}})
 	check.That(t, len(alone) == 1 && alone["top"].Quota.Spec.ServiceType == "", "a parent alone stays a parent: %+v", alone)
 
-	flat, plan := planFor(t, Input{Queues: queues, Usage: usage})
+	flat, plan := planFor(Input{Queues: queues, Usage: usage})
 	check.Equal(t, "flat queues", []string{"a", "b", "other"}, slices.Sorted(maps.Keys(flat)))
 	check.That(t, plan.DropsParents && flat["a"].Quota.Spec.Parent == "" && flat["a"].Quota.Spec.Cards[0].Deserved == nil, "flat: %+v", flat["a"].Quota.Spec)
 }
@@ -205,7 +204,7 @@ func TestAllQueuesAreCovered(t *testing.T) {
 		"one is named":    {Input{Queues: []*v1beta1.Queue{owned}, Usage: usage, Only: []string{"owned"}}, false},
 	} {
 		tc.in.Quotas = []*v1alpha1.CardQuota{owner}
-		_, plan := planFor(t, tc.in)
+		_, plan := planFor(tc.in)
 		check.Equal(t, name, tc.want, plan.CoversAll)
 	}
 }
@@ -217,7 +216,7 @@ func TestAnExistingParentThatIsTooSmall(t *testing.T) {
 		q.Spec.Cards[1].Quota = nil
 		q.Spec.Cards[1].Deserved = ptr.To[int64](0) // inherited
 	}).Obj()
-	got, _ := planFor(t, Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{parent}, Usage: map[string]cardquota.Usage{"a": holds("A", 2, "B", 1), "b": holds("A", 2)}, IsTree: true})
+	got, _ := planFor(Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{parent}, Usage: map[string]cardquota.Usage{"a": holds("A", 2, "B", 1), "b": holds("A", 2)}, IsTree: true})
 	check.Equal(t, "parent", "above", got["a"].Quota.Spec.Parent)
 	check.Contains(t, "comments of the first", strings.Join(got["a"].Comments, "\n"), "deserved of A: CardQuota above has 3, too little for the 4 of the queues below it.")
 	check.That(t, !strings.Contains(strings.Join(got["a"].Comments, "\n")+strings.Join(got["b"].Comments, "\n"), "of B: CardQuota above"), "an inherited quota is not known: %v", got["a"].Comments)
@@ -226,7 +225,7 @@ func TestAnExistingParentThatIsTooSmall(t *testing.T) {
 
 func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 	long := strings.Repeat("q", 64)
-	got, plan := planFor(t, Input{Queues: []*v1beta1.Queue{builder.Queue(long).Quota(`{"A":1}`).Obj()}, Usage: map[string]cardquota.Usage{}})
+	got, plan := planFor(Input{Queues: []*v1beta1.Queue{builder.Queue(long).Quota(`{"A":1}`).Obj()}, Usage: map[string]cardquota.Usage{}})
 	check.That(t, len(got) == 0 && len(plan.LeftOut) == 1 && strings.Contains(plan.LeftOut[0].Why, "at most 63"), "%v", plan.LeftOut)
 }
 
@@ -242,7 +241,7 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 		}).Obj(),
 	}
 
-	_, plan := planFor(t, Input{Queues: queues, Usage: map[string]cardquota.Usage{}})
+	_, plan := planFor(Input{Queues: queues, Usage: map[string]cardquota.Usage{}})
 	var text bytes.Buffer
 	check.NoError(t, plan.Write(&text))
 
@@ -257,7 +256,6 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 
 // parseManifests parses documents as the API server would, by name.
 func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
-	t.Helper()
 	quotas := map[string]*v1alpha1.CardQuota{}
 	for document := range strings.SplitSeq(text, "---\n") {
 		quota := &v1alpha1.CardQuota{}

@@ -35,13 +35,12 @@ func effective(change func(*v1alpha1.ServiceTypePolicySpec)) v1alpha1.ServiceTyp
 
 // variable returns the expression of a variable of the policy.
 func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name string) string {
-	t.Helper()
 	for _, v := range p.Spec.Variables {
 		if v.Name == name {
 			return v.Expression
 		}
 	}
-	t.Fatalf("no variable %s", name)
+	check.Must(t, false, "no variable %s", name)
 	return ""
 }
 
@@ -133,14 +132,13 @@ func TestModes(t *testing.T) {
 
 // checkBinding checks the binding of the charge policy. There is none without an action.
 func checkBinding(t *testing.T, mode v1alpha1.SchedulerBypassPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding, action admissionv1.ValidationAction) {
-	t.Helper()
 	switch {
 	case binding != nil && (binding.Name != ChargePolicyName || binding.Spec.PolicyName != binding.Name):
-		t.Errorf("%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
+		check.That(t, false, "%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
 	case action == "" && binding != nil:
-		t.Errorf("%s: binding %+v, want none", mode, binding.Spec)
+		check.That(t, false, "%s: binding %+v, want none", mode, binding.Spec)
 	case action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{action})):
-		t.Errorf("%s: binding %+v, want %s", mode, binding, action)
+		check.That(t, false, "%s: binding %+v, want %s", mode, binding, action)
 	}
 }
 

@@ -41,7 +41,6 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 
 // checkVariables reports each variable of a policy that an expression uses before it is defined.
 func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
-	t.Helper()
 	var known []string
 	checkExpression := func(where, expression string) {
 		for _, name := range uses(expression) {

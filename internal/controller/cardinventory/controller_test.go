@@ -54,7 +54,6 @@ type scene struct {
 }
 
 func newScene(t *testing.T, objects ...client.Object) *scene {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	s := &scene{T: t, sources: &sources{isCounted: true}}
@@ -68,19 +67,16 @@ func newScene(t *testing.T, objects ...client.Object) *scene {
 func (s *scene) endInterval() { s.r.throttle = shared.NewStatusThrottle(time.Hour) }
 
 func (s *scene) reconcile(name string) ctrl.Result {
-	s.Helper()
 	return check.Value(s.r.Reconcile(s.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}))(s)
 }
 
 func (s *scene) inventory() *v1alpha1.CardInventory {
-	s.Helper()
 	inventory := &v1alpha1.CardInventory{}
 	check.NoError(s, s.client.Get(s.Context(), client.ObjectKey{Name: v1alpha1.InventoryName}, inventory))
 	return inventory
 }
 
 func (s *scene) summary() string {
-	s.Helper()
 	return s.inventory().Status.Summary
 }
 

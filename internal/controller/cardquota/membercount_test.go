@@ -75,7 +75,6 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 
 // newScheme returns the types that the controller reads and writes.
 func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		check.NoError(t, add(scheme))

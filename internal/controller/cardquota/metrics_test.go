@@ -61,7 +61,6 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 9
 // seriesOf returns the series of a collector as text: gauges with their value, histograms with
 // their count and sum.
 func seriesOf(t *testing.T, collector prometheus.Collector) string {
-	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	check.NoError(t, registry.Register(collector))
 	families := check.Value(registry.Gather())(t)

@@ -34,7 +34,6 @@ func (f fakeIndexer) IndexField(_ context.Context, object client.Object, field s
 // newFakeReconciler returns a Reconciler of these objects. It fails the test if the Reconciler
 // deletes something.
 func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
-	t.Helper()
 	b := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardQuota{}).WithReturnManagedFields().
 		WithIndex(&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels).
 		WithIndex(&v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
@@ -57,7 +56,6 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 
 // reconcileAll reconciles every CardQuota several times, as watches do after each write.
 func (r *Reconciler) reconcileAll(t *testing.T) {
-	t.Helper()
 	for range 6 {
 		for _, request := range r.requestsForQueue(t.Context(), allQueues) {
 			check.Value(r.Reconcile(t.Context(), request))(t)
@@ -85,14 +83,12 @@ func newFamily() []client.Object {
 
 // fetch returns an object as an API server has it.
 func fetch[O client.Object](t *testing.T, api client.Reader, name string, object O) O {
-	t.Helper()
 	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: name}, object))
 	return object
 }
 
 // describe returns what the Queue and the conditions of a CardQuota say.
 func (r *Reconciler) describe(t *testing.T, name string) string {
-	t.Helper()
 	queue := fetch(t, r.client, name, &v1beta1.Queue{})
 	q := fetch(t, r.client, name, &v1alpha1.CardQuota{})
 	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced)
@@ -115,7 +111,6 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	r := newFakeReconciler(t, append(newFamily(), policy)...)
 	expectTree := func(when string) {
-		t.Helper()
 		r.reconcileAll(t)
 		check.Equal(t, when+": a parent", `below root: {"H200":8} {"H200":8}, priority 0, True/Synced, hierarchy true`, r.describe(t, "tenant"))
 		check.Equal(t, when+": a leaf", `below tenant: {"H200":8} {"H200":4}, priority 500, True/Synced, hierarchy true`, r.describe(t, "web"))

@@ -46,7 +46,6 @@ func withLateCache[T any, P interface {
 
 // newLLMReconciler returns a Reconciler of CardQuota llm and its Queue, and the client of its API server.
 func newLLMReconciler(t *testing.T) (*Reconciler, client.WithWatch) {
-	t.Helper()
 	r := newFakeReconciler(t, builder.CardQuota("llm").Card("H200", 8).Obj(), builder.Queue("llm").Obj())
 	return r, r.client.(client.WithWatch)
 }
@@ -67,7 +66,6 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 
 	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
 	reconcile := func() {
-		t.Helper()
 		for range 20 {
 			result := check.Value(r.Reconcile(t.Context(), request))(t)
 			if result.IsZero() {

@@ -93,7 +93,6 @@ type scene struct {
 }
 
 func newScene(t *testing.T) *scene {
-	t.Helper()
 	usual := zeroTime
 	zeroTime = 0 // but in its own test
 	t.Cleanup(func() { zeroTime = usual })
@@ -122,7 +121,6 @@ func (s *scene) useSince(count card.Count, since time.Time) {
 
 // expectServed stores, and compares the metric; -1 is no series.
 func (s *scene) expectServed(when string, want float64) {
-	s.Helper()
 	_ = s.k.storeSums(s.Context())
 	got := -1.0
 	if total, isServed := s.k.counter.served(s.at)[training]; isServed {
@@ -133,7 +131,6 @@ func (s *scene) expectServed(when string, want float64) {
 
 // expectServedAfter is expectServed some time later.
 func (s *scene) expectServedAfter(passed time.Duration, when string, want float64) {
-	s.Helper()
 	s.at = s.at.Add(passed)
 	s.expectServed(when, want)
 }

@@ -15,7 +15,6 @@ import (
 
 // expectRefused compares the ConfigMaps that cannot be written.
 func (s *scene) expectRefused(when string, want map[string]metav1.StatusReason) {
-	s.Helper()
 	check.Equal(s.T, "refused "+when, want, s.k.StorageProblems().Refused)
 }
 

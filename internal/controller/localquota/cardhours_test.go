@@ -40,7 +40,6 @@ func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 
 // newBilledView returns a view that was written, and its leader.
 func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
-	t.Helper()
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(at)
 	bills.hold("chat", 2, time.Hour)
@@ -51,7 +50,6 @@ func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
 
 // view returns the card-hours of the view as this and last month, and how often it was written.
 func (f *fixture) view() (cardHours, version string) {
-	f.Helper()
 	var view v1alpha1.LocalCardQuota
 	check.NoError(f, f.Get(f.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
 	hours := view.Status.CardHours
@@ -62,7 +60,6 @@ func (f *fixture) view() (cardHours, version string) {
 }
 
 func (f *fixture) expectCardHours(when, want string) {
-	f.Helper()
 	got, _ := f.view()
 	check.Equal(f, "card-hours "+when, want, got)
 }

@@ -48,7 +48,6 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) *fixture {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	check.NoError(t, corev1.AddToScheme(scheme))
 	check.NoError(t, v1alpha1.AddToScheme(scheme))
@@ -60,7 +59,6 @@ func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) 
 
 // reconcile reconciles until every view is written, and returns the last result.
 func (f *fixture) reconcile(times int) time.Duration {
-	f.Helper()
 	var again time.Duration
 	for range times {
 		again = check.Value(f.reconciler.Reconcile(f.Context(), shared.RequestFor("chat")))(f).RequeueAfter
@@ -70,7 +68,6 @@ func (f *fixture) reconcile(times int) time.Duration {
 
 // views returns namespace, queue and blocked workloads of each view.
 func (f *fixture) views() (lines []string) {
-	f.Helper()
 	var list v1alpha1.LocalCardQuotaList
 	check.NoError(f, f.List(f.Context(), &list))
 	for _, v := range list.Items {
@@ -241,7 +238,6 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	})
 
 	reconcile := func(when string, refuses bool, views ...string) {
-		t.Helper()
 		_, _ = f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat")) // a view gets its status after it exists
 		_, err := f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat"))
 		check.Equal(t, when+": refused", refuses, errors.Is(err, refusal))

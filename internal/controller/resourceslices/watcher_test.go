@@ -77,7 +77,6 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 
 // waitFor waits for changes until the watcher knows as many slices.
 func waitFor(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
-	t.Helper()
 	for len(knownTo(w)) != want {
 		waitForChange(t, w, changes)
 	}
@@ -85,18 +84,16 @@ func waitFor(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
 
 // waitUntilRead waits for changes until the watcher has read the slices, or says that it cannot.
 func waitUntilRead(t *testing.T, w *Watcher, changes <-chan struct{}) {
-	t.Helper()
 	for _, isRead := w.DeviceSlices(); !isRead; _, isRead = w.DeviceSlices() {
 		waitForChange(t, w, changes)
 	}
 }
 
 func waitForChange(t *testing.T, w *Watcher, changes <-chan struct{}) {
-	t.Helper()
 	select {
 	case <-changes:
 	case <-time.After(30 * time.Second):
-		t.Fatalf("no change after the watcher knows %v", knownTo(w))
+		check.Must(t, false, "no change after the watcher knows %v", knownTo(w))
 	}
 }
 
@@ -135,7 +132,6 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			check.Equal(t, "slices while the API server does not answer", 0, len(knownTo(w)))
 			api.fails.Store(false)
 			create := func(name string) {
-				t.Helper()
 				check.Value(client.Resource(resourceIn(version)).Create(ctx, sliceOf(version, name, "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{}))(t)
 			}
 
@@ -157,7 +153,6 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 
 // newFakeClient returns a client of an API server with one slice, and what it answers to a list.
 func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDynamicClient {
-	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{resourceIn("v1"): "ResourceSliceList"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	check.Value(client.Resource(resourceIn("v1")).Create(t.Context(), sliceOf("v1", "s", "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{}))(t)

@@ -65,14 +65,12 @@ func newCourt(t *testing.T) *court {
 
 // put makes an object or replaces it.
 func (c *court) put(object client.Object) {
-	c.Helper()
 	_ = c.client.Delete(c.Context(), object)
 	object.SetResourceVersion("")
 	check.NoError(c.T, c.client.Create(c.Context(), object))
 }
 
 func (c *court) beat(report enforcement.Report) {
-	c.Helper()
 	if report.Identity == "" {
 		report.Identity = "ours_1"
 	}
@@ -82,13 +80,11 @@ func (c *court) beat(report enforcement.Report) {
 }
 
 func (c *court) verdict() policy.Enforcement {
-	c.Helper()
 	return check.Value(c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now))(c.T)
 }
 
 // says expects a verdict, and whether it is to be looked at again.
 func (c *court) says(when, want string, words ...string) {
-	c.Helper()
 	got := c.verdict()
 	check.Equal(c.T, when, want, string(got.Status)+"/"+got.Reason)
 	check.Contains(c.T, when, got.Message, words...)
@@ -224,7 +220,6 @@ func TestReplicasOfASwappedDeployment(t *testing.T) {
 	}
 
 	remove := func(name string) {
-		t.Helper()
 		check.NoError(t, c.client.Delete(t.Context(), pod(name, "")))
 	}
 

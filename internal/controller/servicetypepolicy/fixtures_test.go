@@ -127,7 +127,6 @@ func (w *world) look() (ctrl.Result, error) {
 
 // settle looks until nothing more is to be done soon.
 func (w *world) settle() {
-	w.Helper()
 	for range 20 {
 		result := check.Value(w.look())(w.T)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
@@ -135,7 +134,7 @@ func (w *world) settle() {
 		}
 		w.now = w.now.Add(result.RequeueAfter)
 	}
-	w.Fatal("it does not settle")
+	check.Must(w, false, "it does not settle")
 }
 
 // newSettledWorld has Volcano's ConfigMap and a policy, whose configuration is written.
@@ -146,13 +145,11 @@ func newSettledWorld(t *testing.T) *world {
 }
 
 func (w *world) must(err error) {
-	w.Helper()
 	check.NoError(w.T, err)
 }
 
 // policy reads the policy, nil when it is gone.
 func (w *world) policy() *v1alpha1.ServiceTypePolicy {
-	w.Helper()
 	p := &v1alpha1.ServiceTypePolicy{}
 	err := w.client.Get(w.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
 	if apierrors.IsNotFound(err) {
@@ -164,7 +161,6 @@ func (w *world) policy() *v1alpha1.ServiceTypePolicy {
 
 // change changes the spec as a user does.
 func (w *world) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
-	w.Helper()
 	p := w.policy()
 	change(&p.Spec)
 	p.Generation++
@@ -173,7 +169,6 @@ func (w *world) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
 
 // says is condition ConfigSynced as "Status/Reason: message".
 func (w *world) says() string {
-	w.Helper()
 	c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
 	if c == nil {
 		return ""
@@ -183,7 +178,6 @@ func (w *world) says() string {
 
 // configMap reads a ConfigMap, nil when there is none.
 func (w *world) configMap(namespace, name string) *corev1.ConfigMap {
-	w.Helper()
 	cm := &corev1.ConfigMap{}
 	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) {
@@ -198,7 +192,6 @@ func (w *world) rendered() *corev1.ConfigMap { return w.configMap(home, policy.C
 
 // write puts a text into a ConfigMap as an administrator does.
 func (w *world) write(cm *corev1.ConfigMap, manager, text string) {
-	w.Helper()
 	base := cm.DeepCopy()
 	cm.Data[key] = text
 	w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
@@ -209,7 +202,6 @@ func (w *world) base() *corev1.ConfigMap { return w.configMap(place.Namespace, p
 
 // text is what the scheduler reads, "" when there is nothing.
 func (w *world) text() string {
-	w.Helper()
 	if cm := w.rendered(); cm != nil {
 		return cm.Data[key]
 	}
@@ -230,7 +222,6 @@ func (w *world) takeEvents() []string {
 }
 
 func (w *world) classNames() []string {
-	w.Helper()
 	var list schedulingv1.PriorityClassList
 	w.must(w.client.List(w.Context(), &list))
 	names := make([]string, len(list.Items))

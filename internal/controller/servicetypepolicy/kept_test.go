@@ -13,7 +13,6 @@ import (
 
 // kept reads the policy that outlives the ServiceTypePolicy.
 func (w *world) kept() *v1alpha1.ServiceTypePolicy {
-	w.Helper()
 	stored := &corev1.ConfigMap{}
 	w.must(w.client.Get(w.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
 	check.Equal(w.T, "owners, with which it would be deleted", 0, len(stored.OwnerReferences))

@@ -22,14 +22,12 @@ import (
 
 // expect checks what condition ConfigSynced says, by its beginning.
 func (w *world) expect(want string) {
-	w.Helper()
 	got := w.says()
 	check.That(w.T, strings.HasPrefix(got, want), "says %q, want %q…", got, want)
 }
 
 // settleTo settles, and checks what condition ConfigSynced says then.
 func (w *world) settleTo(want string) {
-	w.Helper()
 	w.settle()
 	w.expect(want)
 }
@@ -116,7 +114,6 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	proves()
 	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
 	enforced := func(want string) {
-		t.Helper()
 		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
 		check.Contains(t, "Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
 	}

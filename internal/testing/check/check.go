@@ -24,7 +24,7 @@ type T interface {
 func Equal[V any](t T, what string, want, got V, options ...cmp.Option) {
 	t.Helper()
 	if !cmp.Equal(want, got, options...) { // quicker than a difference, which properties ask for by the thousand
-		t.Errorf("%s (-want +got):\n%s", what, cmp.Diff(want, got, options...))
+		Trail(t).Errorf("%s (-want +got):\n%s", what, cmp.Diff(want, got, options...))
 	}
 }
 
@@ -32,7 +32,7 @@ func Equal[V any](t T, what string, want, got V, options ...cmp.Option) {
 func That(t T, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
-		t.Errorf("%s", fmt.Sprintf(format, args...))
+		Trail(t).Errorf("%s", fmt.Sprintf(format, args...))
 	}
 }
 
@@ -40,7 +40,7 @@ func That(t T, holds bool, format string, args ...any) {
 func Must(t T, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
-		t.Fatalf("%s", fmt.Sprintf(format, args...))
+		Trail(t).Fatalf("%s", fmt.Sprintf(format, args...))
 	}
 }
 
@@ -48,7 +48,7 @@ func Must(t T, holds bool, format string, args ...any) {
 func NoError(t T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatalf("%v", err)
+		Trail(t).Fatalf("%v", err)
 	}
 }
 
@@ -68,7 +68,7 @@ func Value[V any](value V, err error) func(T) V {
 func Says(t T, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
-		t.Errorf("got error %v, want …%s…", err, want)
+		Trail(t).Errorf("got error %v, want …%s…", err, want)
 	}
 }
 
@@ -77,7 +77,7 @@ func Contains(t T, what, got string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if !strings.Contains(got, want) {
-			t.Errorf("%s:\n%s\nwant …%s…", what, got, want)
+			Trail(t).Errorf("%s:\n%s\nwant …%s…", what, got, want)
 		}
 	}
 }
@@ -117,12 +117,12 @@ func Cases[V any](t *testing.T, cases map[string]V) iter.Seq2[*testing.T, V] {
 func Refused(t T, err error, wants ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("accepted, want …%s…", strings.Join(wants, "… and …"))
+		Trail(t).Fatalf("accepted, want …%s…", strings.Join(wants, "… and …"))
 		return
 	}
 	Contains(t, "error", err.Error(), wants...)
 	if !FitsEvent(err.Error()) {
-		t.Errorf("the error %q does not fit an event", err)
+		Trail(t).Errorf("the error %q does not fit an event", err)
 	}
 }
 

@@ -16,7 +16,6 @@ const ca = corev1.ServiceAccountRootCAKey
 
 // at renews by the clock of a moment.
 func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte, bool) {
-	t.Helper()
 	self := &Rotator{namespace: "cards", now: func() time.Time { return now }}
 	out, renewed, err := self.renewCertificate(data)
 	check.NoError(t, err)
@@ -26,7 +25,6 @@ func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte,
 // trusts reports whether an API server with the authority trusts the certificate at
 // a time.
 func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
-	t.Helper()
 	pair := check.Value(tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[ca])

@@ -128,7 +128,6 @@ func task(replicas int32, annotations notes, limits amounts) vcbatch.TaskSpec {
 
 // says fails unless there is exactly one text with every word, or none for "".
 func says(t *testing.T, what string, texts []string, words string) {
-	t.Helper()
 	if words == "" {
 		check.That(t, len(texts) == 0, "%s: %q, want none", what, texts)
 		return
@@ -139,7 +138,6 @@ func says(t *testing.T, what string, texts []string, words string) {
 
 // answers checks what an answer says.
 func answers(t *testing.T, result Result, refusal, warning string) {
-	t.Helper()
 	result = result.Truncated()
 	says(t, "refusals", texts(result.Errors), refusal)
 	says(t, "warnings", result.Warnings, warning)
@@ -147,7 +145,6 @@ func answers(t *testing.T, result Result, refusal, warning string) {
 
 // judged is the answer to a caller that waits for it.
 func judged(t *testing.T, load Workload, before *Workload, world WorkloadInput) Result {
-	t.Helper()
 	return check.Value(ValidateWorkload(t.Context(), load, before, world))(t)
 }
 

@@ -40,7 +40,6 @@ func TestWarnOnlyRefusesNothing(t *testing.T) {
 }
 
 func load(t *testing.T, object *corev1.Pod) *Workload {
-	t.Helper()
 	w, ok := WorkloadOf(object)
 	check.Must(t, ok, "%T is no workload", object)
 	return &w

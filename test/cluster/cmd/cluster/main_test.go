@@ -43,7 +43,7 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 }
 
 func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T) {
-	g := NewWithT(t)
+	g := NewWithT(check.Trail(t))
 	root := check.Value(cluster.ModuleRoot())(t)
 
 	bin := root + "/bin/controlplane"
@@ -61,7 +61,6 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	}
 
 	command := func(name string) {
-		t.Helper()
 		var out bytes.Buffer
 		g.Expect(run(t.Context(), append([]string{name}, args...), &out, &out)).To(Succeed(), out.String)
 	}

@@ -39,7 +39,6 @@ func TestBothActionsAreMeasured(t *testing.T) {
 
 // checkResult checks that a run measured everything, and that its report says so.
 func checkResult(t *testing.T, action string, m *runResult, said string) {
-	t.Helper()
 	for _, name := range scenes {
 		s := m.Scenes[name]
 		isMeasured := s.First > 0 && s.Bound >= s.First && s.Running > 0
