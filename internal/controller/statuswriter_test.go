@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -25,9 +24,8 @@ type quotaStatusWriter = StatusWriter[v1alpha1.CardQuotaStatus]
 // newStatusWriter returns a writer of the status of a stored CardQuota, whose events say its summary.
 // patchError is the answer to each write, nil for that of the fake API server.
 func newStatusWriter(t *testing.T, patchError error) (*quotaStatusWriter, *v1alpha1.CardQuota, *record.FakeRecorder) {
-	scheme := runtime.NewScheme()
-	check.NoError(t, v1alpha1.AddToScheme(scheme))
-	api := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(builder.CardQuota("llm").Obj()).WithStatusSubresource(&v1alpha1.CardQuota{}).
+	api := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, v1alpha1.AddToScheme)).
+		WithObjects(builder.CardQuota("llm").Obj()).WithStatusSubresource(&v1alpha1.CardQuota{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, api client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if patchError != nil {
 				return patchError

@@ -16,6 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -33,10 +34,7 @@ func (noCards) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Service
 
 // handlersOf know namespace lab and the policy, if any.
 func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme} {
-		check.NoError(t, add(scheme))
-	}
+	scheme := builder.Scheme(t, corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme)
 
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}}
 	if policy != nil {

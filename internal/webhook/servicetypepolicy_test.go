@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -37,10 +36,8 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 		"the base cannot be read":        {nil, "volcano-scheduler-configmap", ""},
 		"the scheduler's cannot be read": {nil, policy.ConfigMapName, ""},
 	}) {
-		scheme := runtime.NewScheme()
-		check.NoError(t, corev1.AddToScheme(scheme))
-		check.NoError(t, v1alpha1.AddToScheme(scheme))
-		world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+		world := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
+			WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, from client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 				if key.Name == tc.fails {
 					return errors.New("not allowed")
@@ -74,10 +71,7 @@ func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
 
 // TestThePolicyIsComparedWithTheNodes: only the nodes say which of them an entry of spec.cards renames.
 func TestThePolicyIsComparedWithTheNodes(t *testing.T) {
-	scheme := runtime.NewScheme()
-	check.NoError(t, corev1.AddToScheme(scheme))
-	check.NoError(t, v1alpha1.AddToScheme(scheme))
-	world := fake.NewClientBuilder().WithScheme(scheme).Build()
+	world := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
 	h := &handlers{cached: world, live: world, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 
 	object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "cloud"}}}}

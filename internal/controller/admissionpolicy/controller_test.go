@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,13 +27,11 @@ func (oneNode) Inventory() (*card.Inventory, bool) {
 // TestTheStatusHasAnotherWriter: the conditions of the ServiceTypePolicy are one list, and
 // this controller passes its findings to the writer of the status.
 func TestTheStatusHasAnotherWriter(t *testing.T) {
-	scheme := runtime.NewScheme()
-	check.NoError(t, clientgoscheme.AddToScheme(scheme))
-	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	owner := builder.ServiceTypePolicy().Obj()
 
 	written := 0
-	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(owner).WithStatusSubresource(owner).Build(), interceptor.Funcs{
+	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(builder.Scheme(t, clientgoscheme.AddToScheme, v1alpha1.AddToScheme)).
+		WithObjects(owner).WithStatusSubresource(owner).Build(), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			written++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,10 +53,9 @@ type scene struct {
 }
 
 func newScene(t *testing.T, objects ...client.Object) *scene {
-	scheme := runtime.NewScheme()
-	check.NoError(t, v1alpha1.AddToScheme(scheme))
 	s := &scene{T: t, sources: &sources{isCounted: true}}
-	s.client = fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardInventory{}).Build())
+	s.client = fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, v1alpha1.AddToScheme)).
+		WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardInventory{}).Build())
 	s.r = &Reconciler{client: s.client, nodes: s, counts: s, metrics: &metricsCollector{}}
 	s.endInterval()
 	return s

@@ -75,10 +75,7 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 
 // newScheme returns the types that the controller reads and writes.
 func newScheme(t *testing.T) *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
-		check.NoError(t, add(scheme))
-	}
+	scheme := builder.Scheme(t, clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme)
 	return scheme
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,13 +30,20 @@ func (s *scene) count(minutes int) {
 
 // sums returns the sum of each day and month that a report reads.
 func (s *scene) sums() map[string]string {
-	stored := s.report()
 	all := map[string]string{}
-	for period := range stored.Periods() {
-		all[string(period)] = check.Value(stored.Sums(period))(s.T)[training].String()
+	for period := range s.report().Periods() {
+		all[string(period)] = s.sum(period)
 	}
 	return all
 }
+
+// sum returns the sum of a day or month that a report reads.
+func (s *scene) sum(period cardseconds.Period) string {
+	return check.Value(s.report().Sums(period))(s.T)[training].String()
+}
+
+// beforeMidnight is two minutes before a day ends.
+var beforeMidnight = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
 
 // entries returns all entries, with their slots.
 func (s *scene) entries() map[string]string {
@@ -96,16 +104,13 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 
 // TestALeaderThatEndsAfterAnEntryCountsNothingTwice: the running part has the day still, and all of it.
 func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
-	s := newScene(t)
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, beforeMidnight)
 	s.count(2)
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
 
 	s.restartAfter(time.Minute)
-	s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at.Add(-time.Hour)}}
-	s.use(1)
+	s.useSince(1, s.at.Add(-time.Hour))
 	check.NoError(t, s.k.storeSums(t.Context()))
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "total", 180.0, s.stored())
@@ -114,9 +119,7 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 // TestAPartThatCannotBeWrittenClosesNoDay: its entry would have more than the part, and a leader that ends in between
 // would lose it in the month.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
-	s := newScene(t)
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, beforeMidnight)
 	s.count(1)
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
 	s.count(2)
@@ -129,9 +132,7 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 
 // TestAnEntryWithALostAnswerIsWrittenOnce: and one that cannot be written goes into the next slot.
 func TestAnEntryWithALostAnswerIsWrittenOnce(t *testing.T) {
-	s := newScene(t)
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, beforeMidnight)
 	s.count(1)
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable")
 
@@ -142,26 +143,23 @@ func TestAnEntryWithALostAnswerIsWrittenOnce(t *testing.T) {
 	s.count(2)
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 
-	_, isInNext := s.entries()["17 2026-11-29.0"]
-	check.That(t, isInNext, "entries %v", slices.Collect(maps.Keys(s.entries())))
+	check.Contains(t, "entries", strings.Join(slices.Collect(maps.Keys(s.entries())), ", "), "17 2026-11-29.0")
 }
 
-// fillSlots leaves no room: each slot has an old day.
-func (s *scene) fillSlots() {
+// fillSlots fills each slot with one of the periods that begin with the first, but for some bytes in the last slot.
+func (s *scene) fillSlots(first cardseconds.Period, left int) {
 	full := make([]byte, cardseconds.MaxPartSize)
 	for i := range cardseconds.Slots {
-		day := cardseconds.Period("2026-10-01").Add(i)
-		s.store.objects[cardseconds.Parts+i] = object{version: "1", entries: map[string][]byte{string(day) + ".0": full}}
+		s.store.objects[slotNumber(i)] = object{version: "1", entries: map[string][]byte{fmt.Sprint(first.Add(i), ".0"): full}}
 	}
+	s.store.objects[slotNumber(cardseconds.Slots-1)].entries[fmt.Sprint(first.Add(cardseconds.Slots-1), ".0")] = full[left:]
 	s.store.writes = 100
 }
 
 // TestWithoutRoomTheOldestDaysAreDropped: a running part says so before, and no month is lost.
 func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
-	s := newScene(t)
-	s.fillSlots()
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, beforeMidnight)
+	s.fillSlots("2026-10-01", 0)
 	s.count(2)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "said", cardseconds.Period(""), s.report().Coverage().DaysDropped)
@@ -171,36 +169,22 @@ func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
 	check.That(t, coverage.DaysDropped == "2026-10-01" && coverage.LackedRoom, "coverage %v", coverage)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 
-	sums := s.report()
-	day := check.Value(sums.Sums("2026-11-29"))(t)
-	check.Equal(t, "of the day", "120", day[training].String())
-
-	month := check.Value(sums.Sums("2026-11"))(t)
-	check.Equal(t, "of the month", "300", month[training].String())
+	check.Equal(t, "of the day", "120", s.sum("2026-11-29"))
+	check.Equal(t, "of the month", "300", s.sum("2026-11"))
 	check.Equal(t, "problems", cardinventory.Bills{Refused: map[string]metav1.StatusReason{}, DaysDropped: "2026-10-01"}, s.k.StorageProblems())
 }
 
 // TestAMonthWithoutRoomStays: in its running part, when months fill all slots. Days are not kept then.
 func TestAMonthWithoutRoomStays(t *testing.T) {
-	s := newScene(t)
-	full := make([]byte, cardseconds.MaxPartSize)
-	for i := range cardseconds.Slots {
-		month := cardseconds.Period("2020-01").Add(i)
-		s.store.objects[cardseconds.Parts+i] = object{version: "1", entries: map[string][]byte{string(month) + ".0": full}}
-	}
-
-	s.at = time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC))
+	s.fillSlots("2020-01", 0)
 	s.count(6)
 	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "months without room", 1, s.k.StorageProblems().MonthsWithoutRoom)
 
-	stored := s.report()
-	for month, want := range map[cardseconds.Period]string{"2026-10": "120", "2026-11": "240"} {
-		check.Equal(t, string(month), want, check.Value(stored.Sums(month))(t)[training].String())
-	}
-
-	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), stored.Coverage().DaysDropped)
+	check.Equal(t, "of the month before", "120", s.sum("2026-10"))
+	check.Equal(t, "of the month", "240", s.sum("2026-11"))
+	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), s.report().Coverage().DaysDropped)
 }
 
 // TestDaysExpire: after more than a year, which is no lack of room.
@@ -216,11 +200,8 @@ func TestDaysExpire(t *testing.T) {
 
 // TestSlotsThatMayNotBeReadAreNotUsed: after an upgrade without its Role, sums go on in the old ConfigMaps.
 func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
-	s := newScene(t)
-	refusal := apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))
-	s.k.store = &forbidden{s.store, refusal}
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, beforeMidnight)
+	s.k.store = &forbidden{s.store, apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))}
 	s.count(3)
 	check.Equal(t, "entries", 0, len(s.entries()))
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
@@ -231,9 +212,7 @@ func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 
 // TestMonthlyUseIsThatOfAMinuteAgoAtMost: and right when a month begins.
 func TestMonthlyUseIsThatOfAMinuteAgoAtMost(t *testing.T) {
-	s := newScene(t)
-	s.at = time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC))
 	for range 40 {
 		s.at = s.at.Add(20 * time.Second)
 		s.use(1)
@@ -250,9 +229,7 @@ func TestMonthlyUseIsThatOfAMinuteAgoAtMost(t *testing.T) {
 
 // TestTheZoneOfThePolicyCutsDays: a change of the zone loses nothing.
 func TestTheZoneOfThePolicyCutsDays(t *testing.T) {
-	s := newScene(t)
-	s.at = time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC)
-	s.use(1)
+	s := newSceneAt(t, time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC))
 	s.count(10)
 	s.zone = time.FixedZone("east", 3*3600)
 	s.count(10)

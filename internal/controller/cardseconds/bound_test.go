@@ -12,20 +12,6 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// leaveRoom fills all slots with months of earlier years, but for some bytes in the last one.
-func (s *scene) leaveRoom(bytes int) {
-	full := make([]byte, cardseconds.MaxPartSize)
-	for i := range cardseconds.Slots {
-		size := len(full)
-		if i == cardseconds.Slots-1 {
-			size -= bytes
-		}
-		month := cardseconds.Period("2020-01").Add(i)
-		s.store.objects[slotNumber(i)] = object{version: "1", entries: map[string][]byte{fmt.Sprint(month, ".0"): full[:size]}}
-	}
-	s.store.writes = 100
-}
-
 // TestNoMonthIsLostWhenAllSlotsAreFull compares with a naive sum while there is room for few days, over changes of
 // the leader and writes that fail. Months are right at any time, and so are the days that no running part calls
 // dropped.
@@ -33,7 +19,7 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 	var dropped, kept int
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)
-		s.leaveRoom(rapid.IntRange(0, 3000).Draw(r, "bytes left"))
+		s.fillSlots("2020-01", rapid.IntRange(0, 3000).Draw(r, "bytes left"))
 		used := map[cardseconds.Period]int{}
 		day := time.Date(2026, 9, 15, 12, 0, 0, 0, time.UTC)
 
@@ -71,15 +57,13 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 // expectSums compares what a report reads with what was used.
 func (s *scene) expectSums(r check.T, used map[cardseconds.Period]int, dropped, kept *int) {
 	stored := s.report()
-	last := stored.Coverage().DaysDropped
 	for period, seconds := range used {
-		sums := check.Value(stored.Sums(period))(r)
-		if period.IsDay() && period <= last {
+		if period.IsDay() && period <= stored.Coverage().DaysDropped {
 			*dropped++
 			continue
 		}
 
 		*kept++
-		check.Equal(r, string(period), fmt.Sprint(seconds), sums[training].String())
+		check.Equal(r, string(period), fmt.Sprint(seconds), check.Value(stored.Sums(period))(r)[training].String())
 	}
 }

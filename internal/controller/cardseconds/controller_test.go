@@ -109,6 +109,14 @@ func (s *scene) restart() {
 
 var training = cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "q", Card: "A", ServiceType: "training"}
 
+// newSceneAt has a pod that holds a card since a time.
+func newSceneAt(t *testing.T, at time.Time) *scene {
+	s := newScene(t)
+	s.at = at
+	s.use(1)
+	return s
+}
+
 func (s *scene) use(count card.Count) {
 	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings }, s.zone)
 }
@@ -122,17 +130,20 @@ func (s *scene) useSince(count card.Count, since time.Time) {
 // expectServed stores, and compares the metric; -1 is no series.
 func (s *scene) expectServed(when string, want float64) {
 	_ = s.k.storeSums(s.Context())
-	got := -1.0
-	if total, isServed := s.k.counter.served(s.at)[training]; isServed {
-		got = float64(total) / 1000
-	}
-	check.Equal(s.T, "card-seconds "+when, want, got)
+	check.Equal(s.T, "card-seconds "+when, want, s.served(training))
 }
 
 // expectServedAfter is expectServed some time later.
 func (s *scene) expectServedAfter(passed time.Duration, when string, want float64) {
 	s.at = s.at.Add(passed)
 	s.expectServed(when, want)
+}
+
+// storeAfter stores some time later.
+func (s *scene) storeAfter(passed time.Duration) {
+	s.Helper()
+	s.at = s.at.Add(passed)
+	check.NoError(s.T, s.k.storeSums(s.Context()))
 }
 
 // restartAfter starts another replica some time later.
@@ -146,8 +157,7 @@ func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s.expectServed("before the first count", -1)
 	s.use(2)
 	s.expectServedAfter(30*time.Second, "after half a minute", 60)
-	s.at = s.at.Add(10 * time.Second) // these are lost: the replica dies
-	s.restart()
+	s.restartAfter(10 * time.Second) // which are lost: the replica dies
 	s.expectServed("of the next replica before it has counted", 60)
 	s.use(3)
 	s.expectServedAfter(10*time.Second, "of the next replica", 90)

@@ -3,7 +3,6 @@ package cardseconds
 import (
 	"errors"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,13 +74,13 @@ func TestAConfigMapThatCannotBeReadIsNamed(t *testing.T) {
 // TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits: if another one takes the entry, nothing is lost.
 func TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
+	s.at = beforeMidnight
 	s.count(1)
 	s.store.refused[cardseconds.Parts] = errors.New("refused")
 	s.count(10)
 	s.expectRefused("where the next slot took the entry", nothing)
 
-	s.at = time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
+	s.at = beforeMidnight.AddDate(0, 0, 1)
 	for slot := range cardseconds.Slots {
 		s.store.refused[slotNumber(slot)] = immutable("x")
 	}

@@ -41,9 +41,8 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 		begun := s.at
 		s.useSince(2, begun)
 		s.expectServedAfter(30*time.Second, "of the first leader", 60)
-		s.at = s.at.Add(5 * time.Minute)
 
-		s.restart()
+		s.restartAfter(5 * time.Minute)
 		s.store.fails = failing
 		s.useSince(2, begun)
 		s.at = s.at.Add(30 * time.Second)
@@ -61,8 +60,7 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
 	s.k.setCounts(map[cardseconds.Series]card.Count{seriesA: 1}, noHoldings, nil)
-	s.at = s.at.Add(30 * time.Second)
-	check.NoError(t, s.k.storeSums(t.Context()))
+	s.storeAfter(30 * time.Second)
 	s.at = s.at.Add(time.Minute)
 	begun := s.at
 
@@ -72,8 +70,7 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	check.Equal(t, "stored with the credit of a minute", 60.0, s.stored())
 	check.Equal(t, "served at first", 0.0, s.served(training))
 
-	s.at = s.at.Add(2 * time.Minute)
-	check.NoError(t, s.k.storeSums(t.Context()))
+	s.storeAfter(2 * time.Minute)
 	check.Equal(t, "served after two minutes", 180.0, s.served(training))
 }
 
@@ -98,8 +95,7 @@ func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
 	}
 
 	s.k.setCounts(counts, noHoldings, nil)
-	s.at = s.at.Add(30 * time.Second)
-	check.NoError(t, s.k.storeSums(t.Context()))
+	s.storeAfter(30 * time.Second)
 	check.Equal(t, "stored", 30.0, s.stored())
 	check.That(t, len(logged) == 1 && strings.Contains(logged[0], "all others are stored") && strings.Contains(logged[0], `"sumsWithoutRoom"=1`), "log %q", logged)
 }
@@ -126,8 +122,7 @@ func (s *scene) report() *cardseconds.Stored {
 // stored returns the stored sum.
 func (s *scene) stored() float64 {
 	for i := range cardseconds.Parts {
-		read := check.Value(cardseconds.ParseRunning(s.store.objects[i].text))(s.T)
-		for _, row := range read.Rows {
+		for _, row := range check.Value(cardseconds.ParseRunning(s.store.objects[i].text))(s.T).Rows {
 			if row.Series == training {
 				return float64(row.Total) / 1000
 			}

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -48,10 +47,8 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) *fixture {
-	scheme := runtime.NewScheme()
-	check.NoError(t, corev1.AddToScheme(scheme))
-	check.NoError(t, v1alpha1.AddToScheme(scheme))
-	c := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.LocalCardQuota{}, &v1alpha1.CardQuota{}).
+	c := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
+		WithObjects(objects...).WithStatusSubresource(&v1alpha1.LocalCardQuota{}, &v1alpha1.CardQuota{}).
 		WithIndex(&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels).
 		WithIndex(&v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} }).Build())
 	return &fixture{t, c, &Reconciler{client: c, usage: counted{}, interval: time.Minute, throttle: shared.NewStatusThrottle(interval), selectors: shared.NewQuotaSelectors()}}

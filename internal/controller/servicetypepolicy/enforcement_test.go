@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,11 +49,7 @@ type court struct {
 
 // newCourt is a cluster in order.
 func newCourt(t *testing.T) *court {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme} {
-		check.NoError(t, add(scheme))
-	}
-	api := fake.NewClientBuilder().WithScheme(scheme).Build()
+	api := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme)).Build()
 	c := &court{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
 	c.policy.Status.ConfigHash = "aa"
 	c.evidence = evidence{cached: api, live: api, schedulerNamespace: system, volcanoNamespace: system, bypasses: &c.past,

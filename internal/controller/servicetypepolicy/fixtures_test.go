@@ -25,6 +25,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/fieldowner"
 )
@@ -66,13 +67,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
-	scheme := runtime.NewScheme()
-	// No kind more than is used: the fake client makes a map of them for every write.
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme} {
-		check.NoError(t, add(scheme))
-	}
 	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
+	w.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme)).
+		WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
 		WithReturnManagedFields().WithObjects(objects...).Build()
 	w.client = fieldowner.CheckStatus(t, w.client)
 	w.restart()
@@ -211,22 +208,18 @@ func (w *world) text() string {
 // takeEvents returns and forgets the events.
 func (w *world) takeEvents() []string {
 	var out []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			out = append(out, e)
-		default:
-			return out
-		}
+	for len(w.events.Events) > 0 {
+		out = append(out, <-w.events.Events)
 	}
+	return out
 }
 
 func (w *world) classNames() []string {
 	var list schedulingv1.PriorityClassList
 	w.must(w.client.List(w.Context(), &list))
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
+	var names []string
+	for _, class := range list.Items {
+		names = append(names, class.Name)
 	}
 	return names
 }
