@@ -71,8 +71,7 @@ func (w world) status() v1alpha1.CardInventoryStatus {
 
 // child returns a CardQuota of a tree with one card.
 func child(name, parent, serviceType string, quota, deserved int64) *v1alpha1.CardQuota {
-	return builder.CardQuota(name).ServiceType(serviceType).Card("NVIDIA-H200", quota).With(func(q *v1alpha1.CardQuota) {
-		q.Spec.Parent = parent
+	return builder.CardQuota(name).ServiceType(serviceType).Card("NVIDIA-H200", quota).Parent(parent).With(func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards[0].Deserved = ptr.To(deserved)
 	}).Obj()
 }

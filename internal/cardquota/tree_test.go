@@ -113,7 +113,7 @@ func TestQuotaWhileFlat(t *testing.T) {
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	all := tenantTree()
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
-		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
+		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).Parent(parent).Obj()
 	}
 
 	tree := NewTree(slices.Collect(maps.Values(all)), []*v1beta1.Queue{

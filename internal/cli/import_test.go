@@ -88,7 +88,7 @@ func TestImportKnowsMappedCards(t *testing.T) {
 
 // TestImportMakesATree: for a tree if the policy or the user says so.
 func TestImportMakesATree(t *testing.T) {
-	objects := append(usedCluster(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "research" }).Obj())
+	objects := append(usedCluster(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).Parent("research").Obj())
 	r := execute(t, objects, interceptor.Funcs{}, "import", "team")
 	check.That(t, !strings.Contains(r.out, "parent: research") && strings.Contains(r.out, "With --tree"), "flat queues: %s", r.out)
 	for _, args := range [][]string{{"import", "team", "--tree"}, {"import", "team"}} {

@@ -34,7 +34,7 @@ func counted(name, tenant, serviceType string, cards ...v1alpha1.CardStatus) *bu
 
 func inTree(b *builder.CardQuotaBuilder, parent string) *builder.CardQuotaBuilder {
 	return b.Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "ok").
-		With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent })
+		Parent(parent)
 }
 
 // flatQuotas are the CardQuotas of the demo, and some in which something is wrong.

@@ -20,9 +20,7 @@ import (
 // out.
 func quotaTree() []client.Object {
 	quota := func(name, parent string, count int64, deserved *int64) client.Object {
-		return builder.CardQuota(name).Queue(name).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Parent = parent
-			q.Spec.ServiceType = "inference"
+		return builder.CardQuota(name).Queue(name).Parent(parent).ServiceType("inference").With(func(q *v1alpha1.CardQuota) {
 			q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 			if parent == "" {
 				q.Spec.ServiceType = ""

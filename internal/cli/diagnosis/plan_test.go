@@ -31,9 +31,7 @@ func planTo(c *Cluster, quotas ...*v1alpha1.CardQuota) {
 
 // inTree returns a CardQuota below another, "" for none, that deserves its quota.
 func inTree(name, parent, serviceType string) *v1alpha1.CardQuota {
-	return builder.CardQuota(name).Card("NVIDIA-H200", 8).Resources("64", "1Ti").With(func(q *v1alpha1.CardQuota) {
-		q.Spec.Parent = parent
-		q.Spec.ServiceType = serviceType
+	return builder.CardQuota(name).Card("NVIDIA-H200", 8).Resources("64", "1Ti").Parent(parent).ServiceType(serviceType).With(func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards[0].Deserved = ptr.To[int64](8)
 	}).Obj()
 }

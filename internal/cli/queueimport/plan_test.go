@@ -24,7 +24,7 @@ import (
 )
 
 func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue {
-	return q.With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
+	return q.Parent(parent).Obj()
 }
 
 func holds(counts ...any) cardquota.Usage {

@@ -24,8 +24,7 @@ func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 // TestALeafWithoutAServiceTypeTakesNoPods: only a parent needs none, since pods start below it.
 func TestALeafWithoutAServiceTypeTakesNoPods(t *testing.T) {
 	quotaOf := func(name, parent, serviceType string) *v1alpha1.CardQuota {
-		return builder.CardQuota(name).ServiceType(serviceType).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Parent = parent
+		return builder.CardQuota(name).ServiceType(serviceType).Parent(parent).With(func(q *v1alpha1.CardQuota) {
 			q.Status.Summary = "0/4 H200"
 			q.Status.Cards = []v1alpha1.CardStatus{{Name: "H200", Quota: 4, Free: 4}}
 		}).Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonReady, "said").Obj()

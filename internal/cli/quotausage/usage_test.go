@@ -15,7 +15,7 @@ import (
 )
 
 func quota(name, tenant, parent string, inTree bool) *v1alpha1.CardQuota {
-	b := builder.CardQuota(name).Tenant(tenant).With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent })
+	b := builder.CardQuota(name).Tenant(tenant).Parent(parent)
 	if inTree {
 		b.Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "ok")
 	}

@@ -66,9 +66,7 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 // newFamily returns a parent and two leaves, with their Queues.
 func newFamily() []client.Object {
 	quota := func(name, parent, serviceType string, deserved int64) *v1alpha1.CardQuota {
-		return builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Parent = parent
-			q.Spec.ServiceType = serviceType
+		return builder.CardQuota(name).Parent(parent).ServiceType(serviceType).With(func(q *v1alpha1.CardQuota) {
 			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: ptr.To[int64](8), Deserved: ptr.To(deserved)}}
 		}).Obj()
 	}

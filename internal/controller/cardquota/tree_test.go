@@ -62,7 +62,7 @@ func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 		"the stop policy":   {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationStopPolicy] = "Hold" }, "web", true},
 		"at the top level":  {func(q *v1beta1.Queue) { q.Generation++ }, "root", true},
 	}) {
-		before := builder.Queue("a").Quota("{}").With(func(q *v1beta1.Queue) { q.Spec.Parent = tc.below }).Obj()
+		before := builder.Queue("a").Quota("{}").Parent(tc.below).Obj()
 		after := before.DeepCopy()
 
 		tc.change(after)

@@ -99,7 +99,7 @@ func TestBlockedNamesHolders(t *testing.T) {
 		quotas: newStore(builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) {
 			q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 		}).Obj(),
-			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.Parent = "web" }).Obj()),
+			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Parent("web").Obj()),
 		pods: newStore(running("one", "chat"), running("two", "byhand"), waits("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
 			waits("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>")),
 		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(builder.Namespace("lab", "team", "chat")),

@@ -37,6 +37,9 @@ func (b *QueueBuilder) Capability(cpu, memory string) *QueueBuilder {
 	return b
 }
 
+// Parent sets the Queue above.
+func (b *QueueBuilder) Parent(name string) *QueueBuilder { b.obj.Spec.Parent = name; return b }
+
 // Priority sets the priority among the queues.
 func (b *QueueBuilder) Priority(value int32) *QueueBuilder { b.obj.Spec.Priority = value; return b }
 

@@ -48,6 +48,9 @@ func (b *CardQuotaBuilder) Queue(name string) *CardQuotaBuilder {
 // Tenant sets the tenant.
 func (b *CardQuotaBuilder) Tenant(name string) *CardQuotaBuilder { b.obj.Spec.Tenant = name; return b }
 
+// Parent sets the parent.
+func (b *CardQuotaBuilder) Parent(name string) *CardQuotaBuilder { b.obj.Spec.Parent = name; return b }
+
 // ServiceType sets the service type.
 func (b *CardQuotaBuilder) ServiceType(name string) *CardQuotaBuilder {
 	b.obj.Spec.ServiceType = name

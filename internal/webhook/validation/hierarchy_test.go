@@ -162,7 +162,7 @@ func TestTreeOfCardQuotas(t *testing.T) {
 			refusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: the children of chat have 7 together (3 here, 4 by search), but chat has 6, 1 too many: lower a child, or raise the parent first and apply this again"},
 		"together more guaranteed": {quota: ads(h200 + " 8 2 2"), all: quotas{chat(), search()},
 			refusal: "spec.cards[NVIDIA-H200].guarantee: Forbidden: the children of chat have 3 together (2 here, 1 by search), but chat has 2, 1 too many"},
-		"beside a Queue without a CardQuota": {quota: ads(h200 + " 8 3"), all: quotas{chat()}, queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "chat" }).Obj()},
+		"beside a Queue without a CardQuota": {quota: ads(h200 + " 8 3"), all: quotas{chat()}, queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).Parent("chat").Obj()},
 			refusal: "the children of chat have 7 together (3 here, 4 by queue by-hand), but chat has 6, 1 too many"},
 		"beside one that goes": {quota: ads(h200 + " 8 6"), all: quotas{chat(), search(goes)}},
 		"no deserved": {quota: ads(h200 + " 2"), all: quotas{chat()},
@@ -290,7 +290,7 @@ func TestPriorityStaysInItsBand(t *testing.T) {
 // TestOnlyTheTopLevelGrantsCards: a child's quota is part of its parent's.
 func TestOnlyTheTopLevelGrantsCards(t *testing.T) {
 	input := CardQuotaInput{All: quotas{chat()}, Policy: treePolicy, Healthy: map[card.Name]card.Count{h200: 8},
-		Queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":0}`).With(func(q *v1beta1.Queue) { q.Spec.Parent = "chat" }).Obj()}}
+		Queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":0}`).Parent("chat").Obj()}}
 	answers(t, ValidateCardQuota(search(func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationDeny }), nil, input), "", "")
 	answers(t, ValidateCardQuota(node("a", "", "training", []string{h200 + " 1"}, func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationWarn }), nil, input), "", "9 granted, 8 healthy, 1 too many (1 here, 8 by chat)")
 }

@@ -132,7 +132,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 	queue := func(selector string) *v1beta1.Queue {
 		return builder.Queue("theirs").ServiceType("secret-type").Quota(`{"NVIDIA-H200":12}`).
 			Annotation(v1alpha1.AnnotationNamespaceSelector, selector).Annotation(stopPolicy, "Hold").Annotation(v1alpha1.AnnotationHoldMessage, "secret message").
-			With(func(q *v1beta1.Queue) { q.Spec.Parent = "secret-parent" }).Obj()
+			Parent("secret-parent").Obj()
 	}
 	probe := notes{inQueue: "theirs", name: "NVIDIA-H200", ofType: "training"}
 

@@ -50,7 +50,7 @@ func treeQueues(name string) *v1beta1.Queue {
 		b.Annotation(key, value)
 	}
 
-	return b.With(func(q *v1beta1.Queue) { q.Spec.Parent = parent }).Obj()
+	return b.Parent(parent).Obj()
 }
 
 func worldWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
