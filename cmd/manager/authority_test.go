@@ -31,9 +31,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign
 	a.certificate = template
-	signed := a.write(t, name, template, a.key)
-
-	a.certificate = check.Value(x509.ParseCertificate(signed))(t)
+	a.certificate = check.Value(x509.ParseCertificate(a.write(t, name, template, a.key)))(t)
 
 	return a
 }

@@ -73,8 +73,7 @@ func unpack(t *testing.T, content []byte, name string) string {
 		info := check.Value(file.Stat())(t)
 		check.That(t, info.Mode().Perm() == 0o755, "mode %v", info.Mode())
 
-		text := check.Value(io.ReadAll(file))(t)
-		return string(text)
+		return string(check.Value(io.ReadAll(file))(t))
 	}
 
 	stream := check.Value(gzip.NewReader(bytes.NewReader(content)))(t)

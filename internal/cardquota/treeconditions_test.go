@@ -196,8 +196,7 @@ func TestTreeSurvivesAnyQuota(t *testing.T) {
 		tree := NewTree([]*v1alpha1.CardQuota{q}, []*v1beta1.Queue{{}, below(q.QueueName(), node("x", "", 1, 1, 1))}, "")
 		tree.HierarchyCondition(q, &none)
 		_, wait := tree.PlaceQueue(q, Neighbors{})
-		place := tree.Placement(q, "root")
-		_, _ = place.Stage(q, Family{})
+		_, _ = tree.Placement(q, "root").Stage(q, Family{})
 		check.That(t, (q.Name == "a") == (wait != nil), "%q waits: %v", q.Name, wait)
 		check.Equal(t, "quota of "+q.Name, card.Count(0), tree.QuotaFor(q)["unknown"])
 	}

@@ -156,8 +156,7 @@ func TestAViewNamesNoStranger(t *testing.T) {
 }
 
 func TestNewBelongsToItsCardQuota(t *testing.T) {
-	q := builder.CardQuota("chat").UID("1").Obj()
-	view := New(q, "chat-1")
+	view := New(builder.CardQuota("chat").UID("1").Obj(), "chat-1")
 	check.Equal(t, "name", "chat-1/chat", view.Namespace+"/"+view.Name)
 	check.Equal(t, "owner", []metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "chat", UID: "1"}}, view.OwnerReferences)
 }

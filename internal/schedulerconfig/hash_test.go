@@ -19,8 +19,7 @@ func TestWithHashGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stamped, hash, err := WithHash(text)
 			check.NoError(t, err)
-			golden := filepath.Join("testdata", "valid", name+".golden")
-			assertGolden(t, golden, stamped)
+			assertGolden(t, filepath.Join("testdata", "valid", name+".golden"), stamped)
 			check.Equal(t, "hash", Hash(text), hash)
 			assertStamp(t, text, stamped, hash)
 		})

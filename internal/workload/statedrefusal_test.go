@@ -119,8 +119,7 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	out[QueueRulesFor(builder.Queue("q").Quota("[]").Obj(), "", nil).Refusal] = "QueueStopped"
 	rules := QueueRulesFor(builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "[]").Obj(), "", nil)
 	out[rules.TreeRefusal] = "QueueStopped"
-	deleted := builder.Queue("q").Deleted(time.Unix(0, 0)).Obj()
-	out[QueueRulesFor(deleted, "", nil).Refusal] = "QueueStopped"
+	out[QueueRulesFor(builder.Queue("q").Deleted(time.Unix(0, 0)).Obj(), "", nil).Refusal] = "QueueStopped"
 
 	_, invalid := NamespaceSelectorFor(builder.Queue("q").Annotation(v1alpha1.AnnotationNamespaceSelector, "[]").Obj())
 	out[invalid] = "NamespaceNotAllowed"
@@ -146,8 +145,7 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 		"UnknownCard": {pod().Requests("vendor.example/npu", "1"), pod().Card("Ascend-910B").Requests("huawei.com/Ascend910", "1")},
 	} {
 		for _, b := range denied {
-			request := resolver.Request(b.Obj())
-			out[request.Denied] = reason
+			out[resolver.Request(b.Obj()).Denied] = reason
 		}
 	}
 

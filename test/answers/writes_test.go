@@ -57,8 +57,7 @@ func tenantWrites(p *play) {
 	}).Should(gomega.Succeed())
 
 	stays := func() string {
-		now := framework.Fetch[api.LocalCardQuota](p, p, key)
-		return now.Status.Summary
+		return framework.Fetch[api.LocalCardQuota](p, p, key).Status.Summary
 	}
 	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
 

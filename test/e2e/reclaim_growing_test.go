@@ -35,8 +35,7 @@ func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	gang := t.newWorkload("gang", t.queueName("inference"), 4)
 	gang.gang = 4
 	gang.count = 2
-	job := t.newVCJob(gang)
-	t.createObjects(job)
+	t.createObjects(t.newVCJob(gang))
 
 	t.checkGangWaits("gang")
 	t.setQuota(t.queueName("inference"), cardList(t.card, 8))

@@ -39,8 +39,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	createReady(t, quota)
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.HaveLen(1))
 
-	pod := newPod(name, name, "", 1)
-	admin.CreateWithCleanup(t, pod)
+	admin.CreateWithCleanup(t, newPod(name, name, "", 1))
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
@@ -182,8 +181,7 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	quota := newQuota(uniqueName(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
 	createReady(t, quota)
 
-	pod := newPod(quota.Name, "default", "", 1)
-	admin.CreateWithCleanup(t, pod)
+	admin.CreateWithCleanup(t, newPod(quota.Name, "default", "", 1))
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, quota.Name))).Should(framework.NotFound())
 
@@ -201,7 +199,6 @@ func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
 	admin.CreateWithCleanup(t, queue)
 	before := check.Value(queueOf(t, queue.Name)())(t)
-	pod := newPod(queue.Name, queue.Name, "", 1)
-	admin.CreateWithCleanup(t, pod)
+	admin.CreateWithCleanup(t, newPod(queue.Name, queue.Name, "", 1))
 	g.Consistently(queueOf(t, queue.Name)).Should(gomega.HaveField("ResourceVersion", before.ResourceVersion))
 }

@@ -44,8 +44,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 		}
 	}
 
-	address := a.serveCatalog(name, filepath.Join(project, "dist", "catalog"))
-	a.setCatalogAddress(project, address)
+	a.setCatalogAddress(project, a.serveCatalog(name, filepath.Join(project, "dist", "catalog")))
 }
 
 // setReplaces sets the version that the bundle of a project copy replaces.

@@ -76,8 +76,7 @@ func readyQuota(name string) *v1alpha1.CardQuota {
 
 // healthy is an installation in which nothing is wrong.
 func healthy(t *testing.T) *Cluster {
-	bundle := bundleUntil(t, at.AddDate(1, 0, 0))
-	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundleUntil(t, at.AddDate(1, 0, 0))}
 
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Conditions = []metav1.Condition{
@@ -311,8 +310,7 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"QuotaExceeded": func(_ *testing.T, c *Cluster) {
 		planTo(c, builder.CardQuota("team").Card("NVIDIA-H200", 3).Resources("64", "1Ti").Obj())
-		pods := builder.Pod("lab", "p").Queue("team").GPUs(2).Running("h200-0").Copies(2)
-		count(c, pods...)
+		count(c, builder.Pod("lab", "p").Queue("team").GPUs(2).Running("h200-0").Copies(2)...)
 	},
 	"NeverPlaced": func(_ *testing.T, c *Cluster) {
 		count(c, builder.Pod("lab", "big").Queue("team").Card("NVIDIA-H200|NVIDIA-H800").GPUs(16).Obj())

@@ -29,9 +29,7 @@ func TestTheCAHasOneWriter(t *testing.T) {
 
 		self := New("cards")
 		self.client = fake.NewClientBuilder().WithObjects(configuration).Build()
-		err := self.injectCABundles(t.Context(), []byte("authority"))
-
-		check.Says(t, err, tc.error)
+		check.Says(t, self.injectCABundles(t.Context(), []byte("authority")), tc.error)
 		check.NoError(t, self.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))
 		for _, webhook := range configuration.Webhooks {
 			check.Equal(t, fmt.Sprintf("webhook %s trusts", webhook.Name), tc.want, string(webhook.ClientConfig.CABundle))

@@ -219,8 +219,7 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 		if JobNeedsEvictionRule(file, worldOf(ignoreEvictions)) {
 			stored = complete(file)
 			check.That(t, MustKeepEvictionRule(file, stored), "the file is refused")
-			limit := workload.FailureLimitFor(stored)
-			check.That(t, limit.IgnoresEvictions, "evictions of the completed Job count")
+			check.That(t, workload.FailureLimitFor(stored).IgnoresEvictions, "evictions of the completed Job count")
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
 		}
 

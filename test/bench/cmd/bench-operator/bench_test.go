@@ -223,8 +223,7 @@ func TestExceededLimitsFail(t *testing.T) {
 func TestAMeasurementThatEndsEarlyIsPrinted(t *testing.T) {
 	var out strings.Builder
 	r := &report{size: smallest, loadTime: time.Second, changes: 40, load: usage{cpu: 0.5}, wrong: []string{"CardQuota x says nothing"}}
-	err := r.finish(&out, errors.Join(errExceeded, errors.New("not right in time")))
-	check.Says(t, err, "not right in time")
+	check.Says(t, r.finish(&out, errors.Join(errExceeded, errors.New("not right in time"))), "not right in time")
 	check.Contains(t, "report", out.String(), "| CPU under load | 0.50 cores |", "FAILED: CardQuota x says nothing")
 	out.Reset()
 	var none *report
