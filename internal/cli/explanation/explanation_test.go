@@ -42,8 +42,9 @@ func granted(name string, quota, used int64) *v1alpha1.CardQuota {
 	}).Obj()
 }
 
-func ofWorkload(kind, name string) v1alpha1.WorkloadReference {
-	return v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: kind, Namespace: "lab", Name: name}
+// ofJob names a Volcano job.
+func ofJob(name string) v1alpha1.WorkloadReference {
+	return v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: name}
 }
 
 // waiting is a Volcano job of which two pods wait for two H200 each.
@@ -53,10 +54,10 @@ func waiting(reason v1alpha1.BlockedReason, message string) Input {
 
 	gpu := []string{"nvidia.com/gpu"}
 	return Input{
-		Now: at, Workload: ofWorkload("Job", "train"), Pending: 2, Placed: 1, Queue: "llm", Policy: policy, WaitLonger: 1, NamesOthers: true, ChangesQuotas: true, ChangesNodes: true,
+		Now: at, Workload: ofJob("train"), Pending: 2, Placed: 1, Queue: "llm", Policy: policy, WaitLonger: 1, NamesOthers: true, ChangesQuotas: true, ChangesNodes: true,
 		Request: Request{Names: []card.Name{"NVIDIA-H200"}, Count: 2, Priority: 20000, PriorityClass: "pc-low"},
 		Path:    []*v1alpha1.CardQuota{granted("llm", 8, 7)},
-		Entries: []v1alpha1.BlockedStatus{{Workload: ofWorkload("Job", "train"), Since: metav1.NewTime(at.Add(-12 * time.Minute)), Card: "NVIDIA-H200", Count: 4, Reason: reason, Message: message}},
+		Entries: []v1alpha1.BlockedStatus{{Workload: ofJob("train"), Since: metav1.NewTime(at.Add(-12 * time.Minute)), Card: "NVIDIA-H200", Count: 4, Reason: reason, Message: message}},
 		Inventory: &v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
 			{Name: "NVIDIA-H200", Resources: gpu, Total: 16, Healthy: 16, Allocated: 15}, {Name: "NVIDIA-H800", Resources: gpu, Total: 8, Healthy: 8, Allocated: 2}}},
 		Nodes: []inventoryview.Node{{Name: "h200-0", Card: "NVIDIA-H200", Total: 8, Free: count(1), Ready: true}, {Name: "h200-1", Card: "NVIDIA-H200", Total: 8, Free: count(8)},
@@ -65,7 +66,7 @@ func waiting(reason v1alpha1.BlockedReason, message string) Input {
 }
 
 func holder(name, queue string, n int64) v1alpha1.CardHolder {
-	return v1alpha1.CardHolder{Workload: ofWorkload("Job", name), Queue: queue, ServiceType: "training", Card: "NVIDIA-H200", Count: n}
+	return v1alpha1.CardHolder{Workload: ofJob(name), Queue: queue, ServiceType: "training", Card: "NVIDIA-H200", Count: n}
 }
 
 // cases are what waits, by reason, and further inputs.
@@ -213,10 +214,10 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"none-unstated": func() Input { in := waiting("", ""); in.Entries = nil; return in },
-	"none-placed":   func() Input { return Input{Workload: ofWorkload("Job", "train"), Placed: 4} },
-	"none-gated":    func() Input { return Input{Workload: ofWorkload("Job", "train"), Gated: 2, Queue: "llm"} },
+	"none-placed":   func() Input { return Input{Workload: ofJob("train"), Placed: 4} },
+	"none-gated":    func() Input { return Input{Workload: ofJob("train"), Gated: 2, Queue: "llm"} },
 	"none-other-scheduler": func() Input {
-		return Input{Workload: ofWorkload("Job", "train"), Pending: 2, Queue: "llm", OtherScheduler: "default-scheduler"}
+		return Input{Workload: ofJob("train"), Pending: 2, Queue: "llm", OtherScheduler: "default-scheduler"}
 	},
 	"none-two-reasons": func() Input {
 		in := waiting(v1alpha1.BlockedNoFreeCard, "too few <NVIDIA-H200> are free, all nodes are unavailable: 2 Insufficient nvidia.com/gpu.")

@@ -20,7 +20,7 @@ func withMinimumRuntime() Input {
 	}
 
 	in.Running = map[v1alpha1.WorkloadReference]Running{
-		ofWorkload("Job", "late"): {Since: at.Add(-2 * time.Minute)}, ofWorkload("Job", "early"): {Since: at.Add(-6 * time.Minute)}, ofWorkload("Job", "old"): {Since: at.Add(-time.Hour)},
+		ofJob("late"): {Since: at.Add(-2 * time.Minute)}, ofJob("early"): {Since: at.Add(-6 * time.Minute)}, ofJob("old"): {Since: at.Add(-time.Hour)},
 	}
 	in.Entries[0].Holders = []v1alpha1.CardHolder{holder("early", "lab", 6)}
 	return in
@@ -32,7 +32,7 @@ func TestMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 	advice := func(in Input) string { return strings.Join(Explain(in).Advice, "\n") }
 	check.Contains(t, "advice", advice(withMinimumRuntime()), words)
 
-	early := ofWorkload("Job", "early")
+	early := ofJob("early")
 	for name, change := range map[string]func(*Input){
 		"no policy":               func(in *Input) { in.Policy = nil },
 		"reclaim is off":          func(in *Input) { in.Policy.Status.Reclaim = v1alpha1.ReclaimOff },

@@ -181,7 +181,7 @@ func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 func TestReservationsAreNamed(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	flow := v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: "lab", Name: "flow"}
-	other := ofWorkload("Job", "gang")
+	other := ofJob("gang")
 	other.Namespace = "secret"
 	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 3, "NVIDIA-H200|NVIDIA-H800", true}}
 
@@ -201,7 +201,7 @@ func TestReservationsAreNamed(t *testing.T) {
 func TestReservationsAreNoMoreThanAll(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	for _, name := range []string{"a", "b", "c"} {
-		in.Reservations = append(in.Reservations, Reservation{ofWorkload("Job", name), name, 6, "NVIDIA-H200", true})
+		in.Reservations = append(in.Reservations, Reservation{ofJob(name), name, 6, "NVIDIA-H200", true})
 	}
 	text := textOf(in)
 	check.Contains(t, "advice", text, "have reserved 8 NVIDIA-H200", "Job lab/a (PodGroup a) waits for 6 NVIDIA-H200.", "Job lab/b (PodGroup b) waits for 2 NVIDIA-H200.")
@@ -211,7 +211,7 @@ func TestReservationsAreNoMoreThanAll(t *testing.T) {
 // TestAPodGroupThatComesAgainIsNotDeleted: its controller would make another one.
 func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
-	in.Reservations = []Reservation{{ofWorkload("Job", "flow"), "flow-1", 4, "NVIDIA-H200", false}}
+	in.Reservations = []Reservation{{ofJob("flow"), "flow-1", 4, "NVIDIA-H200", false}}
 	in.Reservations[0].Workload.APIGroup = "batch.volcano.sh"
 	text := textOf(in)
 	check.Contains(t, "advice", text, "Job lab/flow (PodGroup flow-1) waits for 4 NVIDIA-H200 and has no pods. See why its controller creates none: kubectl -n lab describe job.batch.volcano.sh flow.")
@@ -377,7 +377,7 @@ func TestEvictionsAreExplained(t *testing.T) {
 	in.Now = at
 	in.Evictions = []Eviction{{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."}, {at.Add(-50 * time.Minute), "earlier"}}
 	check.Contains(t, "summary", Explain(in).Summary, " Its last eviction was 12m ago: 2 card(s) are reclaimed for 1 job of service type inference. Events tell of 1 more.")
-	runs := Input{Now: at, Workload: ofWorkload("Job", "train"), Placed: 4, Evictions: in.Evictions[:1]}
+	runs := Input{Now: at, Workload: ofJob("train"), Placed: 4, Evictions: in.Evictions[:1]}
 	check.Contains(t, "of a workload that runs again", Explain(runs).Summary, "does not wait: 4 pods have their place. Its last eviction was 12m ago")
 }
 

@@ -50,15 +50,12 @@ func (w *waitScene) runMinute() {
 	}
 }
 
-// endPods ends pods by a prefix of their names, at most some.
-func (w *waitScene) endPods(prefix string, most int) {
-	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool {
-		ends := most > 0 && strings.HasPrefix(p.Name, prefix)
-		if ends {
-			most--
-		}
-		return ends
-	})
+// endPod ends the first pod whose name has a prefix.
+func (w *waitScene) endPod(prefix string) {
+	first := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, prefix) })
+	if first >= 0 {
+		w.Pods = slices.Delete(w.Pods, first, first+1)
+	}
 }
 
 // TestReservationKeepsCards: small jobs get the cards that a gang waits for when its reservation has ended, after
@@ -92,7 +89,7 @@ func TestReservationKeepsCards(t *testing.T) {
 			w.runMinute()
 			check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
 			if tc.endsPods {
-				w.endPods("r-", 1)
+				w.endPod("r-")
 			}
 		}
 
@@ -112,7 +109,7 @@ func flickering(t *testing.T, args framework.Arguments) *waitScene {
 func (w *waitScene) flicker() {
 	w.runMinute()
 	if w.minute%2 == 0 {
-		w.endPods("f-", 1)
+		w.endPod("f-")
 	} else {
 		w.addObjects("job f queue=o min=1 running=a")
 	}
@@ -233,7 +230,7 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 			s.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
 			for w.bound == "" && w.minute < 12 {
 				if w.minute+1 == freeAfter {
-					w.endPods("r-", 1)
+					w.endPod("r-")
 				}
 				w.runMinute()
 			}
@@ -281,7 +278,7 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 
 		var bound []string
 		for range 2 {
-			w.endPods("r-", 1)
+			w.endPod("r-")
 			w.runMinute()
 			bound = append(bound, w.bound)
 		}

@@ -37,8 +37,8 @@ func (k *knownVCJobs) VCJob(_, name string) (*batch.Job, bool) {
 
 // newVCJob returns a Volcano job as the informer keeps it. Each task has one pod with so many cards as a
 // limit, and names a card or none, "A:4 :2".
-func newVCJob(name string, uid types.UID, cards ...string) *batch.Job {
-	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
+func newVCJob(uid types.UID, cards ...string) *batch.Job {
+	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: uid}}
 	for _, text := range cards {
 		named := text[:len(text)-2]
 		count := text[len(text)-1:]
@@ -62,7 +62,7 @@ func newVCJob(name string, uid types.UID, cards ...string) *batch.Job {
 func TestEnqueueOfVCJob(t *testing.T) {
 	const unknown = "the scheduler does not know Volcano job <ns/j>, which decides what the PodGroup requests"
 	jobOf := func(cards ...string) *knownVCJobs {
-		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("j", "u", cards...)}}
+		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("u", cards...)}}
 	}
 	refused := func(cards string, requested, limit int) string {
 		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
@@ -82,7 +82,7 @@ func TestEnqueueOfVCJob(t *testing.T) {
 			refused("A", 4, 3) + " (volcano.sh/card.request requests 4 cards in all, the job's minimum is 2)"},
 		"the job is not read yet":          {`{"A":8}`, "", &knownVCJobs{isUnread: true}, unknown},
 		"the job is gone":                  {`{"A":8}`, "", &knownVCJobs{}, unknown},
-		"another job has its name":         {`{"A":8}`, "", &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("j", "other", "A:4")}}, unknown},
+		"another job has its name":         {`{"A":8}`, "", &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("other", "A:4")}}, unknown},
 		"a total does not replace the job": {`{"A":8}`, `{"A":4}`, &knownVCJobs{}, unknown},
 	}) {
 		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+" cpu=64; job j queue=q min=2 phase=Pending minCards=0")
@@ -130,7 +130,7 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 		"no class":                                 {isVCJob: true, enqueued: true},
 	}) {
 		s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000; job low queue=q min=8 running=a*8 priorityClass=low; job j queue=q min=1 phase=Pending minCards=1 priorityClass=high`)
-		vcJob := newVCJob("j", "u", "A:1")
+		vcJob := newVCJob("u", "A:1")
 		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.class
 		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.policy
 		s.m.UseVCJobs(&knownVCJobs{jobs: map[string]*batch.Job{"j": workload.StripVCJob(vcJob)}})
@@ -157,7 +157,7 @@ func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
 // TestVCJobIsReadAgain: a job that changes, or is read late, is judged by what it is now.
 func TestVCJobIsReadAgain(t *testing.T) {
 	s := newScene(t, `node a model=A; queue q quota={"A":3} cpu=64; job j queue=q min=1 phase=Pending minCards=0`)
-	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("j", "u", "A:4")}}
+	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("u", "A:4")}}
 	s.m.UseVCJobs(known)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
 
@@ -169,7 +169,7 @@ func TestVCJobIsReadAgain(t *testing.T) {
 
 	known.isUnread = false
 	check.Equal(t, "with four cards", v1beta1.PodGroupPending, phases())
-	known.jobs["j"] = newVCJob("j", "u", "A:3")
+	known.jobs["j"] = newVCJob("u", "A:3")
 	check.Equal(t, "with three cards", v1beta1.PodGroupInqueue, phases())
 }
 

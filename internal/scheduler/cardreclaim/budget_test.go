@@ -83,9 +83,9 @@ func TestASessionIsBounded(t *testing.T) {
 
 		got := w.workOfNamespaces()
 		check.That(t, got >= most && got <= 2*most, "%d went into the session, want %d and a look more", got, most)
-		check.Equal(t, "pods of the next queue have a node already: the session sufficed", 0, w.tasksOf("i", api.Pipelined))
+		check.Equal(t, "pods of the next queue have a node already: the session sufficed", 0, w.pipelinedTasks("i"))
 		w.runAction(t)
-		check.Equal(t, "pods of the next queue are pipelined in its turn", 3, w.tasksOf("i", api.Pipelined))
+		check.Equal(t, "pods of the next queue are pipelined in its turn", 3, w.pipelinedTasks("i"))
 	}
 }
 
@@ -106,16 +106,16 @@ func TestJobBeginsWithFullBudget(t *testing.T) {
 	w.alone = true
 	w.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: rs.totalWork() + workPerTask}
 	w.runAction(t)
-	check.Equal(t, "pods of the first job are pipelined", 3, w.tasksOf("a", api.Pipelined))
+	check.Equal(t, "pods of the first job are pipelined", 3, w.pipelinedTasks("a"))
 	check.Equal(t, "turns of the second job", 0, w.action.fairOrder.lastServed[w.Job("b").UID])
 
 	w.runAction(t)
-	check.Equal(t, "pods of the second job are pipelined in its turn", 1, w.tasksOf("b", api.Pipelined))
+	check.Equal(t, "pods of the second job are pipelined in its turn", 1, w.pipelinedTasks("b"))
 }
 
-// tasksOf returns how many pods of a job have a status.
-func (w *world) tasksOf(name string, status api.TaskStatus) int {
-	return len(w.Job(name).TaskStatusIndex[status])
+// pipelinedTasks returns how many pods of a job have a node that is not free yet.
+func (w *world) pipelinedTasks(name string) int {
+	return len(w.Job(name).TaskStatusIndex[api.Pipelined])
 }
 
 // TestUnsolvableSetsAreRemembered: kinds of pods that cannot be placed together are tried once

@@ -6,10 +6,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tree makes a fleet's problem one of a tree of queues: the root has no quota left, all gangs
+// tree makes a fleet's problem one of a tree of ten queues: the root has no quota left, all gangs
 // release what they hold there, and those of every other queue at their parent too. Each queue
 // may lose a part of what it holds.
-func (f fleet) tree(waiting int, cards float64, hasRoom bool, queues int, part float64, borrowed bool) *Problem {
+func (f fleet) tree(waiting int, cards float64, hasRoom bool, part float64, borrowed bool) *Problem {
 	p := f.problem(waiting, cards)
 	p.Quotas = []Quota{{Levels: []int64{int64(waiting) * int64(cards), int64(f.gangs * f.size), 0}}}
 	if hasRoom {
@@ -18,6 +18,7 @@ func (f fleet) tree(waiting int, cards float64, hasRoom bool, queues int, part f
 		}
 	}
 
+	const queues = 10
 	held := make([]int64, queues)
 	for j := range p.Jobs {
 		queue := j % queues
@@ -53,7 +54,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		for _, waiting := range []int{1, 13, 48, 104, 400} {
 			for _, part := range []float64{1, 0.5} {
-				p := f.tree(waiting, 1, true, 10, part, false)
+				p := f.tree(waiting, 1, true, part, false)
 				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
 				why := planError(p, plan)
@@ -61,7 +62,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
-				full, _ := solveAll(f.tree(waiting, 1, false, 10, part, false))
+				full, _ := solveAll(f.tree(waiting, 1, false, part, false))
 				flat, _ := solveAll(f.problem(waiting, 1))
 				check.That(t, full != nil && full.Loss == flat.Loss, "%+v on full nodes, want loss %+v", full, flat.Loss)
 			}
@@ -73,7 +74,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		for _, hasRoom := range []bool{true, false} {
-			p := f.tree(20, 8, hasRoom, 10, 0.5, false)
+			p := f.tree(20, 8, hasRoom, 0.5, false)
 			plan, ok := solveAll(p)
 			check.Must(t, ok, "there is a plan")
 			why := planError(p, plan)
@@ -88,7 +89,7 @@ func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
 		for _, hasRoom := range []bool{true, false} {
 			for _, borrowed := range []bool{true, false} {
-				p := f.tree(64, 8, hasRoom, 10, 0.05, borrowed)
+				p := f.tree(64, 8, hasRoom, 0.05, borrowed)
 				got := Solve(p, maxRefineWork)
 				check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work < 1_000_000, "%s: %+v, want no plan for certain with little work", name, got)
 			}
@@ -113,7 +114,7 @@ func TestTreesWorkStaysWithinLimits(t *testing.T) {
 		{fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8}, 400, 1, 2_200_000},
 	} {
 		for _, hasRoom := range []bool{true, false} {
-			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, hasRoom, 10, 0.5, true), maxRefineWork)
+			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, hasRoom, 0.5, true), maxRefineWork)
 
 			check.That(t, got.Plan != nil && got.Work <= tc.most, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.waiting, tc.cards, got.Work, tc.most)
 		}
