@@ -20,16 +20,10 @@ import (
 // labels are. The quota has both candidates, bills and the CardInventory have the 8 cards that exist. The
 // cards of a pod without a queue are billed to its namespace.
 func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
-	var tracker card.Tracker
-	tracker.Update(builder.Node("a").GPUs("H200", 8).Obj())
-	tracker.Update(builder.Node("b").GPUs("H800", 8).Obj())
-	tracker.Update(builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj())
+	nodes := trackNodes(builder.Node("a").GPUs("H200", 8).Obj(), builder.Node("b").GPUs("H800", 8).Obj(), builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj())
 	pods := []*corev1.Pod{builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").Obj(), builder.Pod("lab", "none").GPUs(2).Running("bare").Obj()}
-	pods[0].UID = "p"
-	pods[1].UID = "none"
-
 	facts := cardquota.PodFacts{}
-	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: tracker.Inventory(), Facts: &facts})
+	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: nodes.Tracker.Inventory(), Facts: &facts})
 	check.Equal(t, "used", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
 
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
@@ -42,11 +36,10 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "held since", []cardseconds.Holding{{Series: inQueue, Count: 8, Since: start.Time}}, payers.listHoldings(facts.HeldPods()))
 
 	status := cardinventory.NewStatus(cardinventory.Input{
-		Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
+		Nodes: nodes.TrackedNodes(), Cards: nodes.Tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
 	})
 	for _, entry := range status.Cards {
-		want := map[string]int64{"H200": 10}[entry.Name]
-		check.Equal(t, "allocated of "+entry.Name, want, entry.Allocated)
+		check.Equal(t, "allocated of "+entry.Name, map[string]int64{"H200": 10}[entry.Name], entry.Allocated)
 	}
 }
 
@@ -105,9 +98,7 @@ func TestATerminatingPodIsBilled(t *testing.T) {
 // TestACountFollowsTheEndOfAPod: no event says that the grace period of a pod on a lost node is over.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj())
-	pod := builder.Pod("lab", "p").GPUs(8).Running("lost").Obj()
-	end := metav1.NewTime(time.Now().Add(time.Second))
-	pod.DeletionTimestamp = &end
+	pod := builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj()
 
 	u := newUsageCollector(nil, 0, nodes)
 	s := objectStores{quotas: newStore(), pods: newStore(pod), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore()}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -66,9 +65,7 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 // newFamily returns a parent and two leaves, with their Queues.
 func newFamily() []client.Object {
 	quota := func(name, parent, serviceType string, deserved int64) *v1alpha1.CardQuota {
-		return builder.CardQuota(name).Parent(parent).ServiceType(serviceType).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.Cards = []v1alpha1.Card{{Name: "H200", Quota: ptr.To[int64](8), Deserved: ptr.To(deserved)}}
-		}).Obj()
+		return builder.CardQuota(name).Parent(parent).ServiceType(serviceType).Card("H200", 8).Deserves(deserved).Obj()
 	}
 
 	objects := []client.Object{quota("tenant", "", "", 8), quota("web", "tenant", "training", 4), quota("lab", "tenant", "training", 4)}
@@ -97,10 +94,9 @@ func (r *Reconciler) describe(t *testing.T, name string) string {
 
 // policyInForce returns a policy that has taken effect.
 func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.ServiceTypePolicy {
-	p := builder.ServiceTypePolicy().Obj()
-	p.Status.QueueHierarchy = hierarchy
-	p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: priority}}
-	return p
+	return builder.ServiceTypePolicy().Hierarchy(hierarchy).With(func(p *v1alpha1.ServiceTypePolicy) {
+		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: priority}}
+	}).Obj()
 }
 
 // TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler
@@ -117,8 +113,8 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	expectTree("in force")
 	check.NoError(t, r.client.Delete(t.Context(), policy))
 	expectTree("deleted")
-	q := fetch(t, r.client, "web", &v1alpha1.CardQuota{})
-	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, conditions.Get(q.Status.Conditions, v1alpha1.ConditionEnforced).Reason)
+	enforced := conditions.Get(fetch(t, r.client, "web", &v1alpha1.CardQuota{}).Status.Conditions, v1alpha1.ConditionEnforced)
+	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, enforced.Reason)
 
 	created := builder.ServiceTypePolicy().Obj()
 	check.NoError(t, r.client.Create(t.Context(), created))

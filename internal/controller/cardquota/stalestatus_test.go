@@ -50,6 +50,21 @@ func newLLMReconciler(t *testing.T) (*Reconciler, client.WithWatch) {
 	return r, r.client.(client.WithWatch)
 }
 
+// setUsage lets the next count find cards and CPU in use by queue llm.
+func (r *Reconciler) setUsage(used card.Count, milliCPU int64) {
+	usage := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
+	r.usage.queues = map[string]cardquota.Usage{"llm": usage}
+	r.usage.subtrees = r.usage.queues
+}
+
+// llm asks for a Reconcile of CardQuota llm.
+var llm = ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
+
+// llmOf returns CardQuota llm as the API server has it.
+func llmOf(t *testing.T, api client.Reader) *v1alpha1.CardQuota {
+	return fetch(t, api, "llm", &v1alpha1.CardQuota{})
+}
+
 // TestStatusIsRightAfterALateWatch: a number changes and changes back before the cache shows the
 // first change. A patch against the cache would leave out that number, and no event would follow.
 func TestStatusIsRightAfterALateWatch(t *testing.T) {
@@ -57,17 +72,10 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
-	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
-	count := func(used card.Count, milliCPU int64) {
-		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
-		r.usage.queues = map[string]cardquota.Usage{"llm": u}
-		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
-	}
-
 	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
 	reconcile := func() {
 		for range 20 {
-			result := check.Value(r.Reconcile(t.Context(), request))(t)
+			result := check.Value(r.Reconcile(t.Context(), llm))(t)
 			if result.IsZero() {
 				return
 			}
@@ -76,30 +84,26 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 		check.That(t, cached != nil, "it is reconciled for ever")
 		cached = nil
 		for range 3 {
-			check.Value(r.Reconcile(t.Context(), request))(t)
+			check.Value(r.Reconcile(t.Context(), llm))(t)
 		}
 	}
 
-	written := func() *v1alpha1.CardQuota {
-		return fetch(t, api, "llm", &v1alpha1.CardQuota{})
-	}
-
 	for range 3 { // the finalizer is an event of its own
-		count(1, 1000)
+		r.setUsage(1, 1000)
 		reconcile()
 	}
 
-	late := written()
+	late := llmOf(t, api)
 	check.Equal(t, "CPU at first", "1", late.Status.CPU.Used.String())
-	count(2, 2000)
+	r.setUsage(2, 2000)
 	reconcile()
-	check.Equal(t, "CPU of the second count", "2", written().Status.CPU.Used.String())
+	check.Equal(t, "CPU of the second count", "2", llmOf(t, api).Status.CPU.Used.String())
 
 	cached = late
-	count(3, 1000)
+	r.setUsage(3, 1000)
 	reconcile()
-	check.Equal(t, "cards of the third count", int64(3), written().Status.Cards[0].Used)
-	check.Equal(t, "CPU of the third count, the same as at first", "1", written().Status.CPU.Used.String())
+	check.Equal(t, "cards of the third count", int64(3), llmOf(t, api).Status.Cards[0].Used)
+	check.Equal(t, "CPU of the third count, the same as at first", "1", llmOf(t, api).Status.CPU.Used.String())
 }
 
 // TestQueueIsReadOnlyFromALateCache: the operator writes card.allocated often. It asks the API server
@@ -119,23 +123,18 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 		return fetch(t, api, "llm", &v1beta1.Queue{})
 	}
 
-	count := func(used card.Count) {
-		u := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}}
-		r.usage.queues = map[string]cardquota.Usage{"llm": u}
-		r.usage.subtrees = map[string]cardquota.Usage{"llm": u}
-		r.reconcileAll(t)
-	}
-
-	count(1)
+	r.setUsage(1, 0)
+	r.reconcileAll(t)
 	check.That(t, reads > 0, "the first write is of a Queue that was not read from the API server")
 
 	late := queue()
 	reads = 0
-	count(2)
+	r.setUsage(2, 0)
+	r.reconcileAll(t)
 	check.Equal(t, "reads of a Queue with the last write", 0, reads)
 	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
 
-	quota := fetch(t, api, "llm", &v1alpha1.CardQuota{})
+	quota := llmOf(t, api)
 	quota.Spec.StopPolicy = v1alpha1.StopPolicyHold
 	quota.Generation++
 	check.NoError(t, api.Update(t.Context(), quota))
@@ -149,10 +148,9 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 	r.reconcileAll(t)
 	check.That(t, reads > 0, "a Queue without the last write is not read again")
 
-	recorder, ok := r.events.(*record.FakeRecorder)
-	check.That(t, ok, "the recorder is a %T", r.events)
-	for len(recorder.Events) > 0 {
-		event := <-recorder.Events
+	events := r.events.(*record.FakeRecorder).Events
+	for len(events) > 0 {
+		event := <-events
 		check.That(t, !strings.Contains(event, v1alpha1.ReasonForeignChangeReplaced), "its own write is another manager's: %s", event)
 	}
 }
@@ -164,28 +162,24 @@ func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 
-	read := func() *v1alpha1.CardQuota {
-		return fetch(t, api, "llm", &v1alpha1.CardQuota{})
-	}
-	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}
-	check.Value(r.Reconcile(t.Context(), request))(t)
+	check.Value(r.Reconcile(t.Context(), llm))(t)
 
-	late := read()
+	late := llmOf(t, api)
 	late.Status = v1alpha1.CardQuotaStatus{}
 	late.ResourceVersion = "1"
 	r.reconcileAll(t)
-	check.Equal(t, "condition before", v1alpha1.ReasonSynced, conditions.Get(read().Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
+	check.Equal(t, "condition before", v1alpha1.ReasonSynced, conditions.Get(llmOf(t, api).Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
 
 	queue := fetch(t, api, "llm", &v1beta1.Queue{})
 	queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":9}`
 	check.NoError(t, api.Update(t.Context(), queue))
 	cached = late
 
-	check.Value(r.Reconcile(t.Context(), request))(t)
+	check.Value(r.Reconcile(t.Context(), llm))(t)
 	cached = nil
 	r.reconcileAll(t)
 
-	check.Equal(t, "condition", v1alpha1.ReasonForeignChangeReplaced, conditions.Get(read().Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
+	check.Equal(t, "condition", v1alpha1.ReasonForeignChangeReplaced, conditions.Get(llmOf(t, api).Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
 }
 
 // TestAFailedApplyIsNotKnown: an answer may be lost, so the next difference is read from the API server.
@@ -199,11 +193,11 @@ func TestAFailedApplyIsNotKnown(t *testing.T) {
 		return errors.New("timeout")
 	}})
 
-	quota := fetch(t, api, "llm", &v1alpha1.CardQuota{})
+	quota := llmOf(t, api)
 	quota.Spec.Cards[0].Quota = ptr.To[int64](9)
 	check.NoError(t, api.Update(t.Context(), quota))
 
-	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}})
+	_, err := r.Reconcile(t.Context(), llm)
 	check.Says(t, err, "timeout")
 	check.That(t, !known(), "the version before a failed apply is known")
 }
@@ -221,7 +215,7 @@ func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
 
 		r.client = rest.client
 		r.live = rest.live // without CardQuota llm
-		check.Value(r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "llm"}}))(t)
+		check.Value(r.Reconcile(t.Context(), llm))(t)
 		check.Equal(t, "known", hasSuccessor, r.queueWrites.CacheHasWrite("llm", "999999"))
 
 		_, isLeft := r.writtenQueues.Load("llm")

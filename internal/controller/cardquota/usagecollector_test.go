@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,9 +65,7 @@ func TestQueuesWithChangedCards(t *testing.T) {
 		"a card that no node had":      {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), want: []string{"holds"}},
 		"more cards of the other kind": {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
 	}) {
-		cards := &tracked{}
-		cards.Update(h200().Obj())
-		cards.Update(builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
+		cards := trackNodes(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
 		r := newUsageCollector(nil, 0, cards)
 
 		s := objectStores{
@@ -96,14 +93,12 @@ func TestBlockedNamesHolders(t *testing.T) {
 		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(1).Unschedulable(message).Obj()
 	}
 	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).With(func(q *v1alpha1.CardQuota) {
-			q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-		}).Obj(),
+		quotas: newStore(builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).Selects("team", "chat").Obj(),
 			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Parent("web").Obj()),
 		pods: newStore(running("one", "chat"), running("two", "byhand"), waits("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
 			waits("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>")),
 		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(builder.Namespace("lab", "team", "chat")),
-		policies: newStore(builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()),
+		policies: newStore(builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj()),
 	}
 
 	u := newUsageCollector(nil, 0, nodes)

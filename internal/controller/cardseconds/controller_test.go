@@ -141,7 +141,6 @@ func (s *scene) expectServedAfter(passed time.Duration, when string, want float6
 
 // storeAfter stores some time later.
 func (s *scene) storeAfter(passed time.Duration) {
-	s.Helper()
 	s.at = s.at.Add(passed)
 	check.NoError(s.T, s.k.storeSums(s.Context()))
 }

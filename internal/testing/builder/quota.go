@@ -26,6 +26,12 @@ func (b *CardQuotaBuilder) Card(name string, quota int64) *CardQuotaBuilder {
 	return b
 }
 
+// Deserves sets what the queue deserves of the card added last.
+func (b *CardQuotaBuilder) Deserves(count int64) *CardQuotaBuilder {
+	b.obj.Spec.Cards[len(b.obj.Spec.Cards)-1].Deserved = &count
+	return b
+}
+
 // Resources sets the quota of CPU and memory.
 func (b *CardQuotaBuilder) Resources(cpu, memory string) *CardQuotaBuilder {
 	b.obj.Spec.Resources = &v1alpha1.Resources{}
@@ -42,6 +48,12 @@ func (b *CardQuotaBuilder) Resources(cpu, memory string) *CardQuotaBuilder {
 // Queue sets another queue than the one of the CardQuota's name.
 func (b *CardQuotaBuilder) Queue(name string) *CardQuotaBuilder {
 	b.obj.Spec.QueueName = name
+	return b
+}
+
+// Selects lets in the namespaces with these labels, each key followed by its value.
+func (b *CardQuotaBuilder) Selects(labels ...string) *CardQuotaBuilder {
+	b.obj.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: Namespace("", labels...).Labels}
 	return b
 }
 
@@ -74,5 +86,11 @@ type PolicyBuilder struct {
 func ServiceTypePolicy() *PolicyBuilder {
 	b := &PolicyBuilder{}
 	b.object = newObject("ServiceTypePolicy", "", v1alpha1.PolicyName, b, &v1alpha1.ServiceTypePolicy{})
+	return b
+}
+
+// Hierarchy sets the hierarchy of queues that is in force.
+func (b *PolicyBuilder) Hierarchy(hierarchy v1alpha1.QueueHierarchy) *PolicyBuilder {
+	b.obj.Status.QueueHierarchy = hierarchy
 	return b
 }

@@ -9,7 +9,6 @@ import (
 // Scheme returns a scheme with the kinds that a test uses. A fake client makes a map of all its kinds for every
 // write, so each further kind takes time.
 func Scheme(t check.T, adders ...func(*runtime.Scheme) error) *runtime.Scheme {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range adders {
 		check.NoError(t, add(scheme))
