@@ -108,9 +108,9 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 
 	objects := append(usedCluster(), operatorLease(time.Second, "v0.2.0"), policyOf("v0.2.0"))
 	r := execute(t, objects, mayNotGet, "version")
-	text := strings.Join(strings.Fields(r.out), " ")
-	check.Contains(t, "version", text, "cardquota-manager unknown", "may not get leases.coordination.k8s.io")
-	check.That(t, !strings.Contains(text, "not installed"), "that is not known: %s", text)
+	check.Text(t, "version", strings.Join(strings.Fields(r.out), " ")).
+		Has("cardquota-manager unknown", "may not get leases.coordination.k8s.io").
+		Lacks("not installed") // that is not known
 
 	execute(t, objects, mayNotGet, "doctor").prints("may not get leases.coordination.k8s.io").lacks("cardquota-manager  ProgramMissing")
 }

@@ -41,10 +41,7 @@ func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 		"everything is readable": explainLab(t, reservingCluster(), "next-0"),
 		"nodes are not":          explainWithoutNodes(t, reservingCluster(), "next-0"),
 	} {
-		check.Contains(t, name, text, "Job lab/works (PodGroup works)")
-		for _, wrong := range []string{"has no pods", "delete"} {
-			check.That(t, !strings.Contains(text, wrong), "%s: %q although its pods exist: %s", name, wrong, text)
-		}
+		check.Text(t, name, text).Has("Job lab/works (PodGroup works)").Lacks("has no pods", "delete")
 	}
 }
 
@@ -91,9 +88,9 @@ const saysGangWaits = "pod group is not ready, 4 Pending, 4 minAvailable; Pendin
 // TestAGangIsCountedWithAllItsPods: the user names one pod of it, and one that has ended is counted once.
 func TestAGangIsCountedWithAllItsPods(t *testing.T) {
 	pods := builder.Pod("lab", "g").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("g").Unschedulable(saysGangWaits).Copies(4)
-	text := explainWithoutNodes(t, gangCluster(0, pods...), "g-0")
-	check.Contains(t, "four of four", text, "(GangIncomplete): its pods fit, but others of its gang do not.")
-	check.That(t, !strings.Contains(text, "the gang needs"), "all of them exist: %s", text)
+	check.Text(t, "four of four", explainWithoutNodes(t, gangCluster(0, pods...), "g-0")).
+		Has("(GangIncomplete): its pods fit, but others of its gang do not.").
+		Lacks("the gang needs") // all of them exist
 
 	pods[2].Status.Phase = corev1.PodSucceeded
 	for name, asked := range map[string]string{"one pod": "g-0", "the PodGroup": "pg/g"} {

@@ -119,9 +119,9 @@ func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 // TestWhyOfANewPodWhosePodGroupIsNotKnownYet: PodGroups are listed before pods.
 func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
 	isNew := builder.Pod("lab", "orphan").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("gone").Created(at.Add(-time.Second)).Obj()
-	text := explainLab(t, append(busyCluster(), isNew), "orphan")
-	check.Contains(t, "why", text, "The scheduler has not said why yet.")
-	check.That(t, !strings.Contains(text, "does not exist") && !strings.Contains(text, "delete pod"), "it may exist: %s", text)
+	check.Text(t, "why", explainLab(t, append(busyCluster(), isNew), "orphan")).
+		Has("The scheduler has not said why yet.").
+		Lacks("does not exist", "delete pod") // it may exist
 }
 
 // TestAGateNamesThePodGroupThatIsGone: the other pod of the job has its PodGroup.
@@ -130,9 +130,9 @@ func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 		builder.PodGroup("lab", "exists").Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Phase(v1beta1.PodGroupInqueue).Obj(),
 		builder.Pod("lab", "mixed-0").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("gone").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Obj(),
 		builder.Pod("lab", "mixed-1").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("exists").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Unschedulable("0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.").Obj())
-	text := explainLab(t, objects, "vcjob/mixed")
-	check.Contains(t, "why", text, "PodGroup gone No it does not exist")
-	check.That(t, !strings.Contains(text, "PodGroup exists No"), "it exists: %s", text)
+	check.Text(t, "why", explainLab(t, objects, "vcjob/mixed")).
+		Has("PodGroup gone No it does not exist").
+		Lacks("PodGroup exists No") // it exists
 }
 
 // rolloutOf returns a Deployment of two pods, of which old ones hold the quota and a new one waits.
@@ -221,12 +221,10 @@ func TestWhyNamesWhoReservesTheCards(t *testing.T) {
 		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "4").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
 		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(4).PodGroup("next").Obj())
 
-	text := explainLab(t, objects, "next-0")
-	check.Contains(t, "why", text, "the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
-		"PodGroup lab/flow waits for 8 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.")
-	for _, other := range []string{"other-queue waits", "pending waits", "next waits for 4 NVIDIA-H200 and"} {
-		check.That(t, !strings.Contains(text, other), "%s: %s", other, text)
-	}
+	check.Text(t, "why", explainLab(t, objects, "next-0")).
+		Has("the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
+			"PodGroup lab/flow waits for 8 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.").
+		Lacks("other-queue waits", "pending waits", "next waits for 4 NVIDIA-H200 and")
 }
 
 // TestAReservationNamesTheCardsOfTheRequest: a job that names no card may have any of the fleet.
@@ -298,9 +296,9 @@ func TestWhyIsAboutThePodThatIsRefused(t *testing.T) {
 	objects := append(busyCluster(),
 		builder.PodGroup("lab", "tf").Queue("llm").MinMember(2).Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Phase("Inqueue").Obj(),
 		ofJob("tf-a-0").Card("NVIDIA-H200").GPUs(1).Unschedulable(gang).Obj(), ofJob("tf-b-0").Card("NVIDIA-H200").GPUs(5).Unschedulable(refused).Obj())
-	text := explainLab(t, objects, "vcjob/tf")
-	check.Contains(t, "why", text, "(QuotaExhausted): it requests more than the whole quota of the queue.", "quota of llm No 3/4 NVIDIA-H200 used, 1 free", "CardQuota llm lacks 4 NVIDIA-H200 for the next pod, 5 for all that wait")
-	check.That(t, !strings.Contains(text, "Ask again"), "it never changes: %s", text)
+	check.Text(t, "why", explainLab(t, objects, "vcjob/tf")).
+		Has("(QuotaExhausted): it requests more than the whole quota of the queue.", "quota of llm No 3/4 NVIDIA-H200 used, 1 free", "CardQuota llm lacks 4 NVIDIA-H200 for the next pod, 5 for all that wait").
+		Lacks("Ask again") // it never changes
 }
 
 func TestWhyOfACardWithoutLabels(t *testing.T) {
@@ -313,9 +311,9 @@ func TestWhyOfACardWithoutLabels(t *testing.T) {
 		}
 	}
 
-	text := explainLab(t, objects, "b300")
-	check.Contains(t, "why", text, "(UnknownCard): no node has this card, or it is not named yet.", "The card may not be named yet: node new: offers nvidia.com/gpu")
-	check.That(t, !strings.Contains(text, "Correct the name"), "the name is right: %s", text)
+	check.Text(t, "why", explainLab(t, objects, "b300")).
+		Has("(UnknownCard): no node has this card, or it is not named yet.", "The card may not be named yet: node new: offers nvidia.com/gpu").
+		Lacks("Correct the name") // the name is right
 	check.Contains(t, "without the vendor", explainLab(t, objects, "bare"), "Or did you mean NVIDIA-H200?")
 }
 
@@ -328,9 +326,9 @@ func TestWhyOfADeletedCardQuota(t *testing.T) {
 			quota.Finalizers = []string{"cardquota.dev/queue"}
 		}
 	}
-	text := explainLab(t, objects, "next")
-	check.Contains(t, "why", text, "CardQuota llm is being deleted, and its queue gives no more cards.", "quota of llm No it is being deleted and gives no more cards")
-	check.That(t, !strings.Contains(text, "kubectl edit"), "an edit has no effect: %s", text)
+	check.Text(t, "why", explainLab(t, objects, "next")).
+		Has("CardQuota llm is being deleted, and its queue gives no more cards.", "quota of llm No it is being deleted and gives no more cards").
+		Lacks("kubectl edit") // an edit has no effect
 }
 
 // TestWhySaysToATenantThatTheQuotaIsDeleted: a LocalCardQuota is not deleted before its CardQuota is gone.
@@ -338,7 +336,7 @@ func TestWhySaysToATenantThatTheQuotaIsDeleted(t *testing.T) {
 	local := localQuota()
 	local.Status.State = v1alpha1.QueueDraining
 	r := execute(t, append(busyCluster(), local), forbidCluster("lab"), "why", "quota-0", "-n", "lab")
-	text := strings.Join(strings.Fields(r.out), " ")
-	check.Contains(t, "why", text, "CardQuota llm is being deleted, and its queue gives no more cards.", "queue llm No it is Draining", "name another queue, or ask the administrator whether there will be a new one.")
-	check.That(t, !strings.Contains(text, "lacks"), "more quota is no way out: %s", text)
+	check.Text(t, "why", strings.Join(strings.Fields(r.out), " ")).
+		Has("CardQuota llm is being deleted, and its queue gives no more cards.", "queue llm No it is Draining", "name another queue, or ask the administrator whether there will be a new one.").
+		Lacks("lacks") // more quota is no way out
 }
