@@ -210,7 +210,7 @@ func (p *project) recordGroup(ctx context.Context, s stage, logs string) error {
 func openTempDir(root, stage string) (string, func(), error) {
 	// Its name is short, because sockets have short paths.
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("runtests-%x", crc32.ChecksumIEEE(fmt.Append(nil, os.Getuid(), root, stage))))
-	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := createFile(root, stage+".lock")
 	if err != nil {
 		return "", nil, err
 	}

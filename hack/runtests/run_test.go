@@ -86,11 +86,12 @@ func isAlive(pid int) bool {
 
 func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	dir, unlock, err := openTempDir("/clone", "unit")
+	clone := t.TempDir()
+	dir, unlock, err := openTempDir(clone, "unit")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openTempDir("/clone", "unit"); err == nil {
+	if _, _, err := openTempDir(clone, "unit"); err == nil {
 		t.Error("two runs share a folder")
 	}
 
@@ -98,7 +99,7 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o700); err != nil { // by a killed run
 		t.Fatal(err)
 	}
-	next, unlock, err := openTempDir("/clone", "unit")
+	next, unlock, err := openTempDir(clone, "unit")
 	if err != nil {
 		t.Fatal(err)
 	}
