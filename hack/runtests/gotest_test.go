@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestFollowCountsTestsAndPrintsFailures(t *testing.T) {
@@ -31,18 +33,13 @@ not an event
 `
 
 	var out, log bytes.Buffer
-	got, err := readEvents(strings.NewReader(events), &log, &out, "m")
-	if (err != nil) || (log.String() != events) || (out.String() != printed) {
-		t.Errorf("%v, logged %s\nprinted %s\nwant %s", err, log.String(), out.String(), printed)
-	}
-	if got.passed != 1 || got.failed != 2 || !slices.Equal(got.skipped, []string{"a TestC"}) {
-		t.Errorf("passed %d, failed %d, skipped %v", got.passed, got.failed, got.skipped)
-	}
+	got := check.Value(readEvents(strings.NewReader(events), &log, &out, "m"))(t)
+	check.Equal(t, "log", events, log.String())
+	check.Equal(t, "what is printed", printed, out.String())
 
-	if !slices.Equal(got.failures, []failure{{"a TestA/one", "it is wrong\n"}}) {
-		t.Errorf("the failures that the verdict repeats: %v", got.failures)
-	}
-	if !slices.Equal(got.tests, []testDuration{{"a TestA/one", 1.5}, {"a TestB", 3}, {"a TestC", 0}}) {
-		t.Errorf("the tests without subtests: %v", got.tests)
-	}
+	check.Equal(t, "passed", 1, got.passed)
+	check.Equal(t, "failed", 2, got.failed)
+	check.Equal(t, "skipped", []string{"a TestC"}, got.skipped)
+	check.That(t, slices.Equal(got.failures, []failure{{"a TestA/one", "it is wrong\n"}}), "the failures that the verdict repeats: %v", got.failures)
+	check.That(t, slices.Equal(got.tests, []testDuration{{"a TestA/one", 1.5}, {"a TestB", 3}, {"a TestC", 0}}), "the tests without subtests: %v", got.tests)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // checkout is this project. Listing its packages takes seconds.
@@ -16,10 +18,7 @@ var checkout = sync.OnceValues(func() (*project, error) { return loadProject(con
 
 // A stage that always runs, such as verify or lint, needs no list of inputs.
 func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
-	p, err := checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Value(checkout())(t)
 
 	const all = "docs olm monitoring images realnode harness stock-reclaim"
 	for file, want := range map[string]string{
@@ -58,27 +57,21 @@ func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
 				decides = append(decides, s.name)
 			}
 		}
-		if got := strings.Join(decides, " "); got != want {
-			t.Errorf("%s decides %q, want %q", file, got, want)
-		}
+		check.Equal(t, "what "+file+" decides", want, strings.Join(decides, " "))
 	}
 }
 
 // The lists name what exists: a file that moves must not leave its group.
 func TestTheListsOfInputsNameWhatExists(t *testing.T) {
-	p, err := checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Value(checkout())(t)
 
 	names := slices.Concat(readByAll, readByNone)
 	for _, s := range groups {
 		names = slices.Concat(names, s.packages, s.programs, s.reads)
 	}
 	for _, name := range names {
-		if _, err := os.Stat(filepath.Join(p.root, name)); err != nil {
-			t.Error(err)
-		}
+		_, err := os.Stat(filepath.Join(p.root, name))
+		check.Says(t, err, "")
 	}
 }
 
@@ -102,16 +95,12 @@ func TestAChangedInputRunsItsGroup(t *testing.T) {
 	} {
 		t.Run(change, func(t *testing.T) {
 			p := projectOf(t, inputFiles)
-			if err := p.recordPass(t.Context(), "g"); err != nil {
-				t.Fatal(err)
-			}
-
+			check.NoError(t, p.recordPass(t.Context(), "g"))
 			runShell(t, p, change)
+
 			group := stage{name: "g", group: true, packages: []string{"dir"}}
-			choices, err := p.chooseStages(t.Context(), []stage{group}, false, nil)
-			if (err != nil) || (choices["g"].run != want) {
-				t.Errorf("%+v, %v, want %v", choices["g"], err, want)
-			}
+			choices := check.Value(p.chooseStages(t.Context(), []stage{group}, false, nil))(t)
+			check.Equal(t, "runs, because "+choices["g"].reason, want, choices["g"].run)
 		})
 	}
 }
@@ -122,12 +111,8 @@ func projectOf(t *testing.T, files map[string]string) *project {
 	p := &project{root: t.TempDir(), packages: map[string]*goPackage{"dir": {testDeps: []string{"dir", "kit"}}, "kit": {}, "other": {}}}
 	for name, text := range files {
 		file := filepath.Join(p.root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		check.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 
 	runShell(t, p, "mkdir dist; git init -q; git config user.name a; git config user.email a@example; git add .gitignore; git commit -qm a")
@@ -137,21 +122,14 @@ func projectOf(t *testing.T, files map[string]string) *project {
 // runShell runs commands in a project, and reads its files again.
 func runShell(t *testing.T, p *project, commands string) {
 	t.Helper()
-	if _, err := runOutput(t.Context(), p.root, "bash", "-euc", commands); err != nil {
-		t.Fatal(err)
-	}
-
-	tree, err := writeTree(t.Context(), p.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.tree = tree
+	check.Value(runOutput(t.Context(), p.root, "bash", "-euc", commands))(t)
+	p.tree = check.Value(writeTree(t.Context(), p.root))(t)
 }
 
 func TestTheStagesThatAreChosen(t *testing.T) {
 	p := &project{root: t.TempDir()}
 	stages := []stage{{name: "unit"}, {name: "olm", group: true}, {name: "clocks", onlyInTestAll: true}}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		all  bool
 		only []string
 		want string
@@ -159,24 +137,18 @@ func TestTheStagesThatAreChosen(t *testing.T) {
 		"a fresh clone": {want: "olm unit"},
 		"test-all":      {all: true, want: "clocks olm unit"},
 		"named stages":  {only: []string{"clocks"}, want: "clocks"},
-	} {
-		choices, err := p.chooseStages(t.Context(), stages, tc.all, tc.only)
+	}) {
+		choices := check.Value(p.chooseStages(t.Context(), stages, tc.all, tc.only))(t)
 		maps.DeleteFunc(choices, func(_ string, d decision) bool { return !d.run })
-		if got := strings.Join(slices.Sorted(maps.Keys(choices)), " "); (err != nil) || (got != tc.want) {
-			t.Errorf("%s: %s, %v, want %s", name, got, err, tc.want)
-		}
+		check.Equal(t, "stages", tc.want, strings.Join(slices.Sorted(maps.Keys(choices)), " "))
 	}
 
-	if _, err := p.chooseStages(t.Context(), stages, false, []string{"bogus"}); err == nil {
-		t.Error("a stage that does not exist is no error")
-	}
+	_, err := p.chooseStages(t.Context(), stages, false, []string{"bogus"})
+	check.Says(t, err, "there is no stage")
 }
 
 func TestEveryTestBelongsToOneStage(t *testing.T) {
-	p, err := checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Value(checkout())(t)
 
 	staged := map[string]int{}
 	for _, s := range allStages(p) {
@@ -188,8 +160,6 @@ func TestEveryTestBelongsToOneStage(t *testing.T) {
 	}
 
 	for dir, pkg := range p.packages {
-		if hasTests := pkg.testDeps != nil; (staged[dir] == 1) != hasTests {
-			t.Errorf("the tests of %s belong to %d stages", dir, staged[dir])
-		}
+		check.That(t, (staged[dir] == 1) == (pkg.testDeps != nil), "the tests of %s belong to %d stages", dir, staged[dir])
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
@@ -49,30 +50,18 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 		t.Run(fmt.Sprint(sig), func(t *testing.T) {
 			run := exec.CommandContext(t.Context(), os.Args[0])
 			run.Env = append(os.Environ(), part+"=run", "TMPDIR="+t.TempDir())
-			out, err := run.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := childprocess.Start(run); err != nil {
-				t.Fatal(err)
-			}
+			out := check.Value(run.StdoutPipe())(t)
+			check.NoError(t, childprocess.Start(run))
 
 			var pids [2]int
 			for i := range pids {
-				if _, err := fmt.Fscanf(out, "s             | started %d\n", &pids[i]); err != nil {
-					t.Fatal(err)
-				}
+				check.Value(fmt.Fscanf(out, "s             | started %d\n", &pids[i]))(t)
 			}
 
-			if err := run.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, run.Process.Signal(sig))
 			_ = run.Wait()
-
 			for deadline := time.Now().Add(time.Minute); isAlive(pids[0]) || isAlive(pids[1]); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("a process of %v still runs", pids)
-				}
+				check.Must(t, time.Now().Before(deadline), "a process of %v still runs", pids)
 			}
 		})
 	}
@@ -88,26 +77,16 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	clone := t.TempDir()
 	dir, unlock, err := openTempDir(clone, "unit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := openTempDir(clone, "unit"); err == nil {
-		t.Error("two runs share a folder")
-	}
+	check.NoError(t, err)
+	_, _, err = openTempDir(clone, "unit")
+	check.Says(t, err, "another run")
 
 	unlock()
-	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o700); err != nil { // by a killed run
-		t.Fatal(err)
-	}
+	check.NoError(t, os.MkdirAll(filepath.Join(dir, "left"), 0o700)) // by a killed run
 	next, unlock, err := openTempDir(clone, "unit")
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	check.NoError(t, err)
 	defer unlock()
-	if files, err := os.ReadDir(next); (err != nil) || (len(files) > 0) {
-		t.Errorf("%s has %v, %v", next, files, err)
-	}
+	check.Equal(t, "files", 0, len(check.Value(os.ReadDir(next))(t)))
 }
 
 func TestAGroupNamesTheFilesThatItsListsLack(t *testing.T) {
@@ -116,12 +95,7 @@ func TestAGroupNamesTheFilesThatItsListsLack(t *testing.T) {
 	logs := t.TempDir()
 	escaped := strings.ReplaceAll(filepath.Join(p.root, "dir"), "/", "%2F")
 	text := "# test log\ngetenv HOME\nopen ../config/a.yaml\nopen /etc/passwd\nchdir ../docs\nstat a.md\nopen " + p.root + "/other/other.go\nopen a.md\n"
-	if err := os.WriteFile(filepath.Join(logs, escaped), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	got, err := p.unlistedFiles(stage{packages: []string{"dir"}}, logs)
-	if (err != nil) || (strings.Join(got, " ") != "docs/a.md other/other.go") {
-		t.Errorf("%v, %v", got, err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(logs, escaped), []byte(text), 0o600))
+	got := check.Value(p.unlistedFiles(stage{packages: []string{"dir"}}, logs))(t)
+	check.Equal(t, "files", []string{"docs/a.md", "other/other.go"}, got)
 }
