@@ -33,21 +33,17 @@ func TestDeservedBeforeBorrowed(t *testing.T) {
 		"they do not lose to a higher priority":     {"node n model=A cards=9; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=4; job g queue=y min=6 pending=6 priorityClass=high; job s queue=y min=1 pending=4 priorityClass=low", "b-0 s*4"},
 		"any card of its queue":                     {"node n model=A cards=5; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=1 card=none task=w,pods:1,min:1; job c queue=y min=1 pending=1 card=B", "b-0"},
 	}) {
-		w := newTree(tree, tc.runs)
-		w.openSession().Run(NewAllocate(w.action))
+		w := newTree(tree, tc.runs).runAllocate(t)
+
 		placed := session.Names(slices.Concat(w.In(api.Binding), w.In(api.Allocated)))
 		check.Equal(t, "placed, on n unless it says so", session.Spell(tc.placed), strings.ReplaceAll(placed, "@n", ""))
-
-		w.Close()
 	}
 }
 
 // TestReasonsOfDeservedPodsStay: the second run, in which others borrow, does not change why a pod
 // waits.
 func TestReasonsOfDeservedPodsStay(t *testing.T) {
-	w := newTree("x quota=8 deserved=4 serviceType=training priority=20500; y quota=8 deserved=4 serviceType=training", "node n model=A cards=6; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3 task=w,pods:3,min:3")
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
+	w := newTree("x quota=8 deserved=4 serviceType=training priority=20500; y quota=8 deserved=4 serviceType=training", "node n model=A cards=6; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3 task=w,pods:3,min:3").runAllocate(t)
 	job := w.Ssn.Jobs["ns/c"]
 	check.Must(t, job != nil && len(job.NodesFitErrors) > 0, "no reason why c waits")
 	for uid, reason := range job.NodesFitErrors {

@@ -27,8 +27,8 @@ type policiesWithJobs struct {
 }
 
 func (p policiesWithJobs) FailureLimitFor(_, name string, _ types.UID) (workload.FailureLimit, bool) {
-	job, known := p.jobs[name]
-	if !known {
+	job := p.jobs[name]
+	if job == nil {
 		return workload.FailureLimit{}, false
 	}
 	return workload.FailureLimitFor(job), true
@@ -65,16 +65,18 @@ func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1
 // TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: g is a gang that loses less than all of
 // the work of t, and more than single pods of it.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
-	const base = "node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; "
-	one := "job i queue=inf min=1 pending=1"
-	two := "job i queue=inf min=2 pending=2"
-	three := "job i queue=inf min=3 pending=3"
+	const (
+		one   = "job i queue=inf min=1 pending=1"
+		two   = "job i queue=inf min=2 pending=2"
+		three = "job i queue=inf min=3 pending=3"
+		base  = "node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; "
+	)
+
 	ended := func(name string, phase corev1.PodPhase, ran time.Duration) func(*corev1.Pod) {
 		return onPod(name, func(p *corev1.Pod) {
-			start := p.Status.StartTime.Time
 			p.Status.Phase = phase
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(ran))},
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.Status.StartTime.Add(ran))},
 			}}}
 		})
 	}
@@ -102,17 +104,7 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 		"what succeeded counts as work of the Job":     {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 10*time.Hour), "g*4"},
 		"what succeeded in a time is work of the time": {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 5*time.Hour), "t*3"},
 	}) {
-		jobs := map[string]*batchv1.Job{}
-		if tc.job != nil {
-			jobs["t"] = tc.job
-		}
-
-		w := withJobs(tc.text, jobs, func(p *corev1.Pod) {
-			if tc.change != nil && p.Annotations["scheduling.k8s.io/group-name"] == "t" {
-				tc.change(p)
-			}
-		})
-		goes, _ := w.runAction(t).Outcome()
+		goes, _ := withJobs(tc.text, map[string]*batchv1.Job{"t": tc.job}, onJob("t", tc.change)).runAction(t).Outcome()
 		check.Equal(t, "evicted", session.Spell(tc.goes), goes)
 	}
 }
@@ -135,9 +127,7 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 		w := withJobs("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)})
 		w.runAction(t).expectEvictedAndPlaced(t, "t-0", "i-0@n")
 
-		w.add("job late queue=inf min=1 pending=1")
-		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
-		w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())
+		w.addToCache("job late queue=inf min=1 pending=1")
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n late-0@n")
 	}
 }
@@ -174,16 +164,12 @@ func TestOnlyFailuresAreKept(t *testing.T) {
 	whole.Spec.Template.Spec.NodeName = "n"
 	whole.Status = batchv1.JobStatus{Active: 4, Failed: 2, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}}
 
-	got, err := keepFailures(whole)
-	kept, ok := got.(*batchv1.Job)
-	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
+	kept := check.Value(keepFailures(whole))(t).(*batchv1.Job)
 	check.That(t, reflect.DeepEqual(workload.FailureLimitFor(kept), workload.FailureLimitFor(whole)), "kept is %+v", kept)
 	check.That(t, kept.Name == "j" && kept.UID == "u" && kept.Labels == nil && kept.Spec.Template.Spec.NodeName == "", "kept is %+v", kept)
 
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
-	if got, err := keepFailures(gone); err != nil || got != any(gone) {
-		t.Errorf("the end of a Job becomes %v, error %v", got, err)
-	}
+	check.Equal(t, "the end of a Job", any(gone), check.Value(keepFailures(gone))(t))
 }
 
 // TestKubernetesJobsAreWatched: one of the same name, but another UID, is another Job.
@@ -192,9 +178,7 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	w.startCache()
 	job := kubernetesJob(1)
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
-	_, err := w.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{})
-	check.NoError(t, err)
-
+	check.Value(w.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{}))(t)
 	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	isKnown := func(name string, uid types.UID) bool {
 		_, known := watch.FailureLimitFor("ns", name, uid)
@@ -225,8 +209,7 @@ func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
 		"it allows none":                   {0, "5h", "g*4"},
 		"it allows none, the other is old": {0, "50h", "t*4"},
 	}) {
-		changes := []func(*corev1.Pod){onJob("t", ofKubernetesJob("t"))}
-		w, preempt := newPreemptWorld(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", changes...)
+		w, preempt := newPreemptWorld(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", onJob("t", ofKubernetesJob("t")))
 		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
 		w.runPreemptAction(preempt)
 

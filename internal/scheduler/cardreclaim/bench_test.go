@@ -1,6 +1,7 @@
 package cardreclaim
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -12,18 +13,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
+
+// timeAction runs the action in the open session, and returns how long that took.
+func (w *world) timeAction() time.Duration {
+	began := time.Now()
+	w.Run(w.action)
+	return time.Since(began)
+}
 
 // runTimed plays a session, and returns the time of the action and of the rest.
 func (w *world) runTimed() (action, rest time.Duration) {
 	began := time.Now()
 	w.openSession()
 	w.Run(allocate.New())
-	before := time.Now()
-	w.Run(w.action)
-	action = time.Since(before)
+	action = w.timeAction()
 	w.Close()
 	return action, time.Since(began) - action
+}
+
+func median(times []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(times))[len(times)/2]
+}
+
+func sum(times []time.Duration) (sum time.Duration) {
+	for _, t := range times {
+		sum += t
+	}
+	return sum
 }
 
 // withOwnToleration gives each pod another toleration, so that no two are of one kind.
@@ -61,36 +80,27 @@ func BenchmarkHopeless(b *testing.B) {
 
 			first, _ := w.runTimed()
 			var actions, rests []time.Duration
-			var action, rest time.Duration
-
-			const sessions = 11
-			for n := range sessions {
+			for n := range 11 {
 				if n%4 == 0 {
 					runtime.GC()
 				}
 
-				a, r := w.runTimed()
-				action += a
-				rest += r
-				actions = append(actions, a)
-				rests = append(rests, r)
+				action, rest := w.runTimed()
+				actions = append(actions, action)
+				rests = append(rests, rest)
 			}
 
-			slices.Sort(actions)
-			slices.Sort(rests)
-			usual := actions[sessions/2]
-			other := rests[sessions/2]
+			usual := median(actions)
+			other := median(rests)
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(first.Seconds()*1000, "first-ms")
 			b.ReportMetric(usual.Seconds()*1000, "action-ms")
 			b.ReportMetric(other.Seconds()*1000, "rest-ms")
 
 			share := usual.Seconds() / (usual + other).Seconds()
-			all := action.Seconds() / (action + rest).Seconds()
+			all := sum(actions).Seconds() / (sum(actions) + sum(rests)).Seconds()
 			b.ReportMetric(all, "share")
-			if share > mostOfSession || all > mostOfSessions {
-				b.Errorf("the action takes %.2f of most sessions and %.2f of all, at most %.2f and %.2f are allowed", share, all, mostOfSession, mostOfSessions)
-			}
+			check.That(b, share <= mostOfSession && all <= mostOfSessions, "the action takes %.2f of most sessions and %.2f of all, at most %.2f and %.2f are allowed", share, all, mostOfSession, mostOfSessions)
 		})
 	}
 }
@@ -111,22 +121,11 @@ func BenchmarkKinds(b *testing.B) {
 			w := rankedGangs(4992, tc.gangs, tc.ranks, 64, tc.kinds)
 			w.openSession()
 			w.Run(allocate.New())
-			before := time.Now()
-			w.Run(w.action)
-
-			took := time.Since(before)
-			if came := len(w.In(api.Pipelined)); came != 64 {
-				b.Errorf("%d of 64 pods are pipelined", came)
-			}
-
-			if one == 0 {
-				one = took
-			}
-
+			took := w.timeAction()
+			check.Equal(b, "pipelined pods", 64, len(w.In(api.Pipelined)))
+			one = cmp.Or(one, took)
 			times := took.Seconds() / one.Seconds()
-			if times > mostTimes {
-				b.Errorf("%.1f times as long as pods of one kind and jobs of one priority take, at most %d times is allowed", times, mostTimes)
-			}
+			check.That(b, times <= mostTimes, "%.1f times as long as pods of one kind and jobs of one priority take, at most %d times is allowed", times, mostTimes)
 
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took.Seconds()*1000, "action-ms")

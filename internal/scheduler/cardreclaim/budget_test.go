@@ -38,9 +38,8 @@ func TestPodsOfManyKinds(t *testing.T) {
 		"a gang of just as many gets all": {maxPodKinds, maxPodKinds, (maxPodKinds + 7) / 8 * 8, maxPodKinds},
 	}) {
 		w := fullCluster(10, fmt.Sprintf("job i queue=inf min=%d pending=%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
-		goes := len(w.In(api.Releasing))
-		comes := len(w.In(api.Pipelined))
-		check.That(t, goes == tc.goes && comes == tc.comes, "%d pods are evicted, %d pipelined, want %d and %d", goes, comes, tc.goes, tc.comes)
+		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
+		check.Equal(t, "pipelined pods", tc.comes, len(w.In(api.Pipelined)))
 	}
 }
 
@@ -93,13 +92,9 @@ func TestASessionIsBounded(t *testing.T) {
 // before it used up most of the session. The next session serves the job.
 func TestJobBeginsWithFullBudget(t *testing.T) {
 	const text = "queue high quota=PLENTY priority=90000 serviceType=inference cpu=1000; job a queue=high min=3 pending=3; job b queue=inf min=1 pending=1"
-	first := fullCluster(4, text).openSession()
-	t.Cleanup(first.Close)
-
-	policy, _ := cards.ReclaimPolicyFor(first.Ssn.UID)
-	rs := newReclaimSession(first.Ssn, policy, first.action)
-	rs.startJob(len(rs.nodes))
-	rs.placeJob(first.Job("a"))
+	first := fullCluster(4, text)
+	rs := first.search(t)
+	rs.placeFirst(first.Job("a"))
 
 	w := fullCluster(4, text)
 	w.startCache()
@@ -123,22 +118,17 @@ func (w *world) pipelinedTasks(name string) int {
 func TestUnsolvableSetsAreRemembered(t *testing.T) {
 	w := newWorld("node n model=A cards=8; HALF; job p queue=tra min=4 running=n*4 age=24h preemptable=false").add("job i queue=inf min=8 pending=8; job j queue=inf min=8 pending=8", func(p *corev1.Pod) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // a node accepts one of each
-	}).openSession()
-	t.Cleanup(w.Close)
-
-	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
-	rs := newReclaimSession(w.Ssn, policy, w.action)
+	})
+	rs := w.search(t)
 	work := func(name string) int {
 		before := rs.work
-		rs.startJob(len(rs.nodes))
-		rs.placeJob(w.Job(name))
+		rs.placeFirst(w.Job(name))
 		return rs.work - before
 	}
 
 	first := work("i")
 	second := work("j")
-	asking := 8 * workPerTask
-	check.That(t, second < first && second == asking, "%d went into the first job and %d into the second, want %d", first, second, asking)
+	check.That(t, second < first && second == 8*workPerTask, "%d went into the first job and %d into the second, want %d", first, second, 8*workPerTask)
 
 	w.expectEvictedAndPlaced(t, "", "")
 	check.That(t, len(rs.unsolvableSets) == 1, "remembered are %d sets, want 1", len(rs.unsolvableSets))
@@ -146,11 +136,8 @@ func TestUnsolvableSetsAreRemembered(t *testing.T) {
 
 // TestCutSearchIsNotRemembered: the next job repeats a search that ended at its budget.
 func TestCutSearchIsNotRemembered(t *testing.T) {
-	w := fullCluster(1, "job i queue=inf min=2 pending=2", withOwnHostPorts()).openSession()
-	t.Cleanup(w.Close)
-
-	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
-	rs := newReclaimSession(w.Ssn, policy, w.action)
+	w := fullCluster(1, "job i queue=inf min=2 pending=2", withOwnHostPorts())
+	rs := w.search(t)
 	rs.startJob(len(rs.nodes))
 	job := w.Job("i")
 	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
@@ -161,8 +148,7 @@ func TestCutSearchIsNotRemembered(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		rs.rememberUnsolvable(podSets, all)
 		check.That(t, len(rs.unsolvable)+len(rs.unsolvableSets) == 0, "all %v: %v and %v are remembered as unsolvable", all, rs.unsolvable, rs.unsolvableSets)
-		left := rs.dropUnsolvable(slices.Clone(podSets), all)
-		check.That(t, len(left) == 0, "all %v: %d pod sets are tried without any budget left", all, len(left))
+		check.Equal(t, fmt.Sprintf("all %v: pod sets that are tried without any budget left", all), 0, len(rs.dropUnsolvable(slices.Clone(podSets), all)))
 	}
 
 	rs.jobEnd = full

@@ -42,19 +42,11 @@ func TestDrainEvictsWholeJobs(t *testing.T) {
 		"no job that is only held":                {tree: strings.ReplaceAll(own, "AndDrain", ""), jobs: "job t queue=xa min=4 running=n*4 age=24h"},
 		"nor one of another queue":                {tree: own, jobs: "job u queue=xa min=1 running=n age=1h; job t queue=xb min=3 running=n*3 age=24h", deleted: "u-0"},
 	}) {
-		w := newTree(tc.tree, "node n model=A cards=8; "+tc.jobs, orNothing(tc.change)).addToAPI(t).runAction(t)
+		w := newTree(tc.tree, "node n model=A cards=8; "+tc.jobs, tc.change).addToAPI(t).runAction(t)
 		check.Equal(t, "evicted", session.Spell(tc.deleted+" "+tc.replaced), session.Names(w.In(api.Releasing)))
 		eventually(t, "marked "+tc.replaced, func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell(tc.replaced) })
 		eventually(t, "deleted "+tc.deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
 	}
-}
-
-// orNothing returns a change, or one that changes nothing.
-func orNothing(change func(*corev1.Pod)) func(*corev1.Pod) {
-	if change == nil {
-		return func(*corev1.Pod) {}
-	}
-	return change
 }
 
 // TestDrainInFlatQueues: the stop policy of a queue drains it without a tree, too.
@@ -116,17 +108,9 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 // well, and deletes pods that do not end.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob; job u queue=tra min=2 running=n*2 age=1h").addToAPI(t)
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
-
-	w.expectEvictedAndPlaced(t, "t*2", "")
+	w.runAllocate(t).expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
-	originalTimeout := deletionTimeout
-	originalMarkTimeout := markTimeout
-	t.Cleanup(func() {
-		deletionTimeout = originalTimeout
-		markTimeout = originalMarkTimeout
-	})
+	restoreTimeouts(t)
 
 	deletionTimeout = -time.Second
 	markTimeout = -time.Second
@@ -171,8 +155,7 @@ func TestDrainEvents(t *testing.T) {
 
 	eventually(t, "an event on the queue", func() bool {
 		for _, server := range servers {
-			list, err := server.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-			check.NoError(t, err)
+			list := check.Value(server.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 			for _, event := range list.Items {
 				if event.InvolvedObject.UID == w.Queues[1].UID && event.InvolvedObject.Kind == "Queue" && event.Reason == "Drained" {
 					return event.Message == "2 job(s) with 5 pod(s) are drained: stopPolicy of queue x is HoldAndDrain"

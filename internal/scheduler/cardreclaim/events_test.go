@@ -3,7 +3,6 @@ package cardreclaim
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,8 +44,7 @@ func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
 	var found []corev1.Event
 	eventually(t, reason+" about "+uid, func() bool {
 		for _, server := range servers {
-			list, err := server.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
-			check.NoError(t, err)
+			list := check.Value(server.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{}))(t)
 			for _, event := range list.Items {
 				if string(event.InvolvedObject.UID) == uid && event.Reason == reason {
 					event.Message = roundLoss(event.Message)
@@ -86,14 +84,10 @@ func TestReclaimEvents(t *testing.T) {
 		}
 
 		events := eventsAbout(t, uid, "CardsReclaimed")
-		if !isOnlyEvent(events, "Warning", tc.kind, tc.victimJob) || events[0].Source.Component != "capacity-card" {
-			t.Errorf("the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
-		}
+		check.That(t, isOnlyEvent(events, "Warning", tc.kind, tc.victimJob) && events[0].Source.Component == "capacity-card", "the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
 
 		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
-		if want := fmt.Sprintf(tc.promise, taken); !isOnlyEvent(events, "Normal", "PodGroup", want) {
-			t.Errorf("the reclaimer has %+v, want %q", events, want)
-		}
+		check.That(t, isOnlyEvent(events, "Normal", "PodGroup", fmt.Sprintf(tc.promise, taken)), "the reclaimer has %+v, want "+tc.promise, events, taken)
 	}
 }
 
@@ -105,19 +99,13 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 	w.add("job " + far + "a queue=tra min=2 running=n*2 age=24h; job " + far + "b queue=tra min=1 running=n age=24h; job " + own + " queue=tra min=1 running=n age=24h namespace=shop").runAction(t)
 
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
-	if !strings.Contains(message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted") {
-		t.Errorf("the reclaimer reads %q, want its own job by name, the others by service type", message)
-	}
+	check.Contains(t, "the event, with its own job by name and the others by service type", message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted")
 
 	message = eventsAbout(t, fmt.Sprintf("w%d-%sa", w.ID, far), "CardsReclaimed")[0].Message
-	if !strings.HasPrefix(message, "2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted") {
-		t.Errorf("the victim reads %q, want the service type of the reclaimer only", message)
-	}
+	check.That(t, strings.HasPrefix(message, "2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted"), "the victim reads %q", message)
 
 	message = eventsIn(t, "shop", fmt.Sprintf("w%d-%s", w.ID, own), "CardsReclaimed")[0].Message
-	if !strings.HasPrefix(message, "1 card(s) are reclaimed for shop/i of queue inf: ") {
-		t.Errorf("the victim in the reclaimer's namespace reads %q, want its name", message)
-	}
+	check.That(t, strings.HasPrefix(message, "1 card(s) are reclaimed for shop/i of queue inf: "), "the victim in the reclaimer's namespace reads %q", message)
 }
 
 // TestEventsShowOnlyTypesOfTheMatrix: in a queue without a service type the pods name it. A pod that is
@@ -136,10 +124,9 @@ func TestDescribeJobs(t *testing.T) {
 
 func TestEventNamesFewJobs(t *testing.T) {
 	w := newWorld("node n model=A cards=5; job t0 queue=tra min=1 running=n age=24h; job t1 queue=tra min=1 running=n age=24h; job t2 queue=tra min=1 running=n age=24h; job t3 queue=tra min=1 running=n age=24h; job t4 queue=tra min=1 running=n age=24h; job i queue=inf min=5 pending=5").runAction(t)
-	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
-	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more are evicted, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
-		t.Errorf("the event is %q, want three jobs and how many more", message)
-	}
+	message := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+	check.Contains(t, "event of the reclaimer", message, "for 5 pod(s): 5 pod(s) of ns/t", ", 2 more are evicted, 432000 card-seconds")
+	check.Equal(t, "jobs in it", 3, strings.Count(message, "ns/"))
 }
 
 // TestNoEventWithoutEviction: pods that are placed on free cards evict none.
@@ -158,18 +145,14 @@ func TestReclaimCounters(t *testing.T) {
 		vec  *prometheus.CounterVec
 		want float64
 	}{"jobs": {w.action.counters.jobs, 1}, "pods": {w.action.counters.pods, 4}, "card-seconds": {w.action.counters.loss, 4 * 3600}} {
-		if got := testutil.ToFloat64(tc.vec.WithLabelValues(queue, "inference")); got < tc.want || got > tc.want+40 { // the clock went on
-			t.Errorf("%v %s, want %v", got, what, tc.want)
-		}
+		got := testutil.ToFloat64(tc.vec.WithLabelValues(queue, "inference"))
+		check.That(t, got >= tc.want && got <= tc.want+40, "%v %s, want %v", got, what, tc.want) // the clock went on
 	}
 
 	w = newWorld(fmt.Sprintf("node n model=A cards=4; queue %sb quota=PLENTY priority=20000 serviceType=training; job t queue=%sb min=2 running=n*4 age=1h; job i queue=inf min=2 pending=2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
-	jobs := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference"))
-	pods := testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference"))
-	if jobs != 0 || pods != 2 {
-		t.Errorf("%v jobs and %v pods, want elastic pods only", jobs, pods)
-	}
+	check.Equal(t, "counted jobs of elastic pods", 0, testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference")))
+	check.Equal(t, "counted pods", 2, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference")))
 }
 
 // TestCountersOfDeletedQueueAreDropped: otherwise the series would grow as tenants come and
@@ -211,14 +194,10 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
 
-	families, err := registry.Gather()
-	check.NoError(t, err)
-
 	var names []string
-	for _, family := range families {
+	for _, family := range check.Value(registry.Gather())(t) {
 		names = append(names, family.GetName())
 	}
 
-	want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}
-	check.That(t, slices.Equal(names, want), "metrics %v, want %v", names, want)
+	check.Equal(t, "metrics", []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}, names)
 }

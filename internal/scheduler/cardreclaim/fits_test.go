@@ -195,11 +195,7 @@ func TestNodesOfTwoCards(t *testing.T) {
 		"a gang of more whole cards than there is quota for slices": {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "slice*4 whole*4", "i@n*4", onPod("i-3", slice)},
 		"a gang with too little quota for slices":                   {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "", "", applyAll(onPod("i-2", slice), onPod("i-3", slice))},
 	}) {
-		change := onJob("slice", slice)
-		if tc.change != nil {
-			change = applyAll(change, tc.change)
-		}
-		w := newWorld("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, change)
+		w := newWorld("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, onJob("slice", slice), tc.change)
 		w.Nodes[0].Status.Allocatable[mig] = amount("4")
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}

@@ -1,6 +1,7 @@
 package cardreclaim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -93,12 +94,10 @@ func TestProtectedPods(t *testing.T) {
 		other = "node n model=A cards=4; job i queue=inf min=1 pending=1; job t queue=other min=4 running=n*4 age=24h "
 	)
 
-	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
-	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }
-	scenes := map[string]scene{
-		"a gang of which one pod is protected":                  {four, "", "", onPod("t-2", keeps)},
-		"a protected pod of an elastic job":                     {strings.Replace(four, "queue=tra min=4", "queue=tra min=1", 1), "t-1", "i-0@n", onPod("t-0", keeps)},
-		"an elastic job of which only a protected pod could go": {strings.Replace(four, "queue=tra min=4", "queue=tra min=3", 1) + "task=ps,pods:1,min:0 task=w,pods:3,min:3", "", "", onPod("t-0", keeps)},
+	runScenes(t, map[string]scene{
+		"a gang of which one pod is protected":                  {four, "", "", onPod("t-2", protect)},
+		"a protected pod of an elastic job":                     {strings.Replace(four, "queue=tra min=4", "queue=tra min=1", 1), "t-1", "i-0@n", onPod("t-0", protect)},
+		"an elastic job of which only a protected pod could go": {strings.Replace(four, "queue=tra min=4", "queue=tra min=3", 1) + "task=ps,pods:1,min:0 task=w,pods:3,min:3", "", "", onPod("t-0", protect)},
 		"a protected PodGroup":                                  {four + "groupPreemptable=false", "", "", nil},
 		"pods that are critical to the system":                  {four, "", "", onJob("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
 		"a gang of which a pod is being placed":                 {"node n model=A cards=4; node m model=A cards=1; job t queue=tra min=4 running=n*3 pending=1 age=24h; job i queue=inf min=1 pending=1 cards=4", "", "", nil},
@@ -112,7 +111,7 @@ func TestProtectedPods(t *testing.T) {
 		"a queue without type, pods that are training":          {other + "serviceType=training; queue other quota=PLENTY priority=100 reclaimable=true", "t*4", "i-0@n", nil},
 		"a queue without type, one pod that is not training": {other + "; queue other quota=PLENTY priority=100 reclaimable=true", "", "", onJob("t", func(p *corev1.Pod) {
 			if p.Name != "t-3" {
-				training(p)
+				typed("training")(p)
 			}
 		})},
 		"training reclaims nothing":    {four + "; queue inf quota=PLENTY priority=80000 serviceType=training", "", "", nil},
@@ -120,8 +119,7 @@ func TestProtectedPods(t *testing.T) {
 		"a closed queue takes nothing": {four + "; queue inf quota=PLENTY priority=80000 serviceType=inference state=Closed", "", "", nil},
 		"a vcjob that is not known":    {four + "owner=vcjob evictionPolicy=Unknown", "", "", nil},
 		"an owner of another kind":     {four, "t*4", "i-0@n", onJob("t", ownedBy("batch/v1", "Job"))},
-	}
-	runScenes(t, scenes)
+	})
 }
 
 func TestMinimumRuntime(t *testing.T) {
@@ -158,20 +156,12 @@ func TestMinimumRuntime(t *testing.T) {
 		"one that was just given them stays":           {least: 4, ran: "9h", change: onJob("a", boundFor(time.Minute))},
 		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: onJob("a", never), isTaken: true, all: true},
 	}) {
-		s := scene{text: short.Replace("node n model=A cards=8; job i queue=inf min=1 pending=1; job b queue=tra min=LEAST running=n*4 age=30m; job a queue=tra min=LEAST running=n*4 age=" + tc.ran), change: tc.change}
-		s.text = strings.ReplaceAll(s.text, "LEAST", string(rune('0'+tc.least)))
-		w := s.world()
+		w := newWorld(fmt.Sprintf("node n model=A cards=8; job i queue=inf min=1 pending=1; job b queue=tra min=%d running=n*4 age=30m; job a queue=tra min=%d running=n*4 age=%s", tc.least, tc.least, tc.ran), tc.change)
 		if !tc.all {
-			w.args = map[string]any{"serviceTypes": map[string]any{
-				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
-			}}
+			w.args = protectFor("1h")
 		}
 
-		w.runAction(t)
-		if tc.isTaken {
-			w.expectEvictedAndPlaced(t, "a*4", "i-0@n")
-		} else {
-			w.expectEvictedAndPlaced(t, "", "")
-		}
+		want := map[bool][2]string{true: {"a*4", "i-0@n"}}[tc.isTaken]
+		w.runAction(t).expectEvictedAndPlaced(t, want[0], want[1])
 	}
 }

@@ -2,11 +2,13 @@ package cardreclaim
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -28,20 +30,15 @@ func onCard(name string, pods ...string) func(*corev1.Pod) {
 // TestNoPartOfAGangIsBoundByTheSecondRun: a gang of two gets one idle A, and an A that a terminating
 // pod still has. The B with which it borrows must not complete its minimum.
 func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
-	deleted := ago(time.Second)
 	w := newTree("x quota=8 deserved=4 serviceType=training", `queue q quota={"A":4,"B":4} deserved={"A":4,"B":0} cpu=1000 priority=20000 serviceType=training
-		node n model=A cards=2; node m model=B cards=2; job old queue=x min=1 running=n age=1h; job j queue=q min=2 pending=3`, onCard("B", "j-2"), onPod("old-0", func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }))
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
+		node n model=A cards=2; node m model=B cards=2; job old queue=x min=1 running=n age=1h; job j queue=q min=2 pending=3`, onCard("B", "j-2"), onPod("old-0", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(ago(time.Second)) })).runAllocate(t)
 	check.Equal(t, "bound while a part of the minimum waits for a terminating pod", "", session.Names(w.In(api.Binding)))
 }
 
 // TestElasticPodsFollowInTheSecondRun: the first run binds the minimum of a gang, the second one the
 // pods with which it borrows.
 func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
-	w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=2 serviceType=training", `node n model=A cards=6; job j queue=y min=2 pending=4; job other queue=x min=1 running=n age=1h`)
-	w.openSession().Run(NewAllocate(w.action))
-	t.Cleanup(w.Close)
+	w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=2 serviceType=training", `node n model=A cards=6; job j queue=y min=2 pending=4; job other queue=x min=1 running=n age=1h`).runAllocate(t)
 	check.Equal(t, "bound", "j-0@n j-1@n j-2@n j-3@n", session.Names(w.In(api.Binding)))
 }
 
@@ -54,12 +51,9 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 		"one waits for CPU and memory": "job hi queue=q min=5 pending=5 priorityClass=high cards=0",
 	}) {
 		w := newTree("x quota=8 deserved=0 serviceType=training", `queue q quota={"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 priority=20000 serviceType=training; queue r quota={"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 priority=20000 serviceType=training
-			node n model=A cards=3; node m model=B cards=4; job run queue=q min=1 running=n*3 age=1h; job lo queue=q min=4 pending=4 card=B priorityClass=low; job other queue=r min=4 pending=4 card=B priorityClass=low;`+waits)
-
-		w.openSession().Run(NewAllocate(w.action))
+			node n model=A cards=3; node m model=B cards=4; job run queue=q min=1 running=n*3 age=1h; job lo queue=q min=4 pending=4 card=B priorityClass=low; job other queue=r min=4 pending=4 card=B priorityClass=low;`+waits).runAllocate(t)
 		bound := session.Names(w.In(api.Binding))
 		check.That(t, strings.HasPrefix(bound, "lo-"), "the cards that q deserves go to %q", bound)
-		w.Close()
 	}
 }
 
@@ -70,10 +64,8 @@ func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 		"all of them borrow":             "node n model=A cards=7; job a queue=x min=1 running=n*4 age=1h;",
 		"a part of the gang is deserved": "node n model=A cards=6; job a queue=x min=1 running=n*3 age=1h;",
 	}) {
-		w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", runs+"job hi queue=x min=2 pending=2 priorityClass=high; job lo queue=x min=1 pending=1 priorityClass=low; job c queue=y min=1 pending=1")
-		w.openSession().Run(NewAllocate(w.action))
+		w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", runs+"job hi queue=x min=2 pending=2 priorityClass=high; job lo queue=x min=1 pending=1 priorityClass=low; job c queue=y min=1 pending=1").runAllocate(t)
 		check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
-		w.Close()
 	}
 }
 
@@ -90,10 +82,10 @@ type churn struct {
 }
 
 // newChurn returns the churn of a queue that runs pods of job t.
-func newChurn(w *world, queue string, pods int) *churn {
+func newChurn(w *world, queue string) *churn {
 	c := &churn{world: w, queue: queue}
-	for i := range pods {
-		c.running = append(c.running, fmt.Sprintf("t-%d", i))
+	for _, pod := range w.podsOf("t") {
+		c.running = append(c.running, pod.Name)
 	}
 	w.startCache()
 	return c
@@ -107,20 +99,17 @@ func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int)
 		c.Close()
 		c.Cache.DeletePod(c.Pod(c.running[0]).DeepCopy())
 		c.running = c.running[1:]
-		c.add(fmt.Sprintf("job n%d queue=%s min=1 pending=1", s, c.queue))
-		c.Cache.AddPodGroupV1beta1(c.Groups[len(c.Groups)-1])
-		c.Cache.AddPod(c.Pods[len(c.Pods)-1].DeepCopy())
+		c.addToCache(fmt.Sprintf("job n%d queue=%s min=1 pending=1", s, c.queue))
 		c.runChurnSession()
 		evicted += len(c.In(api.Releasing))
 
-		placed := c.bindPlaced()
-		if placed[pod] {
-			return s, evicted
-		}
-
-		for name := range placed {
-			if strings.HasPrefix(name, "n") {
-				c.running = append(c.running, name)
+		placed, _ := c.closeAndStart(time.Second)
+		for _, task := range placed {
+			switch {
+			case task.Name == pod:
+				return s, evicted
+			case strings.HasPrefix(task.Name, "n"):
+				c.running = append(c.running, task.Name)
 				c.started++
 			}
 		}
@@ -134,28 +123,6 @@ func (c *churn) runChurnSession() {
 	} else {
 		c.openSession().executeActions()
 	}
-}
-
-// bindPlaced lets the pods run that the session has placed, and returns their names.
-func (c *churn) bindPlaced() map[string]bool {
-	placed := map[string]string{}
-	for _, task := range c.In(api.Binding) {
-		placed[task.Name] = task.NodeName
-	}
-
-	c.Close()
-	names := map[string]bool{}
-	start := ago(time.Second)
-	for name, node := range placed {
-		names[name] = true
-		c.Update(name, func(p *corev1.Pod) {
-			p.Spec.NodeName = node
-			p.Status.Phase = corev1.PodRunning
-			p.Status.StartTime = &start
-		})
-	}
-
-	return names
 }
 
 // protectFor returns arguments in which training runs for a time before it is reclaimed.
@@ -200,20 +167,12 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 		}, "tra", false, -1},
 	}) {
 		w := tc.w()
-		protect := protectFor("10m")
 		if w.args == nil {
 			w.args = framework.Arguments{}
 		}
-		w.args["serviceTypes"] = protect["serviceTypes"]
 
-		pods := 0
-		for _, pod := range w.Pods {
-			if strings.HasPrefix(pod.Name, "t-") {
-				pods++
-			}
-		}
-
-		c := newChurn(w, tc.queue, pods)
+		maps.Copy(w.args, protectFor("10m"))
+		c := newChurn(w, tc.queue)
 		c.withoutReclaim = tc.withoutReclaim
 		session, evicted := c.runUntilStarted("g-0", 20)
 		check.Equal(t, "the session in which the gang starts", tc.session, session)
@@ -255,8 +214,7 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 		"later":           {75 * time.Minute, "u-0@n"},
 	}) {
 		w := newWorld("node n model=A cards=8; job k queue=inf min=1 running=n*6 age=10m; job u queue=tra min=1 pending=1; job g queue=inf min=1 pending=1 cards=4", onJob("k", func(p *corev1.Pod) {
-			seconds := int64(tc.deadline.Seconds())
-			p.Spec.ActiveDeadlineSeconds = &seconds
+			p.Spec.ActiveDeadlineSeconds = ptr.To(int64(tc.deadline.Seconds()))
 		}))
 
 		w.openSession().executeActions()

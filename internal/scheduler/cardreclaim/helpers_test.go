@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -108,9 +109,7 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 func (w *world) startCache() {
 	w.Begin()
 	for _, podSet := range w.volumes {
-		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet); err != nil {
-			panic(err)
-		}
+		utilruntime.Must(w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet))
 	}
 	w.action = New(cards, w.habits)
 	w.action.clock = func() time.Time { return w.Now } // so that slow machines change nothing
@@ -134,6 +133,41 @@ func (w *world) runAction(t *testing.T) *world {
 	t.Cleanup(w.Close)
 	w.openSession().executeActions()
 	return w
+}
+
+// runAllocate opens a session and runs allocate alone. It stays open until the test ends.
+func (w *world) runAllocate(t *testing.T) *world {
+	t.Helper()
+	t.Cleanup(w.Close)
+	w.openSession().Run(NewAllocate(w.action))
+	return w
+}
+
+// addToCache adds jobs to the cluster and to Volcano's cache, as an informer does.
+func (w *world) addToCache(text string) {
+	groups := len(w.Groups)
+	pods := len(w.Pods)
+	w.add(text)
+	for _, group := range w.Groups[groups:] {
+		w.Cache.AddPodGroupV1beta1(group)
+	}
+	for _, pod := range w.Pods[pods:] {
+		w.Cache.AddPod(pod.DeepCopy())
+	}
+}
+
+// search is a session of the action, of which a test places the jobs itself.
+func (w *world) search(t *testing.T) *reclaimSession {
+	t.Helper()
+	t.Cleanup(w.Close)
+	policy, _ := cards.ReclaimPolicyFor(w.openSession().Ssn.UID)
+	return newReclaimSession(w.Ssn, policy, w.action)
+}
+
+// placeFirst places a job with the full budget of a job.
+func (rs *reclaimSession) placeFirst(job *api.JobInfo) {
+	rs.startJob(len(rs.nodes))
+	rs.placeJob(job)
 }
 
 func (w *world) executeActions() {
@@ -161,17 +195,12 @@ type scene struct {
 
 func runScenes(t *testing.T, scenes map[string]scene) {
 	t.Helper()
-	for name, s := range scenes {
-		t.Run(name, func(t *testing.T) { s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined) })
+	for t, s := range check.Cases(t, scenes) {
+		s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined)
 	}
 }
 
-func (s scene) world() *world {
-	if s.change == nil {
-		return newWorld(s.text)
-	}
-	return newWorld(s.text, s.change)
-}
+func (s scene) world() *world { return newWorld(s.text, s.change) }
 
 // onPod applies a change to the pod of a name, onJob to the pods of a job.
 func onPod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
@@ -184,7 +213,7 @@ func onPod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 
 func onJob(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		if p.Annotations["scheduling.k8s.io/group-name"] == job {
+		if change != nil && p.Annotations["scheduling.k8s.io/group-name"] == job {
 			change(p)
 		}
 	}

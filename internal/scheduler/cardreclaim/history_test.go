@@ -68,8 +68,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 
 	queue := func(w *world, text string) {
 		w.add(text)
-		changed := w.Queues[len(w.Queues)-1]
-		w.Cache.AddQueueV1beta1(changed)
+		w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
 	}
 
 	group := func(w *world, change func(*v1beta1.PodGroup)) {
@@ -130,8 +129,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 // enough.
 func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
 	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=10s; job i queue=inf min=1 pending=1")
-	w.args = map[string]any{"serviceTypes": map[string]any{
-		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "30s"}}}
+	w.args = protectFor("30s")
 	for range 4 {
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	}
@@ -152,11 +150,7 @@ func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
 	w.alone = true
 
 	w.runAction(t).expectEvictedAndPlaced(t, "", "")
-	w.add("job c queue=top min=4 pending=4 serviceType=urgent")
-	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
-	for _, pod := range w.Pods[len(w.Pods)-4:] {
-		w.Cache.AddPod(pod.DeepCopy())
-	}
+	w.addToCache("job c queue=top min=4 pending=4 serviceType=urgent")
 	w.runAction(t).expectEvictedAndPlaced(t, "t*8", "a-0@n c@n*4")
 }
 
@@ -208,12 +202,8 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
 	w := newWorld(`node n,m model=A cards=8; queue inf quota={"A":3} priority=80000 serviceType=inference cpu=100000; BUSY; job p queue=tra min=8 running=m*8 age=24h; job i queue=inf min=1 pending=2000`)
 	w.alone = true
-	w.openSession()
-	t.Cleanup(w.Close)
-	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
-	rs := newReclaimSession(w.Ssn, policy, w.action)
-	rs.startJob(len(rs.nodes))
-	rs.placeJob(w.Job("i"))
+	rs := w.search(t)
+	rs.placeFirst(w.Job("i"))
 	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
 	check.Equal(t, "pods that are pipelined", 3, len(w.In(api.Pipelined)))
 }

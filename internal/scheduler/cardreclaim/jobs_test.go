@@ -20,47 +20,35 @@ func TestJobsAreWatched(t *testing.T) {
 	w := newWorld("node n model=A cards=4; job t queue=tra min=1 running=n*4 owner=vcjob age=24h; job i queue=inf min=1 pending=1")
 	w.startCache()
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
-	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
-	check.NoError(t, err)
-
+	created := check.Value(jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{}))(t)
 	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
-	if _, known := watch.EvictionPolicyFor("ns", "t"); known {
-		t.Error("a job is known before jobs are watched")
+	isKnown := func(namespace, name string) bool {
+		_, known := watch.EvictionPolicyFor(namespace, name)
+		return known
 	}
+	check.That(t, !isKnown("ns", "t"), "a job is known before jobs are watched")
 
 	w.action = New(cards, nil)
 	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
 
 	eventually(t, "all jobs are read", func() bool { return watch.OpenSession(w.openSession().Ssn) })
-	eventually(t, "the job is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return known })
-	if evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t"); evictionPolicy != (workload.EvictionPolicy{Inelastic: true}) {
-		t.Errorf("habit %+v, want an inelastic one", evictionPolicy)
-	}
-
-	for _, other := range []string{"none", ""} {
-		_, known := watch.EvictionPolicyFor("ns", other)
-		check.That(t, !known, "job %q is known", other)
-	}
-
-	if _, known := watch.EvictionPolicyFor("other", "t"); known {
-		t.Error("the job of another namespace is known")
-	}
+	eventually(t, "the job is known", func() bool { return isKnown("ns", "t") })
+	evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t")
+	check.Equal(t, "policy", workload.EvictionPolicy{Inelastic: true}, evictionPolicy)
+	check.That(t, !isKnown("ns", "none") && !isKnown("ns", "") && !isKnown("other", "t"), "another job is known")
 
 	// The action uses it: the job is evicted as a whole.
 	w.executeActions()
 	w.expectEvictedAndPlaced(t, "t*4", "i-0@n")
 
 	created.Spec.Policies = nil
-	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-
+	check.Value(jobs.Update(t.Context(), created, metav1.UpdateOptions{}))(t)
 	eventually(t, "the change is known", func() bool {
 		evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t")
 		return evictionPolicy == workload.EvictionPolicy{}
 	})
 
 	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
-	eventually(t, "the end is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return !known })
+	eventually(t, "the end is known", func() bool { return !isKnown("ns", "t") })
 }

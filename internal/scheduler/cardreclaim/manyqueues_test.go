@@ -33,14 +33,9 @@ func queuesThatReclaim(nodes, queues int) *world {
 func TestQueuesOfOneTypeShareVictimJobs(t *testing.T) {
 	w := queuesThatReclaim(6, 5)
 	w.add(`queue high quota={"A":8} priority=90000 serviceType=inference cpu=1000; job h queue=high min=1 pending=1 cards=8`)
-	w.openSession()
-	t.Cleanup(w.Close)
-
-	policy, _ := cards.ReclaimPolicyFor(w.Ssn.UID)
-	rs := newReclaimSession(w.Ssn, policy, w.action)
+	rs := w.search(t)
 	for _, job := range []string{"w000", "w001", "w002", "h"} {
-		rs.startJob(len(rs.nodes))
-		rs.placeJob(w.Job(job))
+		rs.placeFirst(w.Job(job))
 	}
 
 	check.Equal(t, "pods that are pipelined", 4, len(w.In(api.Pipelined)))
@@ -68,26 +63,16 @@ func BenchmarkQueues(b *testing.B) {
 		defer w.Close()
 
 		runtime.GC()
-		before := time.Now()
-		w.Run(w.action)
-		took := time.Since(before)
-		placed := len(w.In(api.Pipelined))
-
-		waits := w.action.fairOrder.isScarce
-		rests := !w.action.restsUntil.IsZero()
-		if placed != queues || waits || rests {
-			b.Errorf("%d of %d queues are served in %s, others wait for their turn: %v, the action rests: %v", placed, queues, took, waits, rests)
-		}
-
+		took := w.timeAction()
+		check.Equal(b, "queues that are served", queues, len(w.In(api.Pipelined)))
+		check.That(b, !w.action.fairOrder.isScarce && w.action.restsUntil.IsZero(), "jobs wait for their turn, or the action rests, after %s", took)
 		return took
 	}
 
 	one := serve(1)
 	all := serve(200)
 	times := all.Seconds() / one.Seconds()
-	if times > mostTimesOneQueue {
-		b.Errorf("200 queues take %.0f times as long as one, at most %d times is allowed", times, mostTimesOneQueue)
-	}
+	check.That(b, times <= mostTimesOneQueue, "200 queues take %.0f times as long as one, at most %d times is allowed", times, mostTimesOneQueue)
 
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(all.Seconds()*1000, "queues-ms")

@@ -40,7 +40,6 @@ func TestMovedPodGroupsStayVictims(t *testing.T) {
 		w.runAction(t)
 		goes, _ := w.Outcome()
 		check.Equal(t, "go", session.Spell(tc.goes), goes)
-		w.Close()
 	}
 }
 
@@ -68,9 +67,8 @@ func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
 	}) {
 		w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1")
 		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
+
 		w.runAction(t)
 		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
-
-		w.Close()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,8 +35,7 @@ func (w *world) addToAPI(t *testing.T) *world {
 	t.Helper()
 	w.startCache()
 	for _, pod := range w.Pods {
-		_, err := w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{})
-		check.Must(t, err == nil, "%v", err)
+		check.Value(w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{}))(t)
 	}
 	return w
 }
@@ -77,8 +77,7 @@ func (w *world) deletedPods(t *testing.T) []string {
 // storedPods lists the pods of the API server that a function chooses.
 func (w *world) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	t.Helper()
-	list, err := w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
-	check.NoError(t, err)
+	list := check.Value(w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{}))(t)
 	var names []string
 	for i := range list.Items {
 		if choose(&list.Items[i]) {
@@ -109,8 +108,7 @@ func TestHowJobsAreEvicted(t *testing.T) {
 		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
 		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
 
-		got := w.markedPods(t)
-		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
+		check.Equal(t, "marked", want, w.markedPods(t), cmpopts.EquateEmpty())
 	}
 }
 
@@ -122,28 +120,37 @@ func TestEvictedPodsHaveConditions(t *testing.T) {
 	w.runAction(t)
 	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
 
-	var patches []clienttesting.PatchAction
+	patches := podPatches(client)
+	check.Equal(t, "purposes of the patches", []string{"why", "mark"}, purposesOf(patches))
+	for _, patch := range patches {
+		check.Equal(t, "subresource, which needs no right to change what pods run", "status", patch.GetSubresource())
+
+		var body struct {
+			Metadata struct{ UID types.UID }
+		}
+		check.NoError(t, json.Unmarshal(patch.GetPatch(), &body))
+		check.Equal(t, "patched pod", "ns/t-0", patch.GetNamespace()+"/"+patch.GetName())
+		check.Equal(t, "UID in the patch", w.Pods[0].UID, body.Metadata.UID)
+	}
+
+	checkConditions(t, client)
+}
+
+// podPatches returns the patches of pods in their order.
+func podPatches(client *fake.Clientset) (patches []clienttesting.PatchAction) {
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
 			patches = append(patches, patch)
 		}
 	}
+	return patches
+}
 
-	check.Must(t, len(patches) == 2 && patchPurpose(patches[0]) == "why" && patchPurpose(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
+func purposesOf(patches []clienttesting.PatchAction) (purposes []string) {
 	for _, patch := range patches {
-		if patch.GetSubresource() != "status" {
-			t.Errorf("the patch %s is none of the status: it would need the right to change what any pod runs", patch.GetPatch())
-		}
-
-		var body struct {
-			Metadata struct{ UID types.UID }
-		}
-		if err := json.Unmarshal(patch.GetPatch(), &body); err != nil || body.Metadata.UID != w.Pods[0].UID || patch.GetName() != "t-0" || patch.GetNamespace() != "ns" {
-			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.Pods[0].UID)
-		}
+		purposes = append(purposes, patchPurpose(patch))
 	}
-
-	checkConditions(t, client)
+	return purposes
 }
 
 // patchPurpose returns what a patch of a pod is for.
@@ -157,9 +164,7 @@ func patchPurpose(patch clienttesting.PatchAction) string {
 // checkConditions checks the conditions of the pod that was recreated.
 func checkConditions(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
-	check.NoError(t, err)
-
+	pod := check.Value(client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{}))(t)
 	said := map[corev1.PodConditionType]string{}
 	for _, c := range pod.Status.Conditions {
 		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
@@ -167,9 +172,7 @@ func checkConditions(t *testing.T, client *fake.Clientset) {
 	}
 
 	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
-	got := said[corev1.DisruptionTarget]
-	want := "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
-	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
+	check.Equal(t, "DisruptionTarget says", "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod", said[corev1.DisruptionTarget])
 }
 
 // TestConditionsPrecedeEvictions: if the process ends in between, the next one sees that the
@@ -178,20 +181,14 @@ func TestConditionsPrecedeEvictions(t *testing.T) {
 	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	w.runAction(t)
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
-	var order []string
-	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
-		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
-			order = append(order, patchPurpose(patch))
-		}
-	}
 	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
-	check.That(t, slices.Equal(order, want), "patched are %q, want %q", order, want)
+	check.Equal(t, "purposes of the patches", want, purposesOf(podPatches(w.Cache.Client().(*fake.Clientset))))
 }
 
 // TestFailedWrites plays the answers of an API server.
 func TestFailedWrites(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		// answers are those to the patches in order, nil for success. All later ones succeed.
 		answers []error
 		// now is the UID of the pod that has the name now, "" for none.
@@ -209,50 +206,40 @@ func TestFailedWrites(t *testing.T) {
 		"another pod before the mark":    {[]error{nil, conflict}, "new", 2, false},
 		"the pod is gone":                {nil, "", 1, false},
 		"gone after a conflict":          {[]error{conflict}, "", 1, false},
-	}
+	}) {
+		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
+		client := fake.NewClientset()
+		if tc.now != "" {
+			current := old.DeepCopy()
+			current.UID = tc.now
+			check.Value(client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{}))(t)
+		}
 
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
-			client := fake.NewClientset()
-			if tc.now != "" {
-				current := old.DeepCopy()
-				current.UID = tc.now
-				_, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{})
-				check.Must(t, err == nil, "%v", err)
+		var mutex sync.Mutex
+		tries := 0
+		client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			tries++
+			if tries <= len(tc.answers) && tc.answers[tries-1] != nil {
+				return true, nil, tc.answers[tries-1]
 			}
-
-			var mutex sync.Mutex
-			tries := 0
-			client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				mutex.Lock()
-				defer mutex.Unlock()
-				tries++
-				if tries <= len(tc.answers) && tc.answers[tries-1] != nil {
-					return true, nil, tc.answers[tries-1]
-				}
-				patch, _ := action.(clienttesting.PatchAction)
-				return tc.now != "" && patchPurpose(patch) == "why", old, nil
-			})
-
-			writes := newPodEvictor(1)
-			writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
-			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
-			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
-			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
+			patch, _ := action.(clienttesting.PatchAction)
+			return tc.now != "" && patchPurpose(patch) == "why", old, nil
 		})
+
+		writes := newPodEvictor(1)
+		writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+		check.Equal(t, "patches", tc.tries, tries)
+		pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
+		check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
 	}
 }
 
 // TestWriteIsRepeatedForHalfAMinute: that is longer than the election of an API server's
 // leader, and no longer than deletionTimeout.
 func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
-	total := time.Duration(0)
-	backoff := shipped
-	backoff.Jitter = 0
-	for backoff.Steps > 1 {
-		total += backoff.Step()
-	}
+	total := totalDelay(0)
 	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a mark is tried for %s", total)
 }
 
@@ -262,22 +249,13 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	if left := w.existingPods(t); len(left) != 5 { // the job controller still has time
-		t.Errorf("there are %v", left)
-	}
+	check.Equal(t, "existing pods", 5, len(w.existingPods(t))) // the job controller still has time
 
-	kept := deletionTimeout
-	longer := markTimeout
-	t.Cleanup(func() {
-		deletionTimeout = kept
-		markTimeout = longer
-	})
+	restoreTimeouts(t)
 
 	deletionTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	if left := w.existingPods(t); len(left) != 5 { // the cache has not seen the annotations
-		t.Errorf("there are %v", left)
-	}
+	check.Equal(t, "existing pods", 5, len(w.existingPods(t))) // the cache has not seen the annotations
 
 	markTimeout = -time.Second
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
@@ -294,9 +272,7 @@ func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
 		return refused.Add(1) <= 4, nil, errors.New("no")
 	})
 
-	kept := deletionTimeout
-	t.Cleanup(func() { deletionTimeout = kept })
-
+	restoreTimeouts(t)
 	w.action.evictor.backoff.Steps = 1
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
@@ -330,9 +306,7 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 		})
 
-		kept := deletionTimeout
-		t.Cleanup(func() { deletionTimeout = kept })
-
+		restoreTimeouts(t)
 		for range 3 { // the session sees no change in the API server
 			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 		}
@@ -344,6 +318,26 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 		}
 		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.goes) })
 	}
+}
+
+// totalDelay returns how long the product waits in all between the tries of a write.
+func totalDelay(jitter float64) (total time.Duration) {
+	backoff := shipped
+	backoff.Jitter = jitter
+	for backoff.Steps > 1 {
+		total += backoff.Step()
+	}
+	return total
+}
+
+// restoreTimeouts restores the times in which pods are to be marked and deleted, when the test ends.
+func restoreTimeouts(t *testing.T) {
+	deletion := deletionTimeout
+	mark := markTimeout
+	t.Cleanup(func() {
+		deletionTimeout = deletion
+		markTimeout = mark
+	})
 }
 
 // withEvictionConditions gives a pod the conditions that Volcano writes before it deletes a
@@ -395,11 +389,6 @@ func TestWriteTimesOut(t *testing.T) {
 		check.That(t, time.Since(began) >= time.Duration(tries)*writeTimeout, "the tries took %s", time.Since(began))
 	})
 
-	backoff := shipped
-	total := time.Duration(shipped.Steps) * writeTimeout
-	for backoff.Steps > 1 {
-		total += backoff.Step()
-	}
-
+	total := time.Duration(shipped.Steps)*writeTimeout + totalDelay(shipped.Jitter)
 	check.That(t, total < markTimeout, "all tries may take %s, and a pod without its mark is deleted after %s", total, markTimeout)
 }

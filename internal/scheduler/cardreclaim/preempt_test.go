@@ -120,9 +120,7 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
 
-	originalTimeout := deletionTimeout
-	t.Cleanup(func() { deletionTimeout = originalTimeout })
-
+	restoreTimeouts(t)
 	deletionTimeout = 0
 	w.runPreemptAction(preempt)
 	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
@@ -168,19 +166,13 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	tries := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		tries++
-		if tries < 3 {
-			return true, nil, errors.New("conflict")
-		}
-		return false, nil, nil
+		return tries < 3, nil, errors.New("conflict")
 	})
 
 	check.NoError(t, preempt.Evictor().Evict(w.Pods[0], "reclaim"))
 	check.Equal(t, "pods that are gone", []string{"low-0"}, w.deletedPods(t))
 
-	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("never")
-	})
-	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
+	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
 	check.That(t, preempt.Evictor().Evict(w.Pods[0], "reclaim") != nil, "an eviction that failed is said to have gone well")
 }
 
@@ -201,9 +193,7 @@ func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
 		w.Cache.DeletePod(w.Pod(name).DeepCopy())
 	}
 
-	w.add("job i queue=inf min=1 pending=1 cards=2")
-	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
-	w.Cache.AddPod(w.Pods[len(w.Pods)-1].DeepCopy())
+	w.addToCache("job i queue=inf min=1 pending=1 cards=2")
 	w.playSession(preempt)
 	check.Equal(t, "go for the reclaimer", 2, len(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", "i-0@n", session.Names(w.In(api.Pipelined)))

@@ -21,16 +21,18 @@ func (w *world) playSession(action *Preempt) {
 }
 
 func (w *world) nextSession(action *Preempt) {
-	placed := w.In(api.Binding)
-	gone := w.In(api.Releasing)
-	w.Close()
-	for _, task := range placed {
-		w.start(task.Name, task.NodeName)
-	}
-	for _, task := range gone {
+	w.endEvicted()
+	w.playSession(action)
+}
+
+// endEvicted closes the session. The pods that it has evicted are gone, and those that it has placed run. It returns
+// how many were evicted.
+func (w *world) endEvicted() int {
+	_, evicted := w.closeAndStart(hour)
+	for _, task := range evicted {
 		w.Cache.DeletePod(w.Pod(task.Name).DeepCopy())
 	}
-	w.playSession(action)
+	return len(evicted)
 }
 
 // TestFullQueueIsPreempted: a job as controllers make it, Pending and with minResources, is
@@ -111,26 +113,22 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 // queue, also while cardreclaim makes no search, or has not come to all jobs.
 func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
+		first  string // a job that cardreclaim looks at first
 		change func(*world)
 		goes   string
 	}{
-		"reclaim acts":         {func(*world) {}, "t-0"},
-		"reclaim rests":        {func(w *world) { w.action.restsUntil = w.Now.Add(time.Minute) }, ""},
-		"reclaim is cut short": {func(w *world) { w.action.budget.maxPerSession = 1 }, ""},
-		"reclaim is no action": {func(w *world) { w.alone = true }, "lo-0"},
+		"reclaim acts":         {"", func(*world) {}, "t-0"},
+		"reclaim rests":        {"", func(w *world) { w.action.restsUntil = w.Now.Add(time.Minute) }, ""},
+		"reclaim is cut short": {"job first queue=inf min=1 pending=1 cards=9 priorityClass=high", func(w *world) { w.action.budget.maxPerSession = 1 }, ""},
+		"reclaim is no action": {"", func(w *world) { w.alone = true }, "lo-0"},
 	}) {
 		w := newWorld("node n model=A cards=4; job lo queue=inf min=1 running=n*1 priorityClass=low age=24h; job keep queue=inf min=1 running=n*1 priorityClass=high; job t queue=tra min=1 running=n*2 age=24h; job hi queue=inf min=1 pending=1 priorityClass=high")
 		t.Cleanup(w.Close)
 
+		w.add(tc.first)
 		w.startCache()
 		preempt := NewPreempt(w.action)
 		tc.change(w)
-		if strings.Contains(t.Name(), "short") {
-			w.add("job first queue=inf min=1 pending=1 cards=9 priorityClass=high")
-			w.startCache()
-			preempt = NewPreempt(w.action)
-			tc.change(w)
-		}
 
 		w.openSession()
 		if w.alone {
@@ -239,17 +237,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
 		goes := 0
 		for range 4 {
-			placed := w.In(api.Binding)
-			gone := w.In(api.Releasing)
-			goes += len(gone)
-
-			w.Close()
-			for _, task := range placed {
-				w.start(task.Name, task.NodeName)
-			}
-			for _, task := range gone {
-				w.Cache.DeletePod(w.Pod(task.Name).DeepCopy())
-			}
+			goes += w.endEvicted()
 			w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
 		}
 

@@ -31,9 +31,7 @@ func recount(ssn *framework.Session) map[string]pod {
 	for _, j := range ssn.Jobs {
 		for _, task := range j.Tasks {
 			requests := task.Pod.Spec.Containers[0].Resources.Requests
-			cards := requests[gpu]
-			cpu := requests["cpu"]
-			pods[task.Name] = pod{task.Pod, j.Name, string(j.Queue), task.NodeName, task.Status, int(cards.Value()), cpu.AsApproximateFloat64()}
+			pods[task.Name] = pod{task.Pod, j.Name, string(j.Queue), task.NodeName, task.Status, int(requests.Name(gpu, "").Value()), requests.Cpu().AsApproximateFloat64()}
 		}
 	}
 	return pods
@@ -69,8 +67,8 @@ func drawWorld(t *rapid.T) *world {
 		on := []string{}
 		for range rapid.IntRange(1, 4).Draw(t, "pods") {
 			if at := rapid.SampledFrom(names).Draw(t, "node"); free[at] >= cards && cpus[at] > 0 {
-				free[at] = free[at] - cards
-				cpus[at] = cpus[at] - 1
+				free[at] -= cards
+				cpus[at]--
 				on = append(on, at)
 			}
 		}
@@ -130,9 +128,8 @@ func (w *world) suffices(before map[string]pod) bool {
 
 	places := map[string]int{"A": 0, "B": 0}
 	for _, n := range w.Nodes {
-		all := n.Status.Allocatable[gpu]
-		cpus := n.Status.Allocatable["cpu"]
-		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
+		all := n.Status.Allocatable
+		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Name(gpu, "").Value())-used[n.Name])/cards, int((all.Cpu().AsApproximateFloat64()-cores[n.Name])/cpu))
 	}
 
 	return places["A"] >= waiting && places["B"] >= waiting
@@ -211,9 +208,7 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 // checkJob checks that a job has its minimum of pods or none: placed by the action, or left by its
 // evictions. Those must be allowed, and help a queue of higher priority.
 func (w *world) checkJob(t *rapid.T, y *tally, job string, least int, before map[string]pod) {
-	if strings.HasPrefix(job, "i") && y.placed[job] > 0 && y.placed[job] < least {
-		t.Fatalf("%s has %d pods placed, its minimum is %d", job, y.placed[job], least)
-	}
+	check.Must(t, !strings.HasPrefix(job, "i") || y.placed[job] == 0 || y.placed[job] >= least, "%s has %d pods placed, its minimum is %d", job, y.placed[job], least)
 
 	gone := y.evicted[job]
 	if len(gone) == 0 {
@@ -221,9 +216,7 @@ func (w *world) checkJob(t *rapid.T, y *tally, job string, least int, before map
 	}
 
 	w.checkVictimJob(t, job, gone, before, y.came)
-	if y.runs[job] > 0 && (y.runs[job] < least || w.habits["ns/"+job].Inelastic) {
-		t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", job, y.ran[job], y.runs[job], least, gone)
-	}
+	check.Must(t, y.runs[job] == 0 || (y.runs[job] >= least && !w.habits["ns/"+job].Inelastic), "%s of %d pods is left with %d, its minimum is %d: %q go", job, y.ran[job], y.runs[job], least, gone)
 }
 
 // checkQuotas compares the usage of every inference queue with its quota.
@@ -232,9 +225,7 @@ func (w *world) checkQuotas(t *rapid.T, y *tally) {
 		quota := map[string]int{}
 		check.NoError(t, json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota))
 		for model, cards := range y.used[q.Name] {
-			if strings.HasPrefix(q.Name, "inf") && cards > quota[model] {
-				t.Fatalf("queue %s uses %d of %s, its quota is %d", q.Name, cards, model, quota[model])
-			}
+			check.Must(t, !strings.HasPrefix(q.Name, "inf") || cards <= quota[model], "queue %s uses %d of %s, its quota is %d", q.Name, cards, model, quota[model])
 		}
 	}
 }
@@ -249,8 +240,7 @@ func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 		useful = useful || (came[p.node] > priorities[p.queue] && p.cards > 0)
 		check.Must(t, (p.queue == "tra" || p.queue == "old") && p.Annotations["volcano.sh/preemptable"] != "false",
 			"%s of queue %s is evicted", of, p.queue)
-		whole := len(gone) == len(w.podsOf(name))
-		check.Must(t, whole || (p.cards > 0 && came[p.node] > priorities[p.queue]),
+		check.Must(t, len(gone) == len(w.podsOf(name)) || (p.cards > 0 && came[p.node] > priorities[p.queue]),
 			"%s alone is evicted from node %s, where no pod above it is placed", of, p.node)
 	}
 
@@ -277,8 +267,7 @@ func TestReclaimInvariants(t *testing.T) {
 		defer w.Close()
 		before := recount(w.Ssn)
 		w.executeActions()
-		after := recount(w.Ssn)
-		w.check(t, before, after)
+		w.check(t, before, recount(w.Ssn))
 		worlds++
 		victims += len(w.In(api.Releasing))
 	})

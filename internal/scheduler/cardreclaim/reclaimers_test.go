@@ -1,18 +1,17 @@
 package cardreclaim
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/util"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
 func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
@@ -23,8 +22,7 @@ func protect(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" 
 
 // neverDisplaces keeps a pod from preempting others, isGated from being placed.
 func neverDisplaces(p *corev1.Pod) {
-	never := corev1.PreemptNever
-	p.Spec.PreemptionPolicy = &never
+	p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 }
 
 func isGated(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }
@@ -152,8 +150,7 @@ func typed(service string) func(*corev1.Pod) {
 func TestJobsThatAreLeftAlone(t *testing.T) {
 	t.Run("a hard network topology", func(t *testing.T) {
 		w := newWorld("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
-		one := 1
-		w.Groups[1].Spec.NetworkTopology = &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode, HighestTierAllowed: &one}
+		w.Groups[1].Spec.NetworkTopology = &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode, HighestTierAllowed: ptr.To(1)}
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})
 
@@ -161,8 +158,7 @@ func TestJobsThatAreLeftAlone(t *testing.T) {
 		w := newWorld("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
 		w.args = map[string]any{"overCommitFactor": 0.5} // refused
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
-		got := session.Names(w.In(api.Running))
-		check.That(t, len(strings.Fields(got)) == 4, "%q run, want 4", got)
+		check.Equal(t, "running pods", 4, len(w.In(api.Running)))
 	})
 }
 

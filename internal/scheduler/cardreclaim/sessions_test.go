@@ -23,11 +23,7 @@ func TestTheNextSession(t *testing.T) {
 			w.expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		}
 
-		w.add("job late queue=inf min=2 pending=2")
-		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
-		for _, pod := range w.Pods[len(w.Pods)-2:] {
-			w.Cache.AddPod(pod.DeepCopy())
-		}
+		w.addToCache("job late queue=inf min=2 pending=2")
 
 		// One card of t is left over, and one is missing.
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
@@ -38,7 +34,6 @@ func TestTheNextSession(t *testing.T) {
 // TestReclaimWaitsForTerminatingPods: a pod that only terminating pods keep off a node
 // reclaims no cards elsewhere.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
-	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods                string // maximum of the node
 		training, reclaimer func(*corev1.Pod)
@@ -46,7 +41,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 		"its port":                     {"110", hostPort(80), hostPort(80)},
 		"it avoids them":               {"110", withLabelAndAntiAffinity("t", ""), applyAll(withLabelAndAntiAffinity("i", "t"), hostPort(80))},
 		"they avoid it":                {"110", withLabelAndAntiAffinity("t", "i"), applyAll(withLabelAndAntiAffinity("i", ""), hostPort(80))},
-		"as many pods as there may be": {"4", as, as},
+		"as many pods as there may be": {"4", nil, nil},
 	}) {
 		w := newWorld("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.reclaimer)))
 		for _, n := range w.Nodes {

@@ -57,16 +57,14 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
 				}))), 2, 1, func(pods map[string]int) bool { return pods["n11"] == 1 }},
 	}) {
-		w := tc.world
-		w.runAction(t)
-		goes := w.In(api.Releasing)
-		comes := w.In(api.Pipelined)
+		w := tc.world.runAction(t)
 		pods := map[string]int{}
-		for _, task := range comes {
+		for _, task := range w.In(api.Pipelined) {
 			pods[task.NodeName]++
 		}
 
-		check.That(t, len(goes) == tc.goes && len(comes) == tc.comes && tc.most(pods),
-			"%d pods go, want %d, and %d come, want %d: %v", len(goes), tc.goes, len(comes), tc.comes, pods)
+		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
+		check.Equal(t, "pipelined pods", tc.comes, len(w.In(api.Pipelined)))
+		check.That(t, tc.most(pods), "pods by node: %v", pods)
 	}
 }

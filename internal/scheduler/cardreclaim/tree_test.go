@@ -87,8 +87,7 @@ func TestPrecedenceOfReclaimInTree(t *testing.T) {
 	}) {
 		w := newTree(tc.tree, tc.runs)
 		if tc.minimumRuntime != "" {
-			w.args["serviceTypes"] = map[string]any{
-				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": tc.minimumRuntime}}
+			maps.Copy(w.args, protectFor(tc.minimumRuntime))
 		}
 
 		w.alone = true

@@ -2,8 +2,10 @@ package cardreclaim
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -21,11 +23,11 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 	}{
 		"another queue borrows on another node": {
 			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
+			change: func(w *world) { w.start("d-0", "m", hour) }, victims: "ya 1",
 		},
 		"another queue uses more than its guarantee on another node": {
 			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=inference; y quota=8 deserved=5 guarantee=3; ya parent=y quota=8 deserved=5 guarantee=3 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) { w.start("d-0", "m") }, victims: "ya 1",
+			change: func(w *world) { w.start("d-0", "m", hour) }, victims: "ya 1",
 		},
 		"a sibling frees quota of the parent on another node": {
 			tree: "x quota=3 deserved=3; xa parent=x quota=3 deserved=2 serviceType=training; xb parent=x quota=3 deserved=1 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job b queue=xb min=1 running=n age=1h preemptable=false; job d queue=xb min=1 running=m age=1h preemptable=false; job r queue=xa min=1 pending=1 cards=2",
@@ -56,14 +58,25 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 	}
 }
 
-// start lets a pending pod run on a node.
-func (w *world) start(name, node string) {
+// start lets a pending pod run on a node, since some time.
+func (w *world) start(name, node string, age time.Duration) {
 	w.Update(name, func(p *corev1.Pod) {
-		start := ago(hour)
 		p.Spec.NodeName = node
 		p.Status.Phase = corev1.PodRunning
-		p.Status.StartTime = &start
+		p.Status.StartTime = ptr.To(ago(age))
 	})
+}
+
+// closeAndStart closes the session, and lets the pods run that it has placed, since some time. It returns these, and the pods that
+// the session has evicted.
+func (w *world) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
+	placed = append(w.In(api.Binding), w.In(api.Allocated)...)
+	evicted = w.In(api.Releasing)
+	w.Close()
+	for _, task := range placed {
+		w.start(task.Name, task.NodeName, age)
+	}
+	return placed, evicted
 }
 
 // TestReclaimedCardsAreNotBorrowedAgain: a gang of six is evicted for one pod. The gang does not

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,8 +37,7 @@ type forest struct {
 // some of its leaves. Directly under root, all deserve no more than there is.
 func drawForest(t *rapid.T) *forest {
 	f := &forest{world: newTree("root0 quota=0 deserved=0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
-	nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
-	for i := range nodes {
+	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		cards := rapid.IntRange(2, 6).Draw(t, "cards")
 		f.cards += cards
 		f.add(fmt.Sprintf("node n%d model=A cards=%d", i, cards))
@@ -48,12 +46,8 @@ func drawForest(t *rapid.T) *forest {
 	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
 	for _, name := range f.names {
 		q := f.queues[name]
-		kind := "training"
-		if q.keeps {
-			kind = "inference"
-		}
-		text := fmt.Sprintf("%s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)
-		f.add(queueText(text))
+		kind := map[bool]string{true: "inference", false: "training"}[q.keeps]
+		f.add(queueText(fmt.Sprintf("%s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)))
 	}
 
 	return f
@@ -93,15 +87,11 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 		f.leafOf[job] = leaf.name
 		f.size[job] = cards
 		f.least[job] = least
-		before := len(f.Pods)
-		f.add(fmt.Sprintf("job %s queue=%s min=%d pending=%d cards=%d", job, leaf.name, least, pods, cards))
+		text := fmt.Sprintf("job %s queue=%s min=%d pending=%d cards=%d", job, leaf.name, least, pods, cards)
 		if f.Cache == nil {
-			continue
-		}
-
-		f.Cache.AddPodGroupV1beta1(f.Groups[len(f.Groups)-1])
-		for _, pod := range f.Pods[before:] {
-			f.Cache.AddPod(pod.DeepCopy())
+			f.add(text)
+		} else {
+			f.addToCache(text)
 		}
 	}
 }
@@ -134,16 +124,19 @@ func (f *forest) use(pods map[string]int) map[string]int {
 
 // unused is the guarantee of a queue, and of all below it, that they do not use.
 func (f *forest) unused(name string, used map[string]int) int {
-	below := 0
+	if name == "" {
+		return f.unusedBelow(name, used)
+	}
+	return max(f.unusedBelow(name, used), f.queues[name].guarantee-used[name])
+}
+
+func (f *forest) unusedBelow(name string, used map[string]int) (sum int) {
 	for _, child := range f.names {
 		if f.queues[child].parent == name {
-			below += f.unused(child, used)
+			sum += f.unused(child, used)
 		}
 	}
-	if name == "" {
-		return below
-	}
-	return max(below, f.queues[name].guarantee-used[name])
+	return sum
 }
 
 // run opens a session and runs allocate and the action. It returns how many pods of each job had
@@ -171,30 +164,9 @@ func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
 // settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
 // come back as pending ones.
 func (w *world) settle() {
-	placed := map[string]string{}
-	gone := []string{}
-	for _, status := range []api.TaskStatus{api.Allocated, api.Binding} {
-		for _, task := range w.In(status) {
-			placed[task.Name] = task.NodeName
-		}
-	}
-
-	for _, task := range w.In(api.Releasing) {
-		gone = append(gone, task.Name)
-	}
-
-	w.Close()
-	start := ago(time.Hour)
-	for name, node := range placed {
-		w.Update(name, func(p *corev1.Pod) {
-			p.Spec.NodeName = node
-			p.Status.Phase = corev1.PodRunning
-			p.Status.StartTime = &start
-		})
-	}
-
-	for _, name := range gone {
-		pod := w.Pod(name)
+	_, evicted := w.closeAndStart(hour)
+	for _, task := range evicted {
+		pod := w.Pod(task.Name)
 		w.Cache.DeletePod(pod.DeepCopy())
 		pod.UID += types.UID("+")
 		pod.Spec.NodeName = ""
@@ -294,14 +266,7 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 			quota = f.queues[name].quota
 		}
 
-		guaranteed := 0
-		for _, child := range f.names {
-			if f.queues[child].parent == name {
-				guaranteed += f.unused(child, with)
-			}
-		}
-
-		if with[name] > quota || (i > 0 && !covered && with[name]+guaranteed > quota) {
+		if with[name] > quota || (i > 0 && !covered && with[name]+f.unusedBelow(name, with) > quota) {
 			return false
 		}
 		covered = f.unused(name, with) < f.unused(name, used)
