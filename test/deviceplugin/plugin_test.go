@@ -40,7 +40,7 @@ func startKubelet(t *testing.T, folder string) *kubelet {
 
 func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	folder := check.Value(os.MkdirTemp("", "plugin"))(t)
+	folder := check.Value(os.MkdirTemp("", "plugin"))(t) //nolint:usetesting // socket paths must be short
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
 
 	p := check.Value(parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder}))(t)

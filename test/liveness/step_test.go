@@ -16,16 +16,13 @@ import (
 // applyStep applies a change from outside.
 func (w *simulation) applyStep(text string) {
 	line := words.Lines(text)[0]
-	switch line.Verb {
-	case "setQuota", "queue", "cordon", "down":
+	if slices.Contains([]string{"setQuota", "queue", "cordon", "down"}, line.Verb) {
 		w.disturbed = time.Now()
 	}
 
 	switch line.Verb {
 	case "node":
-		for _, n := range (&session.Cluster{ID: w.id}).Add(text).Nodes {
-			w.setNode(n)
-		}
+		w.setNodes((&session.Cluster{ID: w.id}).Add(text).Nodes)
 	case "queue":
 		w.queues[line.Name()] = line
 		w.setQueue(line)
@@ -46,12 +43,24 @@ func (w *simulation) applyStep(text string) {
 	case "delay":
 		w.delayChanges(line.Name(), mustParseInt(line.Value("sessions")))
 	case "faults":
-		w.server.pods.percent = mustParseInt(line.Value("percent"))
-		w.server.pods.seed = line.Value("seed")
-		w.server.groups.percent = w.server.pods.percent
-		w.server.groups.seed = w.server.pods.seed
+		w.setFaults(mustParseInt(line.Value("percent")), line.Value("seed"))
 	default:
 		panic(line.Errorf("%q is not a step", line.Verb))
+	}
+}
+
+// setFaults lets so many percent of the writes fail.
+func (w *simulation) setFaults(percent int, seed string) {
+	w.server.pods.percent = percent
+	w.server.pods.seed = seed
+	w.server.groups.percent = percent
+	w.server.groups.seed = seed
+}
+
+// setNodes creates or replaces nodes.
+func (w *simulation) setNodes(nodes []*corev1.Node) {
+	for _, n := range nodes {
+		w.setNode(n)
 	}
 }
 
