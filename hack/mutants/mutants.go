@@ -11,7 +11,7 @@ var tables = []table{
 	{tests: "./internal/controller/cardquota", run: "^Test(ANodeRewritesNoStatus|AFlappingNode.*)$", mutants: operatorMutants[5:]},
 	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestManyTasks)$", mutants: disclosureMutants},
-	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallTrees.*)$", mutants: takeMutants},
+	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallProblemsAtLeastLoss)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSearch.*|TestSolveReportsOutOfBudget)$", mutants: solverSearchMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestCooldownGrows$", mutants: borrowStopMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},

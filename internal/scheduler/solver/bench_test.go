@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // fleet is a cluster of nodes with eight cards, all in use.
@@ -76,8 +78,7 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 func BenchmarkRanks(b *testing.B) {
 	for _, kinds := range []int{1, 8} {
 		for _, ranks := range []int{1, 8, 64} {
-			f := fleet{nodes: 5000, gangs: 5000, size: 8, spread: true, ranks: ranks}
-			p := f.problem(512/kinds, 8)
+			p := fleet{nodes: 5000, gangs: 5000, size: 8, spread: true, ranks: ranks}.problem(512/kinds, 8)
 			for range kinds - 1 {
 				c := p.PodSets[0]
 				c.Request = Amounts{8, 32000 - float64(len(p.PodSets)), 16e9}
@@ -89,9 +90,7 @@ func BenchmarkRanks(b *testing.B) {
 				var answer Result
 				for b.Loop() {
 					answer = Solve(p, maxRefineWork)
-					if answer.Plan == nil {
-						b.Fatal("there is a plan")
-					}
+					check.Must(b, answer.Plan != nil, "no plan")
 				}
 				b.ReportMetric(float64(answer.Work)/1e6, "Meffort")
 				b.ReportMetric(float64(answer.Plan.Loss.JobSeconds+answer.Plan.Loss.PodSeconds)/1e6, "Mloss")
@@ -119,9 +118,8 @@ func BenchmarkSolve(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, ok := solveAll(p); !ok {
-						b.Fatal("there is a plan")
-					}
+					_, ok := solveAll(p)
+					check.Must(b, ok, "no plan")
 				}
 			})
 		}

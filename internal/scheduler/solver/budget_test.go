@@ -18,11 +18,9 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 			p := draw(t)
 			answer := Solve(p, maxRefineWork)
 			whole := answer.Plan
-			work := answer.Work
-			most := rapid.IntRange(0, work+1).Draw(t, "most")
-			less := Solve(p, most)
-
+			less := Solve(p, rapid.IntRange(0, answer.Work+1).Draw(t, "most"))
 			plan := less.Plan
+
 			switch {
 			case !less.OutOfBudget && !reflect.DeepEqual(less, answer):
 				t.Fatalf("%+v, want %+v", less, answer)
@@ -64,24 +62,21 @@ func (f fleet) kinds(kinds int) *Problem {
 // TestFirstPlanIsLinear: without any budget for refining there is a plan. Its work grows with
 // nodes and pods, and with pod sets.
 func TestFirstPlanIsLinear(t *testing.T) {
-	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
-		t.Run(name, func(t *testing.T) {
-			work := func(nodes, kinds int) float64 {
-				f.nodes = nodes
-				f.gangs = nodes
-				p := f.kinds(kinds)
-				first := Solve(p, 0)
-				check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
-				why := planError(p, first.Plan)
-				check.Must(t, why == "", "%v", why)
-				return float64(first.Work)
-			}
+	for t, f := range check.Cases(t, map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}}) {
+		work := func(nodes, kinds int) float64 {
+			f.nodes = nodes
+			f.gangs = nodes
+			p := f.kinds(kinds)
+			first := Solve(p, 0)
+			check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
+			mustBeValid(t, p, first.Plan)
+			return float64(first.Work)
+		}
 
-			base := work(250, 8)
-			nodes := work(1000, 8) / base
-			kinds := work(250, 32) / base
-			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the work, four times the kinds %.1f", nodes, kinds)
-		})
+		base := work(250, 8)
+		nodes := work(1000, 8) / base
+		kinds := work(250, 32) / base
+		check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the work, four times the kinds %.1f", nodes, kinds)
 	}
 }
 
@@ -93,8 +88,7 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 		p := f.kinds(size.kinds)
 		first := Solve(p, 0)
 		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
-		why := planError(p, first.Plan)
-		check.Must(t, why == "", "%v", why)
+		mustBeValid(t, p, first.Plan)
 		most := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
 		check.That(t, first.Work <= most, "%+v: work %d, want at most %d", size, first.Work, most)
 	}
@@ -136,15 +130,12 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	}
 
 	p.Quotas[0] = flatQuota(40)
-	if got := Solve(p, maxRefineWork); got.Plan != nil || got.OutOfBudget || got.Work > 41*200*workPerVisit {
-		t.Errorf("%+v, want none, and at most a look at each node", got)
-	}
+	got := Solve(p, maxRefineWork)
+	check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work <= 41*200*workPerVisit, "%+v, want none, and at most a look at each node", got)
 
 	p.Quotas[0] = flatQuota(41)
 	check.Must(t, len(p.PodSets) == 41, "41 pod sets")
-	if plan, _ := solveAll(p); plan == nil || plan.Placed() != 41 {
-		t.Errorf("%+v, want all 41", plan)
-	}
+	check.Equal(t, "placed pods", 41, mustSolve(t, p, true).Placed())
 }
 
 // TestEmptyPodSetsCostNoWork: so that a caller can try how many pods of each kind fit.
@@ -166,7 +157,5 @@ func TestSolveIgnoresEmptyPodSets(t *testing.T) {
 	empty := p.PodSets[0]
 	empty.Count = 0
 	p.PodSets = []PodSet{empty, p.PodSets[0], empty}
-	plan, ok := solveAll(p)
-	want := [][]int{nil, {0}, nil}
-	check.That(t, ok && reflect.DeepEqual(plan.Places, want), "%+v, want places %v", plan, want)
+	check.Equal(t, "places", [][]int{nil, {0}, nil}, mustSolve(t, p, true).Places)
 }

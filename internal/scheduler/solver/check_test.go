@@ -2,7 +2,10 @@ package solver
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // planError returns what is wrong with a plan, "" if nothing is. The victims may be evicted,
@@ -141,4 +144,37 @@ func needlessVictim(p *Problem, plan *Plan) string {
 		}
 	}
 	return ""
+}
+
+// mustBeValid ends the test if something is wrong with a plan.
+func mustBeValid(t check.T, p *Problem, plan *Plan) {
+	t.Helper()
+	why := planError(p, plan)
+	check.Must(t, why == "", "%s", why)
+}
+
+// mustNeedAllVictims ends the test if a plan needs fewer victims.
+func mustNeedAllVictims(t check.T, p *Problem, plan *Plan) {
+	t.Helper()
+	why := needlessVictim(p, plan)
+	check.Must(t, why == "", "%s", why)
+}
+
+// mustSolve solves a problem with the largest budget. It ends the test if the plan is wrong, or if there is one
+// although none is possible, or the other way round. It returns nil for no plan.
+func mustSolve(t check.T, p *Problem, possible bool) *Plan {
+	t.Helper()
+	plan, ok := solveAll(p)
+	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+	if ok {
+		mustBeValid(t, p, plan)
+	}
+	return plan
+}
+
+// mustSolveAgain ends the test if a problem has another plan when it is solved again.
+func mustSolveAgain(t check.T, p *Problem, plan *Plan) {
+	t.Helper()
+	again, _ := solveAll(p)
+	check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 }

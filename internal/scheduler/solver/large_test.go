@@ -36,11 +36,8 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 		for _, waiting := range []int{5, 13, 29, 48, 61, 100, 104, 333, 400, 512} {
 			t.Run(fmt.Sprintf("%+v %d", f, waiting), func(t *testing.T) {
 				p := f.problem(waiting, 1)
-				plan, ok := solveAll(p)
-				check.Must(t, ok, "there is a plan")
+				plan := mustSolve(t, p, true)
 
-				why := planError(p, plan)
-				check.Must(t, why == "", "%v", why)
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
 			})
@@ -98,8 +95,7 @@ func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 			return
 		}
 
-		why := planError(p, answer.Plan)
-		check.Must(t, why == "", "%v", why)
+		mustBeValid(t, p, answer.Plan)
 		check.Must(t, float64(answer.Plan.Loss.PodSeconds) <= 1.1*float64(least), "loses %d, the least is %d", answer.Plan.Loss.PodSeconds, least)
 	})
 }

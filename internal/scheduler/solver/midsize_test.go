@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -85,12 +86,16 @@ func drawJob(t *rapid.T, free []int, pods int, loss int64) Job {
 	return job
 }
 
+// TestSolveMidsizeProblemsNearLeastLoss compares with all choices. In a tree, nodes have room or not, and quotas have
+// none.
 func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
-	var plans comparison
-	seed.Check(t, func(t *rapid.T) {
-		p := midsizeProblem(t)
-		optimum, possible := leastLoss(p)
-		plans.solveNearLeastLoss(t, p, optimum, possible)
-	})
-	plans.log(t)
+	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": midsizeProblem, "in a tree": midsizeTree}) {
+		var plans comparison
+		seed.Check(t, func(t *rapid.T) {
+			p := draw(t)
+			optimum, possible := leastLoss(p)
+			plans.solveNearLeastLoss(t, p, optimum, possible)
+		})
+		plans.log(t)
+	}
 }

@@ -1,7 +1,6 @@
 package solver
 
 import (
-	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -87,39 +86,29 @@ func withWholeLosses(t *rapid.T, p *Problem) *Problem {
 	return p
 }
 
-// TestSolveJobsThatLoseMoreAsAWholeAtLeastLoss compares with all choices, flat and in a tree.
-func TestSolveJobsThatLoseMoreAsAWholeAtLeastLoss(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		for range 20 {
-			solve(t, withWholeLosses(t, smallProblem(t)))
-			solve(t, withWholeLosses(t, smallTree(t)))
-		}
-	})
-}
-
+// TestSolveSmallProblemsAtLeastLoss compares with all choices.
 func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		for range 30 {
-			solve(t, smallProblem(t))
-		}
-	})
-}
+	for t, tc := range check.Cases(t, map[string]struct {
+		draw  func(*rapid.T) *Problem
+		times int
+	}{
+		"flat":                           {smallProblem, 30},
+		"in a tree":                      {smallTree, 20},
+		"jobs that lose more as a whole": {func(t *rapid.T) *Problem { return withWholeLosses(t, smallProblem(t)) }, 20},
+		"jobs that lose more as a whole, in a tree": {func(t *rapid.T) *Problem { return withWholeLosses(t, smallTree(t)) }, 20},
+	}) {
+		seed.Check(t, func(t *rapid.T) {
+			for range tc.times {
+				p := tc.draw(t)
+				optimum, possible := leastLoss(p)
+				plan := mustSolve(t, p, possible)
 
-func solve(t *rapid.T, p *Problem) {
-	optimum, possible := leastLoss(p)
-	plan, ok := solveAll(p)
-	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
-
-	if !ok {
-		return
+				if plan != nil {
+					check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
+					mustNeedAllVictims(t, p, plan)
+					mustSolveAgain(t, p, plan)
+				}
+			}
+		})
 	}
-
-	why := planError(p, plan)
-	check.Must(t, why == "", "%v", why)
-	check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
-
-	why = needlessVictim(p, plan)
-	check.Must(t, why == "", "%v", why)
-	again, _ := solveAll(p)
-	check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 }

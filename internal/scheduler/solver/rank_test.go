@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -145,23 +146,18 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 		draw  func(*rapid.T) *Problem
 		times int
 		most  float64
-	}{"small": {smallProblem, 20, 1}, "middling": {midsizeProblem, 1, 1.1}}) {
+	}{"small": {smallProblem, 20, 1}, "middling": {midsizeProblem, 1, 1.1}, "tree": {smallTree, 10, 1}}) {
 		seed.Check(t, func(t *rapid.T) {
 			for range tc.times {
 				p := withRandomRanks(t, tc.draw(t))
 				_, possible := leastLoss(p)
-				plan, ok := solveAll(p)
-				check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
-
-				if !ok {
+				plan := mustSolve(t, p, possible)
+				if plan == nil {
 					continue
 				}
 
-				why := planError(p, plan)
-				check.Must(t, why == "", "%v", why)
 				if tc.most == 1 {
-					why = needlessVictim(p, plan)
-					check.Must(t, why == "", "%v", why)
+					mustNeedAllVictims(t, p, plan)
 				}
 
 				for _, rank := range ranksOf(p) {
@@ -169,8 +165,7 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 					check.Must(t, ratio(loss, least) <= tc.most, "in rank %d: loses %+v, the least is %+v", rank, loss, least)
 				}
 
-				again, _ := solveAll(p)
-				check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
+				mustSolveAgain(t, p, plan)
 			}
 		})
 	}
@@ -189,8 +184,7 @@ func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
 				return
 			}
 
-			why := planError(p, less.Plan)
-			check.Must(t, why == "", "%v", why)
+			mustBeValid(t, p, less.Plan)
 			check.Must(t, highestVictimRank(p, less.Plan) == highestVictimRank(p, most.Plan) || less.OutOfBudget,
 				"takes of rank %d, with more work of %d", highestVictimRank(p, less.Plan), highestVictimRank(p, most.Plan))
 		})
@@ -217,18 +211,14 @@ func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 	f := fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 5}
 	for _, waiting := range []int{8, 800, 801, 1700, 3999} {
 		p := f.problem(waiting, 1)
-		plan, ok := solveAll(p)
-		check.Must(t, ok, "there is a plan")
-		why := planError(p, plan)
-		check.Must(t, why == "", "%v", why)
-
+		plan := mustSolve(t, p, true)
 		taken := make([]int, f.ranks)
 		for _, victims := range plan.Victims {
 			taken[p.Jobs[victims.Job].Rank]++
 		}
 
 		for rank, left := 0, (waiting+7)/8; rank < f.ranks; rank++ {
-			check.That(t, taken[rank] == min(left, 100), "%d pods wait: %d gangs of rank %d go, want %d", waiting, taken[rank], rank, min(left, 100))
+			check.Equal(t, fmt.Sprintf("gangs of rank %d that are evicted for %d pods", rank, waiting), min(left, 100), taken[rank])
 			left -= min(left, 100)
 		}
 	}

@@ -55,10 +55,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 		for _, waiting := range []int{1, 13, 48, 104, 400} {
 			for _, part := range []float64{1, 0.5} {
 				p := f.tree(waiting, 1, true, part, false)
-				plan, ok := solveAll(p)
-				check.Must(t, ok, "there is a plan")
-				why := planError(p, plan)
-				check.Must(t, why == "", "%v", why)
+				plan := mustSolve(t, p, true)
 
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
@@ -74,11 +71,7 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		for _, hasRoom := range []bool{true, false} {
-			p := f.tree(20, 8, hasRoom, 0.5, false)
-			plan, ok := solveAll(p)
-			check.Must(t, ok, "there is a plan")
-			why := planError(p, plan)
-			check.That(t, why == "", "%v", why)
+			mustSolve(t, f.tree(20, 8, hasRoom, 0.5, false), true)
 		}
 	}
 }
@@ -89,8 +82,7 @@ func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
 		for _, hasRoom := range []bool{true, false} {
 			for _, borrowed := range []bool{true, false} {
-				p := f.tree(64, 8, hasRoom, 0.05, borrowed)
-				got := Solve(p, maxRefineWork)
+				got := Solve(f.tree(64, 8, hasRoom, 0.05, borrowed), maxRefineWork)
 				check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work < 1_000_000, "%s: %+v, want no plan for certain with little work", name, got)
 			}
 		}

@@ -1,13 +1,7 @@
 package solver
 
 import (
-	"reflect"
-	"testing"
-
 	"pgregory.net/rapid"
-
-	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // withTree gives a problem quotas with several levels that victims release, quotas that pods use
@@ -79,25 +73,6 @@ func addLimits(t *rapid.T, p *Problem) {
 // smallTree is a small problem with several levels, releases and limits.
 func smallTree(t *rapid.T) *Problem { return withTree(t, smallProblem(t)) }
 
-func TestSolveSmallTreesAtLeastLoss(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		for range 20 {
-			solve(t, smallTree(t))
-		}
-	})
-}
-
-// TestSolveMidsizeTreesNearLeastLoss: nodes have room or not, quotas have none.
-func TestSolveMidsizeTreesNearLeastLoss(t *testing.T) {
-	var plans comparison
-	seed.Check(t, func(t *rapid.T) {
-		p := midsizeTree(t)
-		optimum, possible := leastLoss(p)
-		plans.solveNearLeastLoss(t, p, optimum, possible)
-	})
-	plans.log(t)
-}
-
 // midsizeTree is a problem in which all cards are charged in a tree of queues. Victims release
 // what they hold, and each queue has a guarantee or what it borrowed.
 func midsizeTree(t *rapid.T) *Problem {
@@ -135,32 +110,4 @@ func midsizeTree(t *rapid.T) *Problem {
 	}
 
 	return p
-}
-
-// TestSolveTreesEachRankAtLeastLoss compares with all choices, rank by rank.
-func TestSolveTreesEachRankAtLeastLoss(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		for range 10 {
-			p := withRandomRanks(t, smallTree(t))
-			_, possible := leastLoss(p)
-			plan, ok := solveAll(p)
-			check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
-
-			if !ok {
-				continue
-			}
-			why := planError(p, plan)
-			check.Must(t, why == "", "%v", why)
-
-			why = needlessVictim(p, plan)
-			check.Must(t, why == "", "%v", why)
-			for _, rank := range ranksOf(p) {
-				loss, least := lossAt(p, plan, rank)
-				check.Must(t, loss == least, "in rank %d: loses %+v, the least is %+v", rank, loss, least)
-			}
-
-			again, _ := solveAll(p)
-			check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
-		}
-	})
 }

@@ -36,8 +36,7 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 		{one, 64, 8, 200_000},
 	} {
 		t.Run(fmt.Sprintf("%+v %d of %g", tc.fleet, tc.waiting, tc.cards), func(t *testing.T) {
-			p := tc.fleet.problem(tc.waiting, tc.cards)
-			got := Solve(p, maxRefineWork)
+			got := Solve(tc.fleet.problem(tc.waiting, tc.cards), maxRefineWork)
 			check.Must(t, got.Plan != nil, "there is a plan")
 			check.That(t, got.Work <= tc.most*workPerVisit, "%d looks, more than %d", got.Work/workPerVisit, tc.most)
 		})
@@ -47,10 +46,8 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 // TestClearNodeIsLinearInPodsOfGangs: the work of clearing nodes grows with the pods of gangs,
 // not with the square of their nodes.
 func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
-	smallProblem := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
-	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
-	one := Solve(smallProblem, 0)
-	eight := Solve(large, 0)
+	one := Solve(fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8), 0)
+	eight := Solve(fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8), 0)
 	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
 	check.That(t, eight.Work < 16*one.Work, "the work is %d, and %d for gangs eight times as large", one.Work, eight.Work)
 }
