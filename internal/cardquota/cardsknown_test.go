@@ -8,7 +8,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -37,14 +36,7 @@ func TestCardsKnown(t *testing.T) {
 			"False/UnknownCard: no node has Tesla-T4, no node has NVIDIA-H20O; did you mean NVIDIA-H200?, no node has X, and 2 more cards; nodes have NVIDIA-H200"},
 		"not counted": {nil, []string{"NVIDIA-H200"}, "Unknown/NotCounted: the cards of the nodes have not been counted yet"},
 	}) {
-		b := builder.CardQuota("team")
-		for _, name := range tc.spec {
-			b.Card(name, 1)
-		}
-
-		f := facts(nil, nil)
-		f.Quota = b.Obj()
-		f.Physical = tc.physical
+		f := factsOfCards(tc.physical, tc.spec...)
 		status := NewStatus(f)
 		got := conditions.Get(status.Conditions, v1alpha1.ConditionCardsKnown)
 		check.Equal(t, "condition", tc.want, string(got.Status)+"/"+got.Reason+": "+got.Message)
@@ -63,53 +55,46 @@ func TestCardsKnown(t *testing.T) {
 	}
 }
 
-// TestACardMayNotBeNamedYet: the device plugin of a new node reports before its labels are there.
-func TestACardMayNotBeNamedYet(t *testing.T) {
-	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0", "new-1"}}}
-	for asked, want := range map[string]string{
-		"Tesla-T4": "no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
-		"H200":     "no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1",
-	} {
-		f := facts(nil, nil)
-		f.Quota = builder.CardQuota("team").Card(asked, 1).Obj()
-		f.Physical = cards{"NVIDIA-H200": 8}
-		f.Unnamed = unnamed
-		check.Contains(t, asked, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, want)
-	}
+// TestACardMayHaveNoNameYet: the device plugin of a new node reports before its labels are there, a label may name
+// the card of the spec whose memory label lacks, and cards may be withheld. No other name is suggested then.
+func TestACardMayHaveNoNameYet(t *testing.T) {
+	unlabelled := card.UnnamedCards{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0", "new-1"}}
+	withoutMemory := card.UnnamedCards{Resource: "nvidia.com/gpu", Message: "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", Nodes: []string{"spark"}}
+	withheld := card.UnnamedCards{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}}
 
-	f := facts(nil, nil)
-	f.Quota = builder.CardQuota("team").Card("NVIDIA-H200", 1).Obj()
-	f.Physical = cards{}
-	f.Unnamed = unnamed
-	check.Contains(t, "a fleet without names", conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message, "no node has NVIDIA-H200; or it is not named yet")
+	for t, tc := range check.Cases(t, map[string]struct {
+		spec     []string
+		physical cards
+		unnamed  []card.UnnamedCards
+		want     string
+	}{
+		"another name": {[]string{"Tesla-T4"}, cards{"NVIDIA-H200": 8}, []card.UnnamedCards{unlabelled},
+			"no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
+		"a near name": {[]string{"H200"}, cards{"NVIDIA-H200": 8}, []card.UnnamedCards{unlabelled},
+			"no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
+		"a fleet without names": {[]string{"NVIDIA-H200"}, cards{}, []card.UnnamedCards{unlabelled},
+			"no node has NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
+		"a label has the name": {[]string{"NVIDIA-GB10"}, cards{"NVIDIA-GB10-Z": 8}, []card.UnnamedCards{withoutMemory},
+			"no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10"},
+		"withheld cards": {[]string{"NVIDIA-A10G"}, cards{"NVIDIA-A10": 8}, []card.UnnamedCards{unlabelled, withheld},
+			"no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them"},
+		"withheld cards beside an unknown one": {[]string{"NVIDIA-A10G", "Tesla-T4"}, cards{"NVIDIA-A10": 8}, []card.UnnamedCards{unlabelled, withheld},
+			"no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them, no node has Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: nodes new-0, new-1: " +
+				"offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
+	}) {
+		f := factsOfCards(tc.physical, tc.spec...)
+		f.Unnamed = tc.unnamed
+		check.Equal(t, "message", tc.want, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message)
+	}
 }
 
-// TestALabelMayNameTheCard: its memory label lacks, so no other name is suggested.
-func TestALabelMayNameTheCard(t *testing.T) {
-	unnamed := []card.UnnamedCards{{Resource: "nvidia.com/gpu", Message: "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", Nodes: []string{"spark"}}}
+// factsOfCards are those of a team with quota of these cards, and of the cards of all nodes.
+func factsOfCards(physical cards, spec ...string) StatusInput {
 	f := facts(nil, nil)
-	f.Quota = builder.CardQuota("team").Card("NVIDIA-GB10", 1).Obj()
-	f.Physical = cards{"NVIDIA-GB10-Z": 8}
-	f.Unnamed = unnamed
-	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
-	check.Equal(t, "message", "no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", message)
-}
-
-// TestACardMayBeWithheld: the name is right, so nothing else is suggested.
-func TestACardMayBeWithheld(t *testing.T) {
-	unnamed := []card.UnnamedCards{
-		{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0"}},
-		{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}},
+	f.Physical = physical
+	f.Quota.Spec.Cards = nil
+	for _, name := range spec {
+		f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr[int64](1)})
 	}
-
-	f := facts(nil, nil)
-	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Obj()
-	f.Physical = cards{"NVIDIA-A10": 8}
-	f.Unnamed = unnamed
-	message := conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
-	check.Equal(t, "message", "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them", message)
-
-	f.Quota = builder.CardQuota("team").Card("NVIDIA-A10G", 1).Card("Tesla-T4", 1).Obj()
-	message = conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message
-	check.Contains(t, "beside an unknown card", message, "no new pod gets NVIDIA-A10G", "no node has Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: node new-0")
+	return f
 }

@@ -25,7 +25,7 @@ const plannedFields = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-b
 
 // synced is a CardQuota and the Queue it wants.
 func synced() (*v1alpha1.CardQuota, *v1beta1.Queue) {
-	quota := quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))} })
+	quota := quotaOf(limiting("8", ""))
 	live := liveQueue(func(q *v1beta1.Queue) {
 		q.Annotations = map[string]string{
 			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",

@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +18,23 @@ import (
 )
 
 // quotaOf makes a CardQuota called team with the given spec changes.
-func quotaOf(change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+func quotaOf(changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	b := builder.CardQuota("team").ServiceType("notebook")
-	if change != nil {
+	for _, change := range changes {
 		b.With(change)
 	}
 	return b.Obj()
+}
+
+func weighing(weight int32) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.Weight = &weight }
+}
+
+// limiting sets the quota of CPU and memory, "" for none.
+func limiting(cpu, memory string) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) {
+		q.Spec.Resources = builder.CardQuota("").Resources(cpu, memory).Obj().Spec.Resources
+	}
 }
 
 // liveQueue is a Queue on which each manager last wrote the given fields.
@@ -42,12 +54,8 @@ func wrote(manager string, operation metav1.ManagedFieldsOperationType, fields s
 
 func TestNewDesiredQueue(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
-		all := map[string]string{
-			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
-		}
-		for k, v := range extra {
-			all[k] = v
-		}
+		all := map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false"}
+		maps.Copy(all, extra)
 		return all
 	}
 	config := func() *apply.QueueApplyConfiguration {
@@ -61,23 +69,23 @@ func TestNewDesiredQueue(t *testing.T) {
 		want       *apply.QueueApplyConfiguration
 		wantHolder string
 	}{
-		"a tenant without cards gets an empty quota, which is no card at all": {quota: quotaOf(nil), want: config()},
+		"a tenant without cards gets an empty quota, which is no card at all": {quota: quotaOf(), want: config()},
 		"cards are written as canonical JSON, in whatever order they are listed": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) {
 				q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H800/mps-80g*1/2", Quota: ptr(int64(2))}, {Name: "NVIDIA-H200", Quota: ptr(int64(0))}}
 			}),
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H200":0,"NVIDIA-H800/mps-80g*1/2":2}`}),
 		},
-		"the queue may have another name": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "other" }),
+		"the queue may have another name": {quota: quotaOf(ofQueue("other")),
 			want: config().WithName("other")},
-		"inference is served first and not reclaimed": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" }),
+		"inference is served first and not reclaimed": {quota: quotaOf(ofType("inference")),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "inference"})).
 				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(80000).WithReclaimable(false))},
-		"training is served last and can be reclaimed": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }),
+		"training is served last and can be reclaimed": {quota: quotaOf(ofType("training")),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "training"})).
 				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true))},
 		"resources become capability, each for itself": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))} }),
+			quota: quotaOf(limiting("8", "")),
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").
 				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}))},
 		"the namespaces that are chosen are written as JSON": {
@@ -91,29 +99,29 @@ func TestNewDesiredQueue(t *testing.T) {
 		"every namespace, when that is said": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }),
 			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`})},
-		"what is allocated is written beside the quota": {quota: quotaOf(nil), allocated: `{"NVIDIA-H200":1}`,
+		"what is allocated is written beside the quota": {quota: quotaOf(), allocated: `{"NVIDIA-H200":1}`,
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`})},
-		"a weight without an owner is written": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+		"a weight without an owner is written": {quota: quotaOf(weighing(5)),
 			live: liveQueue(nil),
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
 		"a weight that another manager owns with another value stays": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+			quota: quotaOf(weighing(5)),
 			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)), want: config(), wantHolder: "helm"},
 		"a weight that another manager owns with the same value is owned by both": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(1)) }),
+			quota: quotaOf(weighing(1)),
 			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(1))},
 		"a weight that a webhook added to our own request is ours": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+			quota: quotaOf(weighing(5)),
 			live:  liveQueue(nil, wrote("cardquota", "Update", `{"f:spec":{"f:weight":{}}}`)),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
-		"a queue that was closed with its parent is not called open": {quota: quotaOf(nil),
+		"a queue that was closed with its parent is not called open": {quota: quotaOf(),
 			live: liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
 			want: apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).
 				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"})},
-		"the label of another manager is left alone": {quota: quotaOf(nil),
+		"the label of another manager is left alone": {quota: quotaOf(),
 			live: liveQueue(func(q *v1beta1.Queue) { q.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"} }), want: config()},
-		"a queue under another parent stays there, and spec as a whole is not claimed": {quota: quotaOf(nil),
+		"a queue under another parent stays there, and spec as a whole is not claimed": {quota: quotaOf(),
 			live: liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
 			want: apply.Queue("team").WithAnnotations(annotations(nil))},
 	}) {
@@ -161,7 +169,7 @@ func TestCreatedByOperator(t *testing.T) {
 				want = "first"
 			}
 
-			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(nil), tc.live, "")} {
+			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(), tc.live, "")} {
 				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
 				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
 				check.That(t, tc.live.UID == "" || (plan.Config.UID != nil && *plan.Config.UID == tc.live.UID),
@@ -172,12 +180,7 @@ func TestCreatedByOperator(t *testing.T) {
 }
 
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
-	quota := quotaOf(func(q *v1alpha1.CardQuota) {
-		q.Spec.ServiceType = "training"
-		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: ptr(int64(8))}}
-		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
-		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-	})
+	quota := builder.CardQuota("team").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
 
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
@@ -212,29 +215,27 @@ func TestYieldField(t *testing.T) {
 		"the quota is not given away": {conflict: FieldConflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" }},
 	}) {
-		plan := NewDesiredQueue(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+		plan := NewDesiredQueue(quotaOf(weighing(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		check.Equal(t, "Yield", tc.want, plan.YieldField(tc.conflict))
 		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
 			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
 	}
 
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
-		plan := NewDesiredQueue(quotaOf(nil), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+		plan := NewDesiredQueue(quotaOf(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		plan.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
 		check.That(t, plan.Config.Spec == nil, "spec = %+v, want none", plan.Config.Spec)
 	})
 }
 
 func TestServiceTypesInForceDecide(t *testing.T) {
-	quota := quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" })
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"
 	}
-	if spec := NewDesiredQueue(quota, PolicyInput{Types: types}, nil, "", nil).Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
-		t.Errorf("priority %d, reclaimable %v; want what the policy says", *spec.Priority, *spec.Reclaimable)
-	}
-	quota.Spec.ServiceType = "training"
-	if spec := NewDesiredQueue(quota, PolicyInput{Types: types}, nil, "", nil).Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
-		t.Errorf("priority %v, reclaimable %v; want both left alone for a type that the policy does not name", spec.Priority, spec.Reclaimable)
+	for serviceType, want := range map[string]*apply.QueueSpecApplyConfiguration{
+		"inference": apply.QueueSpec().WithParent("root").WithPriority(5).WithReclaimable(true),
+		"training":  apply.QueueSpec().WithParent("root"), // the policy does not name it
+	} {
+		check.Equal(t, serviceType, want, NewDesiredQueue(quotaOf(ofType(serviceType)), PolicyInput{Types: types}, nil, "", nil).Config.Spec)
 	}
 }

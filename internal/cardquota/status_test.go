@@ -104,6 +104,14 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+func withSync(condition metav1.Condition) func(*StatusInput) {
+	return func(f *StatusInput) { f.Sync = condition }
+}
+
+func inState(state v1beta1.QueueState) func(*StatusInput) {
+	return func(f *StatusInput) { f.Queue.Status.State = state }
+}
+
 func TestConditions(t *testing.T) {
 	type verdict struct{ Status, Reason, Message string }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -120,18 +128,18 @@ func TestConditions(t *testing.T) {
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no new pod starts until usage falls below the quota"},
 				"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
 			}},
-		"a queue that Volcano has not opened takes no work": {facts: func(f *StatusInput) { f.Queue.Status.State = "" },
+		"a queue that Volcano has not opened takes no work": {facts: inState(""),
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
 		"a queue that was just made is not open": {facts: func(f *StatusInput) { f.Queue = nil },
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
-		"a closed queue takes no work": {facts: func(f *StatusInput) { f.Queue.Status.State = v1beta1.QueueStateClosed },
+		"a closed queue takes no work": {facts: inState(v1beta1.QueueStateClosed),
 			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is Closed and starts no pods: it was closed by hand or with its parent"}}},
-		"a queue of another CardQuota": {facts: func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }, want: map[string]verdict{
+		"a queue of another CardQuota": {facts: withSync(QueueConflictCondition("team", "first")), want: map[string]verdict{
 			"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
 			"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not own its queue, so its usage is not counted"},
 			"Ready":       {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
 		}},
-		"a queue of Volcano's own": {facts: func(f *StatusInput) { f.Sync = QueueReservedCondition("root") },
+		"a queue of Volcano's own": {facts: withSync(QueueReservedCondition("root")),
 			want: map[string]verdict{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a quota: choose another queueName"}}},
 		"a queue that refuses changes while it closes": {
 			facts: func(f *StatusInput) {
@@ -252,13 +260,13 @@ func TestEvents(t *testing.T) {
 		"over quota has one event":            {before: status(nil), after: status(over(3)), want: []string{"Warning OverQuota"}},
 		"more over quota has no second event": {before: status(over(3)), after: status(over(4))},
 		"back within quota is silent":         {before: status(over(3)), after: status(nil)},
-		"losing the queue has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueConflictCondition("team", "first") }),
+		"losing the queue has an event": {before: status(nil), after: status(withSync(QueueConflictCondition("team", "first"))),
 			want: []string{"Warning QueueConflict"}},
-		"a refusal has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }),
+		"a refusal has an event": {before: status(nil), after: status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))),
 			want: []string{"Warning QueueRefused"}},
 		"an unknown card has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
 			want: []string{"Warning UnknownCard"}},
-		"recovering has an event": {before: status(func(f *StatusInput) { f.Sync = QueueRefusedCondition("team", nil, fmt.Errorf("no")) }), after: status(nil),
+		"recovering has an event": {before: status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))), after: status(nil),
 			want: []string{"Normal Ready"}},
 	}) {
 		var got []string

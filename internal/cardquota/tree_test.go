@@ -40,14 +40,56 @@ func node(name, parent string, quota, deserved, guarantee int64, changes ...func
 	}).Obj()
 }
 
-func parentOnly(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "" }
+func ofType(serviceType string) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }
+}
+
+var parentOnly = ofType("")
+
+func under(parent string) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent }
+}
+
+// ofCard, granting and deserving change the first card of a CardQuota.
+func ofCard(name string) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = name }
+}
+
+func granting(count int64) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = &count }
+}
+
+func deserving(count int64) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = &count }
+}
 
 func stopping(policy v1alpha1.StopPolicy) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.StopPolicy = policy }
 }
 
+// treeChange changes the CardQuotas of a tree, by name.
+type treeChange func(map[string]*v1alpha1.CardQuota)
+
+// in changes one CardQuota of a tree.
+func in(name string, changes ...func(*v1alpha1.CardQuota)) treeChange {
+	return func(all map[string]*v1alpha1.CardQuota) {
+		for _, change := range changes {
+			change(all[name])
+		}
+	}
+}
+
+// without deletes CardQuotas of a tree.
+func without(names ...string) treeChange {
+	return func(all map[string]*v1alpha1.CardQuota) {
+		for _, name := range names {
+			delete(all, name)
+		}
+	}
+}
+
 // tenantTree is a tenant with two projects, of which one has two queues.
-func tenantTree(changes ...func(map[string]*v1alpha1.CardQuota)) map[string]*v1alpha1.CardQuota {
+func tenantTree(changes ...treeChange) map[string]*v1alpha1.CardQuota {
 	all := map[string]*v1alpha1.CardQuota{}
 	for _, q := range []*v1alpha1.CardQuota{
 		node("tenant", "", 16, 16, 8, parentOnly), node("web", "tenant", 12, 8, 4, parentOnly), node("lab", "tenant", -1, 8, -1),
@@ -55,8 +97,11 @@ func tenantTree(changes ...func(map[string]*v1alpha1.CardQuota)) map[string]*v1a
 	} {
 		all[q.Name] = q
 	}
+
 	for _, change := range changes {
-		change(all)
+		if change != nil {
+			change(all)
+		}
 	}
 	return all
 }
@@ -66,10 +111,9 @@ func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 }
 
 func TestTreeOfOwners(t *testing.T) {
-	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
-		all["late"] = node("late", "web", 8, 4, -1, ofQueue("chat"))
-		all["late"].CreationTimestamp.Time = noon
-	})
+	all := tenantTree()
+	all["late"] = node("late", "web", 8, 4, -1, ofQueue("chat"))
+	all["late"].CreationTimestamp.Time = noon
 
 	tree := treeOf(all)
 	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
@@ -229,15 +273,8 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 
 // TestQuotaInForce: a status must not show more than an ancestor allows.
 func TestQuotaInForce(t *testing.T) {
-	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
-		all["tenant"].Spec.Cards[0].Quota = ptr(int64(6))
-		all["search"].Spec.Cards[0].Quota = nil
-		all["chat"].Spec.Cards[0].Quota = ptr(int64(5))
-		all["lab"].Spec.Cards[0].Name = "H800"
-		all["lab"].Spec.Cards[0].Quota = ptr(int64(9))
-		all["other"].Spec.Parent = "missing"
-		all["other"].Spec.Cards[0].Quota = ptr(int64(4))
-	})
+	all := tenantTree(in("tenant", granting(6)), in("chat", granting(5)), in("lab", ofCard("H800"), granting(9)), in("other", under("missing")))
+	all["search"].Spec.Cards[0].Quota = nil
 
 	tree := treeOf(all)
 	for name, want := range map[string]cards{
@@ -260,18 +297,18 @@ func TestChangedQueuesOfATree(t *testing.T) {
 		"flat to flat":    {flat, flat, nil},
 		"flat to tree":    {flat, before, every},
 		"tree to flat":    {before, flat, every},
-		"a number of one": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["search"].Spec.Cards[0].Deserved = ptr(int64(3)) })), []string{"search"}},
-		"a parent is lowered": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.Cards[0].Deserved = ptr(int64(4)) })),
+		"a number of one": {before, treeOf(tenantTree(in("search", deserving(3)))), []string{"search"}},
+		"a parent is lowered": {before, treeOf(tenantTree(in("web", deserving(4)))),
 			[]string{"chat", "search", "web"}},
-		"one is held with all below": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" })), []string{"chat", "search", "web"}},
-		"one is moved": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["search"].Spec.Parent = "tenant" })),
+		"one is held with all below": {before, treeOf(tenantTree(in("web", stopping("Hold")))), []string{"chat", "search", "web"}},
+		"one is moved": {before, treeOf(tenantTree(in("search", under("tenant")))),
 			[]string{"lab", "search", "tenant", "web"}},
-		"a grandparent changes": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Cards[0].Quota = ptr(int64(20)) })),
+		"a grandparent changes": {before, treeOf(tenantTree(in("tenant", granting(20)))),
 			[]string{"chat", "lab", "search", "tenant", "web"}},
-		"a grandparent drains what it held": {treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.StopPolicy = "Hold" })),
-			treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.StopPolicy = "HoldAndDrain" })),
+		"a grandparent drains what it held": {treeOf(tenantTree(in("tenant", stopping("Hold")))),
+			treeOf(tenantTree(in("tenant", stopping("HoldAndDrain")))),
 			[]string{"chat", "lab", "search", "web"}},
-		"one goes": {before, treeOf(tenantTree(func(all map[string]*v1alpha1.CardQuota) { delete(all, "chat") })), []string{"chat", "web"}},
+		"one goes": {before, treeOf(tenantTree(without("chat"))), []string{"chat", "web"}},
 	}) {
 		check.Equal(t, "changed", tc.want, tc.after.ChangedQueues(tc.before))
 	}

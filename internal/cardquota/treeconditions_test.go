@@ -15,42 +15,39 @@ import (
 )
 
 func TestHierarchyValid(t *testing.T) {
-	type tree = map[string]*v1alpha1.CardQuota
-	set := func(name string, quota, deserved, guarantee int64) func(tree) {
-		return func(all tree) {
-			all[name].Spec.Cards = node(name, "", quota, deserved, guarantee).Spec.Cards
-		}
+	set := func(name string, quota, deserved, guarantee int64) treeChange {
+		return in(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards = node(name, "", quota, deserved, guarantee).Spec.Cards })
 	}
 
 	const closed = ": nothing new starts here and below; "
 	for t, tc := range check.Cases(t, map[string]struct {
 		name   string
-		change func(tree)
+		change treeChange
 		own    *Usage
 		want   string
 	}{
 		"a top level":      {name: "tenant", want: "True/HierarchyValid: this CardQuota is at the top level; it has 2 children: lab, web"},
 		"an inner node":    {name: "web", want: "True/HierarchyValid: the parents up to the top level are tenant; it has 2 children: chat, search"},
 		"a leaf":           {name: "chat", want: "True/HierarchyValid: the parents up to the top level are web, tenant"},
-		"no children yet":  {name: "web", change: func(all tree) { delete(all, "chat"); delete(all, "search") }, want: "True/HierarchyValid: the parents up to the top level are tenant; it has no children yet, and without serviceType no job can start in it"},
-		"a held leaf":      {name: "chat", change: func(all tree) { all["web"].Spec.StopPolicy = "Hold" }, want: "True/HierarchyValid: the parents up to the top level are web, tenant"},
-		"a missing parent": {name: "chat", change: func(all tree) { delete(all, "web") }, want: "False/ParentNotFound: spec.parent names CardQuota web, which does not exist or does not own its queue" + closed + "create it, or name another parent"},
-		"a missing parent's parent": {name: "chat", change: func(all tree) { delete(all, "tenant") },
+		"no children yet":  {name: "web", change: without("chat", "search"), want: "True/HierarchyValid: the parents up to the top level are tenant; it has no children yet, and without serviceType no job can start in it"},
+		"a held leaf":      {name: "chat", change: in("web", stopping("Hold")), want: "True/HierarchyValid: the parents up to the top level are web, tenant"},
+		"a missing parent": {name: "chat", change: without("web"), want: "False/ParentNotFound: spec.parent names CardQuota web, which does not exist or does not own its queue" + closed + "create it, or name another parent"},
+		"a missing parent's parent": {name: "chat", change: without("tenant"),
 			want: "False/ParentNotFound: its ancestor web names CardQuota tenant, which does not exist or does not own its queue" + closed + "create it, or name another parent"},
-		"a cycle": {name: "chat", change: func(all tree) { all["web"].Spec.Parent = "chat" },
+		"a cycle": {name: "chat", change: in("web", under("chat")),
 			want: "False/ParentCycle: its ancestor web names CardQuota chat, and these parents form a cycle" + closed + "give one of them another parent"},
-		"too deep": {name: "n7", change: func(all tree) {
+		"too deep": {name: "n7", change: func(all map[string]*v1alpha1.CardQuota) {
 			for i, name := range []string{"n1", "n2", "n3", "n4", "n5", "n6", "n7"} {
 				all[name] = node(name, []string{"", "n1", "n2", "n3", "n4", "n5", "n6"}[i], 8, 8, -1)
 			}
 		}, want: "False/TooDeep: this CardQuota is 7 levels below the root, and at most 6 are possible" + closed + "move it up"},
-		"a service type in a parent": {name: "web", change: func(all tree) { all["web"].Spec.ServiceType = "training" },
+		"a service type in a parent": {name: "web", change: in("web", ofType("training")),
 			want: "False/WorkInParent: only leaves take jobs, and it has 2 children (chat, search): nothing new starts in queue web itself; remove serviceType, and give the jobs a CardQuota of their own below it"},
 		"pods in a parent": {name: "web", own: &Usage{Members: Members{Pods: 3}},
 			want: "False/WorkInParent: only leaves take jobs, and it has 2 children (chat, search): queue web has 3 unfinished pods, which count here, but nothing new starts; move the jobs to a child"},
-		"pods without a service type": {name: "web", change: func(all tree) { delete(all, "chat"); delete(all, "search") }, own: &Usage{Members: Members{Pods: 1}},
+		"pods without a service type": {name: "web", change: without("chat", "search"), own: &Usage{Members: Members{Pods: 1}},
 			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: queue web has 1 unfinished pod, which count here, but nothing new starts; move the jobs to a child"},
-		"a card that the parent lacks": {name: "chat", change: func(all tree) { all["chat"].Spec.Cards[0].Name = "H200/mig-1g.18gb-mixed" },
+		"a card that the parent lacks": {name: "chat", change: in("chat", ofCard("H200/mig-1g.18gb-mixed")),
 			want: "False/CardNotInParent: H200/mig-1g.18gb-mixed: quota is 8, but parent web grants none, so it is 0: grant it there, or remove it here"},
 		"nothing to inherit": {name: "other", change: set("other", -1, 4, -1), want: "False/CardNotInParent: H200: has no quota to inherit at the top level, so it is 0: write quota"},
 		"a quota above":      {name: "chat", change: set("chat", 13, 4, 4), want: "False/QuotaAboveParent: H200: quota is 13, but parent web has 12, which is in force: lower it here, or raise the parent"},
@@ -59,29 +56,24 @@ func TestHierarchyValid(t *testing.T) {
 		"a guarantee is cut with deserved": {name: "chat", change: set("chat", 12, 8, 6),
 			want: "False/GuaranteeAboveParent: H200: deserved is 8, but the children of web have 12 together and it has 8, so 5 is in force: lower the children, or raise the parent; " +
 				"H200: guarantee is 5, but parent web has 4, so 4 is in force: lower it here, or raise the parent"},
-		"a guarantee is cut by deserved alone": {name: "chat", change: func(all tree) { set("web", 12, 4, 4)(all); set("chat", 12, 4, 4)(all) },
+		"a guarantee is cut by deserved alone": {name: "chat", change: func(all map[string]*v1alpha1.CardQuota) { set("web", 12, 4, 4)(all); set("chat", 12, 4, 4)(all) },
 			want: "False/Scaled: H200: deserved is 4, but the children of web have 8 together and it has 4, so 2 is in force: lower the children, or raise the parent; " +
 				"H200: guarantee is 4, but as no more is deserved, 2 is in force"},
 		"deserved together": {name: "chat", change: set("chat", 12, 8, -1),
 			want: "False/Scaled: H200: deserved is 8, but the children of web have 12 together and it has 8, so 5 is in force: lower the children, or raise the parent"},
 		"guaranteed above": {name: "search", change: set("search", 8, 4, 4),
 			want: "False/Scaled: H200: guarantee is 4, but the children of web have 8 together and it has 4, so 2 is in force: lower the children, or raise the parent"},
-		"memory": {name: "chat", change: func(all tree) {
-			all["chat"].Spec.Resources = &v1alpha1.Resources{Memory: ptr(resource.MustParse("1Gi"))}
-		},
+		"memory": {name: "chat", change: in("chat", limiting("", "1Gi")),
 			want: "False/CardNotInParent: memory: quota is 1Gi, but parent web grants none, so it is 0: grant it there, or remove it here"},
 	}) {
-		all := tenantTree()
-		if tc.change != nil {
-			tc.change(all)
-		}
+		all := tenantTree(tc.change)
 		c := treeOf(all).HierarchyCondition(all[tc.name], tc.own)
 		check.Equal(t, "condition", tc.want, string(c.Status)+"/"+c.Reason+": "+c.Message)
 	}
 }
 
 func TestStatusInATree(t *testing.T) {
-	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.Cards[0].Deserved = ptr(int64(6)) })
+	all := tenantTree(in("web", deserving(6)))
 	tree := treeOf(all)
 	queues := map[string]Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
 	sums := tree.SumUsage(queues)

@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -45,17 +46,6 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	})
 
 	tree := treeOf(all)
-	list := func(cpu, memory string) corev1.ResourceList {
-		out := corev1.ResourceList{}
-		if cpu != "" {
-			out["cpu"] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			out["memory"] = resource.MustParse(memory)
-		}
-		return out
-	}
-
 	common := func(name, cardQuota, deserved string) *apply.QueueApplyConfiguration {
 		return apply.Queue(name).WithResourceVersion("1").WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 			WithAnnotations(map[string]string{"volcano.sh/card.quota": cardQuota, "volcano.sh/card.deserved": deserved,
@@ -69,11 +59,11 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		"a leaf": {"chat", "web", common("chat", `{"H200":8}`, `{"H200":4}`).
 			WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "volcano.sh/service.type": "training"}).
 			WithSpec(apply.QueueSpec().WithParent("web").WithPriority(20000).WithReclaimable(true).
-				WithCapability(list("", "512Gi")).WithDeserved(list("", "256Gi")).WithGuarantee(apply.Guarantee().WithResource(list("", "1Gi"))))},
+				WithCapability(builder.Resources("", "512Gi")).WithDeserved(builder.Resources("", "256Gi")).WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi"))))},
 		"a parent: no service type, and no more CPU than its own parent": {"web", "tenant", common("web", `{"H200":12}`, `{"H200":8}`).
 			WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "cardquota.dev/parent-only": "true"}).
-			WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(list("32", "1Ti")).WithDeserved(list("", "1Ti")).
-				WithGuarantee(apply.Guarantee().WithResource(list("", "1Gi"))))},
+			WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(builder.Resources("32", "1Ti")).WithDeserved(builder.Resources("", "1Ti")).
+				WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi"))))},
 		"an inherited quota is not written; hold, weight and priority": {"lab", "tenant", common("lab", `{}`, `{"H200":8}`).
 			WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training"}).
 			WithSpec(apply.QueueSpec().WithParent("tenant").WithPriority(20007).WithReclaimable(true).WithWeight(3))},
@@ -106,25 +96,24 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 // the top level. The conditions say that nothing new starts there.
 func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(map[string]*v1alpha1.CardQuota)
+		change treeChange
 		want   string
 		why    string
 	}{
-		"placed": {func(map[string]*v1alpha1.CardQuota) {}, "", ""},
-		"no parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "web") }, "Hold",
+		"placed": {},
+		"no parent": {without("web"), "Hold",
 			"CardQuota chat: spec.parent names CardQuota web, which does not exist or does not own its queue; create it, or name another parent"},
-		"no parent's parent": {func(all map[string]*v1alpha1.CardQuota) { delete(all, "tenant") }, "Hold",
+		"no parent's parent": {without("tenant"), "Hold",
 			"CardQuota chat: its ancestor web names CardQuota tenant, which does not exist or does not own its queue; create it, or name another parent"},
-		"a cycle": {func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Parent = "chat" }, "Hold",
+		"a cycle": {in("tenant", under("chat")), "Hold",
 			"CardQuota chat: its ancestor tenant names CardQuota chat, and these parents form a cycle; give one of them another parent"},
-		"drained as well": {func(all map[string]*v1alpha1.CardQuota) {
-			delete(all, "web")
-			all["chat"].Spec.StopPolicy = "HoldAndDrain"
+		"drained without a parent": {func(all map[string]*v1alpha1.CardQuota) {
+			without("web")(all)
+			in("chat", stopping("HoldAndDrain"))(all)
 		}, "HoldAndDrain", ""},
-		"held above": {func(all map[string]*v1alpha1.CardQuota) { all["web"].Spec.StopPolicy = "Hold" }, "", ""},
+		"held above": {in("web", stopping("Hold")), "", ""},
 	}) {
-		all := tenantTree()
-		tc.change(all)
+		all := tenantTree(tc.change)
 
 		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
 		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
@@ -157,7 +146,7 @@ func TestPlaceQueue(t *testing.T) {
 	all := tenantTree()
 	web := all["web"]
 	for t, tc := range check.Cases(t, map[string]struct {
-		change     func(map[string]*v1alpha1.CardQuota)
+		change     treeChange
 		neighbors  Neighbors
 		parent     string
 		wantWait   string
@@ -177,21 +166,17 @@ func TestPlaceQueue(t *testing.T) {
 			wantWait: "WaitingForParent: queue chat stays below queue tenant: queue web does not carry the quota of its parent web yet"},
 		"the parent's Queue is still below this one": {neighbors: Neighbors{Live: below("tenant", all["chat"]), Parent: below("x", web), AboveParent: []string{"x", "chat"}},
 			parent: "tenant", wantsQueue: true, wantWait: "WaitingForParent: queue chat stays below queue tenant: queue web of its parent web is still below it"},
-		"the parent does not exist": {change: func(all map[string]*v1alpha1.CardQuota) { delete(all, "web") }, parent: "root",
+		"the parent does not exist": {change: without("web"), parent: "root",
 			wantWait: "ParentNotFound: queue chat is not created: spec.parent names CardQuota web, which does not exist or does not own its queue: nothing new starts here and below; create it, or name another parent"},
-		"the parent's parent does not exist": {change: func(all map[string]*v1alpha1.CardQuota) { delete(all, "tenant") },
+		"the parent's parent does not exist": {change: without("tenant"),
 			neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "web", wantsQueue: true,
 			wantWait: "ParentNotFound: queue chat stays below queue web: its ancestor web names CardQuota tenant, which does not exist or does not own its queue: nothing new starts here and below; create it, or name another parent"},
-		"a cycle": {change: func(all map[string]*v1alpha1.CardQuota) { all["tenant"].Spec.Parent = "chat" }, neighbors: Neighbors{Live: below("old", all["chat"])},
+		"a cycle": {change: in("tenant", under("chat")), neighbors: Neighbors{Live: below("old", all["chat"])},
 			parent: "old", wantsQueue: true,
 			wantWait: "ParentCycle: queue chat stays below queue old: its ancestor tenant names CardQuota chat, and these parents form a cycle: nothing new starts here and below; give one of them another parent"},
-		"to the top level": {change: func(all map[string]*v1alpha1.CardQuota) { all["chat"].Spec.Parent = "" }, neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "root"},
+		"to the top level": {change: in("chat", under("")), neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "root"},
 	}) {
-		all := tenantTree()
-		if tc.change != nil {
-			tc.change(all)
-		}
-
+		all := tenantTree(tc.change)
 		parent, wait := treeOf(all).PlaceQueue(all["chat"], tc.neighbors)
 		check.Equal(t, "parent", tc.parent, parent)
 
@@ -321,10 +306,8 @@ func TestCutPriority(t *testing.T) {
 		"into the next":    {"training", ptr(int32(50)), 149, true},
 		"the highest type": {"inference", ptr(int32(9999)), 10149, false},
 	}) {
-		q := node("a", "", 1, 1, -1, func(q *v1alpha1.CardQuota) {
-			q.Spec.ServiceType = tc.serviceType
-			q.Spec.Priority = tc.priority
-		})
+		q := node("a", "", 1, 1, -1, ofType(tc.serviceType))
+		q.Spec.Priority = tc.priority
 		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", nil).Config.Spec.Priority)
 		check.Equal(t, "cut", tc.cut, input.CutPriority(q) != "")
 	}
