@@ -4,16 +4,16 @@ package simulator
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -97,8 +97,7 @@ func BenchmarkRunOnALargeCluster(b *testing.B) { benchmarkAnswers(b, 5000) }
 
 // benchmarkAnswers measures the answers on a cluster of which a tenth of the nodes, or none, is free.
 func benchmarkAnswers(b *testing.B, nodes int) {
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(b, err)
+	configuration := shipped(b)
 	for _, q := range questions {
 		b.Run(q.name, func(b *testing.B) {
 			inUse := nodes * 9 / 10
@@ -107,18 +106,13 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 			}
 
 			c := newFleet(nodes, inUse)
-			keeps := false
 			serve := builder.Queue("serve").Quota(`{"NVIDIA-H200":64}`).ServiceType("inference").Capability("100", "1Ti").Priority(80000).Obj()
-			serve.Spec.Reclaimable = &keeps
+			serve.Spec.Reclaimable = ptr.To(false)
 			c.Queues = append(c.Queues, serve)
 			before := check.ProcessorTime(b)
 
 			for b.Loop() {
-				added, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", q.queue, 8, 8)}, "lab")
-				check.NoError(b, err)
-				r, err := Run(b.Context(), c, added, string(configuration), time.Now())
-				check.NoError(b, err)
-
+				r := check.Value(Run(b.Context(), c, workloadsOf(c, gang("new", q.queue, 8, 8)), configuration, time.Now()))(b)
 				placed := 0
 				for _, p := range r.Pods {
 					if p.Node != "" {
@@ -126,9 +120,7 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 					}
 				}
 
-				if placed != q.placed || len(r.Victims) != q.victims || !r.IsSettled {
-					b.Fatalf("%d pods run, %d victims, settled %v: %+v", placed, len(r.Victims), r.IsSettled, r.Pods)
-				}
+				check.Must(b, placed == q.placed && len(r.Victims) == q.victims && r.IsSettled, "%d pods run, %d victims, settled %v: %+v", placed, len(r.Victims), r.IsSettled, r.Pods)
 
 				b.ReportMetric(float64(r.Sessions), "sessions")
 			}

@@ -3,16 +3,12 @@
 package simulator
 
 import (
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -20,10 +16,8 @@ import (
 // TestRunNamesPodsWhoseClaimsItDoesNotCheck: a snapshot has no ResourceClaims, so a pod is placed that the
 // scheduler may refuse, unless it refuses none. A pod that waits for another reason is not named.
 func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
-	shipped, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
 	const argument = "          cardUnlimitedCpuMemory: true\n"
-	check.Must(t, strings.Contains(string(shipped), argument), "the shipped configuration has other arguments")
+	check.Contains(t, "the shipped configuration", shipped(t), argument)
 
 	claims := []corev1.PodResourceClaim{{Name: "gpu"}}
 	both := []types.NamespacedName{{Namespace: "lab", Name: "new-worker-0"}, {Namespace: "lab", Name: "new-worker-1"}}
@@ -42,13 +36,7 @@ func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
 		"waits for a node": {"", 9, claims, nil},
 	} {
 		pod := builder.Pod("lab", "new").Scheduler("volcano").GPUs(tc.cards).CPU("1").Memory("1Gi").Card(h200).With(func(p *corev1.Pod) { p.Spec.ResourceClaims = tc.claims })
-		configuration := strings.Replace(string(shipped), argument, argument+"          "+tc.unmanaged+"\n", 1)
-		c := newCluster()
-		made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{unstructuredOf(builder.Gang("lab", "new", 2, pod).Queue("research").Obj())}, "lab")
-		check.NoError(t, err)
-
-		result, err := Run(t.Context(), c, made, configuration, time.Now())
-		check.NoError(t, err)
-		check.Equal(t, name, tc.want, result.UncheckedClaims)
+		configuration := strings.Replace(shipped(t), argument, argument+"          "+tc.unmanaged+"\n", 1)
+		check.Equal(t, name, tc.want, simulateWith(t, configuration, newCluster(), unstructuredOf(builder.Gang("lab", "new", 2, pod).Queue("research").Obj())).UncheckedClaims)
 	}
 }

@@ -4,12 +4,12 @@ package simulator
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -41,15 +41,9 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 
 	for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
 		q := drawnQueue{fmt.Sprintf("q%d", i), rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type"), rapid.IntRange(0, 24).Draw(t, "quota")}
-		priority := int32(20000)
-		reclaimable := true
-		if q.serviceType == "inference" {
-			priority = 80000
-			reclaimable = false
-		}
-
+		priority := map[string]int32{"training": 20000, "inference": 80000}[q.serviceType]
 		queue := builder.Queue(q.name).Quota(fmt.Sprintf(`{%q:%d}`, h200, q.quota)).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
-		queue.Spec.Reclaimable = &reclaimable
+		queue.Spec.Reclaimable = ptr.To(q.serviceType == "training")
 		c.Queues = append(c.Queues, queue)
 		queues = append(queues, q)
 	}
@@ -79,8 +73,7 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 // runs whole or not at all, training displaces no cards, and no new pod of its own waits for which there is
 // room.
 func TestRunEndsInARightState(t *testing.T) {
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
+	configuration := shipped(t)
 	seed.Check(t, func(t *rapid.T) {
 		c, queues := drawCluster(t)
 		var objects []*unstructured.Unstructured
@@ -94,10 +87,7 @@ func TestRunEndsInARightState(t *testing.T) {
 			gangs[name] = n
 		}
 
-		made, err := simulation.NewWorkloads(c, objects, "lab")
-		check.NoError(t, err)
-
-		w, r, err := run(t.Context(), c, made, string(configuration), time.Now())
+		w, r, err := run(t.Context(), c, workloadsOf(c, objects...), configuration, time.Now())
 		check.NoError(t, err)
 		check.That(t, r.IsSettled, "not settled after %d sessions", r.Sessions)
 
@@ -137,8 +127,7 @@ func countState(w *world) state {
 }
 
 func cardsOf(node *corev1.Node) int {
-	cards := node.Status.Allocatable[builder.GPU]
-	return int(cards.Value())
+	return int(node.Status.Allocatable.Name(builder.GPU, "").Value())
 }
 
 func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueue) {

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -46,11 +48,8 @@ func newCluster() *simulation.Cluster {
 		},
 		PriorityClasses: []*schedulingv1.PriorityClass{builder.PriorityClass("high", 1000)},
 	}
-	keeps := false
-	gives := true
-
-	c.Queues[2].Spec.Reclaimable = &keeps
-	c.Queues[3].Spec.Reclaimable = &gives
+	c.Queues[2].Spec.Reclaimable = ptr.To(false)
+	c.Queues[3].Spec.Reclaimable = ptr.To(true)
 	addRunningGang(c, "train", "h200-0", 2, 4)
 
 	return c
@@ -63,32 +62,29 @@ func addRunningGang(c *simulation.Cluster, name, node string, pods int32, cards 
 
 func addGangOf(c *simulation.Cluster, queue, name, node string, pods int32, cards int) {
 	job := builder.Gang("lab", name, pods, builder.Pod("lab", name).Scheduler("volcano").GPUs(cards).CPU("1").Memory("1Gi").Card(h200)).Queue(queue).Obj()
-	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{unstructuredOf(job)}, "lab")
-	if err != nil {
-		panic(err)
-	}
-
+	made := workloadsOf(c, unstructuredOf(job))
 	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
 	c.Jobs = append(c.Jobs, job)
 	c.PodGroups = append(c.PodGroups, made[0].Group)
 	for _, pod := range made[0].Pods {
-		began := metav1.NewTime(time.Now().Add(-time.Hour))
 		pod.Spec.NodeName = node
 		pod.Status.Phase = corev1.PodRunning
-		pod.Status.StartTime = &began
+		pod.Status.StartTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Hour)))
 		c.Pods = append(c.Pods, pod)
 	}
 }
 
 func unstructuredOf(object any) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 	out := &unstructured.Unstructured{Object: content}
-	if _, isJob := object.(*batch.Job); isJob {
+	switch object.(type) {
+	case *batch.Job:
 		out.SetGroupVersionKind(batch.SchemeGroupVersion.WithKind("Job"))
+	case *corev1.Pod:
+		out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	}
+
 	return out
 }
 
@@ -98,22 +94,33 @@ func gang(name, queue string, pods int32, cards int) *unstructured.Unstructured 
 	return unstructuredOf(builder.Gang("lab", name, pods, pod).Queue(queue).Obj())
 }
 
+// workloadsOf returns what new objects of a cluster create, nothing for no objects.
+func workloadsOf(c *simulation.Cluster, objects ...*unstructured.Unstructured) []simulation.Workload {
+	if len(objects) == 0 {
+		return nil
+	}
+	made, err := simulation.NewWorkloads(c, objects, "lab")
+	utilruntime.Must(err)
+	return made
+}
+
+// shipped returns the configuration that the operator renders.
+func shipped(t check.T) string {
+	t.Helper()
+	return string(check.Value(os.ReadFile(shippedConf))(t))
+}
+
 // simulate runs new objects in a cluster.
 func simulate(t *testing.T, c *simulation.Cluster, objects ...*unstructured.Unstructured) simulation.Result {
 	t.Helper()
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
+	return simulateWith(t, shipped(t), c, objects...)
+}
 
-	var made []simulation.Workload
-	if len(objects) > 0 {
-		made, err = simulation.NewWorkloads(c, objects, "lab")
-		check.NoError(t, err)
-	}
-
-	result, err := Run(t.Context(), c, made, string(configuration), time.Now())
-	check.NoError(t, err)
+// simulateWith runs new objects in a cluster with a configuration.
+func simulateWith(t *testing.T, configuration string, c *simulation.Cluster, objects ...*unstructured.Unstructured) simulation.Result {
+	t.Helper()
+	result := check.Value(Run(t.Context(), c, workloadsOf(c, objects...), configuration, time.Now()))(t)
 	check.That(t, result.IsSettled, "not settled after %d sessions", result.Sessions)
-
 	return result
 }
 
@@ -160,9 +167,8 @@ func TestRunEvictsAsTheSchedulerDoes(t *testing.T) {
 func TestRunIsRepeatable(t *testing.T) {
 	c := newCluster()
 	before := fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0])
-	first := simulate(t, c, gang("serve", "chat", 3, 4))
-	second := simulate(t, c, gang("serve", "chat", 3, 4))
-	check.Equal(t, "second outcome", summary(first), summary(second))
+	first := summary(simulate(t, c, gang("serve", "chat", 3, 4)))
+	check.Equal(t, "second outcome", first, summary(simulate(t, c, gang("serve", "chat", 3, 4))))
 	check.Equal(t, "cluster", before, fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0]))
 }
 
@@ -188,22 +194,16 @@ func TestRunWithAnotherFleet(t *testing.T) {
 // node. Pods without cards are no victims.
 func TestRunNamesWhatADrainCosts(t *testing.T) {
 	c := newCluster()
-	began := metav1.NewTime(time.Now().Add(-time.Hour))
 	alone := builder.Pod("lab", "alone").Scheduler("volcano").Queue("research").Card(h200).GPUs(2).CPU("1").Memory("1Gi").Running("h200-1").
 		Annotation(v1alpha1.AnnotationCheckpointTime, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)).Obj()
 
-	alone.Status.StartTime = &began
-	c.Pods = append(c.Pods, alone)
-	c.Pods = append(c.Pods, builder.Pod("lab", "web").Scheduler("volcano").CPU("1").Running("h200-1").Obj())
+	alone.Status.StartTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Hour)))
+	c.Pods = append(c.Pods, alone, builder.Pod("lab", "web").Scheduler("volcano").CPU("1").Running("h200-1").Obj())
 	c.Nodes = append(c.Nodes, builder.Node("h200-2").GPUs(h200, 8).Label(corev1.LabelHostname, "h200-2").Obj())
 	check.NoError(t, c.Drain("h200-0"))
 	check.NoError(t, c.Drain("h200-1"))
 
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
-
-	r, err := Run(t.Context(), c, nil, string(configuration), time.Now())
-	check.NoError(t, err)
+	r := simulate(t, c)
 	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summary(r))
 	check.That(t, len(r.Victims) == 2 && r.DrainedPods == 2 && r.DrainedPlaced == 2 && r.DrainedEnded == 2, "%+v", r)
 
@@ -230,17 +230,13 @@ func (c endingContext) Err() error {
 // TestRunEndsWithItsContext: whenever it ends, no answer of half a simulation is given, and the next
 // simulation is right.
 func TestRunEndsWithItsContext(t *testing.T) {
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
-
+	configuration := shipped(t)
 	c := newCluster()
-	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("serve", "chat", 3, 4)}, "lab")
-	check.NoError(t, err)
-
+	made := workloadsOf(c, gang("serve", "chat", 3, 4))
 	asked := 0
 	for left := 0; ; left++ {
 		asked = left
-		r, err := Run(endingContext{t.Context(), &asked}, c, made, string(configuration), time.Now())
+		r, err := Run(endingContext{t.Context(), &asked}, c, made, configuration, time.Now())
 		if err == nil {
 			check.Contains(t, "outcome", summary(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
 			check.That(t, left > 3*len(r.Pods), "it asks %d times only", left)
@@ -252,7 +248,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestRunRefusesABadConfiguration(t *testing.T) {
 	_, err := Run(t.Context(), newCluster(), nil, "actions: \"allocate\"\ntiers: []\n", time.Now())
-	check.That(t, err != nil && strings.Contains(err.Error(), "capacity-card"), "error %v", err)
+	check.Says(t, err, "capacity-card")
 }
 
 // TestFlagsOfTheProgramStay: other goroutines may read them, for example to start a cluster in a test.
@@ -286,10 +282,7 @@ func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	c := newCluster()
 	waits := builder.Gang("lab", "waits", simulation.MaxPods, builder.Pod("lab", "waits").Scheduler("volcano").GPUs(1).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
 	c.Jobs = append(c.Jobs, waits)
-	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{gang("new", "research", simulation.MaxPods, 1)}, "lab")
-	check.NoError(t, err)
-
-	w := newWorld(c, made, time.Now())
+	w := newWorld(c, workloadsOf(c, gang("new", "research", simulation.MaxPods, 1)), time.Now())
 	pods := len(w.pods)
 	for _, later := range w.uncreated {
 		pods += len(later.Pods)

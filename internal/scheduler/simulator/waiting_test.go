@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -59,11 +58,7 @@ func TestRunNamesTheReason(t *testing.T) {
 // its PodGroup if isNew.
 func addWaitingJob(c *simulation.Cluster, isNew bool) {
 	job := builder.Gang("lab", "z-older", 2, builder.Pod("lab", "z-older").Scheduler("volcano").GPUs(4).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
-	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{unstructuredOf(job)}, "lab")
-	if err != nil {
-		panic(err)
-	}
-
+	made := workloadsOf(c, unstructuredOf(job))
 	job.UID = made[0].Job.UID
 	c.Jobs = append(c.Jobs, job)
 	if isNew {
@@ -91,8 +86,7 @@ func TestRunLeavesOutFinishedJobs(t *testing.T) {
 	c := newCluster()
 	addWaitingJob(c, true)
 	c.Jobs[len(c.Jobs)-1].Status.State.Phase = batch.Aborted
-	r := simulate(t, c, gang("a-newer", "research", 2, 4))
-	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summary(r))
+	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summary(simulate(t, c, gang("a-newer", "research", 2, 4))))
 }
 
 // TestRunIgnoresPodsOfOtherSchedulers: a pod that waits for another scheduler takes nothing.
@@ -138,8 +132,7 @@ spec:
 			check.NoError(t, unstructured.SetNestedField(set.Object, "Parallel", "spec", "podManagementPolicy"))
 		}
 
-		r := simulate(t, newCluster(), set)
-		check.Equal(t, "outcome", want, summary(r))
+		check.Equal(t, "outcome", want, summary(simulate(t, newCluster(), set)))
 	}
 }
 
@@ -152,16 +145,13 @@ func TestRunOnAnInconsistentSnapshot(t *testing.T) {
 	broken.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
 	c.Nodes = append(c.Nodes, broken)
 	c.Pods = append(c.Pods, builder.Pod("lab", "lost").Running("gone").Queue("research").GPUs(1).Obj(), builder.Pod("lab", "unready").Running("h200-2").Queue("research").GPUs(1).Obj())
-	r := simulate(t, c, gang("new", "research", 1, 4))
-	check.Equal(t, "outcome", "new-worker-0@h200-1", summary(r))
+	check.Equal(t, "outcome", "new-worker-0@h200-1", summary(simulate(t, c, gang("new", "research", 1, 4))))
 }
 
 // TestRunNamesAMissingQueue: Volcano leaves a job of an unknown queue out without a word.
 func TestRunNamesAMissingQueue(t *testing.T) {
 	pod := builder.Pod("lab", "alone").Scheduler("volcano").Queue("none").GPUs(1).CPU("1").Memory("1Gi").Card(h200).Obj()
-	object := unstructuredOf(pod)
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	r := simulate(t, newCluster(), object)
+	r := simulate(t, newCluster(), unstructuredOf(pod))
 	check.That(t, r.Pods[0].Reason == v1alpha1.BlockedQueueNotFound && strings.Contains(r.Pods[0].Message, "<none>"), "%+v", r.Pods)
 }
 
@@ -169,9 +159,7 @@ func TestRunNamesAMissingQueue(t *testing.T) {
 func TestRunSaysThatAPodIsGated(t *testing.T) {
 	pod := builder.Pod("lab", "gated").Scheduler("volcano").Queue("research").GPUs(1).CPU("1").Memory("1Gi").Card(h200).Obj()
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
-	object := unstructuredOf(pod)
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	r := simulate(t, newCluster(), object)
+	r := simulate(t, newCluster(), unstructuredOf(pod))
 	check.That(t, r.Pods[0].Node == "" && strings.Contains(r.Pods[0].Message, "scheduling gates"), "%+v", r.Pods)
 }
 
@@ -187,18 +175,10 @@ func TestRunPreempts(t *testing.T) {
 
 	object := gang("urgent", "research", 1, 4)
 	check.NoError(t, unstructured.SetNestedField(object.Object, "high", "spec", "priorityClassName"))
-	made, err := simulation.NewWorkloads(c, []*unstructured.Unstructured{object}, "lab")
-	check.NoError(t, err)
-
-	configuration, err := os.ReadFile(shippedConf)
-	check.NoError(t, err)
-
 	preempting := strings.NewReplacer("cardreclaim\"", "cardreclaim, preempt\"", "name: priority", "name: priority\n        enablePreemptable: false",
-		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(string(configuration))
+		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(shipped(t))
 
-	r, err := Run(t.Context(), c, made, preempting, time.Now())
-	check.NoError(t, err)
-	check.Contains(t, "outcome", summary(r), "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
+	check.Contains(t, "outcome", summary(simulateWith(t, preempting, c, object)), "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
 }
 
 // TestRunNamesTheOtherWorkloads: those of the cluster that start, and without new workloads those that
