@@ -18,11 +18,8 @@ func TestCardsOfTheArguments(t *testing.T) {
 		"cards: [{resource: a.b/c.shared, modelLabel: l, memoryLabel: m}]": {{Resource: "a.b/c.shared", ModelLabel: "l", MemoryLabel: "m"}},
 	} {
 		for reader, read := range readers {
-			raw, err := read(text)
-			check.NoError(t, err)
+			got := check.Value(parseArguments(check.Value(read(text))(t)))(t)
 
-			got, err := parseArguments(raw)
-			check.NoError(t, err)
 			check.That(t, got.cards.Equal(want), "%s: %v, want %v", reader, got.cards, want)
 		}
 	}
@@ -44,10 +41,7 @@ func TestMistakesInCardsAreRefused(t *testing.T) {
 		"cards: [{resource: a.b/c, model: X}, {resource: a.b/c, modelLabel: l}]": {"entry 2: has the resource and the nodeSelector of another entry"},
 	} {
 		for _, read := range readers {
-			raw, err := read(text)
-			check.NoError(t, err)
-
-			mustRefuse(t, raw, wants...)
+			mustRefuse(t, check.Value(read(text))(t), wants...)
 		}
 	}
 }

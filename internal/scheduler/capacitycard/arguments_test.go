@@ -156,8 +156,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			text := strings.ReplaceAll(tc.text, "%", value)
 			t.Run(fmt.Sprintf("%.80s", text), func(t *testing.T) {
 				for reader, read := range readers {
-					raw, err := read(text)
-					check.NoError(t, err)
+					raw := check.Value(read(text))(t)
 					var wants []string
 					for _, want := range tc.wants {
 						wants = append(wants, strings.ReplaceAll(want, "%", asRead(value)))
@@ -169,9 +168,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 	}
 
 	for _, key := range []string{"priority", "Reclaimable", "reclaimsFrom", `"a\u0085b"`} {
-		raw, err := gateReads("serviceTypes: {training: {" + key + ": 1}}")
-		check.NoError(t, err)
-		mustRefuse(t, raw, "unknown key "+strings.ReplaceAll(strconv.Quote(strings.Trim(key, `"`)), `\\`, `\`), "write reclaimable, reclaimFrom or minimumRuntime")
+		mustRefuse(t, check.Value(gateReads("serviceTypes: {training: {"+key+": 1}}"))(t), "unknown key "+strings.ReplaceAll(strconv.Quote(strings.Trim(key, `"`)), `\\`, `\`), "write reclaimable, reclaimFrom or minimumRuntime")
 	}
 }
 
@@ -329,10 +326,7 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 				reclaimResources: v1alpha1.ReclaimResourcesAll, queueHierarchy: v1alpha1.QueueHierarchyTree}},
 	}) {
 		for reader, read := range readers {
-			raw, err := read(tc.text)
-			check.NoError(t, err)
-			got, err := parseArguments(raw)
-			check.Must(t, err == nil, "%s: refused: %v", reader, err)
+			got := check.Value(parseArguments(check.Value(read(tc.text))(t)))(t)
 			check.Equal(t, reader, "", diffArguments(tc.want, got))
 		}
 	}
@@ -346,12 +340,8 @@ func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 		"0s": 0, `"0"`: 0, "1s": time.Second, "168h": 168 * time.Hour, "1ms": time.Millisecond,
 	} {
 		for reader, read := range readers {
-			raw, err := read(strings.ReplaceAll(minimum, "%", text))
-			check.NoError(t, err)
-
-			args, err := parseArguments(raw)
-			got := args.serviceTypes["training"].MinimumRuntime
-			check.That(t, err == nil && got == want, "%s from %s is %s, error %v, want %s", text, reader, got, err, want)
+			raw := check.Value(read(strings.ReplaceAll(minimum, "%", text)))(t)
+			check.Equal(t, text+" from "+reader, want, check.Value(parseArguments(raw))(t).serviceTypes["training"].MinimumRuntime)
 		}
 	}
 }
@@ -360,8 +350,7 @@ func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 // wide the machine's integers are.
 func TestNumbersOfEveryWidth(t *testing.T) {
 	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
-		got, err := parseArguments(map[string]any{"overCommitFactor": two})
-		check.That(t, err == nil && got.overCommitFactor == 2, "%T is read as %v, error %v", two, got.overCommitFactor, err)
+		check.Equal(t, fmt.Sprintf("%T", two), 2, check.Value(parseArguments(map[string]any{"overCommitFactor": two}))(t).overCommitFactor)
 	}
 }
 
@@ -369,18 +358,10 @@ func TestNumbersOfEveryWidth(t *testing.T) {
 // the two readers differ.
 func TestTheReadersGiveBothShapes(t *testing.T) {
 	const text = "serviceTypes: {a: {}}"
-	ofVolcano, volcanoErr := volcanoReads(text)
-
-	ofGate, gateErr := gateReads(text)
-	if volcanoErr != nil || gateErr != nil {
-		t.Fatal(volcanoErr, gateErr)
-	}
-	if _, ok := ofVolcano["serviceTypes"].(map[any]any); !ok {
-		t.Errorf("Volcano's reader gives %T", ofVolcano["serviceTypes"])
-	}
-	if _, ok := ofGate["serviceTypes"].(map[string]any); !ok {
-		t.Errorf("the gate's reader gives %T", ofGate["serviceTypes"])
-	}
+	_, isOfVolcano := check.Value(volcanoReads(text))(t)["serviceTypes"].(map[any]any)
+	check.That(t, isOfVolcano, "Volcano's reader gives another map")
+	_, isOfGate := check.Value(gateReads(text))(t)["serviceTypes"].(map[string]any)
+	check.That(t, isOfGate, "the gate's reader gives another map")
 }
 
 // FuzzArguments: any YAML below arguments is either refused without effect, with one line that
@@ -410,16 +391,14 @@ func FuzzArguments(f *testing.F) {
 		}
 
 		got, err := parseArguments(raw)
-		if again, _ := parseArguments(raw); diffArguments(got, again) != "" {
-			t.Fatalf("two results: %s", diffArguments(got, again))
-		}
+		again, _ := parseArguments(raw)
+		check.Equal(t, "difference of two results", "", diffArguments(got, again))
 		if err != nil {
 			check.Must(t, check.FitsEvent(err.Error()) && diffArguments(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
 			return
 		}
 
-		rendered, err := yaml.Marshal(raw)
-		check.Must(t, err == nil, "%v cannot be written: %v", raw, err)
+		rendered := check.Value(yaml.Marshal(raw))(t)
 		for reader, read := range readers {
 			reread, err := read(string(rendered))
 			check.Must(t, err == nil, "%s cannot read\n%s\n%v", reader, rendered, err)

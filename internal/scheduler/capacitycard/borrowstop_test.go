@@ -36,8 +36,7 @@ func TestCooldownGrows(t *testing.T) {
 		var stop borrowStop
 		reclaimed := 0
 		for minute := 0; reclaimed < len(tc.reclaims); minute++ {
-			isBorrowing := tc.borrows.from < minute && minute <= tc.borrows.to
-			stop = stop.countBorrowing(isBorrowing, minutes(minute))
+			stop = stop.countBorrowing(tc.borrows.from < minute && minute <= tc.borrows.to, minutes(minute))
 			if minute == tc.reclaims[reclaimed] {
 				stop = stop.restartedAt(minutes(minute))
 				check.Equal(t, fmt.Sprintf("end after reclaim %d", reclaimed), minutes(tc.ends[reclaimed]), stop.end())

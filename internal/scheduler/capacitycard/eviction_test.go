@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -34,15 +34,9 @@ func checkPreemption(t *testing.T, world func() *scene, goes, promised string, m
 		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
 			s := world()
 			s.t = t
-			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
+			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 
-			var gone []*api.TaskInfo
-			for _, task := range s.In(api.Releasing) {
-				if !strings.HasPrefix(task.Name, "ended-") {
-					gone = append(gone, task)
-				}
-			}
-
+			gone := slices.DeleteFunc(s.In(api.Releasing), func(task *api.TaskInfo) bool { return strings.HasPrefix(task.Name, "ended-") })
 			check.Equal(t, "go", goes, countByState(gone))
 			check.Equal(t, "promised", promised, countByState(s.In(api.Pipelined)))
 		})
@@ -111,11 +105,7 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		}
 
 		checkPreemption(t, func() *scene {
-			s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota)
-			if tc.change == nil {
-				return s.addObjects(tc.jobs)
-			}
-			return s.addObjects(tc.jobs, tc.change)
+			return newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota).addObjects(tc.jobs, tc.change)
 		}, tc.goes, tc.promised, manners...)
 	}
 }
@@ -230,16 +220,15 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	nothing := func(p *corev1.Pod) { p.Status.StartTime = nil }
 	earlier := changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
 
-	as := func(*corev1.Pod) {}
 	for t, tc := range check.Cases(t, map[string]struct {
 		args           framework.Arguments
 		old, young     string
 		change         func(*corev1.Pod)
 		goes, promised string
 	}{
-		"the younger job goes when there is no minimum": {nil, "2h", "1m", as, "new-3", "i-0@a"},
-		"the older one when the younger may not":        {hour, "61m", "59m", as, "old-3", "i-0@a"},
-		"none if neither may":                           {hour, "59m", "1m", as, "", ""},
+		"the younger job goes when there is no minimum": {nil, "2h", "1m", nil, "new-3", "i-0@a"},
+		"the older one when the younger may not":        {hour, "61m", "59m", nil, "old-3", "i-0@a"},
+		"none if neither may":                           {hour, "59m", "1m", nil, "", ""},
 		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
 		"none if nothing has started":                   {hour, "2h", "2h", nothing, "", ""},
 	}) {
@@ -258,15 +247,8 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 			}
 
 			s.evict(reclaim.New())
-			var taken []*api.TaskInfo
-			for _, task := range s.In(api.Releasing) {
-				if strings.HasPrefix(task.Name, "t-") {
-					taken = append(taken, task)
-				}
-			}
-
-			got := countByState(taken)
-			check.Must(t, got == want, "taken are %q, want %q", got, want)
+			taken := slices.DeleteFunc(s.In(api.Releasing), func(task *api.TaskInfo) bool { return !strings.HasPrefix(task.Name, "t-") })
+			check.Equal(t, "taken", want, countByState(taken))
 			check.That(t, want != "" || (s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0"))),
 				"there is room, or its pod takes from others")
 		})

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -15,7 +14,7 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 	one := [2]float64{1, 1}
 	gang := [2]float64{2, 8}
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		pod           [2]float64 // cards of the pod, and of the rest of its gang
 		better, worse placement
 	}{
@@ -29,12 +28,10 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 		"not to be avoided":          {one, placement{total: 8, idle: 8, fitsRest: true, pods: 8}, placement{total: 8, idle: 1, avoided: true, holdsGang: true, fitsRest: true, pods: 1}},
 		"room now":                   {one, placement{total: 8, idle: 8, fitsRest: true, pods: 8}, placement{total: 8, idle: 0}},
 		"waiting where most is used": {one, placement{total: 8, idle: 1}, placement{total: 8, idle: 4}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			better := scoreWith(tc.better, tc.pod)
-			worse := scoreWith(tc.worse, tc.pod)
-			check.That(t, better > worse, "%v for %+v, want more than %v for %+v", better, tc.better, worse, tc.worse)
-		})
+	}) {
+		better := scoreWith(tc.better, tc.pod)
+		worse := scoreWith(tc.worse, tc.pod)
+		check.That(t, better > worse, "%v for %+v, want more than %v for %+v", better, tc.better, worse, tc.worse)
 	}
 }
 
@@ -54,18 +51,11 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 		pod := [2]float64{cards, cards * float64(rapid.IntRange(1, 8).Draw(t, "pods"))}
 		a := node("a")
 		b := node("b")
-
 		scoreA := scoreWith(a, pod)
 		scoreB := scoreWith(b, pod)
-		for _, score := range []float64{scoreA, scoreB} {
-			if score < 0 || score > 1 {
-				t.Fatalf("score %v is not from 0 to 1", score)
-			}
-		}
+		check.Must(t, min(scoreA, scoreB) >= 0 && max(scoreA, scoreB) <= 1, "scores %v and %v are not from 0 to 1", scoreA, scoreB)
 
-		if stepOf(a) > stepOf(b) && scoreA-scoreB < scoreStep-1e-9 {
-			t.Fatalf("%v and %v are not a step apart: %s, %s", scoreA, scoreB, fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b))
-		}
+		check.Must(t, stepOf(a) <= stepOf(b) || scoreA-scoreB >= scoreStep-1e-9, "%v and %v are not a step apart: %+v, %+v", scoreA, scoreB, a, b)
 	})
 }
 

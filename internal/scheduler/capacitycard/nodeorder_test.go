@@ -17,7 +17,7 @@ import (
 // TestBestNode opens sessions in which the pod j-0 waits. Nodes are scored as Volcano
 // scores them, written "score:node,node".
 func TestBestNode(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		running, pod, scored, want string
 	}{
 		"the first card before a better score":        {"", "card=B|A", "200:a1,c1 1:b1", "b1"},
@@ -29,28 +29,25 @@ func TestBestNode(t *testing.T) {
 		"without card.name no card is preferred":      {"running=b1", "card=none", "1:a1 9:b1", "b1"},
 		"a pod without cards is left to the score":    {"", "cards=0", "9:a1 0:b1", ""},
 		"only nodes of other cards is left to others": {"", "card=C|D", "9:a1 0:b1", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `node a1,a2,a3 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 `+tc.running).addObjects("job j queue=q min=9 pending=1 minCards=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
-			scored := map[float64][]*api.NodeInfo{}
-			for _, word := range strings.Fields(tc.scored) {
-				var score float64
-				var names string
-				_, err := fmt.Sscanf(word, "%f:%s", &score, &names)
-				check.Must(t, err == nil, "%v", err)
-				for _, name := range strings.Split(names, ",") {
-					scored[score] = append(scored[score], s.Ssn.Nodes[name])
-				}
+	}) {
+		s := newScene(t, `node a1,a2,a3 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 `+tc.running).addObjects("job j queue=q min=9 pending=1 minCards=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
+		scored := map[float64][]*api.NodeInfo{}
+		for _, word := range strings.Fields(tc.scored) {
+			var score float64
+			var names string
+			check.Value(fmt.Sscanf(word, "%f:%s", &score, &names))(t)
+			for _, name := range strings.Split(names, ",") {
+				scored[score] = append(scored[score], s.Ssn.Nodes[name])
 			}
+		}
 
-			for range 20 { // the order of a map must not matter
-				got := ""
-				if best := s.p.bestNode(s.Task("j-0"), scored); best != nil {
-					got = best.Name
-				}
-				check.Must(t, got == tc.want, "chose %q, want %q", got, tc.want)
+		for range 20 { // the order of a map must not matter
+			got := ""
+			if best := s.p.bestNode(s.Task("j-0"), scored); best != nil {
+				got = best.Name
 			}
-		})
+			check.Must(t, got == tc.want, "chose %q, want %q", got, tc.want)
+		}
 	}
 }
 
@@ -75,38 +72,35 @@ func TestPackingWeight(t *testing.T) {
 	}
 
 	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
-	as := func(*corev1.Pod) {}
 	scene := func(change func(*corev1.Pod)) *scene {
 		s := newScene(t, `node a1,a2 model=A; queue q quota={"A":99}; job r queue=q min=1 running=a1*3,a2*3; job j queue=q min=1 pending=1 minCards=9999 phase=Pending`, change)
 		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
 		return s
 	}
 
-	base := scene(as).openSession().scoreOf("j-0", "a1")
+	base := scene(nil).openSession().scoreOf("j-0", "a1")
 	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
-	check.Equal(t, "with weight 10", 10*base, scene(as).withArguments(map[string]any{"nodeOrderWeight": 10}).openSession().scoreOf("j-0", "a1"))
+	check.Equal(t, "with weight 10", 10*base, scene(nil).withArguments(map[string]any{"nodeOrderWeight": 10}).openSession().scoreOf("j-0", "a1"))
 	check.Equal(t, "beside a preferred affinity", base*preferenceFactor, scene(preferring).openSession().scoreOf("j-0", "a1"))
 	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).openSession().scoreOf("j-0", "a1"))
-	check.Equal(t, "to be avoided", 0, scene(as).openSession().scoreOf("j-0", "a2"))
+	check.Equal(t, "to be avoided", 0, scene(nil).openSession().scoreOf("j-0", "a2"))
 	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).openSession().scoreOf("j-0", "a2"))
 
-	topology := scene(as)
+	topology := scene(nil)
 	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
 	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.openSession().scoreOf("j-0", "a1"))
 	for _, affinity := range []v1beta1.Affinity{
 		{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 		{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
 	} {
-		groups := scene(as).changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
+		groups := scene(nil).changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
 		check.Equal(t, "beside preferred node groups", base*preferenceFactor, groups.openSession().scoreOf("j-0", "a1"))
 	}
 }
 
 // scoreOf is the plugin's own score of a node for a pod.
 func (s *scene) scoreOf(pod, node string) float64 {
-	score, err := s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node])
-	check.NoError(s.t, err)
-	return score
+	return check.Value(s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node]))(s.t)
 }
 
 // TestOrderIsExactAboveAHundredNodes: the only node of the first card is

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -24,24 +26,22 @@ const tidal = `queue inf quota={"A":8} priority=80000 serviceType=inference; que
 
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s := newReclaimScene(t, tidal).enqueueAndAllocate()
-	_, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
-	check.That(t, ok, "the open session has no rules")
-	_, ok = s.m.ReclaimPolicyFor("another")
-	check.That(t, !ok, "another session has rules")
+	hasRules := func(session types.UID) bool {
+		_, ok := s.m.ReclaimPolicyFor(session)
+		return ok
+	}
+	check.That(t, hasRules(s.Ssn.UID) && !hasRules("another"), "the open session has no rules, or another one has some")
 
 	s.p.notReadyReason = "not everything was seen yet"
-	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
-	check.That(t, !ok, "there are rules before everything was seen")
+	check.That(t, !hasRules(s.Ssn.UID), "there are rules before everything was seen")
 
 	s.p.notReadyReason = ""
-	old := s.Ssn
+	closed := s.Ssn.UID
 	s.Close()
-	_, ok = s.m.ReclaimPolicyFor(old.UID)
-	check.That(t, !ok, "a closed session has rules")
+	check.That(t, !hasRules(closed), "a closed session has rules")
 
 	s.withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
-	_, ok = s.m.ReclaimPolicyFor(s.Ssn.UID)
-	check.That(t, !ok, "there are rules although the arguments are refused")
+	check.That(t, !hasRules(s.Ssn.UID), "there are rules although the arguments are refused")
 }
 
 // TestPodWithoutJob neither reclaims nor is reclaimed. Pods of jobs are tested with the action
@@ -60,9 +60,7 @@ func TestPodWithoutJob(t *testing.T) {
 
 func TestFreeQuotaAndCards(t *testing.T) {
 	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
-		if got := newReclaimScene(t, tidal+"queue tra quota="+quota+" priority=20000 serviceType=training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"); got != want {
-			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
-		}
+		check.Equal(t, "free quota of "+quota+", of which 4 are used", want, newReclaimScene(t, tidal+"queue tra quota="+quota+" priority=20000 serviceType=training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"))
 	}
 }
 
@@ -71,9 +69,7 @@ func TestFreeQuotaAndCards(t *testing.T) {
 func TestReclaimPolicyOfPods(t *testing.T) {
 	s := newReclaimScene(t, tidal+"queue tra priority=20000 serviceType=training; job other queue=tra min=1 running=a cards=0").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 	rules := s.reclaimPolicy()
-	if got := rules.FreeQuota("tra", "A"); got != card.MaxCount {
-		t.Errorf("a queue that is not limited has room for %d", got)
-	}
+	check.Equal(t, "free quota of a queue that is not limited", card.MaxCount, rules.FreeQuota("tra", "A"))
 
 	waits := s.Task("i-0")
 	runs := s.Task("t-0")
@@ -84,16 +80,11 @@ func TestReclaimPolicyOfPods(t *testing.T) {
 		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
 	}
 
-	if got, ok := rules.CardOn(without, "b"); got != "" || !ok {
-		t.Errorf("a pod without cards uses %q on b (%v), want none", got, ok)
-	}
-	if held := [3]card.Count{rules.CardCount(waits), rules.CardCount(runs), rules.CardCount(without)}; held != [3]card.Count{0, 1, 0} {
-		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
-	}
+	got, ok := rules.CardOn(without, "b")
+	check.That(t, got == "" && ok, "a pod without cards uses %q on b (%v), want none", got, ok)
+	check.Equal(t, "cards of the pod that waits, the one that runs and the one without", [3]card.Count{0, 1, 0}, [3]card.Count{rules.CardCount(waits), rules.CardCount(runs), rules.CardCount(without)})
 	ask := rules.RequestFor(waits)
-	if none := rules.RequestFor(without); ask.Resource != gpu || none.Resource != "" {
-		t.Errorf("the pods ask for %q and %q", ask.Resource, none.Resource)
-	}
+	check.That(t, ask.Resource == gpu && rules.RequestFor(without).Resource == "", "the pods ask for %q and %q", ask.Resource, rules.RequestFor(without).Resource)
 	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
 }
 
@@ -151,10 +142,8 @@ func TestMinimumRuntimeOfAPod(t *testing.T) {
 	s := newReclaimScene(t, tidal).withArguments(framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
-	training := s.reclaimPolicy().MinimumRuntime(s.Task("t-0"))
-	inference := s.reclaimPolicy().MinimumRuntime(s.Task("i-0"))
-	check.That(t, training == 90*time.Second && inference == 0,
-		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
+	check.Equal(t, "minimum runtime of training", 90*time.Second, s.reclaimPolicy().MinimumRuntime(s.Task("t-0")))
+	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().MinimumRuntime(s.Task("i-0")))
 }
 
 // TestPrioritiesBetweenQueues: a PodGroup may name any class, which no ResourceQuota
@@ -184,8 +173,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		check.Equal(t, "of job "+job, want, [2]int32{rules.PodPriority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
 	}
 
-	usual := newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy()
-	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())
+	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy().VictimOrder())
 }
 
 // TestRunningSince: a pod that works in an init container has its card as long as
@@ -198,8 +186,7 @@ func TestRunningSince(t *testing.T) {
 	pod := func(status api.TaskStatus, started, placed int, is corev1.ConditionStatus) *api.TaskInfo {
 		p := &corev1.Pod{}
 		if started > 0 {
-			at := ago(started)
-			p.Status.StartTime = &at
+			p.Status.StartTime = ptr.To(ago(started))
 		}
 
 		if is != "" {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -100,8 +101,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 				s.Queues[len(s.Queues)-1].ResourceVersion = quota // Volcano looks whether it changed
 				s.Begin()
 				s.openSession()
-				nodes := strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedRoom)), "+")
-				keeps = append(keeps, cmp.Or(nodes, "-"))
+				keeps = append(keeps, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedRoom)), "+"), "-"))
 				s.Close()
 			}
 
@@ -132,15 +132,11 @@ func TestPreemptLeavesReclaimedRoom(t *testing.T) {
 // node on which cards are kept.
 func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=4; queue q quota={"A":4} serviceType=training; queue u quota={"A":4} serviceType=training; job j queue=q min=1 pending=1 cards=0; job i queue=u min=1 pending=1`)
-	for _, q := range s.Queues {
-		if q.Name == "q" {
-			q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
-		}
-	}
-	s.openSession()
+	s.changeQueue("q", func(q *v1beta1.Queue) {
+		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
+	}).openSession()
 	r, _ := s.p.checkInputFor(s.Task("j-0"))
-	owner := &roomOwner{task: s.Task("i-0"), queue: "u"}
-	check.That(t, !s.p.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
+	check.That(t, !s.p.wouldBorrowFrom(&roomOwner{task: s.Task("i-0"), queue: "u"}, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
 }
 
 // TestALoweredQuotaEndsWhatWasFreedLast: of two jobs, the one keeps its cards for which they were freed

@@ -56,13 +56,11 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 		"what was asked about":                       {asks("j", 2), 2},
 	}) {
 		s := newScene(t, fourA+tc.text).enqueueAndAllocate()
-		within := s.reservedCards()
-		next := s.reopen().reservedCards()
-		s.m = NewCache()
 
-		afresh := s.reopen().reservedCards()
-		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
-			"%d reserved in the session, %d in the next one, %d by another process; want %d", within, next, afresh, tc.want)
+		check.Equal(t, "cards that are reserved in the session", tc.want, s.reservedCards())
+		check.Equal(t, "in the next one", tc.want, s.reopen().reservedCards())
+		s.m = NewCache()
+		check.Equal(t, "by another process", tc.want, s.reopen().reservedCards())
 	}
 }
 
@@ -105,9 +103,7 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a model=A; queue q quota={"A":4} cpu=1; job j queue=q min=3 phase=Pending minCards=2 request={"A":2} pending=2; job other queue=q min=2 minCards=2 request={"A":2}`).
 		addObjects("job cpu queue=q min=1 running=a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
 
-	launcher := s.PodsOf("job j queue=q min=3 pending=1 cards=0")[0]
-	launcher.Name = "launcher"
-	launcher.UID = "launcher"
+	launcher := s.PodsOf("job launcher queue=q min=3 pending=1 cards=0", annotate("scheduling.k8s.io/group-name", "j"))[0]
 	pods := s.Pods
 	s.Pods = s.Pods[2:]
 	s.enqueueAndAllocate()
@@ -129,8 +125,7 @@ func TestReservationSurvivesALoweredQuota(t *testing.T) {
 		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, quota)}
 		s.Ssn.Queues["q"].Queue = &lowered
 		for range 3 {
-			got := s.reopen().reservedCards()
-			check.Must(t, got == want, "%d cards reserved with a quota of %d, want %d", got, quota, want)
+			check.Equal(t, fmt.Sprintf("cards that are reserved with a quota of %d", quota), want, s.reopen().reservedCards())
 			s.m.reservations.removeStale()
 		}
 	}
@@ -168,9 +163,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	}
 
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
-	if got := s.reopen().p.podGroupRequestFor(group).jobRequest.Cards; len(got) != 1 {
-		t.Errorf("after a change the PodGroup announces %v", got)
-	}
+	check.Equal(t, "requests after a change", 1, len(s.reopen().p.podGroupRequestFor(group).jobRequest.Cards))
 
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
@@ -179,8 +172,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 		s.p.cache.removeStalePodGroupRequests()
 	}
 
-	known := len(s.p.cache.podGroupRequests)
-	check.That(t, known == 1, "%d PodGroups are remembered after they are gone", known)
+	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroupRequests))
 }
 
 // TestDeploymentHasNoTotalHint: what stands in its template is not asked for in advance.

@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,27 +68,15 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		deserved -= g.deserved[name]
 		guarantee -= g.guarantee[name]
 
-		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], orRoot(parent), g.deserved[name], g.guarantee[name])
+		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], cmp.Or(parent, "root"), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
 			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
 		}
 	}
 }
 
-func orRoot(parent string) string {
-	if parent == "" {
-		return "root"
-	}
-	return parent
-}
-
 func (g *grove) isParent(queue string) bool {
-	for _, parent := range g.parents {
-		if parent == queue {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(g.parents)), queue)
 }
 
 // isBelow reports whether a queue is another one or below it. Every queue is below "".
@@ -112,12 +101,7 @@ func (g *grove) used(placed map[string]int, queue string, s *scene, protectedOnl
 
 // unused is what the subtree is guaranteed beyond its use.
 func (g *grove) unused(placed map[string]int, queue string, s *scene) int {
-	below := 0
-	for child, parent := range g.parents {
-		if parent == queue {
-			below += g.unused(placed, child, s)
-		}
-	}
+	below := g.unusedBelow(placed, queue, s)
 	if queue == "" {
 		return below
 	}
@@ -152,11 +136,7 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 // exceededGuarantee says where the pod that was placed last takes what others are guaranteed, "" for
 // nowhere. grown is its job.
 func (g *grove) exceededGuarantee(placed map[string]int, s *scene, grown string) string {
-	before := map[string]int{}
-	for job, count := range placed {
-		before[job] = count
-	}
-
+	before := maps.Clone(placed)
 	before[grown]--
 	for at := string(s.Job(grown).Queue); ; at = g.parents[at] {
 		limit := g.nodeCards

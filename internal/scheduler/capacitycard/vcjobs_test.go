@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
@@ -40,10 +42,8 @@ func (k *knownVCJobs) VCJob(_, name string) (*batch.Job, bool) {
 func newVCJob(uid types.UID, cards ...string) *batch.Job {
 	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: uid}}
 	for _, text := range cards {
-		named := text[:len(text)-2]
-		count := text[len(text)-1:]
-		task := batch.TaskSpec{Replicas: 1, MinAvailable: new(int32)}
-		*task.MinAvailable = 1
+		named, count, _ := strings.Cut(text, ":")
+		task := batch.TaskSpec{Replicas: 1, MinAvailable: ptr.To[int32](1)}
 		if named != "" {
 			task.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: named}
 		}
@@ -95,8 +95,7 @@ func TestEnqueueOfVCJob(t *testing.T) {
 
 		s.enqueueAndAllocate()
 		job := s.Job("j")
-		isAdmitted := job.PodGroup.Status.Phase == "Inqueue"
-		check.Equal(t, "admitted", tc.why == "", isAdmitted)
+		check.Equal(t, "admitted", tc.why == "", job.PodGroup.Status.Phase == "Inqueue")
 		check.Equal(t, "reason", tc.why, job.JobFitErrors)
 	}
 }
@@ -196,7 +195,6 @@ func TestRefusedRequestStaysRefused(t *testing.T) {
 
 	s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
 	check.That(t, request("l") != nil, "a request is admitted beside a reservation")
-	task := s.Task("t-0")
-	check.NoError(t, framework.NewStatement(s.Ssn).Evict(task, "test"))
+	check.NoError(t, framework.NewStatement(s.Ssn).Evict(s.Task("t-0"), "test"))
 	check.That(t, request("k") != first, "an equal request is not checked again after an eviction")
 }

@@ -233,6 +233,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	configuration := shipped(t)
 	c := newCluster()
 	made := workloadsOf(c, gang("serve", "chat", 3, 4))
+
 	asked := 0
 	for left := 0; ; left++ {
 		asked = left
