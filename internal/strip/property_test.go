@@ -243,3 +243,11 @@ func TestReadersFindTheSameInAListedPod(t *testing.T) {
 		check.Equal(t, "gates", whole.Spec.SchedulingGates, kept.Spec.SchedulingGates)
 	})
 }
+
+// entries are managedFields, one for each text.
+func entries(texts ...string) (fields []metav1.ManagedFieldsEntry) {
+	for _, text := range texts {
+		fields = append(fields, metav1.ManagedFieldsEntry{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}})
+	}
+	return fields
+}
