@@ -67,8 +67,7 @@ func (k *kind[Object]) store(object Object) {
 	k.version++
 	object.SetResourceVersion(fmt.Sprint(k.version))
 	k.objects[object.GetName()] = object
-	seen := any(object).(runtime.Object).DeepCopyObject().(Object)
-	k.unseen = append(k.unseen, change[Object]{name: object.GetName(), now: seen})
+	k.unseen = append(k.unseen, change[Object]{name: object.GetName(), now: any(object).(runtime.Object).DeepCopyObject().(Object)})
 }
 
 func (k *kind[Object]) remove(name string) {
@@ -260,8 +259,7 @@ func (s *apiServer) deletePod(name string) {
 	case known.DeletionTimestamp == nil:
 		s.due[known.UID] = s.session + 1
 		s.changePod(name, func(p *corev1.Pod) {
-			ends := metav1.NewTime(time.Now().Add(gracePeriodOf(p)))
-			p.DeletionTimestamp = &ends
+			p.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(gracePeriodOf(p))))
 		})
 	}
 }

@@ -63,17 +63,11 @@ func (w *simulation) checkSession(before *sessionView) string {
 	w.after = now
 	victims := w.victimGroups()
 	w.traceSession(now, victims)
-	if wrong := w.checkPipelinedPods(); wrong != "" {
-		return wrong
-	}
-
-	if wrong := w.checkTree(before, now, victims); wrong != "" {
-		return wrong
-	}
-	if wrong := w.checkKeptCards(before, now); wrong != "" {
-		return wrong
-	}
-	if wrong := w.checkEvictions(now, victims); wrong != "" {
+	wrong := firstWrong(w.checkPipelinedPods,
+		func() string { return w.checkTree(before, now, victims) },
+		func() string { return w.checkKeptCards(before, now) },
+		func() string { return w.checkEvictions(now, victims) })
+	if wrong != "" {
 		return wrong
 	}
 
@@ -84,6 +78,16 @@ func (w *simulation) checkSession(before *sessionView) string {
 
 	w.recordLosses(now, victims)
 	return w.countFitting(before)
+}
+
+// firstWrong runs checks, each if those before it have found nothing, and returns what is wrong, or "".
+func firstWrong(checks ...func() string) string {
+	for _, check := range checks {
+		if wrong := check(); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
 }
 
 // victimGroups returns the groups whose pods were evicted in this session, with their number.
@@ -150,11 +154,9 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 		}
 	}
 
-	if wrong := w.checkEvictedInVain(now, victims, len(promised)); wrong != "" {
-		return wrong
-	}
-
-	return w.checkEndingSuffices(now, victims)
+	return firstWrong(
+		func() string { return w.checkEvictedInVain(now, victims, len(promised)) },
+		func() string { return w.checkEndingSuffices(now, victims) })
 }
 
 // checkEvictedInVain reports evictions for the only pipelined group if it fits without them.
@@ -410,12 +412,7 @@ func (w *simulation) countFitting(v *sessionView) string {
 
 // checkAtRest checks what is left when nothing changes any more.
 func (w *simulation) checkAtRest() string {
-	for _, check := range []func() string{w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest} {
-		if wrong := check(); wrong != "" {
-			return wrong
-		}
-	}
-	return ""
+	return firstWrong(w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest)
 }
 
 // checkPromisedAtRest reports a job with room promised that does not start.

@@ -58,8 +58,7 @@ func TestKeptCardsAreChecked(t *testing.T) {
 		w := &simulation{sessionMemory: newSessionMemory()}
 		w.wants["hi"] = wantOf(tc.since, tc.preempts)
 		w.wants["y"] = wantOf(time.Hour, true)
-		wrong := w.checkKeptCards(preempted(), preempted(tc.other))
-		check.Equal(t, "wrong", tc.wrong, failureKind(wrong))
+		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkKeptCards(preempted(), preempted(tc.other))))
 	}
 
 	w := &simulation{sessionMemory: newSessionMemory()}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // runControllers simulates the kubelets and the job controllers.
@@ -34,9 +35,8 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 		s.deletePod(name)
 	case pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && works:
 		s.changePod(name, func(p *corev1.Pod) {
-			now := metav1.Now()
 			p.Status.Phase = corev1.PodRunning
-			p.Status.StartTime = &now
+			p.Status.StartTime = ptr.To(metav1.Now())
 		})
 	}
 }

@@ -34,9 +34,7 @@ func numberOfSequences(t *testing.T, sequences int) int {
 	if given == "" {
 		return sequences
 	}
-	n, err := strconv.Atoi(given)
-	check.NoError(t, err)
-	return n
+	return check.Value(strconv.Atoi(given))(t)
 }
 
 func TestMain(m *testing.M) {
@@ -224,15 +222,11 @@ func areNamed(word words.Word, named map[string]bool) bool {
 
 // TestKeptSequences runs the sequences that failed once.
 func TestKeptSequences(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	check.NoError(t, err)
+	files := check.Value(filepath.Glob("testdata/*.txt"))(t)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			check.NoError(t, err)
-			if wrong, trace := m.playSequence(parseSequence(string(text))); wrong != "" {
-				t.Errorf("%s: %s\n%s", file, wrong, strings.Join(trace, "\n"))
-			}
+			wrong, trace := m.playSequence(parseSequence(string(check.Value(os.ReadFile(file))(t))))
+			check.That(t, wrong == "", "%s: %s\n%s", file, wrong, strings.Join(trace, "\n"))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/testing/session"
@@ -82,9 +83,7 @@ func (s sequence) lastSession() int {
 
 func mustParseInt(text string) int {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -125,9 +126,7 @@ func (w *simulation) recount() *sessionView {
 	for _, q := range w.ssn.Queues {
 		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), room: map[string]int{}, quota: map[string]int{}}
 		if text := q.Queue.Annotations["volcano.sh/card.quota"]; text != "" {
-			if err := json.Unmarshal([]byte(text), &of.quota); err != nil {
-				panic(err)
-			}
+			utilruntime.Must(json.Unmarshal([]byte(text), &of.quota))
 		}
 
 		of.room = maps.Clone(of.quota)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
@@ -97,9 +98,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 		c.AddPriorityClass(builder.PriorityClass(name, value))
 	}
 
-	if err := w.podIndexer().Replace(nil, ""); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(w.podIndexer().Replace(nil, ""))
 
 	w.loadConfiguration()
 	for _, line := range script {
@@ -115,9 +114,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 // loadConfiguration loads the shipped configuration with the changes of the sequence.
 func (w *simulation) loadConfiguration() {
 	shipped, err := os.ReadFile(shippedConf)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 
 	text := string(shipped)
 	for _, word := range w.script.policy() {
@@ -134,9 +131,7 @@ func (w *simulation) loadConfiguration() {
 
 	text = strings.Replace(text, "minimumRuntime: 10m0s", "minimumRuntime: "+w.minimumRuntime.String(), 1)
 	w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 }
 
 // applyOption applies an option of a sequence's policy, and returns the configuration with it. The minimum
@@ -170,9 +165,7 @@ func (w *simulation) applyOption(text string, option words.Word) string {
 
 func mustParseDuration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 	return d
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/session"
@@ -120,9 +121,7 @@ func (w *simulation) longestRunningJob(queue string) string {
 // setNode updates a node in Volcano's cache.
 func (w *simulation) setNode(n *corev1.Node) {
 	w.nodes[n.Name] = n
-	if err := w.cache.AddOrUpdateNode(n.DeepCopy()); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(w.cache.AddOrUpdateNode(n.DeepCopy()))
 }
 
 func (w *simulation) changeNode(name, what string) {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -108,15 +109,15 @@ func (w *simulation) syncPod(c change[*corev1.Pod]) {
 	case c.gone && known:
 		delete(w.seen, c.name)
 		w.cache.DeletePod(old)
-		w.mustIndex(w.podIndexer().Delete(old))
+		utilruntime.Must(w.podIndexer().Delete(old))
 	case c.gone:
 	case known:
 		w.seen[c.name] = c.now
-		w.mustIndex(w.podIndexer().Update(c.now))
+		utilruntime.Must(w.podIndexer().Update(c.now))
 		w.cache.UpdatePod(old, c.now)
 	default:
 		w.seen[c.name] = c.now
-		w.mustIndex(w.podIndexer().Add(c.now))
+		utilruntime.Must(w.podIndexer().Add(c.now))
 		w.cache.AddPod(c.now)
 	}
 }
@@ -139,10 +140,4 @@ func (w *simulation) resyncPod(name string) {
 // podIndexer returns the store of the pod informers.
 func (w *simulation) podIndexer() clientcache.Indexer {
 	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
-}
-
-func (w *simulation) mustIndex(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

@@ -2,7 +2,6 @@ package configloader
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -53,8 +52,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	maps := admin.CoreV1().ConfigMaps("default")
 	set := func(text string) {
 		t.Helper()
-		_, err := maps.Update(t.Context(), configMapObject(text), metav1.UpdateOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		check.Value(maps.Update(t.Context(), configMapObject(text), metav1.UpdateOptions{}))(t)
 	}
 
 	// The loader may read nothing but its one ConfigMap.
@@ -85,8 +83,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	allow(t, admin)
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler does not exist"))
 
-	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: configMapObject("").ObjectMeta}, metav1.CreateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	check.Value(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: configMapObject("").ObjectMeta}, metav1.CreateOptions{}))(t)
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler has no key " + key))
 
 	set(without)
@@ -109,8 +106,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	privateFileHolds(g, loader, good)
 	g.Eventually(func(g Gomega) { event(g, ReasonMissing, "does not exist") }).Should(Succeed())
 
-	_, err = maps.Create(t.Context(), configMapObject(better), metav1.CreateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	check.Value(maps.Create(t.Context(), configMapObject(better), metav1.CreateOptions{}))(t)
 	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 }
@@ -130,9 +126,6 @@ func allow(t *testing.T, admin kubernetes.Interface) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "loader"},
 	}
 
-	_, roleErr := admin.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{})
-	_, bindingErr := admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{})
-	if roleErr != nil || bindingErr != nil {
-		t.Fatal(fmt.Errorf("allow: %w, %w", roleErr, bindingErr))
-	}
+	check.Value(admin.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}))(t)
+	check.Value(admin.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 }

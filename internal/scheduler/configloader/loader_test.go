@@ -41,8 +41,7 @@ func startLoader(t *testing.T, config Config) *Loader {
 	config.Dir = t.TempDir()
 	config.Known = known()
 	config.Log = logr.Discard()
-	loader, err := New(config)
-	check.NoError(t, err)
+	loader := check.Value(New(config))(t)
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -155,8 +154,7 @@ func TestMountedConfigMap(t *testing.T) {
 
 func TestDirectoryOfTheFileMustExist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
-	loader, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
-	check.NoError(t, err)
+	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()}))(t)
 	check.Says(t, loader.Run(t.Context()), path)
 }
 
@@ -184,8 +182,7 @@ func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
 	writeFile(t, path, good)
-	loader, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
-	g.Expect(err).NotTo(HaveOccurred())
+	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()}))(t)
 	g.Expect(os.Remove(loader.file.stage)).To(Succeed())
 	loader.reload()
 	g.Expect(loader.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
@@ -196,19 +193,14 @@ func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 
 func TestPrivateFileIsPrivate(t *testing.T) {
 	g := NewWithT(t)
-	file, err := newPrivateFile(t.TempDir())
-	g.Expect(err).NotTo(HaveOccurred())
+	file := check.Value(newPrivateFile(t.TempDir()))(t)
 	g.Expect(file.replaceText(good)).To(Succeed())
 
 	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
-		info, err := os.Stat(path)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(info.Mode().Perm()).To(Equal(want), path)
+		g.Expect(check.Value(os.Stat(path))(t).Mode().Perm()).To(Equal(want), path)
 	}
 
-	left, err := os.ReadDir(file.stage)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(left).To(BeEmpty())
+	g.Expect(check.Value(os.ReadDir(file.stage))(t)).To(BeEmpty())
 }
 
 // TestVolcanoSeesEveryReplacement: Volcano reloads on Create or Write in the directory and
@@ -216,11 +208,9 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 // must find a whole text.
 func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	g := patient(t)
-	file, err := newPrivateFile(t.TempDir())
-	g.Expect(err).NotTo(HaveOccurred())
+	file := check.Value(newPrivateFile(t.TempDir()))(t)
 
-	watcher, err := filewatcher.NewFileWatcher(filepath.Dir(file.path))
-	g.Expect(err).NotTo(HaveOccurred())
+	watcher := check.Value(filewatcher.NewFileWatcher(filepath.Dir(file.path)))(t)
 	defer watcher.Close()
 
 	stop := make(chan struct{})
@@ -250,9 +240,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 		g.Expect(event.Has(fsnotify.Create)).To(BeTrue(), event.String())
 		g.Expect(event.Name).To(Equal(file.path))
 
-		read, err := os.ReadFile(file.path)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(read)).To(Equal(text))
+		g.Expect(string(check.Value(os.ReadFile(file.path))(t))).To(Equal(text))
 	}
 
 	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
@@ -273,8 +261,7 @@ func TestEventsFitTheirBound(t *testing.T) {
 func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
-	loader, err := New(Config{Source: fixedSource(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
-	check.NoError(t, err)
+	loader := check.Value(New(Config{Source: fixedSource(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()}))(t)
 	loader.reload()
 	check.Equal(t, "reason", ReasonLoaded, loader.Status().Reason)
 	loaded := <-recorder.Events

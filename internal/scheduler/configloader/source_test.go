@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestAConfigMapThatCannotBeReadYet: until the API server answers, the status says why not.
@@ -40,8 +42,7 @@ func TestAConfigMapThatCannotBeReadYet(t *testing.T) {
 	t.Cleanup(server.Close) // after the loader has ended
 
 	g := NewWithT(t)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-	g.Expect(err).NotTo(HaveOccurred())
+	client := check.Value(kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}))(t)
 
 	loader := startLoader(t, Config{Source: NewConfigMap(client, types.NamespacedName{Namespace: "default", Name: "scheduler"}, key)})
 	status := func() string { return loader.Status().String() }
