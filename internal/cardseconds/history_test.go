@@ -225,9 +225,7 @@ func (h *history) reported(months bool) map[string]Milli {
 		if period.IsDay() == months {
 			continue
 		}
-		read := check.Value(stored.Sums(period))(h)
-
-		for series, amount := range read {
+		for series, amount := range check.Value(stored.Sums(period))(h) {
 			sums[fmt.Sprint(series.Queue, " ", period)] += amount
 		}
 	}
