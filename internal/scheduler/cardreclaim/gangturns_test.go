@@ -199,7 +199,6 @@ func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
 		w := newCase().runAction(t)
 
 		check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
-		w.Close()
 	}
 }
 
@@ -217,9 +216,8 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 			p.Spec.ActiveDeadlineSeconds = ptr.To(int64(tc.deadline.Seconds()))
 		}))
 
-		w.openSession().executeActions()
+		w.runAction(t)
 		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
-		w.Close()
 	}
 }
 

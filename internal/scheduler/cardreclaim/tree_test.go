@@ -161,7 +161,5 @@ func TestBothRulesTakeOnlyOnceWhatIsBorrowed(t *testing.T) {
 		w := newTree("o quota=8 deserved=3; own parent=o quota=8 deserved=3 serviceType=inference; t quota=8 deserved="+tc.deserved+"; inf parent=t quota=8 deserved=0 serviceType=inference reclaimable=true; tra parent=t quota=8 deserved=0 serviceType=training", runs)
 		w.runAction(t)
 		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
-
-		w.Close()
 	}
 }

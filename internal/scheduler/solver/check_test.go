@@ -33,10 +33,7 @@ func planError(p *Problem, plan *Plan) string {
 		if victims.Whole {
 			loss.Jobs++
 			loss.JobSeconds += job.WholeLoss
-			pods = nil
-			for i := range job.Pods {
-				pods = append(pods, i)
-			}
+			pods = allPods(job)
 		}
 
 		for _, i := range pods {

@@ -84,9 +84,8 @@ func TestPlanLoss(t *testing.T) {
 			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}},
 	}) {
 		plan, ok := solveAll(tc.problem)
+		check.Must(t, ok, "no plan")
 
-		if !ok || plan.Loss != tc.want {
-			t.Errorf("%t: loses %+v", ok, plan.Loss)
-		}
+		check.Equal(t, "loss", tc.want, plan.Loss)
 	}
 }

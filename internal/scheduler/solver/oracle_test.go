@@ -209,11 +209,7 @@ func wholeRank(job *Job) int {
 // all its pods.
 func possibleVictims(job *Job) []JobVictims {
 	var all []JobVictims
-	var every []int
-	for i := range job.Pods {
-		every = append(every, i)
-	}
-
+	every := allPods(job)
 	for set := range 1 << len(job.Pods) {
 		var pods []int
 		for _, i := range every {
@@ -231,6 +227,14 @@ func possibleVictims(job *Job) []JobVictims {
 		all = append(all, JobVictims{Whole: true, Pods: every})
 	}
 
+	return all
+}
+
+// allPods returns the indexes of all pods of a job.
+func allPods(job *Job) (all []int) {
+	for i := range job.Pods {
+		all = append(all, i)
+	}
 	return all
 }
 

@@ -128,10 +128,7 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 
 	for j, victims := range taken {
 		if victims.Whole {
-			victims.Pods = nil
-			for i := range p.Jobs[j].Pods {
-				victims.Pods = append(victims.Pods, i)
-			}
+			victims.Pods = allPods(&p.Jobs[j])
 		}
 		loss = o.addLoss(loss, &p.Jobs[j], victims)
 	}
