@@ -17,13 +17,6 @@ func newGuaranteedTree() *Ledger {
 	}, quota)
 }
 
-func TestGuaranteeOfADeletedQueueIsFree(t *testing.T) {
-	l := newGuaranteedTree()
-	check.That(t, l.FitsCard("y", "A", 4, false) && !l.FitsCard("y", "A", 5, false), "y may use 4 of 8 A beside the guarantee of x")
-	l.Retain(func(name string) bool { return name == "y" })
-	check.That(t, l.FitsCard("y", "A", 8, false), "y may use all A once x is gone")
-}
-
 func TestHoldOfADeletedQueueEnds(t *testing.T) {
 	l := newGuaranteedTree()
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})

@@ -28,8 +28,11 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 		promised   int
 		change     func(*corev1.Pod)
 		equal      bool // gangs x and y are alike
+
+		topologyAware bool
 	}{
-		"a gang on two nodes":                                                            {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:4", promised: 1},
+		"a gang on two nodes": {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:4", promised: 1},
+		"a gang on two nodes, with topology-aware preemption":                            {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:4", promised: 1, topologyAware: true},
 		"a gang on two nodes, for quota":                                                 {jobs: `queue q quota={"A":4} cpu=1000; job low queue=q min=4 running=a*2,b*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=4`, goes: "low:4", promised: 1},
 		"a gang with a spare pod, for quota":                                             {jobs: `queue q quota={"A":3,"B":4} cpu=1000; queue r quota={"A":8}; job k queue=r min=1 running=b*7; job low queue=q min=2 running=a,b,a priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`, goes: "low:3", promised: 1},
 		"spare pods on two nodes, for quota":                                             {jobs: `queue q quota={"A":4} cpu=1000; job low queue=q min=2 running=a*2,b*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=4`},
@@ -65,14 +68,14 @@ func TestPreemptEvictsWholeGangs(t *testing.T) {
 	}) {
 		s := newScene(t, gangs+tc.jobs, tc.change)
 		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
-		s.evict(preempt.New())
+		s.evict(preempt.New(), topologyAwarePreempt(tc.topologyAware))
 		gone := countByState(slices.Concat(s.preempted...))
 		if tc.equal {
 			gone = strings.Replace(gone, "y:", "x:", 1)
 		}
 
 		check.Equal(t, "go", tc.goes, gone)
-		check.Equal(t, "evicted in the session", countByState(slices.Concat(s.preempted...)), countByState(s.In(api.Releasing)))
+		check.Equal(t, "evicted in the session", session.Spell(session.Names(slices.Concat(s.preempted...))), session.Names(s.In(api.Releasing)))
 		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))
 		for _, job := range s.Ssn.Jobs {
 			running := len(job.TaskStatusIndex[api.Running])
@@ -113,12 +116,4 @@ func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 		s.Run(preempt.New())
 		check.Equal(t, fmt.Sprintf("of %q go", jobs), goes, countByState(s.In(api.Releasing)))
 	}
-}
-
-// TestTopologyAwarePreemptionEvictsWholeGangs as well.
-func TestTopologyAwarePreemptionEvictsWholeGangs(t *testing.T) {
-	s := newScene(t, gangs+"job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high")
-	s.evict(preempt.New(), topologyAwarePreempt(true))
-	check.Equal(t, "go", "low:4", countByState(slices.Concat(s.preempted...)))
-	check.Equal(t, "evicted in the session", session.Names(slices.Concat(s.preempted...)), session.Names(s.In(api.Releasing)))
 }
