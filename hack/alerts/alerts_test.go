@@ -113,7 +113,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 				tc.series = append(tc.series, counted)
 			}
 
-			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).firedAlerts(t)))
+			got := slices.Sorted(maps.Keys(newScene(t, tc.series...).firedAlerts(t)))
 			slices.Sort(tc.want)
 			equal(t, "alerts (-want +got)", tc.want, got)
 		})
@@ -142,16 +142,16 @@ func TestSlowAlerts(t *testing.T) {
 		"a tide evicts once":                      {[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0x60 0+20x10 200x170`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world := newWorld(t, append(tc.series, operator, counted, waitingQueue)...)
-			world.length = 2 * time.Hour
+			scene := newScene(t, append(tc.series, operator, counted, waitingQueue)...)
+			scene.length = 2 * time.Hour
 
-			equal(t, "alerts (-want +got)", tc.want, slices.Sorted(maps.Keys(world.firedAlerts(t))))
+			equal(t, "alerts (-want +got)", tc.want, slices.Sorted(maps.Keys(scene.firedAlerts(t))))
 		})
 	}
 }
 
 func TestSummariesNameWhatIsWrong(t *testing.T) {
-	fired := newWorld(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
+	fired := newScene(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
 		`cardquota_scheduler_used_cards{queue="research",card="NVIDIA-H200"} 6x60`,
 		`cardquota_scheduler_quota_cards{queue="research",card="NVIDIA-H200"} 4x60`,
 		`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"} -3600x60`, waitingQueue).firedAlerts(t)

@@ -170,10 +170,10 @@ func TestBoardsCountTheBeginOfACounter(t *testing.T) {
 			map[time.Duration]float64{142 * time.Minute: 0, 147 * time.Minute: 0, 160 * time.Minute: 0},
 		},
 	} {
-		world := newWorld(t, tc.series...)
+		scene := newScene(t, tc.series...)
 		for at, want := range tc.want {
 			sum := 0.0
-			for _, sample := range world.runQuery(queryOf(t, "tide.json", "Evicted pods"), at) {
+			for _, sample := range scene.runQuery(queryOf(t, "tide.json", "Evicted pods"), at) {
 				sum += sample.F
 			}
 			expectThat(t, sum == want, "%s, after %s: %v, want %v", name, at, sum, want)
@@ -201,7 +201,7 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
 	}
 
-	world := newWorld(t, slices.Concat(
+	scene := newScene(t, slices.Concat(
 		both(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
 		both(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
 		both(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:],
@@ -229,17 +229,17 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		{"health.json", "Quotas enforced", map[string]float64{`{}`: 1}},
 		{"health.json", "Scheduler places pods", map[string]float64{`{}`: 1}},
 	} {
-		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, world.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
+		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, scene.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
 	}
 
 	sum := 0.0 // queue moved has either type until the old replica is gone
-	for _, value := range world.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
+	for _, value := range scene.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
 		sum += value
 	}
 
 	equal(t, "used cards", 4.0, sum)
 	for _, rule := range parsedRules(t) {
-		answer := world.runQuery(rule.Expr, overlap)
+		answer := scene.runQuery(rule.Expr, overlap)
 		switch rule.Alert {
 		case over: // used by the one, quota by the other
 			equal(t, "queues over their quota", 0, len(answer))
@@ -267,7 +267,7 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		after  = 10 * time.Minute // the series end with the 19th scrape
 	)
 
-	world := newWorld(t, operator, enforced, sessions, ready, configured, counted,
+	scene := newScene(t, operator, enforced, sessions, ready, configured, counted,
 		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
 		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,
 		`cardquota_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_quota_cards{queue="kept",card="A"} 4x60`,
@@ -287,16 +287,16 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="left"}`: 1, `{card="A", queue="kept"}`: 0}, map[string]float64{`{card="A", queue="kept"}`: 0}},
 	} {
 		query := queryOf(t, tc.file, tc.panel)
-		equal(t, tc.file+": "+tc.panel+" before (-want +got)", tc.before, world.valuesOf(query, before))
-		equal(t, tc.file+": "+tc.panel+" after (-want +got)", tc.after, world.valuesOf(query, after))
+		equal(t, tc.file+": "+tc.panel+" before (-want +got)", tc.before, scene.valuesOf(query, before))
+		equal(t, tc.file+": "+tc.panel+" after (-want +got)", tc.after, scene.valuesOf(query, after))
 	}
 
 	wrong := map[string]bool{}
 	for _, rule := range parsedRules(t) {
-		if len(world.runQuery(rule.Expr, before)) > 0 {
+		if len(scene.runQuery(rule.Expr, before)) > 0 {
 			wrong[rule.Alert] = true
 		}
-		equal(t, rule.Alert+" after (-want +got)", 0, len(world.runQuery(rule.Expr, after)))
+		equal(t, rule.Alert+" after (-want +got)", 0, len(scene.runQuery(rule.Expr, after)))
 	}
 	equal(t, "alerts before (-want +got)", map[string]bool{over: true, starving: true}, wrong)
 }
@@ -324,7 +324,7 @@ var playedSeries = []string{
 // TestBoardsShowData: each query of each board has data, for all values of the variables and for
 // one, also while another replica becomes the leader.
 func TestBoardsShowData(t *testing.T) {
-	world := newWorld(t, playedSeries...)
+	scene := newScene(t, playedSeries...)
 
 	for _, variables := range []*strings.Replacer{
 		strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$card", ".*", "$tenant", ".*"),
@@ -335,7 +335,7 @@ func TestBoardsShowData(t *testing.T) {
 				for _, target := range p.Targets {
 					expression := variables.Replace(target.Expr)
 					for _, at := range []time.Duration{14 * time.Minute, 15 * time.Minute, 20 * time.Minute} {
-						expectThat(t, len(world.runQuery(expression, at)) > 0, "%s: panel %q has no data at %s: %s", name, p.Title, at, expression)
+						expectThat(t, len(scene.runQuery(expression, at)) > 0, "%s: panel %q has no data at %s: %s", name, p.Title, at, expression)
 					}
 				}
 			}

@@ -30,9 +30,9 @@ type scrapedSeries struct {
 	length time.Duration
 }
 
-// newWorld parses series in promtool's notation: a selector and its values, one per scrape. A
+// newScene parses series in promtool's notation: a selector and its values, one per scrape. A
 // target that is gone ends in stale.
-func newWorld(t *testing.T, series ...string) *scrapedSeries {
+func newScene(t *testing.T, series ...string) *scrapedSeries {
 	t.Helper()
 	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute}), length: defaultLength}
 	for _, text := range series {

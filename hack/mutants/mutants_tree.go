@@ -11,13 +11,13 @@ var treeMutants = []mutant{
 				continue
 			}
 			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, "a charge counts in every ancestor"},
-	{"internal/quota/ledger.go", `		at.tree.subtractFixed(`, `		q.tree.subtractFixed(`, "what cannot be reclaimed is given back in every ancestor"},
+	{"internal/quota/ledger.go", `		at.tree.subtractUnreclaimable(`, `		q.tree.subtractUnreclaimable(`, "what cannot be reclaimed is given back in every ancestor"},
 	{"internal/quota/treeledger.go", `		at.parent.tree.unusedBelow[name] += now - before`, `		at.parent.tree.unusedBelow[name] += min(0, now-before)`, "unused guarantees of the children add up"},
 	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used(name), more), 0)`, `max(guarantee-AddSaturating(q.used(name), more), 0)`, "a parent's unused guarantee is at least that of its children"},
 	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
 	{"internal/quota/path.go", `		change = at.unusedAfter(name, more, change) - at.tree.unused[name]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
-	{"internal/quota/path.go", `		if fixed > deserved {`, `		if fixed > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
+	{"internal/quota/path.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
 	{"internal/quota/tree.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
 	{"internal/quota/tree.go", `	if len(seen) > MaxDepth {`, `	if len(seen) > MaxDepth+1 {`, "at most six queues are on a path"},
 	{"internal/quota/tree.go", `		if _, exists := t.written[q.Parent]; !exists {`, `		if _, exists := t.written[q.Parent]; !exists && at == name {`, "a missing parent closes everything below it"},
@@ -62,7 +62,7 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot(); at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.tree == nil {`, "all cards of a queue without quota are borrowed"},
-	{"internal/quota/path.go", `max(held-leaf.usableHolds(name, more), 0)`, `held`, "a hold does not keep its own queue out"},
+	{"internal/quota/path.go", `max(held-leaf.usableKept(name, more), 0)`, `held`, "a hold does not keep its own queue out"},
 }
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.

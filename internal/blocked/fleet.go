@@ -11,19 +11,19 @@ import (
 // Fleet is the free cards of all nodes. It is immutable.
 type Fleet struct {
 	inventory *card.Inventory
-	cards     map[card.Name]*cardRoom
+	cards     map[card.Name]*cardCapacity
 }
 
-// cardRoom is the free cards of one name.
-type cardRoom struct {
+// cardCapacity is the free cards of one name.
+type cardCapacity struct {
 	// free is the sum on nodes that are ready and take pods, most the highest number on one
 	// ready node.
 	free, most card.Count
 	// nodes are the ready nodes.
-	nodes []nodeRoom
+	nodes []nodeCapacity
 }
 
-type nodeRoom struct {
+type nodeCapacity struct {
 	name       string
 	free       card.Count
 	isCordoned bool
@@ -37,7 +37,7 @@ type NodeCard struct {
 
 // NewFleet returns what the nodes have beside the cards that pods hold, also terminating ones.
 func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCard]card.Count) *Fleet {
-	f := &Fleet{inventory: inventory, cards: map[card.Name]*cardRoom{}}
+	f := &Fleet{inventory: inventory, cards: map[card.Name]*cardCapacity{}}
 	for i := range nodes {
 		node := &nodes[i]
 		if !node.IsReady {
@@ -45,17 +45,17 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCa
 		}
 
 		for _, offered := range node.Cards {
-			room := f.cards[offered.Name]
-			if room == nil {
-				room = &cardRoom{}
-				f.cards[offered.Name] = room
+			capacity := f.cards[offered.Name]
+			if capacity == nil {
+				capacity = &cardCapacity{}
+				f.cards[offered.Name] = capacity
 			}
 
-			at := nodeRoom{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
-			room.nodes = append(room.nodes, at)
-			room.most = max(room.most, at.free)
+			at := nodeCapacity{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
+			capacity.nodes = append(capacity.nodes, at)
+			capacity.most = max(capacity.most, at.free)
 			if !at.isCordoned {
-				room.free = room.free.Add(at.free)
+				capacity.free = capacity.free.Add(at.free)
 			}
 		}
 	}
@@ -82,15 +82,15 @@ type leftCards struct{ free, most card.Count }
 // NewTaken returns what is taken by node.
 func NewTaken(byNode map[string]card.Count) *Taken { return &Taken{byNode: byNode} }
 
-// roomFor returns the free cards of a name beside those that pods of the same gang would take: in sum, and
+// freeFor returns the free cards of a name beside those that pods of the same gang would take: in sum, and
 // the most on one ready node.
-func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
-	room := f.cards[name]
+func (f *Fleet) freeFor(name card.Name, taken *Taken) (free, most card.Count) {
+	capacity := f.cards[name]
 	switch {
-	case room == nil:
+	case capacity == nil:
 		return 0, 0
 	case taken == nil || len(taken.byNode) == 0:
-		return room.free, room.most
+		return capacity.free, capacity.most
 	}
 
 	if taken.fleet != f {
@@ -100,7 +100,7 @@ func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 
 	left, isKnown := taken.left[name]
 	if !isKnown {
-		left = room.beside(taken.byNode)
+		left = capacity.beside(taken.byNode)
 		taken.left[name] = left
 	}
 
@@ -108,7 +108,7 @@ func (f *Fleet) roomFor(name card.Name, taken *Taken) (free, most card.Count) {
 }
 
 // beside returns what is left when pods take some cards of each node.
-func (r *cardRoom) beside(taken map[string]card.Count) (sum leftCards) {
+func (r *cardCapacity) beside(taken map[string]card.Count) (sum leftCards) {
 	for _, node := range r.nodes {
 		left := node.free.Sub(taken[node.name])
 		sum.most = max(sum.most, left)
@@ -119,10 +119,10 @@ func (r *cardRoom) beside(taken map[string]card.Count) (sum leftCards) {
 	return sum
 }
 
-// roomForAny returns the most free cards of one name in all, and the most of one name on a ready node.
-func (f *Fleet) roomForAny(names []card.Name, taken *Taken) (free, most card.Count) {
+// freeForAny returns the most free cards of one name in all, and the most of one name on a ready node.
+func (f *Fleet) freeForAny(names []card.Name, taken *Taken) (free, most card.Count) {
 	for _, name := range names {
-		left, onNode := f.roomFor(name, taken)
+		left, onNode := f.freeFor(name, taken)
 		free = max(free, left)
 		most = max(most, onNode)
 	}
@@ -135,7 +135,7 @@ func (f *Fleet) Shortage(names []card.Name, count card.Count, taken map[string]c
 	if !f.knowsAny(names) {
 		return v1alpha1.BlockedUnknownCard
 	}
-	free, most := f.roomForAny(names, NewTaken(taken))
+	free, most := f.freeForAny(names, NewTaken(taken))
 	switch {
 	case most >= count:
 		return ""
@@ -164,7 +164,7 @@ func (r *Request) mayUse(name card.Name) bool {
 
 // ReasonFor returns why a pod or job waits. The scheduler's refusal decides. What nodes lack is
 // counted, by the fleet that the function returns. It calls the function only if it must.
-func ReasonFor(s *Statement, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	switch {
 	case s.LacksPodGroup:
 		return v1alpha1.BlockedPodGroupNotFound
@@ -201,7 +201,7 @@ func reasonForRefusal(refusal *workload.StatedRefusal, r *Request, fleet func() 
 }
 
 // reasonForNodes returns what the nodes lack for cards that the queue has quota for.
-func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason {
+func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReason {
 	if !f.knowsAny(r.Names) {
 		return v1alpha1.BlockedUnknownCard
 	}
@@ -210,7 +210,7 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 		return s.NodeRefusals[0].Reason
 	}
 
-	free, most := f.roomForAny(names, r.Taken)
+	free, most := f.freeForAny(names, r.Taken)
 	isEnough := free >= r.Count
 	fitsNode := most >= r.Count
 	switch {
@@ -231,7 +231,7 @@ func (f *Fleet) reasonForNodes(s *Statement, r *Request) v1alpha1.BlockedReason 
 
 // reasonWhereCardsSuffice returns why a pod waits for which a node has enough cards, and which no node
 // refused for another reason.
-func (s *Statement) reasonWhereCardsSuffice() v1alpha1.BlockedReason {
+func (s *StatedReason) reasonWhereCardsSuffice() v1alpha1.BlockedReason {
 	switch {
 	case s.RepeatsOther: // the nodes refused what another pod requests
 		return v1alpha1.BlockedGangIncomplete

@@ -52,18 +52,18 @@ func TestReasons(t *testing.T) {
 		return Request{Names: names, Named: names, Count: count}
 	}
 
-	refusedBy := func(reason v1alpha1.BlockedReason) Statement { return Statement{Refusal: refused(reason)} }
-	full := Statement{RefusedByNodes: true}
-	silent := Statement{}
-	otherwise := Statement{RefusedByNodes: true, RefusedOtherwise: true}
-	noQuotaOfH800 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("NoQuota", h800)}}
+	refusedBy := func(reason v1alpha1.BlockedReason) StatedReason { return StatedReason{Refusal: refused(reason)} }
+	full := StatedReason{RefusedByNodes: true}
+	silent := StatedReason{}
+	otherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+	noQuotaOfH800 := StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("NoQuota", h800)}}
 
-	noQuotaOfH200 := Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("AncestorQuotaExhausted", h200)}}
+	noQuotaOfH200 := StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("AncestorQuotaExhausted", h200)}}
 	for t, tc := range check.Cases(t, map[string]struct {
-		statement Statement
-		request   Request
-		fleet     func() *Fleet
-		want      v1alpha1.BlockedReason
+		statedReason StatedReason
+		request      Request
+		fleet        func() *Fleet
+		want         v1alpha1.BlockedReason
 	}{
 		"the scheduler's refusal decides, whatever is free": {refusedBy("QuotaExhausted"), pod(1, h200), nil, "QuotaExhausted"},
 		"no quota of a card":                           {refusedBy("NoQuota"), pod(1, h200), free(0), "NoQuota"},
@@ -71,13 +71,13 @@ func TestReasons(t *testing.T) {
 		"no quota without cards":                       {refusedBy("NoQuota"), pod(0), nil, "NoQuota"},
 		"a resource of no card":                        {refusedBy("UnknownCard"), Request{Named: []card.Name{"Ascend-910B"}, Count: 1}, free(8), "UnknownCard"},
 		"a resource of another card":                   {refusedBy("UnknownCard"), Request{Named: []card.Name{h200}, Count: 1}, free(8), "WrongCombination"},
-		"a refusal of a card of another request":       {Statement{Refusal: refused("QuotaExhausted", h800)}, pod(1, h200), nil, "GangIncomplete"},
-		"a refusal of a card of other pods":            {Statement{Refusal: refused("QuotaExhausted", h800), RepeatsOther: true}, pod(0), nil, "GangIncomplete"},
-		"a refusal of one of the cards":                {Statement{Refusal: refused("QuotaExhausted", h800)}, pod(1, either...), nil, "QuotaExhausted"},
-		"a refusal of a card without quota left":       {Statement{Refusal: refused("QuotaExhausted", h800)}, Request{Names: []card.Name{h200}, Named: either, Count: 1}, nil, "QuotaExhausted"},
-		"a place in an incomplete gang":                {Statement{Node: "h200-0"}, pod(1, h200), nil, "GangIncomplete"},
-		"pods of the gang do not exist":                {Statement{LacksPods: true}, pod(1, h200), nil, "GangIncomplete"},
-		"a place that is not free yet":                 {Statement{AwaitsRelease: true}, pod(1, h200), nil, "CardsTerminating"},
+		"a refusal of a card of another request":       {StatedReason{Refusal: refused("QuotaExhausted", h800)}, pod(1, h200), nil, "GangIncomplete"},
+		"a refusal of a card of other pods":            {StatedReason{Refusal: refused("QuotaExhausted", h800), RepeatsOther: true}, pod(0), nil, "GangIncomplete"},
+		"a refusal of one of the cards":                {StatedReason{Refusal: refused("QuotaExhausted", h800)}, pod(1, either...), nil, "QuotaExhausted"},
+		"a refusal of a card without quota left":       {StatedReason{Refusal: refused("QuotaExhausted", h800)}, Request{Names: []card.Name{h200}, Named: either, Count: 1}, nil, "QuotaExhausted"},
+		"a place in an incomplete gang":                {StatedReason{Node: "h200-0"}, pod(1, h200), nil, "GangIncomplete"},
+		"pods of the gang do not exist":                {StatedReason{LacksPods: true}, pod(1, h200), nil, "GangIncomplete"},
+		"a place that is not free yet":                 {StatedReason{AwaitsRelease: true}, pod(1, h200), nil, "CardsTerminating"},
 		"no cards, and nodes refuse":                   {otherwise, pod(0), nil, "NodesUnsuitable"},
 		"no cards, and nothing is stated":              {silent, pod(0), nil, "Other"},
 		"a card that no node has":                      {full, pod(1, "NVIDIA-H2000"), free(8), "UnknownCard"},
@@ -97,9 +97,9 @@ func TestReasons(t *testing.T) {
 		"a cordoned node has cards, not enough":        {otherwise, pod(9, h200), newFleet(nil, newNode("a", h200, cordoned), newNode("b", h200, cordoned)), "NoFreeCard"},
 		"a node had too few in the last session":       {full, pod(4, h200), free(4), "NoFreeCard"},
 		"a node has enough, not tried":                 {silent, pod(4, h200), free(4), "Other"},
-		"a node has enough, and other pods do not fit": {Statement{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(4), "GangIncomplete"},
-		"no card is free for other pods either":        {Statement{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(3), "NoFreeCard"},
-		"a node has enough, and refuses other pods":    {Statement{RefusedByNodes: true, RepeatsOther: true, RefusedOtherwise: true}, pod(4, h200), free(4), "NodesUnsuitable"},
+		"a node has enough, and other pods do not fit": {StatedReason{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(4), "GangIncomplete"},
+		"no card is free for other pods either":        {StatedReason{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(3), "NoFreeCard"},
+		"a node has enough, and refuses other pods":    {StatedReason{RefusedByNodes: true, RepeatsOther: true, RefusedOtherwise: true}, pod(4, h200), free(4), "NodesUnsuitable"},
 		"a cordoned node has enough, not tried":        {silent, pod(4, h200), newFleet(nil, newNode("a", h200, cordoned)), "NoFreeCard"},
 		"quota is missing on the only card":            {noQuotaOfH200, pod(1, h200), free(8), "AncestorQuotaExhausted"},
 		"quota is missing on one card, the other is full": {noQuotaOfH800, pod(1, either...),
@@ -111,7 +111,7 @@ func TestReasons(t *testing.T) {
 		"a job without pods, too few are free":                {silent, Request{Names: []card.Name{h200}, Count: 9, IsJob: true}, free(4, 4), "NoFreeCard"},
 		"a job without pods may be spread":                    {silent, Request{Names: []card.Name{h200}, Count: 8, IsJob: true}, free(4, 4), "Other"},
 	}) {
-		check.Equal(t, "reason", tc.want, ReasonFor(&tc.statement, &tc.request, tc.fleet))
+		check.Equal(t, "reason", tc.want, ReasonFor(&tc.statedReason, &tc.request, tc.fleet))
 	}
 }
 
@@ -133,11 +133,11 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
 			r.Taken = NewTaken(taken)
-			ReasonFor(&Statement{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // of another fleet nothing is remembered
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // of another fleet nothing is remembered
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
-			return ReasonFor(&Statement{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
+			return ReasonFor(&StatedReason{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
 		}
 
 		fleet := newFleet(held, nodes...)()

@@ -21,8 +21,8 @@ func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup, message 
 	if refusal != nil || isWritten {
 		return request, refusal
 	}
-	statement := ReadStatement("", message, "")
-	if stated := statement.Refusal; stated != nil && stated.Requested > 0 && areNames(stated.Cards) {
+	statedReason := ReadStatedReason("", message, "")
+	if stated := statedReason.Refusal; stated != nil && stated.Requested > 0 && areNames(stated.Cards) {
 		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
 	}
 	return request, nil

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// world are the objects of a cluster.
-type world struct {
+// scene are the objects of a cluster.
+type scene struct {
 	// earlier are nodes as they were before, in nodes again if they are still there.
 	earlier, nodes []*corev1.Node
 
@@ -24,8 +24,8 @@ type world struct {
 	isTree bool
 }
 
-// status counts the world as the operator does.
-func (w world) status() v1alpha1.CardInventoryStatus {
+// status counts the scene as the operator does.
+func (w scene) status() v1alpha1.CardInventoryStatus {
 	var tracker card.Tracker
 	tracker.SetMappings(w.mappings)
 	for _, node := range w.earlier {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestStatusOfAFleet(t *testing.T) {
-	status := world{
+	status := scene{
 		nodes: []*corev1.Node{
 			h200("a").Obj(), h200("b").Cordoned().Obj(), h200("c").NotReady().Obj(),
 			builder.Node("d").NPUs("Ascend-910B", 8).Obj(), builder.Node("e").Obj(),
@@ -49,13 +49,13 @@ func TestStatusOfAFleet(t *testing.T) {
 }
 
 func TestStatusOfAnEmptyCluster(t *testing.T) {
-	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, world{}.status())
+	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, scene{}.status())
 }
 
 // TestATreeIsCountedAtItsTopLevel: the quotas of a parent contain those below. By service type,
 // the queues that run work count.
 func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
-	w := world{
+	w := scene{
 		nodes: []*corev1.Node{h200("a").Obj()},
 		pods:  []*corev1.Pod{running("p", "search", "a", 2)},
 		quotas: []*v1alpha1.CardQuota{
@@ -78,7 +78,7 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 
 // TestTenantsDisplaceNoRealCard: a tenant can name any number of cards in pods that wait.
 func TestTenantsDisplaceNoRealCard(t *testing.T) {
-	w := world{nodes: []*corev1.Node{h200("a").Obj()}, quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()}}
+	w := scene{nodes: []*corev1.Node{h200("a").Obj()}, quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()}}
 	for i := range 2 * MaxCards {
 		w.pods = append(w.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
 	}
@@ -89,7 +89,7 @@ func TestTenantsDisplaceNoRealCard(t *testing.T) {
 
 // TestServiceTypesAreBounded: a user can write any service type on a Queue.
 func TestServiceTypesAreBounded(t *testing.T) {
-	w := world{nodes: []*corev1.Node{h200("a").Obj()}}
+	w := scene{nodes: []*corev1.Node{h200("a").Obj()}}
 	types := []string{"", "Training", "a b", strings.Repeat("a", 64), "none"}
 	for i := range 2 * MaxServiceTypes {
 		types = append(types, fmt.Sprintf("t%02d", i))
@@ -112,10 +112,10 @@ func TestServiceTypesAreBounded(t *testing.T) {
 	check.Equal(t, "the sum by type", entry.Quota, sum)
 }
 
-// drawWorld returns nodes of two models, and pods and quotas of three queues, of which one does
+// drawScene returns nodes of two models, and pods and quotas of three queues, of which one does
 // not exist.
-func drawWorld(t *rapid.T) world {
-	var w world
+func drawScene(t *rapid.T) scene {
+	var w scene
 	models := []string{"NVIDIA-H200", "NVIDIA-H800", ""}
 	for i := range rapid.IntRange(0, 5).Draw(t, "nodes") {
 		node := builder.Node(fmt.Sprintf("n%d", i)).GPUs(rapid.SampledFrom(models).Draw(t, "model"), rapid.IntRange(0, 8).Draw(t, "cards"))
@@ -144,8 +144,8 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// recount counts one card of a world in the plainest way.
-func (w world) recount(name string) v1alpha1.InventoryCard {
+// recount counts one card of a scene in the plainest way.
+func (w scene) recount(name string) v1alpha1.InventoryCard {
 	var out v1alpha1.InventoryCard
 	models := map[string]string{}
 	for _, node := range w.nodes {
@@ -185,7 +185,7 @@ func (w world) recount(name string) v1alpha1.InventoryCard {
 
 func TestStatusIsANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawScene(t)
 		status := w.status()
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
 			got := cardOf(status, name)
@@ -213,7 +213,7 @@ func TestNoContentOfAQueueDoesHarm(t *testing.T) {
 		queue := builder.Queue("q").Annotation(v1alpha1.AnnotationCardQuota, rapid.String().Draw(t, "quota")).
 			Annotation(v1alpha1.AnnotationCardDeserved, rapid.String().Draw(t, "deserved")).Annotation(v1alpha1.AnnotationServiceType, rapid.String().Draw(t, "type")).Obj()
 		for _, isTree := range []bool{false, true} {
-			for _, entry := range (world{queues: []*v1beta1.Queue{queue}, isTree: isTree}).status().Cards {
+			for _, entry := range (scene{queues: []*v1beta1.Queue{queue}, isTree: isTree}).status().Cards {
 				check.Value(card.ParseName(entry.Name))(t)
 			}
 		}

@@ -62,11 +62,11 @@ func TestPodsAreNewOnce(t *testing.T) {
 	running := func(name string, gpus int) *corev1.Pod {
 		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()
 	}
-	world := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: fleet(), Facts: &PodFacts{}}
+	scene := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: fleet(), Facts: &PodFacts{}}
 
 	count := func() (names []string) {
-		_, world.LastCharges = CountUsageAndCharges(world)
-		for _, bound := range world.Facts.newlyCharged {
+		_, scene.LastCharges = CountUsageAndCharges(scene)
+		for _, bound := range scene.Facts.newlyCharged {
 			names = append(names, bound.pod.Name)
 		}
 		return names
@@ -74,16 +74,16 @@ func TestPodsAreNewOnce(t *testing.T) {
 	check.Equal(t, "at first", nil, count())
 
 	waits := builder.Pod("lab", "waits").UID("waits").Queue("q").GPUs(1).Obj()
-	world.Pods = append(world.Pods, running("new", 2), running("cpu", 0), waits)
+	scene.Pods = append(scene.Pods, running("new", 2), running("cpu", 0), waits)
 	check.Equal(t, "when a pod was bound", []string{"new"}, count())
 	check.Equal(t, "when nothing changed", nil, count())
 
-	world.Pods[0] = world.Pods[0].DeepCopy()
-	world.Pods[1] = world.Pods[1].DeepCopy()
+	scene.Pods[0] = scene.Pods[0].DeepCopy()
+	scene.Pods[1] = scene.Pods[1].DeepCopy()
 	check.Equal(t, "when pods changed", nil, count())
 
-	world.Inventory = fleet()
+	scene.Inventory = fleet()
 	check.Equal(t, "when the nodes changed", nil, count())
-	world.Pods[3] = running("waits", 1)
+	scene.Pods[3] = running("waits", 1)
 	check.Equal(t, "when it is bound as well", []string{"waits"}, count())
 }

@@ -98,10 +98,10 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 		isBlocked = true
 	}
 
-	statement := blocked.ReadStatement(why.Reason, why.Message, "")
+	statedReason := blocked.ReadStatedReason(why.Reason, why.Message, "")
 	w := waiting{
-		entry:     v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
-		statement: &statement,
+		entry:        v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
+		statedReason: &statedReason,
 	}
 
 	for _, d := range request.Cards {

@@ -187,9 +187,9 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 type QueueWrite struct {
 	// Replaced are the changes of other managers that the operator replaced.
 	Replaced []FieldConflict
-	// WeightHeldBy is the manager that keeps spec.weight, "" for none. ParentHeldBy is that of
+	// WeightManager is the manager that keeps spec.weight, "" for none. ParentManager is that of
 	// spec.parent, Parent the wanted one.
-	WeightHeldBy, ParentHeldBy, Parent string
+	WeightManager, ParentManager, Parent string
 	// CutPriority says that the priority reaches the next service type, "" if it does not.
 	CutPriority string
 	// IsFlat reports whether fields of a tree have no effect.
@@ -213,9 +213,9 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	}
 
 	switch {
-	case w.WeightHeldBy != "" && quota.Spec.Weight != nil:
+	case w.WeightManager != "" && quota.Spec.Weight != nil:
 		message := fmt.Sprintf("queue %s carries this quota, but spec.weight is managed by %s and was left alone instead of becoming %d: "+
-			"remove weight here or let %s give the field up", name, w.WeightHeldBy, *quota.Spec.Weight, w.WeightHeldBy)
+			"remove weight here or let %s give the field up", name, w.WeightManager, *quota.Spec.Weight, w.WeightManager)
 		if replaced != "" {
 			message += "; " + replaced
 		}

@@ -45,7 +45,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 
 	facts := &PodFacts{}
 	input := CountInput{Pods: pods, Inventory: fleet(), Nodes: nodes, Facts: facts, Now: now}
-	heldBy := func() map[string]string {
+	managedBy := func() map[string]string {
 		held := map[string]string{}
 		for _, h := range facts.HeldPods() {
 			held[h.Pod.Name] = h.Charge.Queue
@@ -55,7 +55,7 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 
 	want := map[string]string{"running": "q", "outside": "", "ready": "q", "not-ready": "q", "not-ready-running": "q"}
 	usage, charges := CountUsageAndCharges(input)
-	check.Equal(t, "holders", want, heldBy())
+	check.Equal(t, "holders", want, managedBy())
 	check.Equal(t, "cards that count against the quota", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
 	check.Equal(t, "the next end", now.Add(time.Second), facts.NextEnd(now))
 	check.Equal(t, "the next end after that", time.Time{}, facts.NextEnd(now.Add(time.Second)))
@@ -67,6 +67,6 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	for range 3 {
 		input.LastCharges = charges
 		_, charges = CountUsageAndCharges(input)
-		check.Equal(t, "holders that name no queue any more", want, heldBy())
+		check.Equal(t, "holders that name no queue any more", want, managedBy())
 	}
 }

@@ -29,19 +29,19 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
 
-		world := CountInput{Inventory: fleet(), Schedulers: []string{"volcano"}, AllowsNamespace: admits, LastCharges: map[types.UID]quota.Charge{}}
+		scene := CountInput{Inventory: fleet(), Schedulers: []string{"volcano"}, AllowsNamespace: admits, LastCharges: map[types.UID]quota.Charge{}}
 		of := queues.Draw(t, "PodGroup")
 		if of != "" {
-			world.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
+			scene.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
 			b.PodGroup("g")
 		}
 
 		last := queues.Draw(t, "charged last")
 		if last != "" {
-			world.LastCharges[b.Obj().UID] = quota.Charge{Queue: last}
+			scene.LastCharges[b.Obj().UID] = quota.Charge{Queue: last}
 		}
 
-		world.Pods = []*corev1.Pod{b.Obj()}
+		scene.Pods = []*corev1.Pod{b.Obj()}
 		want := cmp.Or(last, record, of, written)
 
 		settled := last != "" || (scheduler == "volcano" && cmp.Or(record, of) != "")
@@ -49,7 +49,7 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 			want = ""
 		}
 
-		queues, charges := CountUsageAndCharges(world)
+		queues, charges := CountUsageAndCharges(scene)
 		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
 
 		_, counted := queues[want]

@@ -52,16 +52,16 @@ func (f *podFacts) groupOrNil() *v1beta1.PodGroup {
 
 // statedReason is what the scheduler states, with what that means.
 type statedReason struct {
-	why       workload.Refusal
-	statement blocked.Statement
+	why          workload.Refusal
+	statedReason blocked.StatedReason
 }
 
-// statementOf returns what a statement of the scheduler means.
-func (f *podFacts) statementOf(why workload.Refusal) *blocked.Statement {
+// statedReasonFor returns what a statement of the scheduler means.
+func (f *podFacts) statedReasonFor(why workload.Refusal) *blocked.StatedReason {
 	if f.stated == nil || f.stated.why != why {
-		f.stated = &statedReason{why, blocked.ReadStatement(why.Reason, why.Message, f.request.Resource)}
+		f.stated = &statedReason{why, blocked.ReadStatedReason(why.Reason, why.Message, f.request.Resource)}
 	}
-	return &f.stated.statement
+	return &f.stated.statedReason
 }
 
 // groupRecord is a PodGroup, nil if it does not exist, and whether it has unfinished pods in this

@@ -53,10 +53,10 @@ func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 
 func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		world := CountInput{Pods: drawPods(t), Inventory: fleet()}
-		want, last := CountUsageAndCharges(world)
-		world.LastCharges = last
-		got, again := CountUsageAndCharges(world)
+		scene := CountInput{Pods: drawPods(t), Inventory: fleet()}
+		want, last := CountUsageAndCharges(scene)
+		scene.LastCharges = last
+		got, again := CountUsageAndCharges(scene)
 		check.Equal(t, "the second count differs", want, got)
 		check.Equal(t, "the second count charges differently", last, again)
 	})
@@ -93,10 +93,10 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 		inventories := []*card.Inventory{fleet(), card.NewInventory(nil)}
 		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
 		for range rapid.IntRange(1, 6).Draw(t, "counts") {
-			world := CountInput{Pods: pods, PodGroups: drawGroups(t), Inventory: rapid.SampledFrom(inventories).Draw(t, "nodes"), Schedulers: rapid.SampledFrom(schedulers).Draw(t, "schedulers"), LastCharges: last}
-			want, wantCharges := CountUsageAndCharges(world)
-			world.Facts = facts
-			got, charges := CountUsageAndCharges(world)
+			scene := CountInput{Pods: pods, PodGroups: drawGroups(t), Inventory: rapid.SampledFrom(inventories).Draw(t, "nodes"), Schedulers: rapid.SampledFrom(schedulers).Draw(t, "schedulers"), LastCharges: last}
+			want, wantCharges := CountUsageAndCharges(scene)
+			scene.Facts = facts
+			got, charges := CountUsageAndCharges(scene)
 			check.Equal(t, "usage", want, got)
 			check.Equal(t, "charges", wantCharges, charges)
 

@@ -40,9 +40,9 @@ type DesiredQueue struct {
 	// Config holds exactly the fields that the operator owns. Applying it removes fields
 	// that the operator owned before.
 	Config *apply.QueueApplyConfiguration
-	// WeightHeldBy is the manager that keeps spec.weight although the CardQuota wants
-	// another value, "" for none. ParentHeldBy is that of spec.parent.
-	WeightHeldBy, ParentHeldBy string
+	// WeightManager is the manager that keeps spec.weight although the CardQuota wants
+	// another value, "" for none. ParentManager is that of spec.parent.
+	WeightManager, ParentManager string
 	// WantedParent is the spec.parent of the CardQuota's place.
 	WantedParent string
 }
@@ -122,8 +122,8 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	}
 
 	if weight := quota.Spec.Weight; weight != nil {
-		desired.WeightHeldBy = otherWeightManager(live, *weight)
-		if desired.WeightHeldBy == "" {
+		desired.WeightManager = otherWeightManager(live, *weight)
+		if desired.WeightManager == "" {
 			spec.WithWeight(*weight)
 		}
 	}
@@ -228,8 +228,8 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 	}
 
 	desired := DesiredQueue{Config: config, WantedParent: parent}
-	desired.ParentHeldBy = otherParentManager(live, parent)
-	if desired.ParentHeldBy == "" && parent != "" {
+	desired.ParentManager = otherParentManager(live, parent)
+	if desired.ParentManager == "" && parent != "" {
 		spec.WithParent(parent)
 	}
 
@@ -305,13 +305,13 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 	switch c.Field {
 	case fieldWeight:
 		d.Config.Spec.Weight = nil
-		d.WeightHeldBy = c.Manager
+		d.WeightManager = c.Manager
 	case fieldParent:
 		if d.WantedParent != workload.RootQueue && isQueueController(c.Manager) {
 			return false
 		}
 		d.Config.Spec.Parent = nil
-		d.ParentHeldBy = c.Manager
+		d.ParentManager = c.Manager
 	case labelField(LabelManagedBy):
 		d.Config.Labels = nil
 	case annotationField(annotationClosedByParent):

@@ -134,7 +134,7 @@ func TestNewDesiredQueue(t *testing.T) {
 
 		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, nil)
 		check.Equal(t, "plan", tc.want, got.Config)
-		check.Equal(t, "weight held by", tc.wantHolder, got.WeightHeldBy)
+		check.Equal(t, "weight held by", tc.wantHolder, got.WeightManager)
 	}
 }
 
@@ -217,8 +217,8 @@ func TestYieldField(t *testing.T) {
 	}) {
 		plan := NewDesiredQueue(quotaOf(weighing(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
 		check.Equal(t, "Yield", tc.want, plan.YieldField(tc.conflict))
-		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
-			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
+		check.That(t, plan.WeightManager == tc.wantHolder && tc.wantGone(plan.Config),
+			"holder %q, plan %+v %+v", plan.WeightManager, plan.Config.Annotations, plan.Config.Spec)
 	}
 
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {

@@ -225,10 +225,10 @@ func TestSynced(t *testing.T) {
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
 			before: metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
-		"a weight of another manager is in the condition": {weight: ptr(int32(5)), written: QueueWrite{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
+		"a weight of another manager is in the condition": {weight: ptr(int32(5)), written: QueueWrite{WeightManager: "helm"}, wantReason: "WeightConflict",
 			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
 		"a weight of another manager and a drift are both in the condition": {weight: ptr(int32(5)),
-			written: QueueWrite{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
+			written: QueueWrite{WeightManager: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
 	}) {
 		quota := team()
 		quota.Spec.Weight = tc.weight

@@ -81,12 +81,12 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 	out := quota.TreeQueue{
 		Parent: q.Spec.Parent, IsHeld: IsHeld(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",
-		Quota: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
+		Quota: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{},
 	}
 
 	for _, c := range q.Spec.Cards {
 		for _, amount := range []struct {
-			shares quota.Shares
+			shares quota.Amounts
 			count  *int64
 		}{{out.Quota, c.Quota}, {out.Deserved, c.Deserved}, {out.Guarantee, c.Guarantee}} {
 			if amount.count != nil {
@@ -105,7 +105,7 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 }
 
 // setAmounts sets the amounts of CPU, in millicores, and of memory, in bytes.
-func setAmounts(shares quota.Shares, amounts *v1alpha1.ResourceAmounts) {
+func setAmounts(shares quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 	if amounts == nil {
 		return
 	}

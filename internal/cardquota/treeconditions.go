@@ -163,11 +163,11 @@ func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) 
 func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
 	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
 	switch {
-	case w.ParentHeldBy != "":
+	case w.ParentManager != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonParentConflict,
 			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up; "+
 				"until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
-			w.ParentHeldBy, w.Parent, w.ParentHeldBy), true
+			w.ParentManager, w.Parent, w.ParentManager), true
 	case w.CutPriority != "":
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
 	case w.IsFlat:
@@ -182,9 +182,9 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 	return metav1.Condition{}, false
 }
 
-// heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,
+// managedBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,
 // in a tree, an ancestor. It also returns that policy.
-func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
+func (t *Tree) managedBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
 	path := append([]*v1alpha1.CardQuota{q}, t.Ancestors(q.Name)...)
 	for _, want := range []v1alpha1.StopPolicy{v1alpha1.StopPolicyHoldAndDrain, v1alpha1.StopPolicyHold} {
 		for _, at := range path {
@@ -198,7 +198,7 @@ func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopP
 
 // heldCondition is condition Ready of a queue that is held.
 func (t *Tree) heldCondition(q *v1alpha1.CardQuota, blocked int32) (metav1.Condition, bool) {
-	by, policy := t.heldBy(q)
+	by, policy := t.managedBy(q)
 	if by == "" {
 		return metav1.Condition{}, false
 	}

@@ -157,9 +157,9 @@ func TestQueueSyncedInTrees(t *testing.T) {
 		"a flat parent": {node("team", "", 8, -1, -1, parentOnly), QueueWrite{IsFlat: true}, "True/TreeFieldsUnused: queue team has an empty quota: while the ServiceTypePolicy does not say queueHierarchy: Tree, " +
 			"it grants nothing, because a CardQuota without serviceType is a parent"},
 		"nothing of a tree": {node("team", "", 8, -1, -1), QueueWrite{IsFlat: true}, "True/Synced: queue team carries this quota"},
-		"another manager":   {flat, QueueWrite{ParentHeldBy: "kubectl-edit", Parent: "web"}, "True/ParentConflict: queue team carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up; until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas"},
+		"another manager":   {flat, QueueWrite{ParentManager: "kubectl-edit", Parent: "web"}, "True/ParentConflict: queue team carries this quota, but spec.parent is managed by kubectl-edit and was left alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up; until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas"},
 		"a priority is cut": {flat, QueueWrite{CutPriority: band.Check(60).Error()}, "True/PriorityCut: queue team carries this quota, but its priority is the highest of its service type: " + band.Check(60).Error()},
-		"it waits":          {flat, QueueWrite{Wait: &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: "later"}, ParentHeldBy: "x"}, "False/WaitingForParent: later"},
+		"it waits":          {flat, QueueWrite{Wait: &Wait{Reason: v1alpha1.ReasonWaitingForParent, Message: "later"}, ParentManager: "x"}, "False/WaitingForParent: later"},
 	}) {
 		c := QueueSyncedCondition(tc.quota, metav1.Condition{}, tc.write, noon)
 		check.Equal(t, "condition", tc.want, string(c.Status)+"/"+c.Reason+": "+c.Message)

@@ -24,7 +24,7 @@ type Placement struct {
 	// still have one, as before, and must not start anything there.
 	HoldMessage string
 	// Limit, Deserved and Guarantee are of CPU and memory only.
-	Limit, Deserved, Guarantee quota.Shares
+	Limit, Deserved, Guarantee quota.Amounts
 }
 
 // Wait is why a Queue is not written as the CardQuota says, or not yet.
@@ -133,7 +133,7 @@ func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
 func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 	written := TreeQueueFor(q)
 	out := map[string]string{v1alpha1.AnnotationCardQuota: cardsOf(written.Quota).String()}
-	for key, shares := range map[string]quota.Shares{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
+	for key, shares := range map[string]quota.Amounts{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
 		if cards := cardsOf(shares); len(cards) > 0 {
 			out[key] = cards.String()
 		}
@@ -142,7 +142,7 @@ func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 }
 
 // cardsOf returns the cards of shares, without CPU and memory.
-func cardsOf(shares quota.Shares) card.Quota {
+func cardsOf(shares quota.Amounts) card.Quota {
 	out := make(card.Quota, len(shares))
 	for name, count := range shares {
 		if name != quota.CPUName && name != quota.MemoryName {
@@ -157,7 +157,7 @@ func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return cardsOf(TreeQueueFor(
 
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
-	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
 	written := TreeQueueFor(q)
 	for _, key := range computeNames {
 		_, limited := written.Quota[key]
@@ -198,7 +198,7 @@ func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
 }
 
 // resourceList returns amounts of CPU and memory as Kubernetes writes them.
-func resourceList(shares quota.Shares) corev1.ResourceList {
+func resourceList(shares quota.Amounts) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if milli, ok := shares[quota.CPUName]; ok {
 		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)

@@ -193,7 +193,7 @@ func TestPlaceQueue(t *testing.T) {
 func TestParentOfOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string
-		heldBy              string
+		managedBy           string
 	}{
 		"not set yet":                              {live: "", want: "web"},
 		"as wanted":                                {live: "web", manager: "kubectl-edit", want: "web"},
@@ -201,11 +201,11 @@ func TestParentOfOtherManagers(t *testing.T) {
 		"our own, back to the top level":           {live: "tenant", manager: v1alpha1.FieldManager, want: "root"},
 		"what Volcano's queue controller filled":   {live: "root", manager: "vc-controller-manager", want: "web"},
 		"without an owner":                         {live: "root", want: "web"},
-		"another manager's":                        {live: "department", manager: "kubectl-edit", want: "web", heldBy: "kubectl-edit"},
-		"another manager's at the top level":       {live: "root", manager: "helm", want: "web", heldBy: "helm"},
-		"flat: another manager's":                  {live: "department", manager: "helm", want: "root", heldBy: "helm"},
-		"flat: placed below without an owner":      {live: "department", want: "root", heldBy: "another client"},
-		"flat: one that queue controller manages":  {live: "department", manager: "vc-controller-manager", want: "root", heldBy: "vc-controller-manager"},
+		"another manager's":                        {live: "department", manager: "kubectl-edit", want: "web", managedBy: "kubectl-edit"},
+		"another manager's at the top level":       {live: "root", manager: "helm", want: "web", managedBy: "helm"},
+		"flat: another manager's":                  {live: "department", manager: "helm", want: "root", managedBy: "helm"},
+		"flat: placed below without an owner":      {live: "department", want: "root", managedBy: "another client"},
+		"flat: one that queue controller manages":  {live: "department", manager: "vc-controller-manager", want: "root", managedBy: "vc-controller-manager"},
 		"no wish, as for a Queue that is deserted": {live: "department", manager: "helm", want: ""},
 	}) {
 		operation := "Update"
@@ -217,7 +217,7 @@ func TestParentOfOtherManagers(t *testing.T) {
 		if tc.manager != "" {
 			live.ManagedFields = append(live.ManagedFields, wrote(tc.manager, metav1.ManagedFieldsOperationType(operation), `{"f:spec":{"f:parent":{}}}`))
 		}
-		check.Equal(t, "held by", tc.heldBy, otherParentManager(live, tc.want))
+		check.Equal(t, "held by", tc.managedBy, otherParentManager(live, tc.want))
 	}
 
 	// An apply that meets the queue controller takes the field, any other conflict yields it.
@@ -246,7 +246,7 @@ func TestTreeChanged(t *testing.T) {
 	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 	})
-	place := Placement{Parent: "web", Limit: quota.Shares{quota.CPUName: 8000}, Deserved: quota.Shares{quota.CPUName: 8000}}
+	place := Placement{Parent: "web", Limit: quota.Amounts{quota.CPUName: 8000}, Deserved: quota.Amounts{quota.CPUName: 8000}}
 	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
 
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`

@@ -30,14 +30,14 @@ type Family struct {
 // Each amount gets as close as the neighbors allow, so that no order of writes ends in a
 // deadlock. The Wait is nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
-	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{}}
+	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
 	var forParent, forChildren []string
 	leftOut := f.leftOut()
 	for _, key := range computeNames {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).approach(want)
-		for i, shares := range []struct{ wanted, staged quota.Shares }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
+		for i, shares := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := shares.wanted[key]
 			if leftOut[i] {
 				if isWanted && bounds.least[i] > want[i] {

@@ -30,7 +30,7 @@ func computeQueue(name string, limit, deserved, guarantee int64) *v1beta1.Queue 
 
 func TestStage(t *testing.T) {
 	wants := func(limit, deserved, guarantee int64) Placement {
-		of := func(n int64) quota.Shares { return quota.Shares{quota.CPUName: 1000 * n} }
+		of := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
 		return Placement{Parent: "web", Limit: of(limit), Deserved: of(deserved), Guarantee: of(guarantee)}
 	}
 
@@ -72,10 +72,10 @@ func TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten(t *testing.T) {
 	live["c"].Spec.Parent = "b"
 	check.NoError(t, volcanoAllows(live, "c"))
 
-	milli := func(n int64) quota.Shares { return quota.Shares{quota.CPUName: 1000 * n} }
+	milli := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
 	want := Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: milli(2)}
 	staged, wait := want.Stage(node("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
-	check.Equal(t, "staged", Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: quota.Shares{}}, staged)
+	check.Equal(t, "staged", Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: quota.Amounts{}}, staged)
 	check.Must(t, wait != nil, "it waits for nothing")
 	check.Equal(t, "reason", v1alpha1.ReasonWaitingForParent, wait.Reason)
 	check.Contains(t, "message", wait.Message, "queue b has no guarantee of 2 CPU until its parent queue a")
@@ -171,14 +171,14 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 	return out
 }
 
-// resourceWorld is a tree of CardQuotas, and the Queues as they are written so far.
-type resourceWorld struct {
+// resourceScene is a tree of CardQuotas, and the Queues as they are written so far.
+type resourceScene struct {
 	all    map[string]*v1alpha1.CardQuota
 	queues map[string]*v1beta1.Queue
 }
 
 // familyOf returns the Queues around one.
-func (w resourceWorld) familyOf(name, parent string) Family {
+func (w resourceScene) familyOf(name, parent string) Family {
 	var family Family
 	for other, queue := range w.queues {
 		switch {
@@ -196,7 +196,7 @@ func (w resourceWorld) familyOf(name, parent string) Family {
 
 // reconcile writes one Queue, and expects that Volcano accepts it. It returns what the Queue
 // waits for.
-func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
+func (w resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	parent := w.all[name].Spec.Parent
 	family := w.familyOf(name, parent)
 	if parent != "" && family.Parent == nil {
@@ -220,7 +220,7 @@ func (w resourceWorld) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 
 // reconcileAll reconciles all Queues in any order until none waits. It returns how many still
 // wait after many rounds.
-func (w resourceWorld) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
+func (w resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
 	waits := 1
 	for round := 0; round < 4*len(names) && waits > 0; round++ {
 		waits = 0
@@ -239,7 +239,7 @@ func (w resourceWorld) reconcileAll(t *rapid.T, tree *Tree, names []string) int 
 func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
-		w := resourceWorld{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
+		w := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
 		for i, name := range names {
 			w.all[name] = node(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
 		}

@@ -354,9 +354,9 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 		}
 
 		t.waiting = append(t.waiting, waiting{
-			entry:     v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
-			statement: facts.statementOf(why),
-			request:   blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
+			entry:        v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
+			statedReason: facts.statedReasonFor(why),
+			request:      blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
 		})
 	}
 }

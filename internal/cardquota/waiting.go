@@ -16,9 +16,9 @@ import (
 // waiting is a pod that waits, or a job without pods, with what the scheduler states about it.
 type waiting struct {
 	// entry has no reason yet. Its count is that of the pod.
-	entry     v1alpha1.BlockedStatus
-	statement *blocked.Statement
-	request   blocked.Request
+	entry        v1alpha1.BlockedStatus
+	statedReason *blocked.StatedReason
+	request      blocked.Request
 }
 
 // workloadCard identifies what pods of one workload request.
@@ -50,14 +50,14 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 			out[key] = s
 		}
 
-		switch node := w.statement.Node; {
+		switch node := w.statedReason.Node; {
 		case node != "":
 			if s.byNode == nil {
 				s.byNode = map[string]card.Count{}
 				s.taken = blocked.NewTaken(s.byNode)
 			}
 			s.byNode[node] = s.byNode[node].Add(w.request.Count)
-		case !w.statement.IsSilent() && (s.cause == nil || blocked.CompareMessages(w.entry.Message, s.cause.entry.Message) < 0):
+		case !w.statedReason.IsSilent() && (s.cause == nil || blocked.CompareMessages(w.entry.Message, s.cause.entry.Message) < 0):
 			s.cause = w
 		}
 	}
@@ -132,9 +132,9 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 		w := &all[i]
 		group := groups[workloadCard{w.entry.Workload, w.entry.Card}]
 		entry := blockedEntry{BlockedStatus: w.entry, names: w.request.Names, helpful: c.withQuotaLeft(queue, &w.request)}
-		statement := w.statement
-		if statement.IsSilent() && group.cause != nil {
-			statement = group.cause.statement
+		statedReason := w.statedReason
+		if statedReason.IsSilent() && group.cause != nil {
+			statedReason = group.cause.statedReason
 			entry.Message = group.cause.entry.Message
 		}
 
@@ -142,9 +142,9 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 		request.Names = entry.helpful
 		request.Taken = group.taken
 
-		entry.Reason = blocked.ReasonFor(statement, &request, c.countFleet)
+		entry.Reason = blocked.ReasonFor(statedReason, &request, c.countFleet)
 		if entry.Reason == v1alpha1.BlockedAncestorQuotaExhausted {
-			if stated := ancestorOf(statement); c.subtreeOf(stated).has[queue] {
+			if stated := ancestorOf(statedReason); c.subtreeOf(stated).has[queue] {
 				entry.ancestor = stated
 			}
 		}
@@ -193,7 +193,7 @@ func countWorkloads(entries []blockedEntry) int {
 }
 
 // ancestorOf returns the queue that refuses.
-func ancestorOf(s *blocked.Statement) string {
+func ancestorOf(s *blocked.StatedReason) string {
 	if s.Refusal != nil {
 		return s.Refusal.Queue
 	}

@@ -87,8 +87,8 @@ func (p *program) completeFrom(cmd *cobra.Command, read func(ctx context.Context
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// fixedCompletions completes one of some values.
-func fixedCompletions[S ~string](values []S) cobra.CompletionFunc {
+// immutableCompletions completes one of some values.
+func immutableCompletions[S ~string](values []S) cobra.CompletionFunc {
 	texts := make([]string, len(values))
 	for i, value := range values {
 		texts[i] = string(value)

@@ -65,10 +65,10 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	for _, block := range blocks[1:] {
 		command, rest, _ := strings.Cut(block, "\n")
 		_, after, ok := strings.Cut("\n"+rest, "\n```\n")
-		world, isShown := shown[command]
+		loaded, isShown := shown[command]
 		check.Must(t, ok && isShown, "%s: no cluster of the test shows kubectl cardquota %s", page, command)
 		seen[command] = true
-		r := execute(t, world.objects, world.intercept, strings.Fields(files.Replace(command))...)
+		r := execute(t, loaded.objects, loaded.intercept, strings.Fields(files.Replace(command))...)
 		want += consolePrompt + command + "\n" + r.out + "```\n" + after
 	}
 

@@ -277,12 +277,12 @@ func readDefinitions(ctx context.Context, r *reader, c *diagnosis.Cluster) error
 
 // readUsage reads what runs, and counts it by the rules of the operator.
 func readUsage(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
-	world, err := readWorkloads(ctx, r)
+	loaded, err := readWorkloads(ctx, r)
 	if isNotInstalled(err) {
 		c.MissingKinds = append(c.MissingKinds, "PodGroup")
 		return nil
 	}
-	if err != nil || !world.isComplete {
+	if err != nil || !loaded.isComplete {
 		return err
 	}
 
@@ -291,11 +291,11 @@ func readUsage(ctx context.Context, r *reader, c *diagnosis.Cluster) error {
 		spec = policy.Effective(c.Policy.Spec)
 	}
 
-	tracker := world.tracker()
+	tracker := loaded.tracker()
 	c.HasUsage = true
-	c.Pods = world.pods
-	c.PodGroups = world.podGroups
-	c.Nodes = world.nodes
+	c.Pods = loaded.pods
+	c.PodGroups = loaded.podGroups
+	c.Nodes = loaded.nodes
 	c.Cards = tracker.Inventory()
 	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
 		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: spec.Scheduler.Names,

@@ -90,24 +90,24 @@ func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 // sumIdleCards sums the free cards of all nodes that take pods, and reports whether the user may read
 // nodes and pods.
 func sumIdleCards(ctx context.Context, r *reader) (map[string]int64, bool, error) {
-	var world workloads
-	mayRead, err := listInto(ctx, r, func() client.ObjectList { return &corev1.NodeList{} }, &world.nodes)
+	var loaded workloads
+	mayRead, err := listInto(ctx, r, func() client.ObjectList { return &corev1.NodeList{} }, &loaded.nodes)
 	if !mayRead || err != nil {
 		return nil, false, err
 	}
 
-	mayRead, err = listInto(ctx, r, newPodList, &world.pods)
+	mayRead, err = listInto(ctx, r, newPodList, &loaded.pods)
 	if !mayRead || err != nil {
 		return nil, false, err
 	}
 
-	mayRead, err = world.readPolicy(ctx, r)
+	mayRead, err = loaded.readPolicy(ctx, r)
 	if !mayRead || err != nil {
 		return nil, false, err
 	}
 
-	tracker := world.tracker()
+	tracker := loaded.tracker()
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
-	nodes := inventoryview.NewNodeList(tracker.Nodes(), world.pods, func(pod *corev1.Pod) quota.Charge { return resolver.Usage(pod, nil, nil) }, true)
+	nodes := inventoryview.NewNodeList(tracker.Nodes(), loaded.pods, func(pod *corev1.Pod) quota.Charge { return resolver.Usage(pod, nil, nil) }, true)
 	return nodes.IdleCards(), true, nil
 }

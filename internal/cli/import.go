@@ -59,7 +59,7 @@ func (p *program) newImportCommand() *cobra.Command {
 
 	formats := []output.Format{output.YAML, output.JSON}
 	cmd.Flags().VarP(output.FormatFlag{Value: &format, Allowed: formats}, "output", "o", "How to print: "+output.JoinWords(formats, "or")+".")
-	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(formats)))
+	mustSucceed(cmd.RegisterFlagCompletionFunc("output", immutableCompletions(formats)))
 	cmd.Flags().StringVar(&input.ServiceType, "service-type", input.ServiceType, "The service type of queues that name none.")
 	cmd.Flags().BoolVar(&input.IsTree, "tree", false, "Make CardQuotas for a tree, before queueHierarchy is Tree.")
 	cmd.Flags().StringVar(&input.TenantLabel, "tenant-label", "", "The label of a Queue that names its tenant. Without it the tenant is the name of the queue.")
@@ -83,14 +83,14 @@ func readImportInput(ctx context.Context, r *reader, input *queueimport.Input) e
 		return err
 	}
 
-	world, err := readWorkloads(ctx, r)
+	loaded, err := readWorkloads(ctx, r)
 	if err != nil {
 		return err
 	}
 
-	input.IsTree = input.IsTree || world.isTree
-	if world.isComplete {
-		input.Usage = cardquota.CountUsage(cardquota.CountInput{Pods: world.pods, PodGroups: world.podGroups, Inventory: world.tracker().Inventory()})
+	input.IsTree = input.IsTree || loaded.isTree
+	if loaded.isComplete {
+		input.Usage = cardquota.CountUsage(cardquota.CountInput{Pods: loaded.pods, PodGroups: loaded.podGroups, Inventory: loaded.tracker().Inventory()})
 	}
 
 	return nil

@@ -64,15 +64,15 @@ func (p *program) showInventory(ctx context.Context, r *reader) error {
 
 // showNodes shows the cards of each node. Without the right to list pods it shows no usage.
 func (p *program) showNodes(ctx context.Context, r *reader) error {
-	var world workloads
-	if err := listAll(ctx, r.client, func() client.ObjectList { return &corev1.NodeList{} }, func(node *corev1.Node) { world.nodes = append(world.nodes, node) }); err != nil {
+	var loaded workloads
+	if err := listAll(ctx, r.client, func() client.ObjectList { return &corev1.NodeList{} }, func(node *corev1.Node) { loaded.nodes = append(loaded.nodes, node) }); err != nil {
 		return err
 	}
-	if _, err := world.readPolicy(ctx, r); err != nil {
+	if _, err := loaded.readPolicy(ctx, r); err != nil {
 		return err
 	}
 
-	tracker := world.tracker()
+	tracker := loaded.tracker()
 	var pods []*corev1.Pod
 	hasPods, err := listInto(ctx, r, func() client.ObjectList { return &corev1.PodList{} }, &pods)
 	if err != nil {

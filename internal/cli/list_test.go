@@ -118,8 +118,8 @@ func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}}
 	r := &reader{client: newCluster(t, []client.Object{node}, interceptor.Funcs{})}
-	world := check.Value(readWorkloads(t.Context(), r))(t)
-	check.That(t, len(world.nodes) == 1 && world.nodes[0].Status.Images == nil && world.nodes[0].ManagedFields == nil, "nodes %v", world.nodes)
+	loaded := check.Value(readWorkloads(t.Context(), r))(t)
+	check.That(t, len(loaded.nodes) == 1 && loaded.nodes[0].Status.Images == nil && loaded.nodes[0].ManagedFields == nil, "nodes %v", loaded.nodes)
 	simulated, _, err := readSimulated(t.Context(), r, defaultSystemNamespace)
 	check.NoError(t, err)
 	check.That(t, len(simulated.Nodes) == 1 && len(simulated.Nodes[0].Status.Images) == 1, "nodes of the simulation %v", simulated.Nodes)

@@ -30,7 +30,7 @@ func (p *program) addOutputFlag(cmd *cobra.Command, further ...output.Format) {
 	allowed := append(slices.Clone(output.Formats), further...)
 	cmd.Flags().VarP(output.FormatFlag{Value: &p.format, Allowed: allowed}, "output", "o", "How to print: "+output.JoinWords(allowed, "or")+
 		". A table is as wide as the terminal, or 80 columns where there is none; wide takes as many as it needs.")
-	mustSucceed(cmd.RegisterFlagCompletionFunc("output", fixedCompletions(allowed)))
+	mustSucceed(cmd.RegisterFlagCompletionFunc("output", immutableCompletions(allowed)))
 }
 
 // addListFlags adds --output and the other flags with which kubectl get prints lists.

@@ -46,7 +46,7 @@ func (p *program) newReportCommand() *cobra.Command {
 	flags.StringVar(&options.prices, "prices", "", "A file with the price of an hour of each card.")
 	p.addSystemNamespaceFlag(cmd, &options.namespace)
 
-	mustSucceed(cmd.RegisterFlagCompletionFunc("by", fixedCompletions(bill.Groupings)))
+	mustSucceed(cmd.RegisterFlagCompletionFunc("by", immutableCompletions(bill.Groupings)))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("month", p.completeMonths))
 	mustSucceed(cmd.RegisterFlagCompletionFunc("tenant", p.completeTenants))
 	for _, name := range []string{"from", "to"} {

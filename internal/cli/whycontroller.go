@@ -108,7 +108,7 @@ func scaleOf(controller client.Object) *explanation.Scale {
 		parallelism := ptr.Deref(object.Spec.Parallelism, 1)
 		completions := ptr.Deref(object.Spec.Completions, parallelism)
 		if completions < parallelism {
-			return &explanation.Scale{Desired: int(completions), Field: "spec.completions", IsFixed: true}
+			return &explanation.Scale{Desired: int(completions), Field: "spec.completions", IsImmutable: true}
 		}
 
 		return &explanation.Scale{Desired: int(parallelism), Field: "spec.parallelism"}

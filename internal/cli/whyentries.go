@@ -123,12 +123,12 @@ func (w *whyReader) rankOf(pod *corev1.Pod, asked string) (rank int) {
 
 // statedRequest returns how many cards the scheduler refuses at once, 0 if it does not say so.
 func statedRequest(message string) int64 {
-	statement := blocked.ReadStatement("", message, "")
+	statedReason := blocked.ReadStatedReason("", message, "")
 	switch {
-	case statement.Refusal != nil:
-		return statement.Refusal.Requested
-	case len(statement.NodeRefusals) > 0:
-		return statement.NodeRefusals[0].Requested
+	case statedReason.Refusal != nil:
+		return statedReason.Refusal.Requested
+	case len(statedReason.NodeRefusals) > 0:
+		return statedReason.NodeRefusals[0].Requested
 	}
 	return 0
 }
@@ -169,8 +169,8 @@ func (w *whyReader) setPodRequest(pod *corev1.Pod) {
 
 // setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
 func (w *whyReader) setObstacles() {
-	if w.requester != nil && w.world.isComplete {
-		w.input.Obstacles = explanation.FindObstacles(w.requester, w.world.nodes, w.world.pods)
+	if w.requester != nil && w.loaded.isComplete {
+		w.input.Obstacles = explanation.FindObstacles(w.requester, w.loaded.nodes, w.loaded.pods)
 	}
 }
 
@@ -213,7 +213,7 @@ func (w *whyReader) findEntries() {
 	asked := w.pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
 		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
-		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!w.world.isComplete && slices.Contains(asked, ""))
+		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!w.loaded.isComplete && slices.Contains(asked, ""))
 	}
 
 	for _, entry := range blocked {
@@ -291,7 +291,7 @@ func (w *whyReader) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
 func (w *whyReader) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedStatus {
 	switch entry.Reason {
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
-		if w.world.isComplete {
+		if w.loaded.isComplete {
 			break
 		}
 
@@ -316,8 +316,8 @@ func (w *whyReader) countBlocked() []v1alpha1.BlockedStatus {
 		named[workload.PodGroupName(pod)] = true
 	}
 
-	if w.world.isComplete {
-		for _, pod := range w.world.pods {
+	if w.loaded.isComplete {
+		for _, pod := range w.loaded.pods {
 			if workload.MayBeRunning(pod) && !own[pod.UID] {
 				pods = append(pods, pod)
 			}

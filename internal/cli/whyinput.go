@@ -25,7 +25,7 @@ import (
 type whyReader struct {
 	*reader
 	found    whyObjects
-	world    workloads
+	loaded   workloads
 	tracker  *card.Tracker
 	quotas   []*v1alpha1.CardQuota
 	resolver workload.Resolver
@@ -124,15 +124,15 @@ func (w *whyReader) readFleet(ctx context.Context) (err error) {
 		return nil
 	}
 
-	w.world, err = readWorkloads(ctx, w.reader)
+	w.loaded, err = readWorkloads(ctx, w.reader)
 	if err != nil && !isNotInstalled(err) {
 		return err
 	}
 
-	w.tracker = w.world.tracker()
+	w.tracker = w.loaded.tracker()
 	inventory := w.tracker.Inventory()
 	switch {
-	case len(w.world.nodes) > 0 && w.world.knowsMappings:
+	case len(w.loaded.nodes) > 0 && w.loaded.knowsMappings:
 	case w.input.Inventory != nil:
 		inventory = inventoryOf(w.input.Inventory)
 	default:
@@ -140,10 +140,10 @@ func (w *whyReader) readFleet(ctx context.Context) (err error) {
 	}
 
 	w.resolver.Inventory = inventory
-	if w.world.isComplete {
+	if w.loaded.isComplete {
 		charge := func(pod *corev1.Pod) quota.Charge { return w.resolver.Usage(pod, nil, nil) }
 		w.input.NamesOthers = true
-		w.input.Nodes = inventoryview.NewNodeList(w.tracker.Nodes(), w.world.pods, charge, true).Items
+		w.input.Nodes = inventoryview.NewNodeList(w.tracker.Nodes(), w.loaded.pods, charge, true).Items
 	}
 
 	return nil
@@ -312,7 +312,7 @@ func (w *whyReader) readRights(ctx context.Context) {
 
 // readHolders sets since when the holders of cards run, and whether they may be evicted.
 func (w *whyReader) readHolders() {
-	if len(w.input.Entries) == 0 || !w.world.isComplete {
+	if len(w.input.Entries) == 0 || !w.loaded.isComplete {
 		return
 	}
 
@@ -322,12 +322,12 @@ func (w *whyReader) readHolders() {
 	}
 
 	annotations := map[client.ObjectKey]map[string]string{}
-	for _, group := range w.world.podGroups {
+	for _, group := range w.loaded.podGroups {
 		annotations[client.ObjectKeyFromObject(group)] = group.Annotations
 	}
 
 	w.input.Running = map[v1alpha1.WorkloadReference]explanation.Running{}
-	for _, pod := range w.world.pods {
+	for _, pod := range w.loaded.pods {
 		reference := workload.ReferenceFor(pod)
 		if !workload.IsAssigned(pod) || !holders[reference] {
 			continue

@@ -83,7 +83,7 @@ func isReady(pod *corev1.Pod) bool {
 // countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
 // all of them.
 func (w *whyReader) countAhead(ctx context.Context) error {
-	if !w.world.isComplete || w.input.Pending == 0 {
+	if !w.loaded.isComplete || w.input.Pending == 0 {
 		return nil
 	}
 	classes, ok, err := readPriorities(ctx, w.reader)
@@ -130,12 +130,12 @@ func (w *whyReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefere
 	}
 
 	groups := map[client.ObjectKey]*v1beta1.PodGroup{}
-	for _, group := range w.world.podGroups {
+	for _, group := range w.loaded.podGroups {
 		groups[client.ObjectKeyFromObject(group)] = group
 	}
 
-	hasPods, ready := countReadyPods(w.world.pods)
-	for _, pod := range w.world.pods {
+	hasPods, ready := countReadyPods(w.loaded.pods)
+	for _, pod := range w.loaded.pods {
 		key := podGroupKey(pod)
 		group := groups[key]
 		if !w.waitsInQueue(pod, group) {

@@ -125,7 +125,7 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 		ssn := c.Open([][]string{{"priority", "gang"}}, nil)
 		defer c.Close()
 
-		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}, world: workloads{pods: c.Pods, podGroups: c.Groups}}
+		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}, loaded: workloads{pods: c.Pods, podGroups: c.Groups}}
 		w.input.Queue = "q"
 
 		turns := w.waitingTurns(classes)

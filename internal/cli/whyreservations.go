@@ -42,8 +42,8 @@ func (g *gangPods) missingMinimum(group *v1beta1.PodGroup) []cardDemand {
 // countGangPods returns the unfinished pods of each PodGroup. Who may not list everything gets all of the
 // namespace, which has all pods of its PodGroups.
 func (w *whyReader) countGangPods() map[client.ObjectKey]*gangPods {
-	pods := w.world.pods
-	if !w.world.isComplete {
+	pods := w.loaded.pods
+	if !w.loaded.isComplete {
 		pods = w.found.namespacePods
 	}
 
@@ -114,8 +114,8 @@ func (w *whyReader) setOrphans() {
 // setReservations sets which enqueued jobs wait for cards that the request may use, in the queue that
 // refuses and those below it.
 func (w *whyReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
-	groups := w.world.podGroups
-	if !w.world.isComplete {
+	groups := w.loaded.podGroups
+	if !w.loaded.isComplete {
 		groups = nil
 		for _, group := range w.found.groups {
 			groups = append(groups, group)
@@ -157,8 +157,8 @@ func (w *whyReader) isOwnGroup(group *v1beta1.PodGroup) bool {
 func (w *whyReader) sharesQuota(queue string) bool {
 	refusing := w.input.Queue
 	if len(w.input.Entries) > 0 {
-		if statement := blocked.ReadStatement("", w.input.Entries[0].Message, ""); statement.Refusal != nil {
-			refusing = cmp.Or(statement.Refusal.Queue, refusing)
+		if statedReason := blocked.ReadStatedReason("", w.input.Entries[0].Message, ""); statedReason.Refusal != nil {
+			refusing = cmp.Or(statedReason.Refusal.Queue, refusing)
 		}
 	}
 	isRefusing := func(quota *v1alpha1.CardQuota) bool { return quota.QueueName() == refusing }

@@ -21,8 +21,8 @@ type Charge struct {
 	NotOffered []card.Amount
 	// MilliCPU and Memory are counted against the queue's limits.
 	MilliCPU, Memory int64
-	// IsFixed reports whether other queues cannot reclaim from the pod. Only a tree counts it.
-	IsFixed bool
+	// IsUnreclaimable reports whether other queues cannot reclaim from the pod. Only a tree counts it.
+	IsUnreclaimable bool
 	// IsOffInventory reports whether the pod's node takes no pods, so that nothing of the
 	// charge is part of the inventory. Only a tree counts it.
 	IsOffInventory bool
@@ -30,7 +30,7 @@ type Charge struct {
 
 // Equal reports whether two charges are equal.
 func (c *Charge) Equal(o *Charge) bool {
-	return c.Queue == o.Queue && c.hasEqualCards(o) && c.MilliCPU == o.MilliCPU && c.Memory == o.Memory && c.IsFixed == o.IsFixed && c.IsOffInventory == o.IsOffInventory
+	return c.Queue == o.Queue && c.hasEqualCards(o) && c.MilliCPU == o.MilliCPU && c.Memory == o.Memory && c.IsUnreclaimable == o.IsUnreclaimable && c.IsOffInventory == o.IsOffInventory
 }
 
 func (c *Charge) hasEqualCards(o *Charge) bool {

@@ -21,7 +21,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 	count := rapid.IntRange(1, 12).Draw(t, "queues")
 	chain := rapid.SampledFrom([]int{0, 0, 0, 5, 6, 7, 8}).Draw(t, "chain") // of so many queues
 	for i := range count {
-		q := TreeQueue{Parent: drawParent(t, i, count, chain), Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
+		q := TreeQueue{Parent: drawParent(t, i, count, chain), Quota: Amounts{}, Deserved: Amounts{}, Guarantee: Amounts{}}
 		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
 		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
 		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
@@ -57,7 +57,7 @@ func drawParent(t *rapid.T, i, count, chain int) string {
 
 // drawShares draws what a queue writes of one name. A number below 0 writes nothing.
 func drawShares(t *rapid.T, q TreeQueue, name card.Name) {
-	draw := func(shares Shares, label string, from, to int) {
+	draw := func(shares Amounts, label string, from, to int) {
 		if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
 			shares[name] = int64(n)
 		}

@@ -13,8 +13,8 @@ import (
 type JobRequest struct {
 	Cards            []CardRequest
 	MilliCPU, Memory int64
-	// IsFixed reports whether other queues could not reclaim from its pods, see Charge.
-	IsFixed bool
+	// IsUnreclaimable reports whether other queues could not reclaim from its pods, see Charge.
+	IsUnreclaimable bool
 }
 
 // IsEmpty reports whether nothing is requested.
@@ -25,7 +25,7 @@ func (r JobRequest) Key() string {
 	key := make([]byte, 0, 64)
 	key = strconv.AppendInt(key, r.MilliCPU, 10)
 	key = strconv.AppendInt(append(key, ' '), r.Memory, 10)
-	key = strconv.AppendBool(append(key, ' '), r.IsFixed)
+	key = strconv.AppendBool(append(key, ' '), r.IsUnreclaimable)
 	for _, d := range r.Cards {
 		key = strconv.AppendInt(append(key, ' '), int64(d.Count), 10)
 		for _, name := range d.Names {
@@ -38,7 +38,7 @@ func (r JobRequest) Key() string {
 // Excess returns the part of another request that this one does not cover: its cards, all or
 // none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {
-	excess := JobRequest{IsFixed: other.IsFixed, MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
+	excess := JobRequest{IsUnreclaimable: other.IsUnreclaimable, MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
 	if !r.coversCards(other.Cards) {
 		excess.Cards = other.Cards
 	}
@@ -151,8 +151,8 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		return s
 	}
 
-	if request.IsFixed {
-		if s := q.checkEnqueueFixed(reservations, request, overCommit); s != nil {
+	if request.IsUnreclaimable {
+		if s := q.checkEnqueueUnreclaimable(reservations, request, overCommit); s != nil {
 			return s
 		}
 	}
@@ -251,24 +251,24 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	return guaranteed
 }
 
-// checkEnqueueFixed returns why a request from which others cannot reclaim is more than a queue
+// checkEnqueueUnreclaimable returns why a request from which others cannot reclaim is more than a queue
 // of the path deserves, beside what it uses and has reserved in that way. Other usage does not
 // count, because pods from which others can reclaim may be above it.
-func (q *queueLedger) checkEnqueueFixed(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	for at := q; !at.isRoot(); at = at.parent {
-		fixed := &queueLedger{name: at.name, limits: at.limits, cards: map[card.Name]card.Count{}}
-		for name, sum := range at.tree.fixed {
+		unreclaimable := &queueLedger{name: at.name, limits: at.limits, cards: map[card.Name]card.Count{}}
+		for name, sum := range at.tree.unreclaimable {
 			switch name {
 			case CPUName:
-				fixed.milliCPU = *sum
+				unreclaimable.milliCPU = *sum
 			case MemoryName:
-				fixed.memory = *sum
+				unreclaimable.memory = *sum
 			default:
-				fixed.cards[name] = card.Count(sum.clampedInt64())
+				unreclaimable.cards[name] = card.Count(sum.clampedInt64())
 			}
 		}
 
-		if s := fixed.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).fixed, &Reservations{}), request, overCommit); s != nil {
+		if s := unreclaimable.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).unreclaimable, &Reservations{}), request, overCommit); s != nil {
 			s.Of = s.Kind
 			s.Kind = NotReclaimable
 			s.Ancestor = at != q
@@ -328,16 +328,16 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		total = total.Add(d.Count)
 	}
 	for _, d := range request.Cards { // usually one card has quota for the whole request
-		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitAlone(name, request.IsFixed) })
+		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitAlone(name, request.IsUnreclaimable) })
 	}
 
-	if one && request.MilliCPU <= q.limitAlone(CPUName, request.IsFixed) && request.Memory <= q.limitAlone(MemoryName, request.IsFixed) {
+	if one && request.MilliCPU <= q.limitAlone(CPUName, request.IsUnreclaimable) && request.Memory <= q.limitAlone(MemoryName, request.IsUnreclaimable) {
 		return true
 	}
 
 	alone := New(len(own))
 	limits := l.PathLimits(queue)
-	if request.IsFixed {
+	if request.IsUnreclaimable {
 		limits = q.deservedOnPath(limits)
 	}
 

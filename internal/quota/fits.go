@@ -18,8 +18,8 @@ type Request struct {
 	Count card.Count
 	// MilliCPU and Memory count against the limits of the queue.
 	MilliCPU, Memory int64
-	// IsFixed reports whether other queues could not reclaim from the pod, see Charge.
-	IsFixed bool
+	// IsUnreclaimable reports whether other queues could not reclaim from the pod, see Charge.
+	IsUnreclaimable bool
 }
 
 // LimitKind is the kind of a limit.
@@ -93,16 +93,16 @@ type Released struct {
 	// Evicted is set when the charges are released by evictions; they count as terminating
 	// then.
 	Evicted bool
-	// fixed is the part of the charges from which other queues cannot reclaim, offInventory the part
+	// unreclaimable is the part of the charges from which other queues cannot reclaim, offInventory the part
 	// that root does not include.
-	fixed, offInventory Shares
+	unreclaimable, offInventory Amounts
 }
 
 // Clone returns a deep copy.
 func (r *Released) Clone() Released {
 	c := *r
 	c.Cards = maps.Clone(r.Cards)
-	c.fixed = maps.Clone(r.fixed)
+	c.unreclaimable = maps.Clone(r.unreclaimable)
 	c.offInventory = maps.Clone(r.offInventory)
 	return c
 }
@@ -115,7 +115,7 @@ func (r *Released) amountIn(q *queueLedger, name card.Name) int64 {
 	return r.amount(name)
 }
 
-// amount and fixedAmount return how much of a name is released.
+// amount and unreclaimableAmount return how much of a name is released.
 func (r *Released) amount(name card.Name) int64 {
 	switch name {
 	case CPUName:
@@ -126,7 +126,7 @@ func (r *Released) amount(name card.Name) int64 {
 	return int64(r.Cards[name])
 }
 
-func (r *Released) fixedAmount(name card.Name) int64 { return r.fixed[name] }
+func (r *Released) unreclaimableAmount(name card.Name) int64 { return r.unreclaimable[name] }
 
 // Add adds the charge of one more pod.
 func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
@@ -144,8 +144,8 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 
 	r.MilliCPU += sign * c.MilliCPU
 	r.Memory += sign * c.Memory
-	if c.IsFixed {
-		r.fixed = r.fixed.addSigned(c, sign)
+	if c.IsUnreclaimable {
+		r.unreclaimable = r.unreclaimable.addSigned(c, sign)
 	}
 
 	switch {
@@ -157,9 +157,9 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 }
 
 // addSigned adds the amounts of a charge, multiplied by sign, and returns the result.
-func (s Shares) addSigned(c *Charge, sign int64) Shares {
+func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
 	if s == nil {
-		s = Shares{}
+		s = Amounts{}
 	}
 	forEachAmount(c, func(name card.Name, amount int64) { s[name] += sign * amount })
 	return s
@@ -189,7 +189,7 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 	}
 
 	for _, name := range request.Names {
-		if q.fitsCard(name, request.Count, request.IsFixed) {
+		if q.fitsCard(name, request.Count, request.IsUnreclaimable) {
 			return nil
 		}
 	}
@@ -207,16 +207,16 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 		})
 	}
 
-	s := q.insufficientCard(best, request.Count, request.IsFixed, Released{})[0]
+	s := q.insufficientCard(best, request.Count, request.IsUnreclaimable, Released{})[0]
 	s.OtherCards = len(names) - 1
 	return &s
 }
 
 // FitsCard is the check of the predicate: it reports whether so many of one card fit the quota
-// and not too many of it are terminating. isFixed is that of the request. It allocates no
+// and not too many of it are terminating. isUnreclaimable is that of the request. It allocates no
 // memory, and goroutines may call it in parallel while none writes.
-func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count, isFixed bool) bool {
-	return l.readQueue(queue).fitsCard(name, count, isFixed)
+func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count, isUnreclaimable bool) bool {
+	return l.readQueue(queue).fitsCard(name, count, isUnreclaimable)
 }
 
 // IsTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
@@ -236,19 +236,19 @@ func (l *Ledger) FitsAfterRelease(queue string, request Request, name card.Name,
 // terminating cards, CPU and memory, in this order.
 func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name card.Name, released Released) []InsufficientQuota {
 	q := l.readQueue(queue)
-	return append(q.insufficientCard(name, request.Count, request.IsFixed, released), q.insufficientCPUMemory(request, released)...)
+	return append(q.insufficientCard(name, request.Count, request.IsUnreclaimable, released), q.insufficientCPUMemory(request, released)...)
 }
 
 // fitsCard reports whether so many more of a card fit the quota and not too many of it are
 // terminating.
-func (q *queueLedger) fitsCard(name card.Name, count card.Count, isFixed bool) bool {
+func (q *queueLedger) fitsCard(name card.Name, count card.Count, isUnreclaimable bool) bool {
 	if q.tree == nil {
 		return q.limits.AnyCard || count == 0 || (q.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name))
 	}
 	if count == 0 {
 		return true
 	}
-	_, isExceeded := q.checkPath(name, int64(count), isFixed, &noRelease)
+	_, isExceeded := q.checkPath(name, int64(count), isUnreclaimable, &noRelease)
 	return !isExceeded && !q.isTerminatingOverQuota(name)
 }
 
@@ -256,11 +256,11 @@ func (q *queueLedger) fitsCard(name card.Name, count card.Count, isFixed bool) b
 var noRelease Released
 
 // insufficientCard returns which limits of one card are exceeded.
-func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isFixed bool, released Released) (all []InsufficientQuota) {
+func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isUnreclaimable bool, released Released) (all []InsufficientQuota) {
 	if count == 0 {
 		return nil
 	}
-	if e, isExceeded := q.checkPath(name, int64(count), isFixed, &released); isExceeded {
+	if e, isExceeded := q.checkPath(name, int64(count), isUnreclaimable, &released); isExceeded {
 		all = append(all, q.insufficient(e, name, int64(count)))
 	}
 	if e, isExceeded := q.checkTerminating(name, &released); isExceeded {
@@ -305,7 +305,7 @@ func (q *queueLedger) insufficientCPUMemory(request Request, released Released) 
 		if requested <= 0 {
 			continue
 		}
-		if e, isExceeded := q.checkPath(name, requested, request.IsFixed, &released); isExceeded {
+		if e, isExceeded := q.checkPath(name, requested, request.IsUnreclaimable, &released); isExceeded {
 			all = append(all, q.insufficient(e, name, requested))
 		}
 	}

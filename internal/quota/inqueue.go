@@ -47,8 +47,8 @@ type Reservations struct {
 	Cards            []CardRequest
 	Elastic          []ElasticUsage
 	MilliCPU, Memory int64
-	// fixed are the part from which other queues could not reclaim, nil if there is none.
-	fixed *Reservations
+	// unreclaimable are the part from which other queues could not reclaim, nil if there is none.
+	unreclaimable *Reservations
 
 	// elasticCPU and elasticMemory are used by running jobs above their minimum.
 	elasticCPU, elasticMemory int64
@@ -63,12 +63,12 @@ type Reservations struct {
 // Add adds the request of an enqueued job. Requests for the same cards become one, so a thousand
 // equal jobs cost no more than one. The result does not depend on the order of the calls.
 func (r *Reservations) Add(request JobRequest) {
-	if request.IsFixed {
-		if r.fixed == nil {
-			r.fixed = &Reservations{}
+	if request.IsUnreclaimable {
+		if r.unreclaimable == nil {
+			r.unreclaimable = &Reservations{}
 		}
-		request.IsFixed = false
-		r.fixed.Add(request)
+		request.IsUnreclaimable = false
+		r.unreclaimable.Add(request)
 	}
 
 	for _, d := range request.Cards {
@@ -190,7 +190,7 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 // ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
 // which AddElastic added, and with those of added. fixed are the amounts of added that other queues
 // could not reclaim. The reservations themselves are shared.
-func (r *Reservations) ReplaceElastic(removed, added, fixed []ElasticUsage) *Reservations {
+func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsage) *Reservations {
 	c := *r
 	c.Elastic = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added))
 	c.pools = maps.Clone(r.pools)
@@ -207,8 +207,8 @@ func (r *Reservations) ReplaceElastic(removed, added, fixed []ElasticUsage) *Res
 		c.AddElastic(e)
 	}
 
-	if len(fixed) > 0 {
-		c.fixed = cmp.Or(r.fixed, &Reservations{}).ReplaceElastic(nil, fixed, nil)
+	if len(unreclaimable) > 0 {
+		c.unreclaimable = cmp.Or(r.unreclaimable, &Reservations{}).ReplaceElastic(nil, unreclaimable, nil)
 	}
 
 	return &c

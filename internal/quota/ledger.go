@@ -29,7 +29,7 @@ type Limits struct {
 	Memory int64
 	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
 	// it. Both are nil without a tree: then the queue deserves its quota.
-	Deserved, Guarantee Shares
+	Deserved, Guarantee Amounts
 	// IsHeld reports whether the queue is held, or closed because of its place in a tree. Then its
 	// unused guarantee is not left free.
 	IsHeld bool
@@ -148,7 +148,7 @@ func (l *Ledger) addCharge(c *Charge) {
 		at.milliCPU.add(c.MilliCPU)
 		at.memory.add(c.Memory)
 		at.isShareKnown = false
-		at.tree.addFixed(counted)
+		at.tree.addUnreclaimable(counted)
 	}
 
 	q.updateUnused(c)
@@ -183,7 +183,7 @@ func (l *Ledger) Release(pod string) {
 		at.milliCPU.subtract(c.MilliCPU)
 		at.memory.subtract(c.Memory)
 		at.isShareKnown = false
-		at.tree.subtractFixed(counted)
+		at.tree.subtractUnreclaimable(counted)
 	}
 
 	q.updateUnused(c)

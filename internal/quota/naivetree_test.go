@@ -87,9 +87,9 @@ func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool
 
 // naivePod is what one pod uses, keeps while it terminates, or waits for.
 type naivePod struct {
-	queue                 string
-	amounts               map[card.Name]int64
-	isFixed, isOff, isEnd bool
+	queue                         string
+	amounts                       map[card.Name]int64
+	isUnreclaimable, isOff, isEnd bool
 	// isNotOffered is set if the node of the pod does not offer its cards.
 	isNotOffered bool
 }
@@ -134,8 +134,8 @@ func (n *naiveLedger) terminating(queue string, name card.Name) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isEnd })
 }
 
-func (n *naiveLedger) fixed(queue string, name card.Name) int64 {
-	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isFixed && !p.isEnd })
+func (n *naiveLedger) unreclaimable(queue string, name card.Name) int64 {
+	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isUnreclaimable && !p.isEnd })
 }
 
 // heldForOthers is what is held in a queue for pods of other queues than leaf.
@@ -143,9 +143,9 @@ func (n *naiveLedger) heldForOthers(queue, leaf string, name card.Name) int64 {
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf })
 }
 
-// heldAgainst is what is held in a queue for pods to which one more pod must leave it: those of
+// keptAgainst is what is held in a queue for pods to which one more pod must leave it: those of
 // other queues, and of its own queue if that borrows with it.
-func (n *naiveLedger) heldAgainst(after *naiveLedger, queue string, name card.Name, more naivePod) int64 {
+func (n *naiveLedger) keptAgainst(after *naiveLedger, queue string, name card.Name, more naivePod) int64 {
 	leaf := more.queue
 	borrows := naiveIsCard(name) && !n.deservesAny(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf || borrows })
@@ -210,8 +210,8 @@ func (n *naiveLedger) with(p naivePod) *naiveLedger {
 }
 
 // refusal returns why a queue may not use so many more of a name, "" if it may.
-func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isFixed bool) string {
-	more := naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isFixed: isFixed}
+func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isUnreclaimable bool) string {
+	more := naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isUnreclaimable: isUnreclaimable}
 	after := n.with(more)
 	for _, at := range append(n.path(queue), "") {
 		if why := cmp.Or(n.refusalOfLimits(after, at, name, more), n.refusalForOthers(after, at, name, more)); why != "" {
@@ -227,11 +227,11 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 	switch {
 	case at == "":
 		return ""
-	case isLimited && after.used(at, name)+n.heldAgainst(after, at, name, more) > limit:
+	case isLimited && after.used(at, name)+n.keptAgainst(after, at, name, more) > limit:
 		return "quota of " + at
 	case n.terminatesOverQuota(at, name):
 		return "terminating in " + at
-	case more.isFixed && !n.deservesAny(at, name) && after.fixed(at, name) > n.deserved(at, name):
+	case more.isUnreclaimable && !n.deservesAny(at, name) && after.unreclaimable(at, name) > n.deserved(at, name):
 		return "not reclaimable in " + at
 	}
 
@@ -242,7 +242,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.Name, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
 	used := after.used(at, name)
-	held := n.heldAgainst(after, at, name, more)
+	held := n.keptAgainst(after, at, name, more)
 	others := after.unusedBelow(at, name)
 	isStopped := n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name)
 	borrows := n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)
@@ -264,7 +264,7 @@ func (n *naiveLedger) terminatesOverQuota(queue string, name card.Name) bool {
 
 // charge returns the pod as the ledger takes it.
 func (p naivePod) charge() *Charge {
-	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPUName], Memory: p.amounts[MemoryName], IsFixed: p.isFixed, IsOffInventory: p.isOff}
+	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPUName], Memory: p.amounts[MemoryName], IsUnreclaimable: p.isUnreclaimable, IsOffInventory: p.isOff}
 	for _, name := range slices.Sorted(maps.Keys(p.amounts)) {
 		if name != CPUName && name != MemoryName && p.amounts[name] > 0 {
 			c.Cards = append(c.Cards, card.Amount{Name: name, Count: card.Count(p.amounts[name])})

@@ -19,7 +19,7 @@ type exceededLimit struct {
 //
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
-func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+func (q *queueLedger) checkPath(name card.Name, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
 	change := int64(0)
 	opened := int64(0) // of the unused guarantees below: in all, and by the release
 	for at := q; at != nil; at = at.parent {
@@ -34,7 +34,7 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isFixed bool, relea
 		}
 
 		if !at.isRoot() && !at.deservesAny(name) {
-			if e, isExceeded := at.checkDeserved(q, name, used, count, isFixed, released); isExceeded {
+			if e, isExceeded := at.checkDeserved(q, name, used, count, isUnreclaimable, released); isExceeded {
 				return e, true
 			}
 		}
@@ -72,7 +72,7 @@ func (q *queueLedger) heldFor(leaf *queueLedger, name card.Name, more int64) int
 	if held <= 0 {
 		return 0
 	}
-	return max(held-leaf.usableHolds(name, more), 0)
+	return max(held-leaf.usableKept(name, more), 0)
 }
 
 // checkForOthers checks at one queue of the path what is held for other pods, and what other queues are
@@ -97,9 +97,9 @@ func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown i
 	return e, false
 }
 
-// usableHolds returns how much of what is held for its pods the queue may use with more of a card.
+// usableKept returns how much of what is held for its pods the queue may use with more of a card.
 // With cards that it borrows, it may not use what was reclaimed for others of its pods.
-func (q *queueLedger) usableHolds(name card.Name, more int64) int64 {
+func (q *queueLedger) usableKept(name card.Name, more int64) int64 {
 	if !isCompute(name) && !q.deservesAny(name) && !q.staysWithinDeserved(name, more) {
 		return 0
 	}
@@ -108,12 +108,12 @@ func (q *queueLedger) usableHolds(name card.Name, more int64) int64 {
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
 // that was just reclaimed from it. leaf is the queue that requests.
-func (q *queueLedger) checkDeserved(leaf *queueLedger, name card.Name, used, count int64, isFixed bool, released *Released) (e exceededLimit, isExceeded bool) {
+func (q *queueLedger) checkDeserved(leaf *queueLedger, name card.Name, used, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
 	deserved := q.limits.deserved(name)
-	if isFixed {
-		fixed := AddSaturating(q.tree.fixedUsed(name), count) - released.fixedAmount(name)
-		if fixed > deserved {
-			return exceededLimit{NotReclaimable, q, fixed, deserved}, true
+	if isUnreclaimable {
+		unreclaimable := AddSaturating(q.tree.unreclaimableUsed(name), count) - released.unreclaimableAmount(name)
+		if unreclaimable > deserved {
+			return exceededLimit{NotReclaimable, q, unreclaimable, deserved}, true
 		}
 	}
 	if q.tree.stopped[name] && used > deserved && count > 0 && !leaf.staysWithinDeserved(name, count-released.amount(name)) {
@@ -154,8 +154,8 @@ func (q *queueLedger) deservesAny(name card.Name) bool {
 	return q.limits.AnyCard
 }
 
-func (t *treeSums) fixedUsed(name card.Name) int64 {
-	if sum, ok := t.fixed[name]; ok {
+func (t *treeSums) unreclaimableUsed(name card.Name) int64 {
+	if sum, ok := t.unreclaimable[name]; ok {
 		return sum.clampedInt64()
 	}
 	return 0
@@ -227,9 +227,9 @@ func (l *Ledger) PathLimits(queue string) Limits {
 
 // limitAlone returns how much of a name the queue may use if no other queue uses anything. For
 // pods from which others cannot reclaim, that is at most what the queues of the path deserve.
-func (q *queueLedger) limitAlone(name card.Name, isFixed bool) int64 {
+func (q *queueLedger) limitAlone(name card.Name, isUnreclaimable bool) int64 {
 	limit := q.limitOnPath(name)
-	for at := q; isFixed && at.tree != nil && !at.isRoot(); at = at.parent {
+	for at := q; isUnreclaimable && at.tree != nil && !at.isRoot(); at = at.parent {
 		limit = min(limit, at.limits.deserved(name))
 	}
 	return limit

@@ -166,7 +166,7 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 // TestWhatWasBorrowedCountsAfterItsEnd: of two queues that borrow nothing now, the one comes first
 // that borrowed less in the last half hour.
 func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
-	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{}}
+	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{}}
 	l := newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
 	check.That(t, l.CompareShares("x", "y") < 0, "the name does not decide between equals")
 	l.Charge("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 1}}})
@@ -185,7 +185,7 @@ func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
 
 // An inner node may still hold pods, and is compared with what is below it.
 func TestAnAncestorComesFirst(t *testing.T) {
-	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Shares{"A": 2}}
+	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{"A": 2}}
 	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{"p": limits, "x": limits, "y": limits}, nil)
 	check.That(t, l.CompareShares("p", "x") < 0 && l.CompareShares("y", "p") > 0 && l.CompareShares("p", "p") == 0 && l.CompareShares("x", "y") < 0, "no order")
 }

@@ -44,7 +44,7 @@ type lendingFleet struct {
 }
 
 func newLendingFleet(seed int64) *lendingFleet {
-	limits := Limits{Cards: card.Quota{"X": 24}, Deserved: Shares{}, Guarantee: Shares{}}
+	limits := Limits{Cards: card.Quota{"X": 24}, Deserved: Amounts{}, Guarantee: Amounts{}}
 	tree := map[string]Position{"light": {Weight: 1}, "heavy": {Weight: 2}}
 	return &lendingFleet{
 		random: rand.New(rand.NewSource(seed)), queues: [2]string{"light", "heavy"},

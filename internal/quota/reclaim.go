@@ -99,9 +99,9 @@ type MayUse struct {
 	// children use less. Evictions below that level add to it. It is negative as far as siblings
 	// use the guarantee.
 	Coverable []int64
-	// BesideHolds has what the quotas alone allow, beside what is held for others. It is Unlimited
+	// BesideKept has what the quotas alone allow, beside what is held for others. It is Unlimited
 	// for root.
-	BesideHolds []int64
+	BesideKept []int64
 	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
 	// is Unlimited.
 	Deserved []int64
@@ -116,7 +116,7 @@ func (m *MayUse) Limit(level int, requested int64, victims int) int64 {
 		limit = max(limit, m.Covered[level])
 	}
 	for i := victims; i < level; i++ {
-		limit = max(limit, min(m.Coverable[i], m.BesideHolds[level]))
+		limit = max(limit, min(m.Coverable[i], m.BesideKept[level]))
 	}
 	return limit
 }
@@ -129,14 +129,14 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	for at := q; at != nil; at = at.parent {
 		free := at.freeQuota(name)
 		covered := int64(0)
-		besideHolds := Unlimited
+		besideKept := Unlimited
 		coverable := int64(0)
 
 		if at.tree != nil && !at.isUnlimited(name) {
-			left := at.freeBesideHolds(q, name)
+			left := at.freeBesideKept(q, name)
 			free = min(free, left)
 			if at != q {
-				besideHolds = free
+				besideKept = free
 				covered = min(free, own)
 				free = min(free, own+left-at.tree.unusedBelow[name])
 			}
@@ -144,7 +144,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 			if at.isRoot() { // physical cards are checked node by node
 				free = own + left - at.tree.unusedBelow[name]
 				covered = own
-				besideHolds = Unlimited
+				besideKept = Unlimited
 			}
 		}
 
@@ -156,7 +156,7 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 		if at == q && at.isStoppedByTerminating(name) {
 			free = 0
 		}
-		m.addLevel(free, covered, at.freeDeserved(name), besideHolds, coverable)
+		m.addLevel(free, covered, at.freeDeserved(name), besideKept, coverable)
 	}
 
 	if q.tree == nil {
@@ -166,11 +166,11 @@ func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
 	return m
 }
 
-func (m *MayUse) addLevel(quota, covered, deserved, besideHolds, coverable int64) {
+func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64) {
 	m.Quota = append(m.Quota, quota)
 	m.Covered = append(m.Covered, covered)
 	m.Deserved = append(m.Deserved, deserved)
-	m.BesideHolds = append(m.BesideHolds, besideHolds)
+	m.BesideKept = append(m.BesideKept, besideKept)
 	m.Coverable = append(m.Coverable, coverable)
 }
 
@@ -194,9 +194,9 @@ func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
 	return name != CPUName && name != MemoryName && q.isTerminatingOverQuota(name)
 }
 
-// freeBesideHolds returns how much of a name is left for a queue beside what is held for other
+// freeBesideKept returns how much of a name is left for a queue beside what is held for other
 // queues.
-func (q *queueLedger) freeBesideHolds(leaf *queueLedger, name card.Name) int64 {
+func (q *queueLedger) freeBesideKept(leaf *queueLedger, name card.Name) int64 {
 	held := max(0, q.tree.held[name]-leaf.tree.held[name])
 	return q.limits.quota(name) - q.used(name) - held
 }

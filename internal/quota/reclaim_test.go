@@ -294,13 +294,13 @@ func (e *enqueueTest) isEntitled(leaf string) bool {
 	return e.levelGives(leaf, level{deserved, used}, e.reserved[leaf])
 }
 
-// isFixedWithinDeserved reports whether all levels deserve the request beside what they cannot
+// isUnreclaimableWithinDeserved reports whether all levels deserve the request beside what they cannot
 // release.
-func (e *enqueueTest) isFixedWithinDeserved(leaf string) bool {
+func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
 	return !slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
 		deserved := func(name card.Name) int64 { return e.naive.deserved(at, name) }
-		fixed := func(name card.Name) int64 { return e.naive.fixed(at, name) }
-		return !e.levelGives(at, level{deserved, fixed}, &Reservations{})
+		unreclaimable := func(name card.Name) int64 { return e.naive.unreclaimable(at, name) }
+		return !e.levelGives(at, level{deserved, unreclaimable}, &Reservations{})
 	})
 }
 
@@ -344,11 +344,11 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 			got := e.ledger.CheckEnqueue(queue, reserved, asked, e.factor)
 			check.Must(t, (got == nil) == want, "%+v in %s beside %+v: %+v, want %v (entitled %v)", asked, queue, e.reserved[queue], got, want, isEntitled)
 
-			fixed := asked
-			fixed.IsFixed = true
-			got = e.ledger.CheckEnqueue(queue, reserved, fixed, e.factor)
-			want = want && e.isFixedWithinDeserved(queue)
-			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", fixed, queue, got, want)
+			unreclaimable := asked
+			unreclaimable.IsUnreclaimable = true
+			got = e.ledger.CheckEnqueue(queue, reserved, unreclaimable, e.factor)
+			want = want && e.isUnreclaimableWithinDeserved(queue)
+			check.Must(t, (got == nil) == want, "%+v in %s, which no queue could reclaim: %+v, want %v", unreclaimable, queue, got, want)
 			e.request = asked
 		}
 	})
@@ -369,7 +369,7 @@ func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) in
 func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	limits := map[string]Limits{}
 	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
-		limits[name] = Limits{Cards: card.Quota{"A": 8}, Deserved: Shares{"A": guarantee}, Guarantee: Shares{"A": guarantee}}
+		limits[name] = Limits{Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": guarantee}, Guarantee: Amounts{"A": guarantee}}
 	}
 
 	l := newTreeLedger(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}}, limits, nil)
@@ -398,10 +398,10 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 func TestReclaimByExample(t *testing.T) {
 	tree := map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}}
 	l := newTreeLedger(tree, map[string]Limits{
-		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 2}},
-		"serving": {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 3}, Guarantee: Shares{"A": 2}},
-		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 1}},
-		"other":   {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
+		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 2}},
+		"serving": {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 3}, Guarantee: Amounts{"A": 2}},
+		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 1}},
+		"other":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},
 	}, card.Quota{"A": 8})
 	for i := range 5 {
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
@@ -411,7 +411,7 @@ func TestReclaimByExample(t *testing.T) {
 	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
 	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "", "batch may not use the guarantees of the inventory: %+v", got)
 	check.Must(t, got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
-	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideHolds: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
+	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideKept: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
 	check.Equal(t, "batch leaves serving its guarantee within the quota of tenant, and other its own", []int64{3, 1, 0}, l.MayUseByLevel("batch", "A").Quota)
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")

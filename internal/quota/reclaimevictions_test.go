@@ -88,11 +88,11 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	for quotaOfTop, want := range map[card.Count]int64{8: 7, 1: 0, 0: -1} {
 		tree := map[string]Position{"top": {}, "tenant": {Parent: "top"}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}, "third": {}}
 		l := newTreeLedger(tree, map[string]Limits{
-			"top":     {Cards: card.Quota{"A": quotaOfTop}, Deserved: Shares{"A": 4}},
-			"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 4}, Guarantee: Shares{"A": 1}},
-			"serving": {Cards: card.Quota{"A": 8}, Deserved: Shares{"A": 2}},
+			"top":     {Cards: card.Quota{"A": quotaOfTop}, Deserved: Amounts{"A": 4}},
+			"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},
+			"serving": {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 2}},
 			"batch":   {Cards: card.Quota{"A": 8}},
-			"other":   {Cards: card.Quota{"A": 8}, Guarantee: Shares{"A": 1}},
+			"other":   {Cards: card.Quota{"A": 8}, Guarantee: Amounts{"A": 1}},
 			"third":   {Cards: card.Quota{"A": 8}},
 		}, card.Quota{"A": 5})
 

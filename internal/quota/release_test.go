@@ -23,12 +23,12 @@ func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 			queue := rapid.SampledFrom([]string{"batch", "serving"}).Draw(t, "queue")
 			name := rapid.SampledFrom([]card.Name{"A", CPUName}).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 3).Draw(t, "count"))
-			isFixed := rapid.Bool().Draw(t, "fixed")
+			isUnreclaimable := rapid.Bool().Draw(t, "fixed")
 			released, after := h.drawReleased(t, queue)
 
-			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isFixed), name, released)
-			want := after.refusal(queue, name, count, isFixed)
-			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v) beside %+v: refused for %+v, want %q", count, name, queue, isFixed, released, got, want)
+			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isUnreclaimable), name, released)
+			want := after.refusal(queue, name, count, isUnreclaimable)
+			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v) beside %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
 		}
 	})
 }
@@ -39,7 +39,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h := &treeTest{ledger: New(0), naive: &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}}}
 	h.tree = map[string]TreeQueue{}
 	for name, parent := range map[string]string{"tenant": "", "batch": "tenant", "serving": "tenant", "other": ""} {
-		h.tree[name] = TreeQueue{Parent: parent, Quota: Shares{}, Deserved: Shares{}, Guarantee: Shares{}}
+		h.tree[name] = TreeQueue{Parent: parent, Quota: Amounts{}, Deserved: Amounts{}, Guarantee: Amounts{}}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(h.tree)) {
@@ -60,7 +60,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h.ledger.Refresh()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
-		p.isFixed = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+		p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
 		p.isOff = rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
 		p.isNotOffered = rapid.IntRange(0, 3).Draw(t, "not offered") == 0
 		h.naive.pods[fmt.Sprint(i)] = p
@@ -99,8 +99,8 @@ func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedge
 }
 
 // requestOf returns a request of so many of one name.
-func requestOf(name card.Name, count int64, isFixed bool) Request {
-	request := Request{IsFixed: isFixed}
+func requestOf(name card.Name, count int64, isUnreclaimable bool) Request {
+	request := Request{IsUnreclaimable: isUnreclaimable}
 	switch name {
 	case CPUName:
 		request.MilliCPU = count

@@ -27,7 +27,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 	for _, r := range requests {
 		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
 		compute.Memory = AddSaturating(compute.Memory, r.Memory)
-		compute.IsFixed = compute.IsFixed || r.IsFixed
+		compute.IsUnreclaimable = compute.IsUnreclaimable || r.IsUnreclaimable
 		if r.Count == 0 {
 			continue
 		}
@@ -56,7 +56,7 @@ func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chos
 	for _, name := range r.Names {
 		total := sums[name].Add(r.Count)
 		switch {
-		case !q.fitsCard(name, total, r.IsFixed):
+		case !q.fitsCard(name, total, r.IsUnreclaimable):
 		case q.tree == nil || q.beyondDeserved(name, int64(total)) == nil:
 			return name, WithinDeserved
 		case fit == ExceedsQuota:

@@ -47,7 +47,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 func TestPodsWithAlternativesFitTogether(t *testing.T) {
 	ledger := New(1)
 	ledger.SetTree(map[string]Position{"q": {}})
-	ledger.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, Deserved: Shares{"A": 1, "B": 2}, MilliCPU: 3000, Memory: Unlimited})
+	ledger.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, Deserved: Amounts{"A": 1, "B": 2}, MilliCPU: 3000, Memory: Unlimited})
 
 	pods := func(count int, cpu int64, names ...card.Name) (all []Request) {
 		for range count {

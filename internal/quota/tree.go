@@ -19,8 +19,8 @@ const (
 	MemoryName card.Name = " memory"
 )
 
-// Shares are amounts by card name, and of CPUName and MemoryName. A missing name is 0.
-type Shares map[card.Name]int64
+// Amounts are amounts by card name, and of CPUName and MemoryName. A missing name is 0.
+type Amounts map[card.Name]int64
 
 // TreeQueue is one queue of a tree as it is written.
 type TreeQueue struct {
@@ -29,7 +29,7 @@ type TreeQueue struct {
 	// Quota, Deserved and Guarantee are the written amounts. A name in Deserved or Guarantee
 	// that Quota lacks inherits the parent's quota. A name that Deserved lacks deserves its
 	// quota.
-	Quota, Deserved, Guarantee Shares
+	Quota, Deserved, Guarantee Amounts
 	// AnyCard lifts the card limits, see Limits.
 	AnyCard bool
 	// IsHeld reports whether the queue's stop policy holds its subtree.
@@ -249,14 +249,14 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 
 // childShares are the amounts of one queue while the tree is resolved.
 type childShares struct {
-	quota, deserved, guarantee Shares
+	quota, deserved, guarantee Amounts
 	excess                     []Excess
 }
 
 // ownShares returns the amounts of a queue as far as its parent's quota decides them.
 func (t *treeResolver) ownShares(name, parent string) childShares {
 	q := t.written[name]
-	c := childShares{quota: Shares{}, deserved: Shares{}, guarantee: Shares{}}
+	c := childShares{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above, hasParent := t.resolved[parent]
 	for _, key := range q.Names() {
 		limit := c.ownLimit(&q, key, parent, above.Limits.quota(key), hasParent)
@@ -313,7 +313,7 @@ func (c *childShares) report(e Excess) { c.excess = append(c.excess, e) }
 // Names returns every name of the queue's entries, sorted.
 func (q *TreeQueue) Names() []card.Name {
 	var names []card.Name
-	for _, shares := range []Shares{q.Quota, q.Deserved, q.Guarantee} {
+	for _, shares := range []Amounts{q.Quota, q.Deserved, q.Guarantee} {
 		names = slices.AppendSeq(names, maps.Keys(shares))
 	}
 	slices.Sort(names)
@@ -331,7 +331,7 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Shares) {
+		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Amounts) {
 			values := make([]int64, len(children)) // 0 for a child that does not write the amount
 			for i := range children {
 				values[i] = shares(&children[i])[name]
@@ -347,7 +347,7 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 			}
 		}
 		if !above.AnyCard || name == CPUName || name == MemoryName {
-			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Shares { return c.deserved })
+			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Amounts { return c.deserved })
 		}
 
 		for i := range children {
@@ -356,7 +356,7 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 			}
 		}
 
-		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Shares { return c.guarantee })
+		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Amounts { return c.guarantee })
 	}
 }
 
@@ -406,7 +406,7 @@ func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
 	limits := Limits{
 		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
 		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
-		Deserved: c.deserved, Guarantee: Shares{}, IsHeld: t.keepsNoGuarantee(name),
+		Deserved: c.deserved, Guarantee: Amounts{}, IsHeld: t.keepsNoGuarantee(name),
 	}
 
 	for key, amount := range c.quota {

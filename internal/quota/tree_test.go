@@ -197,9 +197,9 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 // takes at most the one card from a child that rounding moves.
 func TestScalingKeepsTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		queues := map[string]TreeQueue{"parent": {Quota: Shares{"A": 999}, Deserved: Shares{"A": int64(rapid.IntRange(0, 20).Draw(t, "parent"))}}}
+		queues := map[string]TreeQueue{"parent": {Quota: Amounts{"A": 999}, Deserved: Amounts{"A": int64(rapid.IntRange(0, 20).Draw(t, "parent"))}}}
 		for i := range rapid.IntRange(1, 5).Draw(t, "children") {
-			queues[fmt.Sprint("q", i)] = TreeQueue{Parent: "parent", Quota: Shares{"A": 999}, Deserved: Shares{"A": int64(rapid.IntRange(0, 20).Draw(t, "child"))}}
+			queues[fmt.Sprint("q", i)] = TreeQueue{Parent: "parent", Quota: Amounts{"A": 999}, Deserved: Amounts{"A": int64(rapid.IntRange(0, 20).Draw(t, "child"))}}
 		}
 
 		deserved := func() map[string]int64 {
@@ -229,12 +229,12 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 
 func TestResolveTreeByExample(t *testing.T) {
 	resolved := ResolveTree(map[string]TreeQueue{
-		"chat":     {Quota: Shares{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, Deserved: Shares{"H200": 6}, Guarantee: Shares{"H200": 2}},
-		"serving":  {Parent: "chat", Quota: Shares{"H200": 8}, Deserved: Shares{"H200": 4}, Guarantee: Shares{"H200": 2}},
-		"training": {Parent: "chat", Deserved: Shares{"H200": 4, "H200/mig-1g.18gb-mixed": 3}, Guarantee: Shares{"H200": 1}},
-		"slices":   {Parent: "whole", Quota: Shares{"H800/mig-2g.20gb-mixed": 1}},
-		"whole":    {Quota: Shares{"H800": 4}},
-		"orphan":   {Parent: "gone", Quota: Shares{"H200": 3}, Guarantee: Shares{"H200": 3}},
+		"chat":     {Quota: Amounts{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, Deserved: Amounts{"H200": 6}, Guarantee: Amounts{"H200": 2}},
+		"serving":  {Parent: "chat", Quota: Amounts{"H200": 8}, Deserved: Amounts{"H200": 4}, Guarantee: Amounts{"H200": 2}},
+		"training": {Parent: "chat", Deserved: Amounts{"H200": 4, "H200/mig-1g.18gb-mixed": 3}, Guarantee: Amounts{"H200": 1}},
+		"slices":   {Parent: "whole", Quota: Amounts{"H800/mig-2g.20gb-mixed": 1}},
+		"whole":    {Quota: Amounts{"H800": 4}},
+		"orphan":   {Parent: "gone", Quota: Amounts{"H200": 3}, Guarantee: Amounts{"H200": 3}},
 	})
 
 	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name: serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))

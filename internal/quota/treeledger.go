@@ -19,13 +19,13 @@ type Position struct {
 
 // treeSums are the sums of one queue that only a tree needs.
 type treeSums struct {
-	// fixed is what pods use that cannot be reclaimed.
-	fixed map[card.Name]*exactSum
+	// unreclaimable is what pods use that cannot be reclaimed.
+	unreclaimable map[card.Name]*exactSum
 	// unused is the unused guarantee of the queue and all queues below it, unusedBelow the sum
 	// of its children's.
-	unused, unusedBelow Shares
+	unused, unusedBelow Amounts
 	// held is what Hold keeps for pods of the queue and all queues below it.
-	held Shares
+	held Amounts
 	// stopped are the cards that the queue may not borrow for now.
 	stopped map[card.Name]bool
 }
@@ -98,7 +98,7 @@ func (l *Ledger) withKeptPositions(positions map[string]Position) map[string]Pos
 func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
 
 func newTreeSums() *treeSums {
-	return &treeSums{fixed: map[card.Name]*exactSum{}, unused: Shares{}, unusedBelow: Shares{}, held: Shares{}}
+	return &treeSums{unreclaimable: map[card.Name]*exactSum{}, unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
 }
 
 // link puts the sums of a queue below those of its parent.
@@ -155,7 +155,7 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 
 	for pod, c := range l.holds {
 		if c.Queue == q.name {
-			l.EndHold(pod)
+			l.EndKeeping(pod)
 		}
 	}
 }
@@ -216,24 +216,24 @@ func (q *queueLedger) unusedAfter(name card.Name, more, change int64) int64 {
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
 const maxUnused = 1 << 53
 
-// addFixed and subtractFixed count a charge that cannot be reclaimed.
-func (t *treeSums) addFixed(c *Charge) {
-	if t != nil && c.IsFixed {
-		forEachAmount(c, func(name card.Name, amount int64) { t.fixedSum(name).add(amount) })
+// addUnreclaimable and subtractUnreclaimable count a charge that cannot be reclaimed.
+func (t *treeSums) addUnreclaimable(c *Charge) {
+	if t != nil && c.IsUnreclaimable {
+		forEachAmount(c, func(name card.Name, amount int64) { t.unreclaimableSum(name).add(amount) })
 	}
 }
 
-func (t *treeSums) subtractFixed(c *Charge) {
-	if t != nil && c.IsFixed {
-		forEachAmount(c, func(name card.Name, amount int64) { t.fixedSum(name).subtract(amount) })
+func (t *treeSums) subtractUnreclaimable(c *Charge) {
+	if t != nil && c.IsUnreclaimable {
+		forEachAmount(c, func(name card.Name, amount int64) { t.unreclaimableSum(name).subtract(amount) })
 	}
 }
 
-func (t *treeSums) fixedSum(name card.Name) *exactSum {
-	sum, ok := t.fixed[name]
+func (t *treeSums) unreclaimableSum(name card.Name) *exactSum {
+	sum, ok := t.unreclaimable[name]
 	if !ok {
 		sum = &exactSum{}
-		t.fixed[name] = sum
+		t.unreclaimable[name] = sum
 	}
 	return sum
 }
@@ -257,37 +257,37 @@ func (l *Ledger) Hold(pod string, c *Charge) {
 	if l.root == nil {
 		return
 	}
-	l.EndHold(pod)
+	l.EndKeeping(pod)
 	if l.holds == nil {
 		l.holds = map[string]*Charge{}
 	}
 	l.holds[pod] = c
-	l.addHold(c, 1)
+	l.addKept(c, 1)
 }
 
-// EndHold ends the hold of a pod.
-func (l *Ledger) EndHold(pod string) {
+// EndKeeping ends the hold of a pod.
+func (l *Ledger) EndKeeping(pod string) {
 	if c, ok := l.holds[pod]; ok {
 		delete(l.holds, pod)
-		l.addHold(c, -1)
+		l.addKept(c, -1)
 	}
 }
 
-// EndHolds ends all holds.
-func (l *Ledger) EndHolds() {
+// EndAllKeeping ends all holds.
+func (l *Ledger) EndAllKeeping() {
 	for pod := range l.holds {
-		l.EndHold(pod)
+		l.EndKeeping(pod)
 	}
 }
 
-func (l *Ledger) addHold(c *Charge, sign int64) {
+func (l *Ledger) addKept(c *Charge, sign int64) {
 	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
-		forEachAmount(c, func(name card.Name, amount int64) { q.tree.held[name] += sign * min(amount, maxHeld) })
+		forEachAmount(c, func(name card.Name, amount int64) { q.tree.held[name] += sign * min(amount, maxKept) })
 	}
 }
 
-// maxHeld bounds what one pod holds, so that no sum overflows.
-const maxHeld = 1 << 50
+// maxKept bounds what one pod holds, so that no sum overflows.
+const maxKept = 1 << 50
 
 // StopBorrowing keeps a queue from borrowing some cards, because they were reclaimed from it a
 // short time ago. It replaces what was stopped before.

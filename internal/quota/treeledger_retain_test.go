@@ -12,8 +12,8 @@ import (
 func newGuaranteedTree() *Ledger {
 	quota := card.Quota{"A": 8}
 	return newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{
-		"x": {Cards: quota, Deserved: Shares{"A": 8}, Guarantee: Shares{"A": 4}},
-		"y": {Cards: quota, Deserved: Shares{"A": 8}},
+		"x": {Cards: quota, Deserved: Amounts{"A": 8}, Guarantee: Amounts{"A": 4}},
+		"y": {Cards: quota, Deserved: Amounts{"A": 8}},
 	}, quota)
 }
 
@@ -21,7 +21,7 @@ func TestHoldOfADeletedQueueEnds(t *testing.T) {
 	l := newGuaranteedTree()
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	l.Retain(func(name string) bool { return name == "y" })
-	l.EndHold("pod")
+	l.EndKeeping("pod")
 	check.That(t, l.FitsCard("y", "A", 8, false), "nothing is held for a pod of a queue that is gone")
 }
 
@@ -58,14 +58,14 @@ func TestWhatAQueueDeservesBesideItsUse(t *testing.T) {
 func TestHoldKeepsOtherQueuesOut(t *testing.T) {
 	quota := card.Quota{"A": 7}
 	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{
-		"p": {Cards: quota, Deserved: Shares{"A": 7}},
-		"x": {Cards: quota, Deserved: Shares{"A": 4}},
-		"y": {Cards: quota, Deserved: Shares{"A": 3}},
+		"p": {Cards: quota, Deserved: Amounts{"A": 7}},
+		"x": {Cards: quota, Deserved: Amounts{"A": 4}},
+		"y": {Cards: quota, Deserved: Amounts{"A": 3}},
 	}, card.Quota{"A": 20})
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	check.That(t, l.FitsCard("y", "A", 3, false) && !l.FitsCard("y", "A", 4, false), "y may use 3 of 7 A beside the 4 that are held for x")
 	check.That(t, l.FitsCard("x", "A", 4, false) && !l.FitsCard("x", "A", 5, false), "x may use the 4 A that are held and that it deserves, and borrow none of them")
 
-	l.EndHold("pod")
+	l.EndKeeping("pod")
 	check.That(t, l.FitsCard("y", "A", 7, false) && l.FitsCard("x", "A", 7, false), "each may use all 7 A once the hold has ended")
 }

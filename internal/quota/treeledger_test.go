@@ -110,7 +110,7 @@ func (h *treeTest) drawPod(t *rapid.T) naivePod {
 	for range rapid.IntRange(1, 2).Draw(t, "names") {
 		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
 	}
-	p.isFixed = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+	p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
 	p.isOff = rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
 	p.isNotOffered = rapid.IntRange(0, 5).Draw(t, "not offered") == 0
 	return p
@@ -171,7 +171,7 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 	case "end hold":
 		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
 		delete(h.naive.holds, id)
-		h.ledger.EndHold(id)
+		h.ledger.EndKeeping(id)
 	case "stop":
 		queue := h.drawQueue(t)
 		names := map[card.Name]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
@@ -202,10 +202,10 @@ func (h *treeTest) checkSums(t *rapid.T) {
 	for name, q := range h.ledger.queues {
 		for _, of := range treeNames {
 			check.Must(t, q.used(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used(of), h.naive.used(name, of))
-			fixed := q.tree.fixedUsed(of)
+			unreclaimable := q.tree.unreclaimableUsed(of)
 			held := q.tree.held[of]
 
-			check.Must(t, fixed == h.naive.fixed(name, of), "fixed %s of %s: %d, want %d", of, name, fixed, h.naive.fixed(name, of))
+			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "fixed %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
 			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
 			if of != CPUName && of != MemoryName {
@@ -222,24 +222,24 @@ func (h *treeTest) checkSums(t *rapid.T) {
 }
 
 // fits asks the ledger about so many more of one name.
-func (h *treeTest) fits(queue string, name card.Name, count int64, isFixed bool) *InsufficientQuota {
-	return h.ledger.FitsAnyCard(queue, requestOf(name, count, isFixed))
+func (h *treeTest) fits(queue string, name card.Name, count int64, isUnreclaimable bool) *InsufficientQuota {
+	return h.ledger.FitsAnyCard(queue, requestOf(name, count, isUnreclaimable))
 }
 
 // checkFits compares the answers about one more pod of any queue.
 func (h *treeTest) checkFits(t *rapid.T) {
 	count := int64(rapid.IntRange(1, 6).Draw(t, "count"))
-	isFixed := rapid.Bool().Draw(t, "fixed")
+	isUnreclaimable := rapid.Bool().Draw(t, "fixed")
 	for _, queue := range h.leaves() {
 		for _, name := range treeNames {
-			got := h.fits(queue, name, count, isFixed)
-			want := h.naive.refusal(queue, name, count, isFixed)
-			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v): refused for %+v, want %q", count, name, queue, isFixed, got, want)
+			got := h.fits(queue, name, count, isUnreclaimable)
+			want := h.naive.refusal(queue, name, count, isUnreclaimable)
+			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v): refused for %+v, want %q", count, name, queue, isUnreclaimable, got, want)
 			if name == CPUName || name == MemoryName {
 				continue
 			}
 
-			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isFixed) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
+			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isUnreclaimable) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
 
@@ -285,14 +285,14 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 				h.ledger.Release(id)
 			}
 
-			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isFixed: rapid.Bool().Draw(t, "fixed")}
+			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isUnreclaimable: rapid.Bool().Draw(t, "fixed")}
 			name := rapid.SampledFrom(treeNames).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 4).Draw(t, "count"))
 			p.amounts[name] = count
 			onNode := h.naive.used("", name)+count <= inventory[name]
 			covered := h.naive.limits[p.queue].Guarantee[name]-h.naive.used(p.queue, name) >= count && !h.naive.limits[p.queue].IsHeld
 
-			refusal := h.fits(p.queue, name, count, p.isFixed)
+			refusal := h.fits(p.queue, name, count, p.isUnreclaimable)
 			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !covered, "%d %s of the own guarantee of %s are refused: %+v", count, name, p.queue, refusal)
 			if refusal != nil || !onNode {
 				continue
@@ -316,7 +316,7 @@ func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
 		used := h.naive.used(at, name)
 		unused := h.naive.unusedBelow(at, name)
 		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
-		check.Must(t, h.naive.fixed(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.fixed(at, name), name, h.naive.deserved(at, name))
+		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deserved(at, name))
 		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
 
@@ -355,10 +355,10 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the tree stays")
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
 
-		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsFixed: true}
+		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsUnreclaimable: true}
 		for queue := range h.tree {
 			for _, name := range []card.Name{"A", "B"} {
-				one := Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 6).Draw(t, "count")), MilliCPU: 3, IsFixed: true}
+				one := Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 6).Draw(t, "count")), MilliCPU: 3, IsUnreclaimable: true}
 				released := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
 				answers := func(l *Ledger) map[string]any {
 					return map[string]any{
@@ -392,20 +392,20 @@ func TestHugeAmountsInATree(t *testing.T) {
 	l := New(0)
 	l.SetTree(map[string]Position{"p": {}, "q": {Parent: "p"}, "r": {Parent: "p"}})
 	for _, queue := range []string{"p", "q", "r"} {
-		l.SetLimits(queue, Limits{Cards: card.Quota{}, MilliCPU: math.MaxInt64 - 1, Memory: Unlimited, Deserved: Shares{CPUName: math.MaxInt64 - 1}, Guarantee: Shares{CPUName: math.MaxInt64 - 2}})
+		l.SetLimits(queue, Limits{Cards: card.Quota{}, MilliCPU: math.MaxInt64 - 1, Memory: Unlimited, Deserved: Amounts{CPUName: math.MaxInt64 - 1}, Guarantee: Amounts{CPUName: math.MaxInt64 - 2}})
 	}
 
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
 	l.Refresh()
 	for i := range 5 {
 		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
-		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsFixed: true})
+		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsUnreclaimable: true})
 	}
 
 	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "more CPU than there is")
 	for i := range 5 {
 		l.Release(fmt.Sprint(i))
-		l.EndHold(fmt.Sprint(i))
+		l.EndKeeping(fmt.Sprint(i))
 	}
 
 	check.Equal(t, "as before", (*InsufficientQuota)(nil), l.FitsAnyCard("q", Request{MilliCPU: 1}))

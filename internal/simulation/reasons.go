@@ -80,7 +80,7 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 		return "", message
 	}
 
-	statement := blocked.ReadStatement("", message, "")
+	statement := blocked.ReadStatedReason("", message, "")
 	waitsForGang := statement.Node != "" || statement.LacksPods
 	for _, entry := range entries {
 		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {

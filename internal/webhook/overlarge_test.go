@@ -42,8 +42,8 @@ func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 		objects = append(objects, policy)
 	}
 
-	world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return &handlers{cached: world, live: world, inventory: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
+	scene := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return &handlers{cached: scene, live: scene, inventory: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
 }
 
 // jobOf is a vcjob with so many tasks.

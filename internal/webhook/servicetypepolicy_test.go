@@ -36,7 +36,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 		"the base cannot be read":        {nil, "volcano-scheduler-configmap", ""},
 		"the scheduler's cannot be read": {nil, policy.ConfigMapName, ""},
 	}) {
-		world := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
+		scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
 			WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, from client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 				if key.Name == tc.fails {
@@ -46,7 +46,7 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 			},
 		}).Build()
 
-		h := &handlers{cached: world, live: world, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+		h := &handlers{cached: scene, live: scene, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 		object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff}, Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}}
 		result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
 		check.Must(t, err == nil && len(result.Errors) == 0, "refused: %v %v", err, result.Errors)
@@ -71,8 +71,8 @@ func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
 
 // TestThePolicyIsComparedWithTheNodes: only the nodes say which of them an entry of spec.cards renames.
 func TestThePolicyIsComparedWithTheNodes(t *testing.T) {
-	world := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
-	h := &handlers{cached: world, live: world, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+	scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
+	h := &handlers{cached: scene, live: scene, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 
 	object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "cloud"}}}}
 	result, err := h.validateServiceTypePolicy(t.Context(), object, nil)

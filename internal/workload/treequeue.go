@@ -25,7 +25,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
 		HoldMessage:  HoldMessage(queue),
 		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",
-		Quota:        quota.Shares{}, Deserved: quota.Shares{}, Guarantee: quota.Shares{},
+		Quota:        quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{},
 	}
 	if t.Parent == RootQueue {
 		t.Parent = ""
@@ -40,7 +40,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	var refusal *Refusal
 	for _, a := range []struct {
 		key    string
-		shares quota.Shares
+		shares quota.Amounts
 	}{{v1alpha1.AnnotationCardDeserved, t.Deserved}, {v1alpha1.AnnotationCardGuarantee, t.Guarantee}} {
 		text, isWritten := queue.Annotations[a.key]
 		if !isWritten {

@@ -114,8 +114,8 @@ func startSuite(ctx context.Context, s *check.SetUp) {
 }
 
 func newTestCluster(c *cluster.Cluster) (*testCluster, error) {
-	world, err := kit.New(c.Config())
-	return &testCluster{Framework: world, cluster: c}, err
+	framework, err := kit.New(c.Config())
+	return &testCluster{Framework: framework, cluster: c}, err
 }
 
 // startTestCluster starts a cluster for one test with the manifests of the programs, but without the

@@ -58,7 +58,7 @@ func newSessionMemory() sessionMemory {
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".
-func (w *simulation) checkSession(before *sessionView) string {
+func (w *sequenceRun) checkSession(before *sessionView) string {
 	now := w.recount()
 	w.after = now
 	victims := w.victimGroups()
@@ -91,7 +91,7 @@ func firstWrong(checks ...func() string) string {
 }
 
 // victimGroups returns the groups whose pods were evicted in this session, with their number.
-func (w *simulation) victimGroups() map[string]int {
+func (w *sequenceRun) victimGroups() map[string]int {
 	victims := map[string]int{}
 	w.taken = map[string]bool{}
 	for _, j := range w.ssn.Jobs {
@@ -113,7 +113,7 @@ func (w *simulation) victimGroups() map[string]int {
 }
 
 // traceSession records what a session did.
-func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
+func (w *sequenceRun) traceSession(now *sessionView, victims map[string]int) {
 	var words []string
 	for _, g := range now.groups {
 		text := fmt.Sprintf("%s[%s]", g.name, g.phase)
@@ -135,7 +135,7 @@ func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 }
 
 // checkEvictions checks the evictions of a session.
-func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) string {
+func (w *sequenceRun) checkEvictions(now *sessionView, victims map[string]int) string {
 	if len(victims) == 0 {
 		return ""
 	}
@@ -160,7 +160,7 @@ func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) st
 }
 
 // checkEvictedInVain reports evictions for the only pipelined group if it fits without them.
-func (w *simulation) checkEvictedInVain(now *sessionView, victims map[string]int, promised int) string {
+func (w *sequenceRun) checkEvictedInVain(now *sessionView, victims map[string]int, promised int) string {
 	for _, g := range now.groups {
 		isOnlyReclaimer := len(g.promised) > 0 && promised == len(g.promised) && w.reclaimedFrom(now, g, victims)
 		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
@@ -172,7 +172,7 @@ func (w *simulation) checkEvictedInVain(now *sessionView, victims map[string]int
 }
 
 // checkPipelinedPods checks that all pipelined pods fit together once the evicted pods are gone.
-func (w *simulation) checkPipelinedPods() string {
+func (w *sequenceRun) checkPipelinedPods() string {
 	v := w.recount()
 	nodes := map[string]*nodeView{}
 	for _, n := range v.nodes {
@@ -214,18 +214,18 @@ func (v *sessionView) fitsWithout(g *group) bool {
 		}
 	}
 	if v.tree != nil {
-		return v.mustFit(g.promised, v.treeRoom(&startUnit{g, g.promised}))
+		return v.mustFit(g.promised, v.treeFree(&startUnit{g, g.promised}))
 	}
-	return v.mustFit(g.promised, v.queues[g.queue].room)
+	return v.mustFit(g.promised, v.queues[g.queue].free)
 }
 
 // reclaimedFrom reports whether a group may reclaim from any of the victims.
-func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[string]int) bool {
+func (w *sequenceRun) reclaimedFrom(now *sessionView, by *group, victims map[string]int) bool {
 	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && !w.isDrained(g.queue) && w.mayTake(now, by, g) })
 }
 
 // mayTake reports whether pods of one group may be evicted for another one.
-func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
+func (w *sequenceRun) mayTake(now *sessionView, by, of *group) bool {
 	reclaimer := now.queues[by.queue]
 	victim := now.queues[of.queue]
 	switch {
@@ -243,7 +243,7 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 }
 
 // checkVictim checks the state of one group with evicted pods.
-func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) string {
+func (w *sequenceRun) checkVictim(now *sessionView, g *group, promised []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
@@ -278,7 +278,7 @@ func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) st
 }
 
 // checkReclaimedForOne checks that a group was evicted for one other group.
-func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
+func (w *sequenceRun) checkReclaimedForOne(now *sessionView, g *group, reclaimer string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == reclaimer })]
 	made := now.newReclaimRecord(g, by)
 	last, known := w.reclaimed[g.name+" for "+by.name]
@@ -323,13 +323,13 @@ func (v *sessionView) newReclaimRecord(victim, by *group) reclaimRecord {
 
 // mayTakeAgain reports whether a group may need cards of the same victim again, because of what happened
 // since the last eviction.
-func (w *simulation) mayTakeAgain(now *sessionView, by, victim *group, last reclaimRecord) bool {
+func (w *sequenceRun) mayTakeAgain(now *sessionView, by, victim *group, last reclaimRecord) bool {
 	return w.hasOtherCardsSince(victim, last.at) || now.isOvertaken(by, last) || slices.ContainsFunc(last.nodes, w.isUnavailable)
 }
 
 // hasOtherCardsSince reports whether a victim may have other cards than those that it lost at a moment: a quota
 // that was lowered since gives cards back, and a job that has preempted has cards of others.
-func (w *simulation) hasOtherCardsSince(g *group, at time.Time) bool {
+func (w *sequenceRun) hasOtherCardsSince(g *group, at time.Time) bool {
 	return w.disturbed.After(at) || w.mayHaveWant(g.name)
 }
 
@@ -344,18 +344,18 @@ func (r reclaimRecord) wantsAgain(last reclaimRecord) bool {
 }
 
 // hasStartedSince reports whether a pod of a victim that leaves had no node at the last eviction.
-func (w *simulation) hasStartedSince(g *group, last reclaimRecord) bool {
+func (w *sequenceRun) hasStartedSince(g *group, last reclaimRecord) bool {
 	return slices.ContainsFunc(g.leaving, func(p *pod) bool { return w.taken[p.uid] && !last.placed[p.uid] })
 }
 
 // isDrained reports whether the stop policy of a queue or of an ancestor drains it.
-func (w *simulation) isDrained(queue string) bool {
+func (w *sequenceRun) isDrained(queue string) bool {
 	q := rule.NewTree(w.queueObjects, rule.UnmanagedEnforce).Queue(queue)
 	return q != nil && q.Stop == rule.HoldAndDrain
 }
 
 // isUnavailable reports whether a node accepts no pods, so that its pipelined pods need another node.
-func (w *simulation) isUnavailable(name string) bool {
+func (w *sequenceRun) isUnavailable(name string) bool {
 	node, known := w.ssn.Nodes[name]
 	return !known || node.Node == nil || node.Node.Spec.Unschedulable || !node.Ready()
 }
@@ -382,12 +382,12 @@ func (v *sessionView) isOvertaken(reclaimer *group, since reclaimRecord) bool {
 }
 
 // hasLostCardsSince reports whether other queues took cards back from a queue after a moment.
-func (w *simulation) hasLostCardsSince(queue string, since time.Time) bool {
+func (w *sequenceRun) hasLostCardsSince(queue string, since time.Time) bool {
 	return slices.ContainsFunc(w.lostCards[queue], func(at time.Time) bool { return at.After(since) })
 }
 
 // countFitting counts the sessions in which a unit could start and nothing else waited.
-func (w *simulation) countFitting(v *sessionView) string {
+func (w *sequenceRun) countFitting(v *sessionView) string {
 	units := v.waitingUnits()
 	waits := 0
 	for _, g := range v.groups {
@@ -411,12 +411,12 @@ func (w *simulation) countFitting(v *sessionView) string {
 }
 
 // checkAtRest checks what is left when nothing changes any more.
-func (w *simulation) checkAtRest() string {
+func (w *sequenceRun) checkAtRest() string {
 	return firstWrong(w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest)
 }
 
 // checkPromisedAtRest reports a job with room promised that does not start.
-func (w *simulation) checkPromisedAtRest() string {
+func (w *sequenceRun) checkPromisedAtRest() string {
 	for _, g := range w.after.groups {
 		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
 			return fmt.Sprintf("promised and waits for ever: %s, though nothing leaves", g.name)
@@ -426,7 +426,7 @@ func (w *simulation) checkPromisedAtRest() string {
 }
 
 // checkHalvesAtRest reports a job that keeps fewer pods than its minimum after an eviction.
-func (w *simulation) checkHalvesAtRest() string {
+func (w *sequenceRun) checkHalvesAtRest() string {
 	for _, g := range w.last.groups {
 		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
 		if told && len(g.placed) < g.min {
@@ -437,7 +437,7 @@ func (w *simulation) checkHalvesAtRest() string {
 }
 
 // checkDrainedAtRest reports a job that runs in a drained queue.
-func (w *simulation) checkDrainedAtRest() string {
+func (w *sequenceRun) checkDrainedAtRest() string {
 	for _, g := range w.last.groups {
 		if w.isDrained(g.queue) && len(g.placed) > 0 {
 			return fmt.Sprintf("drained and still runs: %s of queue %s", g.name, g.queue)
@@ -447,7 +447,7 @@ func (w *simulation) checkDrainedAtRest() string {
 }
 
 // checkWaitingAtRest reports a unit that waits although it evicted others, fits or may reclaim.
-func (w *simulation) checkWaitingAtRest() string {
+func (w *sequenceRun) checkWaitingAtRest() string {
 	v := w.last
 	for _, u := range v.waitingUnits() {
 		switch {
@@ -469,20 +469,20 @@ func (w *simulation) checkWaitingAtRest() string {
 
 // hasReclaimedInVain reports whether others were evicted for a unit that does not run, although no other job can
 // have got what was freed.
-func (w *simulation) hasReclaimedInVain(v *sessionView, u *startUnit) bool {
+func (w *sequenceRun) hasReclaimedInVain(v *sessionView, u *startUnit) bool {
 	last, took := w.reclaimers[u.name]
 	return took && len(u.placed) < u.min && !v.isOvertaken(u.group, last) && !w.hasLostCardsSince(u.queue, last.at)
 }
 
 // runsEnough reports whether a group has certainly run for its minimum runtime.
-func (w *simulation) runsEnough(g *group) bool {
+func (w *sequenceRun) runsEnough(g *group) bool {
 	return len(g.placed) > 0 && !slices.ContainsFunc(g.placed, func(p *pod) bool {
 		start := p.object.Status.StartTime
 		return start == nil || (time.Since(start.Time) < w.minimumRuntime+10*time.Minute && w.minimumRuntime > 0)
 	})
 }
 
-func (w *simulation) describeUnit(u *startUnit) string {
+func (w *sequenceRun) describeUnit(u *startUnit) string {
 	p := u.pods[0]
 	return fmt.Sprintf("%s of queue %s (%s) lacks %d pods with %d cards of %v", u.name, u.queue, u.phase, len(u.pods), p.cards, p.names)
 }

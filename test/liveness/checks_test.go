@@ -19,10 +19,10 @@ func preempted(others ...*group) *sessionView {
 		groups = append(groups, g)
 	}
 
-	room := map[string]int{"A": 4}
+	unused := map[string]int{"A": 4}
 	return &sessionView{
 		nodes:  []*nodeView{{name: "n", card: "A", cards: free, total: 1, apart: map[string]int{}}},
-		queues: map[string]*queue{"q": {priority: 5, kind: "inference", room: room, quota: room}, "other": {priority: 5, room: room}, "tra": {priority: 1, room: room, kind: "training", gives: true}},
+		queues: map[string]*queue{"q": {priority: 5, kind: "inference", free: unused, quota: unused}, "other": {priority: 5, free: unused}, "tra": {priority: 1, free: unused, kind: "training", gives: true}},
 		groups: groups,
 	}
 }
@@ -55,13 +55,13 @@ func TestKeptCardsAreChecked(t *testing.T) {
 		"nor if it does not use the card":      {&group{name: "x", queue: "other", min: 1}, time.Second, true, ""},
 		"who was promised the same has a want": {placedGroup("y", "other", 9), time.Second, true, ""},
 	}) {
-		w := &simulation{sessionMemory: newSessionMemory()}
+		w := &sequenceRun{sessionMemory: newSessionMemory()}
 		w.wants["hi"] = wantOf(tc.since, tc.preempts)
 		w.wants["y"] = wantOf(time.Hour, true)
 		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkKeptCards(preempted(), preempted(tc.other))))
 	}
 
-	w := &simulation{sessionMemory: newSessionMemory()}
+	w := &sequenceRun{sessionMemory: newSessionMemory()}
 	w.wants["hi"] = wantOf(time.Second, true)
 	both := preempted(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
 	both.nodes[0].cards = 0
@@ -83,7 +83,7 @@ func TestWantsAreServedOnce(t *testing.T) {
 		"much later":                 {5 * time.Minute, "hi-0", false, ""},
 		"because its node is closed": {time.Second, "hi-0", true, ""},
 	}) {
-		w := &simulation{sessionMemory: newSessionMemory()}
+		w := &sequenceRun{sessionMemory: newSessionMemory()}
 		w.wants["hi"] = wantOf(tc.since, true)
 		w.last = preempted()
 		w.last.nodes[0].closed = tc.closed
@@ -106,7 +106,7 @@ func TestTurnsAreCounted(t *testing.T) {
 	view := func(kind string, running ...string) *sessionView {
 		v := &sessionView{
 			nodes:  []*nodeView{{name: "n", card: "A", cards: 2 - len(running), total: 2, apart: map[string]int{}}},
-			queues: map[string]*queue{"inf": {priority: 9, kind: "inference", room: map[string]int{"A": 2}}, "tra": {priority: 1, kind: kind, gives: true, room: map[string]int{"A": 0}}},
+			queues: map[string]*queue{"inf": {priority: 9, kind: "inference", free: map[string]int{"A": 2}}, "tra": {priority: 1, kind: kind, gives: true, free: map[string]int{"A": 0}}},
 			groups: []*group{gang()},
 		}
 		for _, name := range running {
@@ -125,7 +125,7 @@ func TestTurnsAreCounted(t *testing.T) {
 		"a few starts are allowed":    {"training", [][]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}}, ""},
 		"others that it may not take": {"notebook", [][]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}, {"f", "g"}}, ""},
 	}) {
-		w := &simulation{sessionMemory: newSessionMemory(), server: newServer()}
+		w := &sequenceRun{sessionMemory: newSessionMemory(), server: newServer()}
 		wrong := ""
 		for _, running := range tc.sessions {
 			w.last = view(tc.kind, running...)

@@ -12,7 +12,7 @@ import (
 )
 
 // runControllers simulates the kubelets and the job controllers.
-func (w *simulation) runControllers() {
+func (w *sequenceRun) runControllers() {
 	for _, name := range w.server.pods.sortedNames() {
 		if pod, is := w.server.pods.objects[name]; is { // it may have been deleted with its job
 			w.actOn(name, pod)
@@ -24,7 +24,7 @@ func (w *simulation) runControllers() {
 }
 
 // actOn simulates the kubelet of a pod's node, or the controller of its job.
-func (w *simulation) actOn(name string, pod *corev1.Pod) {
+func (w *sequenceRun) actOn(name string, pod *corev1.Pod) {
 	s := w.server
 
 	switch works := w.isNodeUp(pod.Spec.NodeName); {
@@ -42,7 +42,7 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 }
 
 // removeEnded removes a pod that has ended. A job that is not elastic restarts then.
-func (w *simulation) removeEnded(name string, pod *corev1.Pod) {
+func (w *sequenceRun) removeEnded(name string, pod *corev1.Pod) {
 	w.server.pods.remove(name)
 	if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
 		j.restarts = true
@@ -50,7 +50,7 @@ func (w *simulation) removeEnded(name string, pod *corev1.Pod) {
 }
 
 // isNodeUp reports whether a node's kubelet runs.
-func (w *simulation) isNodeUp(node string) bool { return w.nodes[node] != nil && !w.down[node] }
+func (w *sequenceRun) isNodeUp(node string) bool { return w.nodes[node] != nil && !w.down[node] }
 
 // isMarkedForRecreation reports whether Volcano's job controller must recreate a pod.
 func isMarkedForRecreation(pod *corev1.Pod) bool {
@@ -59,7 +59,7 @@ func isMarkedForRecreation(pod *corev1.Pod) bool {
 
 // recreatePods recreates the pods that a job lacks. A job that restarts loses all of them
 // first.
-func (w *simulation) recreatePods(j *job) {
+func (w *sequenceRun) recreatePods(j *job) {
 	for _, template := range j.pods {
 		if _, is := w.server.pods.objects[template.Name]; is && j.restarts {
 			w.server.deletePod(template.Name)

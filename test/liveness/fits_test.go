@@ -42,7 +42,7 @@ func kindOf(p *pod) string {
 }
 
 // fitsPod reports whether a pod fits a node and its queue's quota.
-func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
+func (n *nodeView) fitsPod(p *pod, free map[string]int) bool {
 	isRepelled := (n.tainted && !p.tolerates) || (p.apart && n.apart[p.group] > 0)
 	if n.closed || isRepelled || n.cpu < p.cpu {
 		return false
@@ -50,7 +50,7 @@ func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
 	if p.cards == 0 {
 		return true
 	}
-	return p.isMIG == strings.Contains(n.card, "/mig-") && n.cards >= p.cards && room[n.card] >= p.cards && p.allowsCard(n.card)
+	return p.isMIG == strings.Contains(n.card, "/mig-") && n.cards >= p.cards && free[n.card] >= p.cards && p.allowsCard(n.card)
 }
 
 // allowsCard reports whether a pod names a card, or none.
@@ -60,7 +60,7 @@ func (p *pod) allowsCard(card string) bool {
 
 // mustFit reports whether pods can all be placed in any order and on any nodes. Then a
 // scheduler that places one after the other succeeds.
-func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
+func (v *sessionView) mustFit(pods []*pod, free map[string]int) bool {
 	if len(pods) == 0 {
 		return true
 	}
@@ -75,17 +75,17 @@ func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 
 		fits := false
 		for _, n := range v.nodes {
-			if !n.fitsPod(p, room) {
+			if !n.fitsPod(p, free) {
 				continue
 			}
 
 			fits = true
 			n.addPod(p)
-			room[n.card] -= p.cards
-			gotThrough := v.mustFit(rest, room)
+			free[n.card] -= p.cards
+			gotThrough := v.mustFit(rest, free)
 
 			n.removePod(p)
-			room[n.card] += p.cards
+			free[n.card] += p.cards
 			if !gotThrough {
 				return false
 			}
@@ -101,23 +101,23 @@ func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 
 // unitFits reports whether a unit fits the nodes and its queue's quota now, beside everything
 // that may go first.
-func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.roomFor(u)) }
+func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.freeFor(u)) }
 
-// roomFor returns the part of its queue's quota that a unit can certainly use: what is not
+// freeFor returns the part of its queue's quota that a unit can certainly use: what is not
 // used. Before it is enqueued, the possible reservations of groups that wait for quota are
 // subtracted.
-func (v *sessionView) roomFor(u *startUnit) map[string]int {
+func (v *sessionView) freeFor(u *startUnit) map[string]int {
 	if v.tree != nil {
-		return v.treeRoom(u)
+		return v.treeFree(u)
 	}
 
-	room := map[string]int{}
-	for card, n := range v.queues[u.queue].room {
-		room[card] = n
+	free := map[string]int{}
+	for card, n := range v.queues[u.queue].free {
+		free[card] = n
 	}
 
 	if u.phase != scheduling.PodGroupPending && u.phase != "" {
-		return room
+		return free
 	}
 
 	for _, g := range v.groups {
@@ -125,13 +125,13 @@ func (v *sessionView) roomFor(u *startUnit) map[string]int {
 			continue
 		}
 		for _, p := range g.waiting {
-			for card := range room {
-				room[card] -= p.cards
+			for card := range free {
+				free[card] -= p.cards
 			}
 		}
 	}
 
-	return room
+	return free
 }
 
 // waitsForQuota reports whether an enqueued group waits for quota that it may get. Only such a
@@ -146,14 +146,14 @@ func (v *sessionView) waitsForQuota(g *group) bool {
 	p := g.waiting[0]
 	of := v.queues[g.queue]
 	lacks := max(1, g.min-len(g.placed))
-	return p.cards > 0 && v.podsWithinQuota(p, of.room) < lacks && v.podsWithinQuota(p, of.quota) >= max(g.min, 1)
+	return p.cards > 0 && v.podsWithinQuota(p, of.free) < lacks && v.podsWithinQuota(p, of.quota) >= max(g.min, 1)
 }
 
 // podsWithinQuota returns how many pods like one fit the quota. A pod that names no card may run on the
 // cards that nodes have, and other quota is of no use to it.
-func (v *sessionView) podsWithinQuota(p *pod, room map[string]int) int {
+func (v *sessionView) podsWithinQuota(p *pod, free map[string]int) int {
 	sum := 0
-	for card, n := range room {
+	for card, n := range free {
 		isOfNode := slices.ContainsFunc(v.nodes, func(node *nodeView) bool { return node.card == card })
 		if (len(p.names) == 0 && isOfNode) || slices.Contains(p.names, card) {
 			sum += max(0, n) / p.cards
@@ -196,7 +196,7 @@ func (v *sessionView) fitsByReclaiming(u *startUnit, runsEnough func(*group) boo
 		move(p, (*nodeView).removePod)
 	}
 
-	fits := v.mustFit(u.pods, v.roomFor(u))
+	fits := v.mustFit(u.pods, v.freeFor(u))
 	for _, p := range gone {
 		move(p, (*nodeView).addPod)
 	}

@@ -57,14 +57,14 @@ func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 
 // warmUp initialises the plugin's process-wide state outside of a bubble.
 func (m *schedulerCache) warmUp() {
-	w := m.newSimulation(parseSequence("node n model=A cards=1\nqueue inf quota={} priority=80000 serviceType=inference\njob i queue=inf min=1 pending=1"))
+	w := m.newSequenceRun(parseSequence("node n model=A cards=1\nqueue inf quota={} priority=80000 serviceType=inference\njob i queue=inf min=1 pending=1"))
 	w.syncCache()
 	w.runSession(func() {})
 }
 
 // playSequence runs a sequence and returns what was wrong and what happened.
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
-	w := m.newSimulation(s)
+	w := m.newSequenceRun(s)
 	wrong = w.run(synctest.Wait)
 	if wrong != "" {
 		w.traceReasons()

@@ -16,7 +16,7 @@ func outranks(pods, others []*pod) bool {
 
 // mayPreempt reports whether pods of a group may take the place of other jobs of its queue in this
 // session: it was below its minimum, or each of its pods is a job of its own.
-func (w *simulation) mayPreempt(name string) bool {
+func (w *sequenceRun) mayPreempt(name string) bool {
 	at := slices.IndexFunc(w.last.groups, func(g *group) bool { return g.name == name })
 	return at >= 0 && w.last.groups[at].canPreemptJobs()
 }
@@ -29,7 +29,7 @@ func (g *group) canPreemptJobs() bool {
 // fitsByPreempting reports whether a unit would certainly fit without the jobs of lower priority in its
 // queue. A job that is not enqueued counts too: its enqueueing must not depend on what it may preempt. In a
 // tree only single pods are certain: each pod of a gang may exceed other limits, with other victims for each.
-func (w *simulation) fitsByPreempting(v *sessionView, u *startUnit) bool {
+func (w *sequenceRun) fitsByPreempting(v *sessionView, u *startUnit) bool {
 	if v.tree != nil && len(u.pods) > 1 {
 		return false
 	}
@@ -49,25 +49,25 @@ type preemptionTrial struct {
 	// certain are the nodes without what preempt would evict there, with the quota that is unused then.
 	certain []*nodeView
 	rooms   []map[string]int
-	// possible are the nodes without all victims, possibleRoom is the quota that is unused then.
+	// possible are the nodes without all victims, possibleFree is the quota that is unused then.
 	possible     []*nodeView
-	possibleRoom map[string]int
+	possibleFree map[string]int
 }
 
 func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemptionTrial {
 	t := &preemptionTrial{}
 	for i, n := range v.nodes {
 		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !goesWhole(g, n) })
-		nodes, room := v.without(u, gone)
+		nodes, free := v.without(u, gone)
 		t.certain = append(t.certain, nodes[i])
-		t.rooms = append(t.rooms, room)
+		t.rooms = append(t.rooms, free)
 	}
-	t.possible, t.possibleRoom = v.without(u, victims)
+	t.possible, t.possibleFree = v.without(u, victims)
 	return t
 }
 
 // without returns copies of the nodes, and the unused quota for a unit, once some groups are gone.
-func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, room map[string]int) {
+func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, free map[string]int) {
 	mostUsed := v.mostUsedByPreempting(u.queue)
 	for _, g := range gone {
 		defer v.takeAway(g)()
@@ -79,12 +79,12 @@ func (v *sessionView) without(u *startUnit, gone []*group) (nodes []*nodeView, r
 		nodes = append(nodes, &c)
 	}
 
-	room = maps.Clone(v.roomFor(u))
+	free = maps.Clone(v.freeFor(u))
 	for card, most := range mostUsed {
-		room[card] = min(room[card], max(0, int(most-v.treeUse(card, heldPods)[u.queue])))
+		free[card] = min(free[card], max(0, int(most-v.treeUse(card, cardPods)[u.queue])))
 	}
 
-	return nodes, room
+	return nodes, free
 }
 
 // mostUsedByPreempting returns how many cards a queue of a tree may use by preempting: no more than before
@@ -102,7 +102,7 @@ func (v *sessionView) mostUsedByPreempting(queue string) map[string]int64 {
 			})
 		}
 		if slices.ContainsFunc(v.groups, mayWait) {
-			mostUsed[card] = max(deserved, v.treeUse(card, heldPods)[queue])
+			mostUsed[card] = max(deserved, v.treeUse(card, cardPods)[queue])
 		}
 	}
 
@@ -121,7 +121,7 @@ func (t *preemptionTrial) placesAll(pods []*pod) bool {
 		isCertain := false
 		for at := range t.possible {
 			isCertain = isCertain || t.certain[at].fitsPod(p, t.rooms[at])
-			if !t.possible[at].fitsPod(p, t.possibleRoom) {
+			if !t.possible[at].fitsPod(p, t.possibleFree) {
 				continue
 			}
 
@@ -150,8 +150,8 @@ func (t *preemptionTrial) add(p *pod, at, sign int) {
 			n.removePod(p)
 		}
 	}
-	for _, room := range append(t.rooms, t.possibleRoom) {
-		room[t.possible[at].card] -= sign * p.cards
+	for _, free := range append(t.rooms, t.possibleFree) {
+		free[t.possible[at].card] -= sign * p.cards
 	}
 }
 
@@ -220,7 +220,7 @@ func (v *sessionView) takeAway(g *group) (back func()) {
 	charge := func(sign int) {
 		for _, p := range placed {
 			if p.cards > 0 {
-				v.queues[g.queue].room[v.cardOf(p)] += sign * p.cards
+				v.queues[g.queue].free[v.cardOf(p)] += sign * p.cards
 			}
 		}
 	}

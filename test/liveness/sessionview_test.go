@@ -51,8 +51,8 @@ type queue struct {
 	priority int32
 	kind     string
 	gives    bool
-	// room is the unused part of its quota by card, quota all of it.
-	room, quota map[string]int
+	// free is the unused part of its quota by card, quota all of it.
+	free, quota map[string]int
 }
 
 // group is a PodGroup with its pods.
@@ -83,7 +83,7 @@ type pod struct {
 }
 
 // recount recounts the session.
-func (w *simulation) recount() *sessionView {
+func (w *sequenceRun) recount() *sessionView {
 	v := &sessionView{queues: map[string]*queue{}, isHeld: map[string]bool{}}
 	all := rule.NewTree(w.queueObjects, rule.UnmanagedEnforce)
 	for name := range w.queueObjects {
@@ -124,12 +124,12 @@ func (w *simulation) recount() *sessionView {
 
 	slices.SortFunc(v.nodes, func(a, b *nodeView) int { return strings.Compare(a.name, b.name) })
 	for _, q := range w.ssn.Queues {
-		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), room: map[string]int{}, quota: map[string]int{}}
+		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), free: map[string]int{}, quota: map[string]int{}}
 		if text := q.Queue.Annotations["volcano.sh/card.quota"]; text != "" {
 			utilruntime.Must(json.Unmarshal([]byte(text), &of.quota))
 		}
 
-		of.room = maps.Clone(of.quota)
+		of.free = maps.Clone(of.quota)
 		v.queues[q.Name] = of
 	}
 
@@ -170,7 +170,7 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 
 		// An evicted pod that is not terminating yet may stay.
 		if n := nodes[p.node]; n != nil && task.Pod.DeletionTimestamp == nil && p.cards > 0 {
-			v.queues[g.queue].room[n.card] -= p.cards
+			v.queues[g.queue].free[n.card] -= p.cards
 		}
 	}
 

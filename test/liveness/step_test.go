@@ -15,7 +15,7 @@ import (
 )
 
 // applyStep applies a change from outside.
-func (w *simulation) applyStep(text string) {
+func (w *sequenceRun) applyStep(text string) {
 	line := words.Lines(text)[0]
 	if slices.Contains([]string{"setQuota", "queue", "cordon", "down"}, line.Verb) {
 		w.disturbed = time.Now()
@@ -51,7 +51,7 @@ func (w *simulation) applyStep(text string) {
 }
 
 // setFaults lets so many percent of the writes fail.
-func (w *simulation) setFaults(percent int, seed string) {
+func (w *sequenceRun) setFaults(percent int, seed string) {
 	w.server.pods.percent = percent
 	w.server.pods.seed = seed
 	w.server.groups.percent = percent
@@ -59,14 +59,14 @@ func (w *simulation) setFaults(percent int, seed string) {
 }
 
 // setNodes creates or replaces nodes.
-func (w *simulation) setNodes(nodes []*corev1.Node) {
+func (w *sequenceRun) setNodes(nodes []*corev1.Node) {
 	for _, n := range nodes {
 		w.setNode(n)
 	}
 }
 
 // addJob creates a job and its pods.
-func (w *simulation) addJob(j *job) {
+func (w *sequenceRun) addJob(j *job) {
 	w.jobs[j.group.Name] = j
 	w.server.groups.store(j.group.DeepCopy())
 	for _, pod := range j.pods {
@@ -75,16 +75,16 @@ func (w *simulation) addJob(j *job) {
 }
 
 // delayChanges lets the scheduler not see changes of pods, or of groups, for some sessions.
-func (w *simulation) delayChanges(of string, sessions int) {
+func (w *sequenceRun) delayChanges(of string, sessions int) {
 	if of == "pods" {
-		w.holdPods = sessions
+		w.delayPods = sessions
 	} else {
-		w.holdGroups = sessions
+		w.delayGroups = sessions
 	}
 }
 
 // endJob deletes a job and its pods.
-func (w *simulation) endJob(name string) {
+func (w *sequenceRun) endJob(name string) {
 	j := w.jobs[name]
 	if j == nil {
 		return
@@ -99,7 +99,7 @@ func (w *simulation) endJob(name string) {
 
 // longestRunningJob returns the job of a queue whose first pod has run for the longest time, "" if none
 // runs.
-func (w *simulation) longestRunningJob(queue string) string {
+func (w *sequenceRun) longestRunningJob(queue string) string {
 	longest := ""
 	began := time.Time{}
 	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
@@ -119,12 +119,12 @@ func (w *simulation) longestRunningJob(queue string) string {
 }
 
 // setNode updates a node in Volcano's cache.
-func (w *simulation) setNode(n *corev1.Node) {
+func (w *sequenceRun) setNode(n *corev1.Node) {
 	w.nodes[n.Name] = n
 	utilruntime.Must(w.cache.AddOrUpdateNode(n.DeepCopy()))
 }
 
-func (w *simulation) changeNode(name, what string) {
+func (w *sequenceRun) changeNode(name, what string) {
 	n, known := w.nodes[name]
 	if !known {
 		return
@@ -142,7 +142,7 @@ func (w *simulation) changeNode(name, what string) {
 }
 
 // setQueue updates a queue in Volcano's cache.
-func (w *simulation) setQueue(line words.Line) {
+func (w *sequenceRun) setQueue(line words.Line) {
 	w.version++
 	cluster := &session.Cluster{}
 	cluster.AddLine(line)

@@ -9,7 +9,7 @@ import (
 )
 
 // checkTree checks what a session did in a tree of queues.
-func (w *simulation) checkTree(before, now *sessionView, victims map[string]int) string {
+func (w *sequenceRun) checkTree(before, now *sessionView, victims map[string]int) string {
 	if now.tree == nil {
 		return ""
 	}
@@ -31,7 +31,7 @@ func (w *simulation) checkTree(before, now *sessionView, victims map[string]int)
 }
 
 // recordLosses records the queues from which a session took pods. They may not borrow for a while.
-func (w *simulation) recordLosses(now *sessionView, victims map[string]int) {
+func (w *sequenceRun) recordLosses(now *sessionView, victims map[string]int) {
 	queues := map[string]bool{}
 	for name := range victims {
 		queues[now.groupNamed(name).queue] = true
@@ -84,9 +84,9 @@ func (v *sessionView) checkTreePlacements(before *sessionView) string {
 			}
 		}
 
-		fixed := v.treeUse(card, v.fixedOf(placedPods))
-		for queue := range v.treeUse(card, v.fixedOf(newPods(before, placedPods))) {
-			if why := v.tree.AboveDeserved(queue, card, fixed); why != "" {
+		unreclaimable := v.treeUse(card, v.unreclaimableOf(placedPods))
+		for queue := range v.treeUse(card, v.unreclaimableOf(newPods(before, placedPods))) {
+			if why := v.tree.AboveDeserved(queue, card, unreclaimable); why != "" {
 				return fmt.Sprintf("borrowed for good: queue %s: %s", queue, why)
 			}
 		}
@@ -113,7 +113,7 @@ func (v *sessionView) byMatrix(by, of string) bool {
 }
 
 // reclaimersOf returns the queues of pipelined pods that may reclaim from a queue.
-func (w *simulation) reclaimersOf(v *sessionView, queue string) []string {
+func (w *sequenceRun) reclaimersOf(v *sessionView, queue string) []string {
 	var out []string
 	for _, by := range v.groups {
 		if len(by.promised) > 0 && by.queue != queue && v.mayTakeInTree(by, &group{queue: queue}) {
@@ -126,7 +126,7 @@ func (w *simulation) reclaimersOf(v *sessionView, queue string) []string {
 // checkTakenFrom checks a queue from which the session took pods, and each of its ancestors below
 // the common one with every possible reclaimer: what it holds stays at its guarantee or above. By
 // the tree it held more than it deserves before the last unit was taken.
-func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
+func (w *sequenceRun) checkTakenFrom(v *sessionView, queue string) string {
 	reclaimers := w.reclaimersOf(v, queue)
 	if len(reclaimers) == 0 || w.mayPreemptIn(v, queue) {
 		return "" // preempt, or a drain
@@ -157,12 +157,12 @@ func (w *simulation) checkTakenFrom(v *sessionView, queue string) string {
 }
 
 // mayPreemptIn reports whether a group of a queue may have evicted another one of it.
-func (w *simulation) mayPreemptIn(v *sessionView, queue string) bool {
+func (w *sequenceRun) mayPreemptIn(v *sessionView, queue string) bool {
 	return w.preempts && slices.ContainsFunc(v.groups, func(g *group) bool { return g.queue == queue && len(g.promised) > 0 })
 }
 
 // isNeeded reports whether some pipelined pod outside of a queue is on a card.
-func (w *simulation) isNeeded(v *sessionView, queue, card string) bool {
+func (w *sequenceRun) isNeeded(v *sessionView, queue, card string) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
 		return g.queue != queue && slices.ContainsFunc(g.promised, func(p *pod) bool { return v.cardOf(p) == card })
 	})
@@ -170,7 +170,7 @@ func (w *simulation) isNeeded(v *sessionView, queue, card string) bool {
 
 // takenIn returns the cards that the session took from a subtree, and those of the largest unit: a
 // whole job, or a single pod of one that stays.
-func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest int64) {
+func (w *sequenceRun) takenIn(v *sessionView, queue, card string) (sum, largest int64) {
 	for _, g := range v.groups {
 		if !slices.Contains(v.tree.PathOf(g.queue), queue) {
 			continue
@@ -194,7 +194,7 @@ func (w *simulation) takenIn(v *sessionView, queue, card string) (sum, largest i
 // isLeftOver reports whether cards beyond what a queue deserves are left over from the victims of a session:
 // the queue needed each of them for what it deserves, some of them go only as whole gangs, and only elastic
 // pods borrow what that leaves.
-func (w *simulation) isLeftOver(v *sessionView, card string, needed, beyond, elastic int64) bool {
+func (w *sequenceRun) isLeftOver(v *sessionView, card string, needed, beyond, elastic int64) bool {
 	sum := int64(0)
 	least := int64(math.MaxInt64)
 	for _, g := range v.groups {
@@ -231,7 +231,7 @@ func (g *group) elasticCards() (sum int64) {
 // checkTreeReclaimers checks the only reclaimer of a session: its queue stays within what it
 // deserves, and so do its ancestors below the farthest victim unless they release cards
 // themselves; and no victim is farther than needed.
-func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int) string {
+func (w *sequenceRun) checkTreeReclaimers(v *sessionView, victims map[string]int) string {
 	by := v.onlyReclaimer()
 	if by == nil || len(victims) == 0 {
 		return ""
@@ -264,7 +264,7 @@ func (w *simulation) checkTreeReclaimers(v *sessionView, victims map[string]int)
 
 // checkBorrowing reports a queue, the reclaimer's or one of its ancestors below the farthest victim, that gets more
 // of a card than it deserves by reclaiming.
-func (w *simulation) checkBorrowing(v *sessionView, by *group, card string, farthest int) string {
+func (w *sequenceRun) checkBorrowing(v *sessionView, by *group, card string, farthest int) string {
 	claimed := v.treeUse(card, claimedPods)
 	for i, name := range v.tree.PathOf(by.queue)[:farthest] {
 		taken, _ := w.takenIn(v, name, card)
@@ -297,7 +297,7 @@ func (v *sessionView) onlyReclaimer() *group {
 
 // checkNearerVictims reports a victim that is farther than another job which alone would have
 // sufficed.
-func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[string]int, farthest int) string {
+func (w *sequenceRun) checkNearerVictims(v *sessionView, by *group, victims map[string]int, farthest int) string {
 	u := &startUnit{by, by.promised}
 	back := v.withdraw(by.promised)
 	defer back()
@@ -307,7 +307,7 @@ func (w *simulation) checkNearerVictims(v *sessionView, by *group, victims map[s
 		if !runsWhole || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
 			continue
 		}
-		if w.runsEnough(g) && v.canTakeWhole(u, g, heldPods) && v.fitsAfter(u, []*group{g}, heldPods) {
+		if w.runsEnough(g) && v.canTakeWhole(u, g, cardPods) && v.fitsAfter(u, []*group{g}, cardPods) {
 			return fmt.Sprintf("taken from too far: %v go for %s, although %s of queue %s is nearer and suffices", victims, by.name, g.name, g.queue)
 		}
 	}
@@ -401,10 +401,10 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 		return false
 	}
 
-	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) }) {
-		fixed := v.treeUse(card, v.fixedOf(pods))
-		fixed[u.queue] += count
-		if v.tree.AboveDeserved(u.queue, card, fixed) != "" {
+	if slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isUnreclaimable(u.group, p) }) {
+		unreclaimable := v.treeUse(card, v.unreclaimableOf(pods))
+		unreclaimable[u.queue] += count
+		if v.tree.AboveDeserved(u.queue, card, unreclaimable) != "" {
 			return false
 		}
 	}
@@ -457,18 +457,18 @@ func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) boo
 		if slices.Contains(gone, g) {
 			return nil
 		}
-		return heldPods(g)
+		return cardPods(g)
 	}
 
 	for _, g := range v.groups {
 		if g.queue == u.queue || slices.Contains(gone, g) || !runsEnough(g) || !v.canTakeWhole(u, g, left) {
 			continue
 		}
-		if v.fitsAfter(u, []*group{g}, heldPods) {
+		if v.fitsAfter(u, []*group{g}, cardPods) {
 			return true
 		}
 		gone = append(gone, g)
-		if v.canTakeTogether(u, gone) && v.fitsAfter(u, gone, heldPods) {
+		if v.canTakeTogether(u, gone) && v.fitsAfter(u, gone, cardPods) {
 			return true
 		}
 	}
@@ -489,7 +489,7 @@ func (v *sessionView) canTakeTogether(u *startUnit, gone []*group) bool {
 			if g != last && slices.Contains(gone, g) {
 				return nil
 			}
-			return heldPods(g)
+			return cardPods(g)
 		}
 		return !v.byMatrix(u.queue, last.queue) && !v.canTakeWhole(u, last, left)
 	})

@@ -32,25 +32,25 @@ func (v *sessionView) treeUse(card string, pods func(*group) []*pod) rule.TreeUs
 	return use
 }
 
-// placedPods are the pods that hold cards and stay; heldPods also those that were evicted and are
+// placedPods are the pods that hold cards and stay; cardPods also those that were evicted and are
 // not terminating yet; claimedPods also those that are pipelined.
 func placedPods(g *group) []*pod { return g.placed }
 
-func heldPods(g *group) []*pod {
+func cardPods(g *group) []*pod {
 	return slices.Concat(g.placed, slices.DeleteFunc(slices.Clone(g.leaving), func(p *pod) bool { return p.object.DeletionTimestamp != nil }))
 }
 
 func claimedPods(g *group) []*pod { return slices.Concat(g.placed, g.promised) }
 
-// fixedOf selects those pods of groups that cannot be reclaimed.
-func (v *sessionView) fixedOf(pods func(*group) []*pod) func(*group) []*pod {
+// unreclaimableOf selects those pods of groups that cannot be reclaimed.
+func (v *sessionView) unreclaimableOf(pods func(*group) []*pod) func(*group) []*pod {
 	return func(g *group) []*pod {
-		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return !v.isFixed(g, p) })
+		return slices.DeleteFunc(slices.Clone(pods(g)), func(p *pod) bool { return !v.isUnreclaimable(g, p) })
 	}
 }
 
-// isFixed reports whether a pod cannot be reclaimed.
-func (v *sessionView) isFixed(g *group, p *pod) bool {
+// isUnreclaimable reports whether a pod cannot be reclaimed.
+func (v *sessionView) isUnreclaimable(g *group, p *pod) bool {
 	of := v.queues[g.queue]
 	return of == nil || !of.gives || !isKnownType(of.kind) || p.object.Annotations["volcano.sh/preemptable"] == "false"
 }
@@ -77,49 +77,49 @@ func (v *sessionView) schedulable(card string, pods func(*group) []*pod) int64 {
 	return sum
 }
 
-// treeRoom returns how many cards a unit can certainly use: of the quota of every ancestor, of what
+// treeFree returns how many cards a unit can certainly use: of the quota of every ancestor, of what
 // others are not guaranteed, and of what its queues deserve if its pods cannot be reclaimed. Before
 // it is enqueued, everything that others may have reserved is subtracted.
-func (v *sessionView) treeRoom(u *startUnit) map[string]int {
-	room := map[string]int{}
+func (v *sessionView) treeFree(u *startUnit) map[string]int {
+	free := map[string]int{}
 	if q := v.tree.Queue(u.queue); q == nil || v.tree.WhyClosed(u.queue) != "" {
-		return room
+		return free
 	}
 	for card := range v.tree.Queue(u.queue).Cards {
-		room[card] = int(max(0, v.treeRoomFor(u, card)))
+		free[card] = int(max(0, v.treeFreeFor(u, card)))
 	}
-	return room
+	return free
 }
 
-func (v *sessionView) treeRoomFor(u *startUnit, card string) int64 {
+func (v *sessionView) treeFreeFor(u *startUnit, card string) int64 {
 	t := v.tree
 	leaf := v.tree.Queue(u.queue)
-	use := v.treeUse(card, heldPods)
+	use := v.treeUse(card, cardPods)
 
 	reserved := v.reservedFor(u, card)
 	own := max(0, leaf.Guarantee[card]-use[u.queue]-reserved[u.queue])
-	room := own + max(0, v.schedulable(card, heldPods)-t.Occupied("", card, use)-sumOf(reserved))
-	isFixed := slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isFixed(u.group, p) })
+	free := own + max(0, v.schedulable(card, cardPods)-t.Occupied("", card, use)-sumOf(reserved))
+	isUnreclaimable := slices.ContainsFunc(u.pods, func(p *pod) bool { return v.isUnreclaimable(u.group, p) })
 
-	fixed := v.treeUse(card, v.fixedOf(heldPods))
+	unreclaimable := v.treeUse(card, v.unreclaimableOf(cardPods))
 	for _, name := range leaf.Path {
 		q := t.Queue(name)
 		claims := t.UsedIn(name, reserved)
-		room = min(room, q.Cards[card]-t.UsedIn(name, use)-claims)
+		free = min(free, q.Cards[card]-t.UsedIn(name, use)-claims)
 		if name != u.queue {
-			room = min(room, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-claims))
+			free = min(free, own+max(0, q.Cards[card]-t.Occupied(name, card, use)-claims))
 		}
 
-		if isFixed {
-			room = min(room, q.Deserved[card]-t.UsedIn(name, fixed)-claims)
+		if isUnreclaimable {
+			free = min(free, q.Deserved[card]-t.UsedIn(name, unreclaimable)-claims)
 		}
 
 		if v.rareBorrowers[name] {
-			room = min(room, q.Deserved[card]-t.UsedIn(name, use)-claims)
+			free = min(free, q.Deserved[card]-t.UsedIn(name, use)-claims)
 		}
 	}
 
-	return room
+	return free
 }
 
 // reservedFor returns what enqueued groups may have reserved, by queue, for a unit that is not
@@ -154,7 +154,7 @@ func sumOf(use rule.TreeUse) int64 {
 
 // coolsDown reports whether a queue may not borrow now: cards were taken back from it, or from a
 // queue with an ancestor in common.
-func (w *simulation) coolsDown(v *sessionView, queue string) bool {
+func (w *sequenceRun) coolsDown(v *sessionView, queue string) bool {
 	if v.tree == nil {
 		return false
 	}
@@ -173,7 +173,7 @@ func (w *simulation) coolsDown(v *sessionView, queue string) bool {
 
 // rareBorrowers returns the queues that may not borrow for up to an hour, since cards were taken back from
 // them again and again, with their ancestors.
-func (w *simulation) rareBorrowers(tree *rule.Tree) map[string]bool {
+func (w *sequenceRun) rareBorrowers(tree *rule.Tree) map[string]bool {
 	rare := map[string]bool{}
 	for name, times := range w.lostCards {
 		if last := times[len(times)-1]; len(times) < 2 || time.Since(last) > time.Hour {

@@ -35,7 +35,7 @@ func (of *turn) isExpired() bool {
 
 // checkTurns counts the ends for which gangs that fit their share wait, and reports a gang that waits
 // for too many.
-func (w *simulation) checkTurns(v *sessionView) string {
+func (w *sequenceRun) checkTurns(v *sessionView) string {
 	counted := map[string]*turn{}
 	for name, of := range w.turns {
 		if of.isExpired() && slices.ContainsFunc(v.groups, func(g *group) bool { return g.name == name && len(g.placed) == 0 }) {
@@ -97,7 +97,7 @@ func cardsOf(pods []*pod) int {
 // hasTurn reports whether a unit fits its share and nothing goes before it: in a tree it is within what
 // its queue deserves, and the others borrow; in flat queues it may reclaim, and all others that wait are
 // of the types from which it may take.
-func (w *simulation) hasTurn(v *sessionView, u *startUnit) bool {
+func (w *sequenceRun) hasTurn(v *sessionView, u *startUnit) bool {
 	card, count, plain := u.cardNeeded()
 	isUncertain := w.isLate() || w.isPromised(u.name) || w.coolsDown(v, u.queue)
 	if !plain || isUncertain || len(u.placed)+len(v.reservedInQueue(u)) > 0 {
@@ -129,14 +129,14 @@ func (v *sessionView) hasPrecedence(u *startUnit, card string) bool {
 
 // isPromised reports whether pods of a group were pipelined in this session. It starts once pods have ended that
 // leave now, so what else ends does not count.
-func (w *simulation) isPromised(name string) bool {
+func (w *sequenceRun) isPromised(name string) bool {
 	return w.after != nil && slices.ContainsFunc(w.after.groups, func(g *group) bool { return g.name == name && len(g.promised) > 0 })
 }
 
 // isLate reports whether the API server is slow or refuses requests, or something has just changed.
-func (w *simulation) isLate() bool {
+func (w *sequenceRun) isLate() bool {
 	isRecent := time.Since(w.disturbed) < time.Minute
-	return isRecent || w.server.pods.percent > 0 || w.holdPods > 0 || w.holdGroups > 0
+	return isRecent || w.server.pods.percent > 0 || w.delayPods > 0 || w.delayGroups > 0
 }
 
 // standsBehind reports whether the waiting pods of a group must leave cards to a unit.
@@ -152,7 +152,7 @@ func (v *sessionView) standsBehind(u *startUnit, g *group, card string) bool {
 
 // podsBefore returns the pods of others on the nodes that a unit can use once the pods have ended from
 // which it may take, by UID.
-func (w *simulation) podsBefore(v *sessionView, u *startUnit) map[string]bool {
+func (w *sequenceRun) podsBefore(v *sessionView, u *startUnit) map[string]bool {
 	var takeable []*pod
 	for _, g := range v.groups {
 		if g.queue != u.queue && w.mayTake(v, u.group, g) {

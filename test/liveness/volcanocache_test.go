@@ -28,10 +28,10 @@ import (
 type schedulerCache struct {
 	cache *cache.SchedulerCache
 	// cards is the cache of the plugin.
-	cards *capacitycard.Cache
-	world *simulation
-	// worlds counts the sequences: no two have the same UIDs.
-	worlds int64
+	cards   *capacitycard.Cache
+	current *sequenceRun
+	// runs counts the sequences: no two have the same UIDs.
+	runs int64
 }
 
 // newSchedulerCache returns a cache whose clients call the API server of the current sequence.
@@ -39,11 +39,11 @@ func newSchedulerCache() *schedulerCache {
 	m := &schedulerCache{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
 	kube := m.cache.Client().(*fake.Clientset)
 	volcano := m.cache.VCClient().(*vcfake.Clientset)
-	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
+	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.current.server.answerPods(a) })
 	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
 
 	volcano.PrependReactor("update", "podgroups", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return m.world.server.answerGroups(a)
+		return m.current.server.answerGroups(a)
 	})
 	volcano.PrependReactor("*", "queues", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, a.(clienttesting.UpdateAction).GetObject(), nil
@@ -54,7 +54,7 @@ func newSchedulerCache() *schedulerCache {
 }
 
 // bindAll carries out the bindings of the session, some of them later.
-func (w *simulation) bindAll() {
+func (w *sequenceRun) bindAll() {
 	bindings := w.late
 	w.late = nil
 	for len(w.cache.BindFlowChannel) > 0 {
@@ -73,17 +73,17 @@ func (w *simulation) bindAll() {
 }
 
 // syncCache delivers changes to Volcano's cache.
-func (w *simulation) syncCache() {
-	w.holdPods--
-	if w.holdPods < 0 {
+func (w *sequenceRun) syncCache() {
+	w.delayPods--
+	if w.delayPods < 0 {
 		for _, c := range w.server.pods.unseen {
 			w.syncPod(c)
 		}
 		w.server.pods.unseen = nil
 	}
 
-	w.holdGroups--
-	if w.holdGroups < 0 {
+	w.delayGroups--
+	if w.delayGroups < 0 {
 		for _, c := range w.server.groups.unseen {
 			if c.gone {
 				w.cache.DeletePodGroupV1beta1((&session.Cluster{ID: w.id}).Add("job " + c.name + " queue=q min=1").Groups[0])
@@ -102,7 +102,7 @@ func (w *simulation) syncCache() {
 	}
 }
 
-func (w *simulation) syncPod(c change[*corev1.Pod]) {
+func (w *sequenceRun) syncPod(c change[*corev1.Pod]) {
 	old, known := w.seen[c.name]
 
 	switch {
@@ -123,7 +123,7 @@ func (w *simulation) syncPod(c change[*corev1.Pod]) {
 }
 
 // resyncPod does what Volcano does after a failed binding or eviction.
-func (w *simulation) resyncPod(name string) {
+func (w *sequenceRun) resyncPod(name string) {
 	pod, err := w.cache.Client().CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return
@@ -138,6 +138,6 @@ func (w *simulation) resyncPod(name string) {
 }
 
 // podIndexer returns the store of the pod informers.
-func (w *simulation) podIndexer() clientcache.Indexer {
+func (w *sequenceRun) podIndexer() clientcache.Indexer {
 	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 }

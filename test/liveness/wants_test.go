@@ -29,7 +29,7 @@ type want struct {
 
 // recordWants records for which group a session evicted pods, if that is certain, and where the pods of
 // older records were pipelined.
-func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
+func (w *sequenceRun) recordWants(now *sessionView, victims map[string]int) {
 	for name, known := range w.wants {
 		at := slices.IndexFunc(now.groups, func(g *group) bool { return g.name == name })
 		if at < 0 || !known.mayKeepCards(now) {
@@ -58,7 +58,7 @@ func (w *simulation) recordWants(now *sessionView, victims map[string]int) {
 
 // recordPossibleWants records the groups for one of which a session evicted pods, if it is not certain for
 // which.
-func (w *simulation) recordPossibleWants(now *sessionView, victims map[string]int) {
+func (w *sequenceRun) recordPossibleWants(now *sessionView, victims map[string]int) {
 	if len(victims) == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (w *simulation) recordPossibleWants(now *sessionView, victims map[string]in
 }
 
 // mayHaveWant reports whether pods were evicted for a group, or may have been.
-func (w *simulation) mayHaveWant(name string) bool {
+func (w *sequenceRun) mayHaveWant(name string) bool {
 	return w.wants[name] != nil || w.possibleWants[name]
 }
 
@@ -85,7 +85,7 @@ func (of *want) mayKeepCards(now *sessionView) bool {
 }
 
 // tookFor reports whether a group is the reason of all evictions of a session.
-func (w *simulation) tookFor(now *sessionView, by *group, victims map[string]int) bool {
+func (w *sequenceRun) tookFor(now *sessionView, by *group, victims map[string]int) bool {
 	for name := range victims {
 		g := now.groupNamed(name)
 		if w.isDrained(g.queue) || w.unfinished[name] || !w.mayTake(now, by, g) {
@@ -120,7 +120,7 @@ func (v *sessionView) openPods(of *want) []*pod {
 
 // checkKeptCards reports a pod that a session placed on cards which were freed for another one:
 // who preempts gets the card.
-func (w *simulation) checkKeptCards(before, now *sessionView) string {
+func (w *sequenceRun) checkKeptCards(before, now *sessionView) string {
 	old := before.placedPods()
 	for _, of := range w.wants {
 		if w.isWithdrawn(before, of) {
@@ -151,7 +151,7 @@ func (w *simulation) checkKeptCards(before, now *sessionView) string {
 }
 
 // usedByRight returns the cards of each node that new pods use which may use what was freed for a want.
-func (w *simulation) usedByRight(now *sessionView, of *want, old map[string]bool) map[string]int {
+func (w *sequenceRun) usedByRight(now *sessionView, of *want, old map[string]bool) map[string]int {
 	used := map[string]int{}
 	for _, g := range now.groups {
 		if !w.mayUseKept(now, g, of) {
@@ -169,7 +169,7 @@ func (w *simulation) usedByRight(now *sessionView, of *want, old map[string]bool
 
 // isWithdrawn reports whether nothing need be kept for a want in a session: it is too old, its group is
 // gone, or its pods no longer fit their quota or their nodes.
-func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
+func (w *sequenceRun) isWithdrawn(v *sessionView, of *want) bool {
 	isGroup := func(g *group) bool { return g.name == of.group }
 	if !slices.ContainsFunc(v.groups, isGroup) || time.Since(of.at) > keptPeriod || w.disturbed.After(of.at) {
 		return true
@@ -182,11 +182,11 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 	}
 
 	sum := map[string]int{}
-	room := v.roomFor(&startUnit{g, pods})
+	free := v.freeFor(&startUnit{g, pods})
 	for _, p := range pods {
 		at := v.nodeNamed(of.nodes[p.uid])
 		sum[at.card] += p.cards
-		if at.closed || at.down || sum[at.card] > room[at.card] {
+		if at.closed || at.down || sum[at.card] > free[at.card] {
 			return true
 		}
 	}
@@ -198,7 +198,7 @@ func (w *simulation) isWithdrawn(v *sessionView, of *want) bool {
 // want is open, or it goes first. What was preempted is kept from all but jobs of higher priority in
 // the same queue. What was reclaimed is kept only from those from which the group may take cards, and in
 // a tree from those that borrow: others could take cards themselves.
-func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
+func (w *sequenceRun) mayUseKept(v *sessionView, g *group, of *want) bool {
 	owner := v.groupNamed(of.group)
 	switch {
 	case g.name == of.group || w.mayHaveWant(g.name):
@@ -216,7 +216,7 @@ func (w *simulation) mayUseKept(v *sessionView, g *group, of *want) bool {
 
 // mayKeepQuotaFrom reports whether quota of a group's queue may be kept for another group of it, for which pods
 // were evicted.
-func (w *simulation) mayKeepQuotaFrom(now *sessionView, g *group) bool {
+func (w *sequenceRun) mayKeepQuotaFrom(now *sessionView, g *group) bool {
 	for name, of := range w.wants {
 		isThere := slices.ContainsFunc(now.groups, func(other *group) bool { return other.name == name })
 		if name != g.name && isThere && now.groupNamed(name).queue == g.queue && len(now.openPods(of)) > 0 {
@@ -250,7 +250,7 @@ func (v *sessionView) soonFree(node string) int {
 
 // checkWantedTwice reports evictions for pods for which others were evicted a moment ago, while these
 // end or what they freed is kept.
-func (w *simulation) checkWantedTwice(now *sessionView, by, of *group) string {
+func (w *sequenceRun) checkWantedTwice(now *sessionView, by, of *group) string {
 	last := w.wants[by.name]
 	if last == nil || w.isWithdrawn(w.last, last) || !w.isSupplied(now, last) {
 		return ""
@@ -263,7 +263,7 @@ func (w *simulation) checkWantedTwice(now *sessionView, by, of *group) string {
 
 // isSupplied reports whether the nodes of a want have enough cards for all wants there, once the pods
 // have ended that were evicted before this session.
-func (w *simulation) isSupplied(now *sessionView, of *want) bool {
+func (w *sequenceRun) isSupplied(now *sessionView, of *want) bool {
 	needed := map[string]int{}
 	for name, other := range w.wants {
 		if !slices.ContainsFunc(now.groups, func(g *group) bool { return g.name == name }) {
@@ -303,7 +303,7 @@ func (v *sessionView) isAwaited(g *group) bool {
 
 // checkEndingSuffices reports evictions for a group which fits once the pods have ended that were
 // evicted or deleted before.
-func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]int) string {
+func (w *sequenceRun) checkEndingSuffices(now *sessionView, victims map[string]int) string {
 	by := now.onlyReclaimer()
 	if by == nil || !w.tookFor(now, by, victims) {
 		return ""
@@ -321,7 +321,7 @@ func (w *simulation) checkEndingSuffices(now *sessionView, victims map[string]in
 }
 
 // recountWithoutEnding recounts the session as if the pods had ended that were evicted or deleted before it.
-func (w *simulation) recountWithoutEnding() *sessionView {
+func (w *sequenceRun) recountWithoutEnding() *sessionView {
 	v := w.recount()
 	for _, n := range v.nodes {
 		for _, p := range n.leaving {
@@ -336,7 +336,7 @@ func (w *simulation) recountWithoutEnding() *sessionView {
 			if w.taken[p.uid] || p.object.DeletionTimestamp != nil {
 				return false
 			}
-			v.queues[g.queue].room[v.cardOf(p)] += p.cards
+			v.queues[g.queue].free[v.cardOf(p)] += p.cards
 			return true
 		})
 	}

@@ -15,7 +15,7 @@ func TestBlocked(t *testing.T) {
 	}
 
 	const hold = `load queue r quota=H200:99; load pod x queue=r cards=7 node=h200-0;`
-	runScripts(t, newWorldOfEntries, map[string]scriptCase{
+	runScripts(t, newSceneOfEntries, map[string]scriptCase{
 		"a card that no node has":                       {says(`blocked=pod:a,card:NVIDIA-H2000,count:1,reason:UnknownCard`), ""},
 		"a card that a node has":                        {says(`blocked=pod:a,card:H200,count:1,reason:UnknownCard`), "truth"},
 		"a resource of which the nodes name cards":      {says(`blocked=pod:a,card:nvidia.com/gpu,count:1,reason:UnknownCard`), "truth"},
@@ -51,17 +51,17 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// newWorldOfEntries is a world in which nothing waits, so that only the reasons and holders of entries are
+// newSceneOfEntries is a scene in which nothing waits, so that only the reasons and holders of entries are
 // looked at.
-func newWorldOfEntries() *world {
-	w := newWorld()
+func newSceneOfEntries() *scene {
+	w := newScene()
 	w.machine.ignoresWaiting = true
 	return w
 }
 
 func TestExcusedReasonsAreNotCounted(t *testing.T) {
 	for _, invariant := range []Invariant{Status, Reason, Truth} {
-		w := newWorld()
+		w := newScene()
 		w.machine.setExcused(invariant, true, w.clock)
 		w.playScript(`load quota q used=0 free=2; write quota q blocked=pod:a,card:H200,count:1,reason:UnknownCard; check; wait 1m`).expectViolations(t, "")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // evictAs evicts a pod like one of Volcano's actions.
-func (w *world) evictAs(name, by string) {
+func (w *scene) evictAs(name, by string) {
 	w.Helper()
 	conditions := fmt.Sprintf(`{"status":{"conditions":[
 		{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","message":"volcano: preempting to accommodate a higher priority pod"},
@@ -22,7 +22,7 @@ func (w *world) evictAs(name, by string) {
 }
 
 // createReclaimQueues creates a reclaimable queue and one that may reclaim.
-func (w *world) createReclaimQueues() (training, inference string) {
+func (w *scene) createReclaimQueues() (training, inference string) {
 	w.Helper()
 	training = w.name + "-training"
 	inference = w.name + "-inference"
@@ -41,7 +41,7 @@ spec: {weight: 1, priority: %d, reclaimable: %t}}`, q.name, q.kind, q.priority, 
 }
 
 func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
-	w := newWorld(t, "break-tide")
+	w := newScene(t, "break-tide")
 	training, inference := w.createReclaimQueues()
 	o := w.startObserver(observer.Options{PlacedWithin: 2 * time.Second})
 	o.Excuse(observer.Reason) // no scheduler runs that could state one

@@ -23,7 +23,7 @@ func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 }
 
 // stateReason makes a pod state why it waits.
-func (w *world) stateReason(pod, message string) {
+func (w *scene) stateReason(pod, message string) {
 	w.Helper()
 	w.Eventually(func() error {
 		live, err := w.cluster.Client().CoreV1().Pods(w.name).Get(w.Context(), pod, metav1.GetOptions{})
@@ -37,7 +37,7 @@ func (w *world) stateReason(pod, message string) {
 }
 
 func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
-	w := newWorld(t, "break-progress")
+	w := newScene(t, "break-progress")
 	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for name, count := range map[string]string{"fits": "1", "too-large": "3"} {
 		w.createPod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
@@ -50,7 +50,7 @@ func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
 }
 
 func TestAFalseReasonIsFound(t *testing.T) {
-	w := newWorld(t, "break-truth")
+	w := newScene(t, "break-truth")
 	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	const short = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
 
@@ -70,7 +70,7 @@ func TestAFalseReasonIsFound(t *testing.T) {
 }
 
 func TestAPlacementBeyondTheNodeIsFound(t *testing.T) {
-	w := newWorld(t, "break-capacity")
+	w := newScene(t, "break-capacity")
 	w.createQueue(`{"NVIDIA-H200":20}`)
 	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for _, name := range []string{"first", "second"} {

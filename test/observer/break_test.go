@@ -42,15 +42,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is one test's namespace and queue on the shared cluster.
-type world struct {
+// scene is one test's namespace and queue on the shared cluster.
+type scene struct {
 	*testing.T
 	Gomega
 	cluster *cluster.Cluster
 	name    string
 }
 
-func newWorld(t *testing.T, name string) *world {
+func newScene(t *testing.T, name string) *scene {
 	t.Helper()
 	shared.Do(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, name string) *world {
 		t.Fatal(shared.err)
 	}
 
-	w := &world{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
+	w := &scene{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
 	w.applyManifest(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
 	w.createQueue(`{"NVIDIA-H200":2}`)
 	w.waitUntilOpen(name)
@@ -80,24 +80,24 @@ func newWorld(t *testing.T, name string) *world {
 }
 
 // waitUntilOpen waits until Volcano's controller has opened a queue.
-func (w *world) waitUntilOpen(queue string) {
+func (w *scene) waitUntilOpen(queue string) {
 	w.Helper()
 	w.Eventually(func() (string, error) {
 		return w.cluster.Kubectl(w.Context(), "get", "queues.scheduling.volcano.sh", queue, "-o", "jsonpath={.status.state}")
 	}, "20s", "100ms").Should(Equal("Open"))
 }
 
-func (w *world) applyManifest(format string, args ...any) {
+func (w *scene) applyManifest(format string, args ...any) {
 	w.Helper()
 	w.Expect(w.cluster.Apply(w.Context(), []byte(fmt.Sprintf(format, args...)))).To(Succeed())
 }
 
-func (w *world) createQueue(quota string) {
+func (w *scene) createQueue(quota string) {
 	w.Helper()
 	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, w.name, quota)
 }
 
-func (w *world) startObserver(options observer.Options) *observer.Observer {
+func (w *scene) startObserver(options observer.Options) *observer.Observer {
 	w.Helper()
 	o, err := observer.Start(w.Context(), w.cluster.Config(), options)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -105,13 +105,13 @@ func (w *world) startObserver(options observer.Options) *observer.Observer {
 	return o
 }
 
-// createPod creates a pod of the world's queue that requests H200 cards.
-func (w *world) createPod(name, card, count string) {
+// createPod creates a pod of the scene's queue that requests H200 cards.
+func (w *scene) createPod(name, card, count string) {
 	w.Helper()
 	w.podIn(w.name, name, card, count)
 }
 
-func (w *world) podIn(queue, name, card, count string) {
+func (w *scene) podIn(queue, name, card, count string) {
 	w.Helper()
 	pod := builder.Pod(w.name, name).Queue(queue).Card(card).Requests(builder.GPU, count).Obj()
 	_, err := w.cluster.Client().CoreV1().Pods(w.name).Create(w.Context(), pod, metav1.CreateOptions{})
@@ -119,19 +119,19 @@ func (w *world) podIn(queue, name, card, count string) {
 }
 
 // bindPod binds a pod without any check.
-func (w *world) bindPod(name, node string) {
+func (w *scene) bindPod(name, node string) {
 	w.Helper()
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Bind(w.Context(), binding, metav1.CreateOptions{})).To(Succeed())
 }
 
-func (w *world) deletePod(name string) {
+func (w *scene) deletePod(name string) {
 	w.Helper()
 	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Delete(w.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
 }
 
 // wantExactly settles and compares the violations, as invariant and object.
-func (w *world) wantExactly(o *observer.Observer, want ...string) {
+func (w *scene) wantExactly(o *observer.Observer, want ...string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
 	defer cancel()
@@ -144,7 +144,7 @@ func (w *world) wantExactly(o *observer.Observer, want ...string) {
 }
 
 func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
-	w := newWorld(t, "break-quota")
+	w := newScene(t, "break-quota")
 	o := w.startObserver(observer.Options{})
 	for _, name := range []string{"first", "second", "third"} {
 		w.createPod(name, "NVIDIA-H200", "1")
@@ -156,7 +156,7 @@ func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
 // Deletions and bindings follow each other as fast as the API server accepts them, always
 // within the quota, and finally once beyond it.
 func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
-	w := newWorld(t, "break-rush")
+	w := newScene(t, "break-rush")
 	// No scheduler says why pods wait, and a busy machine takes long.
 	o := w.startObserver(observer.Options{Interval: 50 * time.Millisecond, ReasonWithin: time.Hour})
 
@@ -180,7 +180,7 @@ func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
 }
 
 func TestAPodOnAnotherCardIsFound(t *testing.T) {
-	w := newWorld(t, "break-card")
+	w := newScene(t, "break-card")
 	o := w.startObserver(observer.Options{})
 	w.createPod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
 	w.bindPod("right", "h200-0")
@@ -190,7 +190,7 @@ func TestAPodOnAnotherCardIsFound(t *testing.T) {
 }
 
 func TestAFalseStatusIsFound(t *testing.T) {
-	w := newWorld(t, "break-status")
+	w := newScene(t, "break-status")
 	o := w.startObserver(observer.Options{})
 	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
 spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}}`)
@@ -216,7 +216,7 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 }
 
 func TestAFalseInventoryIsFound(t *testing.T) {
-	w := newWorld(t, "break-inventory")
+	w := newScene(t, "break-inventory")
 	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
 	o := w.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
 	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
@@ -233,7 +233,7 @@ func TestAFalseInventoryIsFound(t *testing.T) {
 }
 
 func TestAnEvictionIsFound(t *testing.T) {
-	w := newWorld(t, "break-eviction")
+	w := newScene(t, "break-eviction")
 	o := w.startObserver(observer.Options{})
 	for _, name := range []string{"deleted", "evicted"} {
 		w.createPod(name, "NVIDIA-H200", "1")
@@ -247,7 +247,7 @@ func TestAnEvictionIsFound(t *testing.T) {
 }
 
 func TestAProcessThatPanicsIsFound(t *testing.T) {
-	w := newWorld(t, "break-process")
+	w := newScene(t, "break-process")
 	gate := filepath.Join(t.TempDir(), "gate")
 	process, err := w.cluster.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: "break-process", Path: "/bin/sh",
@@ -263,7 +263,7 @@ func TestAProcessThatPanicsIsFound(t *testing.T) {
 }
 
 func TestAPodThatWaitsWithoutAWordIsFound(t *testing.T) {
-	w := newWorld(t, "break-reason")
+	w := newScene(t, "break-reason")
 	o := w.startObserver(observer.Options{ReasonWithin: 2 * time.Second})
 	w.createPod("silent", "NVIDIA-H200", "1")
 	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,

@@ -104,17 +104,17 @@ func (m *clusterState) checkTreeCompute(state *podState, queue string, trees []*
 	for _, name := range m.computeOf(state.charge) {
 		use := m.treeUse(name, everyPod)
 		report(m.takesGuarantee(trees, queue, name, m.amountIn(state.charge, name), use, c))
-		report(m.fixedAboveDeserved(state, trees, queue, name))
+		report(m.unreclaimableAboveDeserved(state, trees, queue, name))
 	}
 }
 
-// fixedAboveDeserved returns which queue on the path holds more than it deserves of what cannot be
+// unreclaimableAboveDeserved returns which queue on the path holds more than it deserves of what cannot be
 // reclaimed, "" if the pod can be reclaimed or none does.
-func (m *clusterState) fixedAboveDeserved(state *podState, trees []*rule.Tree, queue, name string) string {
+func (m *clusterState) unreclaimableAboveDeserved(state *podState, trees []*rule.Tree, queue, name string) string {
 	return inEveryTree(trees, func(t *rule.Tree) string {
-		if !m.isFixed(state, t) {
+		if !m.isUnreclaimable(state, t) {
 			return ""
 		}
-		return t.AboveDeserved(queue, name, m.treeUse(name, func(other *podState) bool { return m.isFixed(other, t) }))
+		return t.AboveDeserved(queue, name, m.treeUse(name, func(other *podState) bool { return m.isUnreclaimable(other, t) }))
 	})
 }

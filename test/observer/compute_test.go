@@ -2,10 +2,10 @@ package observer
 
 import "testing"
 
-// newComputeWorld is newTreeWorld with reclaimResources: All and a node of 64 cores. The leaves a
+// newComputeScene is newTreeScene with reclaimResources: All and a node of 64 cores. The leaves a
 // and b deserve 16 of them, and other and inf 32.
-func newComputeWorld() *world {
-	w := newTreeWorld()
+func newComputeScene() *scene {
+	w := newTreeScene()
 	w.machine.options.ReclaimsAll = true
 	return w.playScript(`load node h200-0 cpu=64; load node rtx4090-0 cpu=; load node unnamed-0 cpu=; load queue top cpu=64 deservedCPU=32
 		load queue a cpu=64 deservedCPU=16; load queue b cpu=64 deservedCPU=16
@@ -15,7 +15,7 @@ func newComputeWorld() *world {
 func TestPlacementOfCPUInATree(t *testing.T) {
 	const guarantee = `load queue other guaranteedCPU=32; wait 1m; place x node=h200-0 cpu=32 queue=a;`
 
-	runScripts(t, newComputeWorld, map[string]scriptCase{
+	runScripts(t, newComputeScene, map[string]scriptCase{
 		"beside an unused guarantee":                    {guarantee, ""},
 		"an unused guarantee of another":                {guarantee + `place y node=h200-0 cpu=1 queue=b`, "quota"},
 		"its own guarantee":                             {guarantee + `place y node=h200-0 cpu=32 queue=other`, ""},
@@ -59,9 +59,9 @@ func TestEvictionForCPUInATree(t *testing.T) {
 			evict b1 by=cardreclaim; evict b4 by=cardreclaim; evict b5 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
 	}
 
-	runScripts(t, newComputeWorld, cases)
+	runScripts(t, newComputeScene, cases)
 	for name, tc := range cases { // with reclaimResources Cards no pod goes for CPU
-		w := newComputeWorld()
+		w := newComputeScene()
 		w.machine.options.ReclaimsAll = false
 		w.playScript(tc.text + `; wait 1m; check`)
 		if len(w.machine.violations) == 0 {
@@ -73,8 +73,8 @@ func TestEvictionForCPUInATree(t *testing.T) {
 // TestEvictionForCPUBesideCardsWithoutLimits: the CPU of pods with cards does not count in their
 // queues. They lack it on nodes all the same.
 func TestEvictionForCPUBesideCardsWithoutLimits(t *testing.T) {
-	begin := func() *world {
-		w := newComputeWorld()
+	begin := func() *scene {
+		w := newComputeScene()
 		w.machine.options.UnlimitedCPUMemory = true
 		return w.playScript(`load node rtx4090-0 cpu=64; place o1 node=h200-0 cpu=8 queue=other; place o2 node=rtx4090-0 cpu=8 queue=other; wait 1m
 			write pod n cards=1 cpu=60 queue=inf`)
@@ -87,8 +87,8 @@ func TestEvictionForCPUBesideCardsWithoutLimits(t *testing.T) {
 
 func TestEvictionForCPUOfFlatQueues(t *testing.T) {
 	for _, all := range []bool{true, false} {
-		begin := func() *world {
-			w := reclaimWorld()
+		begin := func() *scene {
+			w := reclaimScene()
 			w.machine.options.ReclaimsAll = all
 			return w.playScript(`load pod victim queue=training cpu=8 priority=0 node=h200-0; wait 1m`)
 		}

@@ -8,10 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reclaimWorld has a queue of inference, which may reclaim, and a reclaimable queue of
+// reclaimScene has a queue of inference, which may reclaim, and a reclaimable queue of
 // training, with eight H200 each.
-func reclaimWorld() *world {
-	return newWorld().playScript(`load queue inference quota=H200:8 serviceType=inference priority=80000 reclaimable=false
+func reclaimScene() *scene {
+	return newScene().playScript(`load queue inference quota=H200:8 serviceType=inference priority=80000 reclaimable=false
 		load queue training quota=H200:8 serviceType=training priority=20000 reclaimable=true`)
 }
 
@@ -58,7 +58,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"the same rules apply to cardreclaim":          {reclaiming, "cardreclaim", ""},
 		"shuffle is not allowed":                       {reclaiming, "shuffle", "eviction"},
 	}) {
-		w := reclaimWorld()
+		w := reclaimScene()
 		w.machine.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
 		w.playScript(tc.text).playScript(`load pod victim node=h200-0; write pod waiting; evict victim by=` + tc.by)
 		if w.Pod("waiting").Annotations["volcano.sh/card.name"] == rtx4090 {
@@ -87,7 +87,7 @@ func TestEvictionsByOthersThanVolcano(t *testing.T) {
 		"a deletion is no eviction":                {corev1.PodStatus{}, ""},
 	}) {
 		// Some pod would have a reason.
-		w := reclaimWorld().playScript(`write pod waiting queue=inference cards=1 priority=9 unschedulable=no-room; place a node=h200-0 queue=training cards=1 priority=0`)
+		w := reclaimScene().playScript(`write pod waiting queue=inference cards=1 priority=9 unschedulable=no-room; place a node=h200-0 queue=training cards=1 priority=0`)
 		marked := w.Pod("a")
 		marked.Status = tc.status
 		w.applyObject(marked, false)
@@ -98,7 +98,7 @@ func TestEvictionsByOthersThanVolcano(t *testing.T) {
 }
 
 func TestWhatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
-	w := reclaimWorld()
+	w := reclaimScene()
 	evicted := w.Pod("a", "queue=training", "cards=1", "node=h200-0")
 	evicted.Status.Reason = "Evicted"
 	w.machine.loadObject(evicted, w.clock)

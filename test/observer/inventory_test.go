@@ -133,7 +133,7 @@ func TestInventory(t *testing.T) {
 			s.OverAllocatedCards = 1
 		}, anomalyOf(v1alpha1.AnomalySeveralModels, "", "", 0)), ""},
 	}) {
-		w := newWorld().playScript(`load quota q used=0 free=2`).playScript(tc.text)
+		w := newScene().playScript(`load quota q used=0 free=2`).playScript(tc.text)
 		for _, state := range w.machine.quotas {
 			state.quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 			if len(state.quota.Status.Cards) > 0 {
@@ -158,7 +158,7 @@ func TestInventory(t *testing.T) {
 }
 
 func TestAMissingInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
-	w := newWorld().playScript(`load quota q used=0 free=2; check; wait 1m; check`)
+	w := newScene().playScript(`load quota q used=0 free=2; check; wait 1m; check`)
 	for _, state := range w.machine.quotas {
 		state.quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 	}
@@ -171,7 +171,7 @@ func TestAMissingInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
 
 // Each entry must be right at some moment after Settle, while tests on the same cluster go on.
 func TestAnEntryThatWasRightIsNotOpen(t *testing.T) {
-	w := newWorld().playScript(`load quota q used=0 free=2`)
+	w := newScene().playScript(`load quota q used=0 free=2`)
 	w.applyObject(inventoryOf(), false)
 	w.machine.settling = w.clock
 	w.playScript(`wait 1s; check; place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; wait 1s`)
@@ -191,7 +191,7 @@ func TestAMappedCardIsRecounted(t *testing.T) {
 	var options Options
 	options.applyDefaults()
 	options.Mappings = []rule.Mapping{{Resource: "amd.com/gpu", Model: "AMD-MI300X", NodeSelector: map[string]string{"zone": "a"}}}
-	w := newWorld()
+	w := newScene()
 	w.machine = newClusterState(options)
 	w.playScript(`load node mi300x model= label:zone=a resource:nvidia.com/gpu= resource:amd.com/gpu=8; load node other model= resource:nvidia.com/gpu= resource:amd.com/gpu=2`)
 

@@ -20,9 +20,9 @@ const (
 	holdCard       = `place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; write pod a node=h200-0;`
 )
 
-// newMeasuredWorld is the script's world whose programs serve metrics.
-func newMeasuredWorld() *world {
-	w := newWorld()
+// newMeasuredScene is the script's scene whose programs serve metrics.
+func newMeasuredScene() *scene {
+	w := newScene()
 	options := w.machine.options
 	options.Metrics = func(context.Context) (Pages, error) { return Pages{}, nil }
 	w.machine = newClusterState(options)
@@ -31,7 +31,7 @@ func newMeasuredWorld() *world {
 
 // servePages serves the right pages with changes: "operator+SERIES VALUE" adds a series or replaces
 // it, "operator-SERIES" removes it.
-func (w *world) servePages(t *testing.T, process int, changes ...string) {
+func (w *scene) servePages(t *testing.T, process int, changes ...string) {
 	t.Helper()
 	pages := map[string]map[string]string{"operator": {}, "scheduler": {}}
 	add := func(program, line string) {
@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 		"the scheduler's gone queue": {`scheduler+cardquota_refusals_total` + gone, "metrics"},
 		"a scheduler that waits":     {`scheduler+cardquota_ready{} 0; scheduler+cardquota_refusals_total` + gone, ""},
 	}) {
-		w := newMeasuredWorld()
+		w := newMeasuredScene()
 		w.servePages(t, 1, tc.pages)
 		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
 	}
@@ -119,7 +119,7 @@ func TestBindingsAreCounted(t *testing.T) {
 		"nothing was bound":             {`wait 10s`, count(6), 1, "metrics"},
 		"another card":                  {`wait 10s`, count(5) + strings.Replace(count(1), "H200", "H800", 1), 1, "metrics"},
 	}) {
-		w := newMeasuredWorld()
+		w := newMeasuredScene()
 		w.servePages(t, 1, count(5))
 		w.checkNow()
 		w.playScript(tc.text)
@@ -148,7 +148,7 @@ func TestCardSeconds(t *testing.T) {
 		"twice":                    {10 * time.Minute, 1200, "metrics"},
 		"more than could be known": {10 * time.Minute, 604, "metrics"},
 	}) {
-		w := newMeasuredWorld().playScript(holdCard)
+		w := newMeasuredScene().playScript(holdCard)
 		w.clock = w.clock.Add(tc.after)
 
 		w.servePages(t, 1, secondsOf(tc.seconds))
@@ -178,7 +178,7 @@ func TestCardSecondsOverARestart(t *testing.T) {
 		"of a pod that ends meanwhile":        {dated, ends, 2, 545, ""},
 		"two minutes of such a pod":           {dated, ends, 2, 480, "metrics"},
 	}) {
-		w := newMeasuredWorld().playScript(holdCard + tc.text)
+		w := newMeasuredScene().playScript(holdCard + tc.text)
 		w.clock = w.clock.Add(10 * time.Minute)
 		first := 600.0
 		w.servePages(t, 1, secondsOf(470))
@@ -198,13 +198,13 @@ func TestCardSecondsOverARestart(t *testing.T) {
 }
 
 func TestABillNamesTheTenant(t *testing.T) {
-	w := newMeasuredWorld().playScript(holdCard)
+	w := newMeasuredScene().playScript(holdCard)
 	w.servePages(t, 1, strings.Replace(secondsOf(0), "team", "other", 1))
 	w.playScript(`check; wait 21s`).expectViolations(t, "metrics")
 }
 
 func TestAPageThatCannotBeReadIsFound(t *testing.T) {
-	w := newMeasuredWorld()
+	w := newMeasuredScene()
 	if err := w.machine.recordPages(Pages{Operator: Page{Text: []byte("cardquota_ready{")}}); err == nil {
 		t.Error("it was read")
 	}
@@ -212,7 +212,7 @@ func TestAPageThatCannotBeReadIsFound(t *testing.T) {
 }
 
 func TestAQueueThatIsGoneNeedNoBill(t *testing.T) {
-	w := newMeasuredWorld().playScript(holdCard)
+	w := newMeasuredScene().playScript(holdCard)
 	key := queueCard{"q", h200}
 	later := w.clock.Add(10 * time.Minute)
 	if least, _ := w.machine.secondsUntil(key, later, later); least < 500 {
@@ -225,7 +225,7 @@ func TestAQueueThatIsGoneNeedNoBill(t *testing.T) {
 }
 
 func TestCardSecondsOfALateWatchAndASlowPage(t *testing.T) {
-	w := newMeasuredWorld().playScript(holdCard)
+	w := newMeasuredScene().playScript(holdCard)
 	key := queueCard{"q", h200}
 	asked := w.clock.Add(10 * time.Minute)
 	_, usual := w.machine.secondsUntil(key, asked, asked)
@@ -263,7 +263,7 @@ func TestATerminatingPodMayBeBilled(t *testing.T) {
 		"while it ends":   {`write pod a deleted=true;`, ""},
 		"when it is gone": {`remove pod a;`, "metrics"},
 	}) {
-		w := newMeasuredWorld().playScript(holdCard)
+		w := newMeasuredScene().playScript(holdCard)
 		w.playScript(tc.text + `write quota q used=0 free=2; write queue q allocated=;`)
 		w.clock = w.clock.Add(10 * time.Minute)
 		w.servePages(t, 1, secondsOf(600))

@@ -104,7 +104,7 @@ func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 // Merging exists to avoid a false alarm when a deletion is seen later than the binding that it
 // made room for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
-	w := newWorld().playScript(`load pod old cards=2 node=h200-0`)
+	w := newScene().playScript(`load pod old cards=2 node=h200-0`)
 	at := func(revision int64, deleted bool, object client.Object) change {
 		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
 	}

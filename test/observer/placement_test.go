@@ -3,7 +3,7 @@ package observer
 import "testing"
 
 func TestPlacement(t *testing.T) {
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"a pod within the quota is fine":        {`place a node=h200-0 cards=2`, ""},
 		"a pod beyond the quota is a violation": {`place a node=h200-0 cards=3`, "quota"},
 		"pods add up": {`place a node=h200-0 cards=1
@@ -56,11 +56,11 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestWhatWasPlacedBeforeTheStartIsNoViolation(t *testing.T) {
-	newWorld().playScript(`load pod a cards=5 node=rtx4090-0; write pod a`).expectViolations(t, "")
+	newScene().playScript(`load pod a cards=5 node=rtx4090-0; write pod a`).expectViolations(t, "")
 }
 
 func TestEveryHolderOfAViolationIsNamed(t *testing.T) {
-	w := newWorld().playScript(`place a node=h200-0 cards=3`)
+	w := newScene().playScript(`place a node=h200-0 cards=3`)
 	want := "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now holds 3, and its quota was at most 2 in the 10s before (revision 2)"
 	if got := w.machine.violations; len(got) != 1 || got[0].Message != want || got[0].Object != "pod/test/a" {
 		t.Errorf("found %v, want %q", got, want)
@@ -73,7 +73,7 @@ func TestTerminatingCardsAreBounded(t *testing.T) {
 	const second = `place p2 node=h200-0 cards=2; write pod p2 deleted=true;`
 	const lost = `write node h200-1; place p1 node=h200-1 cards=2; write pod p1 deleted=true;` + second
 
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"a restart of all":                        {first + `place a node=h200-0 cards=2`, ""},
 		"a second one before the first has ended": {first + second + `place a node=h200-0 cards=1`, "quota"},
 		"a second one after the first has ended":  {first + `remove pod p1;` + second + `place a node=h200-0 cards=2`, ""},
@@ -94,7 +94,7 @@ func TestTenancy(t *testing.T) {
 		lab  = chooses + `load namespace test team=lab; wait 1m;`
 	)
 
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"a chosen namespace is fine":                         {chat + `place a node=h200-0 cards=1`, ""},
 		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a node=h200-0 cards=1`, ""},
 		"a left-out namespace is a violation":                {lab + `place a node=h200-0 cards=1`, "tenancy"},

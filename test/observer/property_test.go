@@ -68,7 +68,7 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 }
 
 // randomStep applies one random step on both sides.
-func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
+func randomStep(t *rapid.T, s *scene, o *oracle, pods map[string]*corev1.Pod) {
 	queues := []string{"q", "r"}
 	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
 	p, exists := pods[name]
@@ -109,7 +109,7 @@ func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 }
 
 // placePod creates a pod and binds it, on both sides.
-func placePod(s *world, o *oracle, name, queue string, cards int) *corev1.Pod {
+func placePod(s *scene, o *oracle, name, queue string, cards int) *corev1.Pod {
 	p := builder.Pod("test", name).Queue(queue).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
 	s.applyObject(p.DeepCopy(), false)
 	p.Spec.NodeName = "h200-0"
@@ -119,7 +119,7 @@ func placePod(s *world, o *oracle, name, queue string, cards int) *corev1.Pod {
 }
 
 // terminatePod marks a pod as deleted, on both sides; it still runs.
-func terminatePod(s *world, o *oracle, p *corev1.Pod) {
+func terminatePod(s *scene, o *oracle, p *corev1.Pod) {
 	now := metav1.NewTime(s.clock)
 	p.DeletionTimestamp = &now
 	s.applyObject(p.DeepCopy(), false)
@@ -139,7 +139,7 @@ func violationKeys(found []Violation) []string {
 
 func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		s := newWorld()
+		s := newScene()
 		s.playScript(`load queue r quota=H200:3`)
 		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}, ending: map[string]holding{}}
 		pods := map[string]*corev1.Pod{}
@@ -168,7 +168,7 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 // replayDelayed delivers a log by two streams that lag behind each other at random. It is late
 // when a change arrived after later ones were applied.
 func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
-	s := newWorld()
+	s := newScene()
 	s.playScript(`load queue r quota=H200:3`)
 	streams := []*stream{newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})}
 

@@ -18,7 +18,7 @@ func TestEveryVictimHasAReclaimer(t *testing.T) {
 		placed = `write pod p node=h200-0; wait 1m`
 	)
 
-	runScripts(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimScene, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `run g min=1 pods=a; evict a by=reclaim; wait 10s;` + placed, ""},
 		"it may take twenty seconds": {comes + `run g min=1 pods=a; evict a by=reclaim; wait 19s`, "open"},
 		"and no longer":              {comes + `run g min=1 pods=a; evict a by=reclaim; wait 21s`, "eviction"},
@@ -69,7 +69,7 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 			evict a by=preempt; evict b by=preempt; evict c by=preempt`, "", ""},
 		"reclaim leaves it to the policies of the job": {`run g min=3 pods=a,b,c; evict a by=reclaim`, "", ""},
 	}) {
-		w := reclaimWorld().playScript(comes).playScript(tc.text).playScript(`write pod p node=h200-0; check; wait 9s`)
+		w := reclaimScene().playScript(comes).playScript(tc.text).playScript(`write pod p node=h200-0; check; wait 9s`)
 		w.expectViolations(t, tc.soon)
 
 		w.playScript(`wait 2s`).expectViolations(t, tc.later)
@@ -77,7 +77,7 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 }
 
 func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
-	w := reclaimWorld().playScript(comes)
+	w := reclaimScene().playScript(comes)
 	w.machine.setExcused(Eviction, true, w.clock)
 	w.playScript(`run g min=1 pods=a; evict a by=reclaim; wait 1m; check`)
 	w.machine.setExcused(Eviction, false, w.clock)
@@ -89,7 +89,7 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 func TestTheRestOfAGangIsEvictedToo(t *testing.T) {
 	const served = `write pod p node=h200-0; check; wait 30s; check`
 	const victims = comes + `run g min=1 pods=a; load group h queue=training; load pod b queue=training cards=0 priority=0 node=h200-0 group=`
-	runScripts(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimScene, map[string]scriptCase{
 		"a pod without cards goes with its gang":    {victims + `g; evict b by=cardreclaim; evict a by=cardreclaim;` + served, ""},
 		"a job without cards is evicted for no pod": {victims + `h; evict b by=cardreclaim; evict a by=cardreclaim;` + served, "eviction"},
 	})
@@ -98,7 +98,7 @@ func TestTheRestOfAGangIsEvictedToo(t *testing.T) {
 // Volcano's job controller deletes the pods that cardreclaim has marked, one after the other,
 // and each ends at its own time.
 func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
-	w := reclaimWorld().playScript(comes + `run g min=3 pods=a,b,c; write pod a gracePeriod=60s evictedBy=cardreclaim; write pod b gracePeriod=60s evictedBy=cardreclaim
+	w := reclaimScene().playScript(comes + `run g min=3 pods=a,b,c; write pod a gracePeriod=60s evictedBy=cardreclaim; write pod b gracePeriod=60s evictedBy=cardreclaim
 		write pod c gracePeriod=60s evictedBy=cardreclaim; remove pod a; write pod p node=h200-0; check; wait 30s`)
 	w.expectViolations(t, "")
 	w.playScript(`wait 1m; check; wait 11s`).expectViolations(t, "eviction") // b and c have had their time and run on
@@ -109,7 +109,7 @@ func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 	const gang = comes + `run g min=2 pods=leader,worker-0,worker-1; write pod leader volcano.sh/task-spec=leader
 		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
 	const evicted = `; evict leader by=cardreclaim; write pod p node=h200-0; check; wait 30s`
-	runScripts(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimScene, map[string]scriptCase{
 		"the leader is needed":   {gang + `write group g task=leader,min:1 task=worker,min:1` + evicted, "eviction"},
 		"two workers are enough": {gang + `write group g task=leader,min:0 task=worker,min:1` + evicted, ""},
 		"the tasks' minima do not count when they exceed the job's": {gang + `write group g task=leader,min:1 task=worker,min:2` + evicted, ""},

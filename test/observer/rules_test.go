@@ -12,7 +12,7 @@ func TestStatus(t *testing.T) {
 	)
 
 	const placed = `load ` + idle + `place a node=h200-0 cards=1; check;`
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"a right status is fine":                          {`load ` + idle + `wait 1m`, ""},
 		"a status may lag for five seconds":               {placed + `wait 4s`, "open"},
 		"and no longer":                                   {placed + `wait 5100ms`, "status"},
@@ -48,7 +48,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestReason(t *testing.T) {
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"a pod may wait ten seconds without a word": {`write pod a cards=1; wait 9s`, "open"},
 		"and no longer":                                  {`write pod a cards=1; wait 11s`, "reason"},
 		"a message on the pod is a word":                 {`write pod a cards=1 unschedulable=no-room; wait 1m`, ""},
@@ -67,14 +67,14 @@ func TestReason(t *testing.T) {
 }
 
 func TestObjectsOfOtherTestsAreNotChecked(t *testing.T) {
-	w := newWorld()
+	w := newScene()
 	w.machine.options.Concerns = func(object string) bool { return object == "pod/test/mine" }
 	w.playScript(`place theirs node=h200-0 cards=3; write pod silent cards=1; load quota nowhere; check; wait 1m`).expectViolations(t, "")
 	w.playScript(`place mine node=h200-0 cards=1`).expectViolations(t, "quota") // what others hold counts
 }
 
 func TestExcuse(t *testing.T) {
-	w := newWorld()
+	w := newScene()
 	w.machine.setExcused(Reason, true, w.clock)
 	w.playScript(`write pod a cards=1; wait 1m; check`)
 	w.machine.setExcused(Reason, false, w.clock)

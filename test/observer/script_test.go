@@ -18,9 +18,9 @@ const (
 	rtx4090 = "NVIDIA-GeForce-RTX-4090"
 )
 
-// world applies the changes of a script to a clusterState. Its cluster has an H200 node, a 4090
+// scene applies the changes of a script to a clusterState. Its cluster has an H200 node, a 4090
 // node, a node that does not name its cards, and the queue q with a quota of two H200.
-type world struct {
+type scene struct {
 	*script.Objects
 	machine  *clusterState
 	clock    time.Time
@@ -30,10 +30,10 @@ type world struct {
 
 var began = script.Began
 
-func newWorld() *world {
+func newScene() *scene {
 	var options Options
 	options.applyDefaults()
-	w := &world{machine: newClusterState(options), clock: began, Objects: script.New(map[string]string{
+	w := &scene{machine: newClusterState(options), clock: began, Objects: script.New(map[string]string{
 		"pod": "queue=q card=" + h200, "node": "cards=8 model=" + h200, "quota": "quota=2",
 	})}
 	w.playScript("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2")
@@ -53,7 +53,7 @@ func newWorld() *world {
 //	check
 //
 // The words key=value behind a name are those of package script.
-func (w *world) playScript(text string) *world {
+func (w *scene) playScript(text string) *scene {
 	for _, line := range script.Steps(text) {
 		switch line.Verb {
 		case "load":
@@ -88,7 +88,7 @@ func (w *world) playScript(text string) *world {
 }
 
 // placePod creates a pod, and binds it to its node.
-func (w *world) placePod(line words.Line) {
+func (w *scene) placePod(line words.Line) {
 	pending := line
 	pending.Names = append([]string{"pod"}, line.Names...)
 	pending.Words = slices.DeleteFunc(slices.Clone(line.Words), func(word words.Word) bool { return word.Key == "node" })
@@ -97,14 +97,14 @@ func (w *world) placePod(line words.Line) {
 }
 
 // loadGang loads a PodGroup of the queue training and its pods, which run on h200-0.
-func (w *world) loadGang(name, pods string, names []string) {
+func (w *scene) loadGang(name, pods string, names []string) {
 	w.playScript("load group " + name + " queue=training min=" + pods)
 	for _, pod := range names {
 		w.playScript("load pod " + pod + " queue=training cards=1 priority=0 node=h200-0 group=" + name)
 	}
 }
 
-func (w *world) applyObject(object client.Object, deleted bool) {
+func (w *scene) applyObject(object client.Object, deleted bool) {
 	w.revision++
 	w.clock = w.clock.Add(time.Millisecond)
 	c := change{revision: w.revision, deleted: deleted, seen: w.clock, object: object}
@@ -112,11 +112,11 @@ func (w *world) applyObject(object client.Object, deleted bool) {
 	w.machine.applyChange(c)
 }
 
-func (w *world) checkNow() []string { return w.machine.checkAll(w.clock) }
+func (w *scene) checkNow() []string { return w.machine.checkAll(w.clock) }
 
 // expectViolations compares the violations in order, and the number of open ones: "card quota
 // open".
-func (w *world) expectViolations(t *testing.T, want string) {
+func (w *scene) expectViolations(t *testing.T, want string) {
 	t.Helper()
 	open := w.checkNow()
 	w.checkNow() // nothing is reported twice
@@ -137,7 +137,7 @@ func (w *world) expectViolations(t *testing.T, want string) {
 // scriptCase is a script and its final violations.
 type scriptCase struct{ text, want string }
 
-func runScripts(t *testing.T, begin func() *world, cases map[string]scriptCase) {
+func runScripts(t *testing.T, begin func() *scene, cases map[string]scriptCase) {
 	for t, tc := range check.Cases(t, cases) {
 		begin().playScript(tc.text).expectViolations(t, tc.want)
 	}

@@ -142,8 +142,8 @@ func (m *clusterState) treeUse(name string, counts func(*podState) bool) rule.Tr
 
 func everyPod(*podState) bool { return true }
 
-// isFixed reports whether a pod cannot be reclaimed in a tree.
-func (m *clusterState) isFixed(state *podState, tree *rule.Tree) bool {
+// isUnreclaimable reports whether a pod cannot be reclaimed in a tree.
+func (m *clusterState) isUnreclaimable(state *podState, tree *rule.Tree) bool {
 	queue := tree.Queue(m.queueOf(state))
 	var ofGroup map[string]string
 	if group := m.groupOf(state.pod); group != nil {

@@ -2,10 +2,10 @@ package observer
 
 import "testing"
 
-// newTreeWorld is newWorld with queueHierarchy: Tree, and two tenants: top with the leaves a
+// newTreeScene is newScene with queueHierarchy: Tree, and two tenants: top with the leaves a
 // and b, and other. Each leaf may borrow beyond what it deserves.
-func newTreeWorld() *world {
-	w := newWorld()
+func newTreeScene() *scene {
+	w := newScene()
 	w.machine.setTree(true, began)
 	return w.playScript(`load queue q quota=H200:2
 		load queue top quota=H200:6 deserved=H200:4 parentOnly=true
@@ -19,7 +19,7 @@ func newTreeWorld() *world {
 func TestPlacementInATree(t *testing.T) {
 	const guarantee = `load queue other guarantee=H200:4; wait 1m;`
 
-	runScripts(t, newTreeWorld, map[string]scriptCase{
+	runScripts(t, newTreeScene, map[string]scriptCase{
 		"within every quota": {`place x node=h200-0 cards=4 queue=a; place y node=h200-0 cards=2 queue=b`, ""},
 		"beyond the leaf's":  {`place x node=h200-0 cards=5 queue=a`, "quota"},
 		"beyond the parent's": {`place x node=h200-0 cards=4 queue=a; place y node=h200-0 cards=2 queue=b
@@ -65,7 +65,7 @@ func TestTheSwitchOfTheHierarchy(t *testing.T) {
 		"flat queues":               {false, false, ""},
 		"a tree until a moment ago": {false, true, ""},
 	} {
-		w := newTreeWorld()
+		w := newTreeScene()
 		w.machine.setTree(tc.tree, w.clock)
 		if !tc.now {
 			w.playScript(`wait 1m`)
@@ -79,7 +79,7 @@ func TestTheSwitchOfTheHierarchy(t *testing.T) {
 
 func TestTenancyInATree(t *testing.T) {
 	const parent = `load queue top namespaceSelector={"matchLabels":{"team":"chat"}};`
-	runScripts(t, newTreeWorld, map[string]scriptCase{
+	runScripts(t, newTreeScene, map[string]scriptCase{
 		"the parent takes the namespace":      {parent + `load namespace test team=chat; wait 1m; place x node=h200-0 cards=1 queue=a`, ""},
 		"the parent leaves it out":            {parent + `load namespace test team=lab; wait 1m; place x node=h200-0 cards=1 queue=a`, "tenancy"},
 		"the parent left it out just now":     {`load namespace test team=lab; write queue top namespaceSelector={"matchLabels":{"team":"chat"}}; wait 9s; place x node=h200-0 cards=1 queue=a`, ""},
@@ -91,7 +91,7 @@ func TestTenancyInATree(t *testing.T) {
 // The queue q has a quota of two, top one of six.
 func TestStatusInATree(t *testing.T) {
 	const held = `place x node=h200-0 cards=1 queue=a; write queue a allocated=H200:1; place y node=h200-0 cards=2 queue=b; write queue b allocated=H200:2; write queue top allocated=H200:3;`
-	runScripts(t, newTreeWorld, map[string]scriptCase{
+	runScripts(t, newTreeScene, map[string]scriptCase{
 		"a parent sums its subtree":   {held + `load quota top quota=6 used=3 free=3 deserved=4; check; wait 1m`, ""},
 		"a parent that counts itself": {held + `load quota top quota=6 used=0 free=6 deserved=4; check; wait 1m`, "status"},
 		"what waits below it":         {`write pod p queue=a cards=2 unschedulable=full; load quota top quota=6 used=0 free=6 deserved=4 pending=2 blocked=pod:p,card:H200,count:2,reason:QuotaExhausted; check; wait 1m`, ""},

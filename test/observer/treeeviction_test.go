@@ -8,7 +8,7 @@ func TestEvictionInATree(t *testing.T) {
 	const alone = `place o1 node=h200-0 cards=2 queue=other; place o2 node=h200-0 cards=2 queue=other; place o3 node=h200-0 cards=2 queue=other; wait 1m;`
 	const group = `write group g queue=b min=3; place g1 node=h200-0 cards=1 queue=b group=g; place g2 node=h200-0 cards=1 queue=b group=g; place g3 node=h200-0 cards=1 queue=b group=g; wait 1m;`
 
-	runScripts(t, newTreeWorld, map[string]scriptCase{
+	runScripts(t, newTreeScene, map[string]scriptCase{
 		"a sibling takes what is borrowed": {borrows + `write pod n cards=1 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, ""},
 		"another tenant may not, while the parent borrows nothing": {`load queue top deserved=H200:4; wait 1m;` + borrows + `write pod n cards=1 queue=other
 			evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
@@ -45,7 +45,7 @@ func TestEvictionInATree(t *testing.T) {
 }
 
 func TestFlatQueuesReclaimNothingByTheTree(t *testing.T) {
-	w := newTreeWorld()
+	w := newTreeScene()
 	w.machine.setTree(false, w.clock)
 	w.playScript(`wait 1m; place o1 node=h200-0 cards=2 queue=other; place o2 node=h200-0 cards=4 queue=other; wait 1m; write pod n cards=2 queue=a; evict o1 by=cardreclaim; place n node=h200-0`)
 	w.expectViolations(t, "eviction")
@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 	const runs = `write group g queue=a min=2; place g1 node=h200-0 cards=1 queue=a group=g; place g2 node=h200-0 cards=1 queue=a group=g; wait 1m;`
 	const held = runs + `write queue a stopPolicy=HoldAndDrain;`
 
-	runScripts(t, newTreeWorld, map[string]scriptCase{
+	runScripts(t, newTreeScene, map[string]scriptCase{
 		"of a queue that is drained":          {held + `evict g1 by=drain; evict g2 by=drain; wait 2m`, ""},
 		"of a queue below one":                {runs + `write queue top stopPolicy=HoldAndDrain; evict g1 by=drain; evict g2 by=drain; wait 2m`, ""},
 		"of a queue that is only held":        {runs + `write queue a stopPolicy=Hold; wait 1m; evict g1 by=drain; evict g2 by=drain`, "eviction eviction"},

@@ -47,7 +47,7 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 		}
 
 		report(m.takesGuarantee(trees, queue, card, count, use, c))
-		report(m.fixedAboveDeserved(state, trees, queue, card))
+		report(m.unreclaimableAboveDeserved(state, trees, queue, card))
 		for _, name := range trees[len(trees)-1].PathOf(queue) {
 			m.checkTreeTerminating(object, name, card, count, trees, c)
 		}

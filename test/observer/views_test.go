@@ -72,7 +72,7 @@ func TestViews(t *testing.T) {
 		"held while open":               {"", []*v1alpha1.LocalCardQuota{viewOf("mine", 0, inState("Held"))}, "status"},
 		"of a CardQuota that is ending": {`write quota q deleted=true`, []*v1alpha1.LocalCardQuota{viewOf("mine", 1)}, ""},
 	}) {
-		w := newWorldOfEntries().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2`)
+		w := newSceneOfEntries().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2`)
 		w.selectNamespaces(tc.text, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}})
 		for _, view := range tc.views {
 			w.applyObject(view, false)
@@ -87,7 +87,7 @@ func TestViews(t *testing.T) {
 }
 
 // selectNamespaces plays a script, and then lets the CardQuota q select namespaces.
-func (w *world) selectNamespaces(text string, selector *metav1.LabelSelector) {
+func (w *scene) selectNamespaces(text string, selector *metav1.LabelSelector) {
 	w.playScript(text)
 	quota := w.Object("quota", "q").(*v1alpha1.CardQuota)
 	quota.Spec.NamespaceSelector = selector
@@ -96,14 +96,14 @@ func (w *world) selectNamespaces(text string, selector *metav1.LabelSelector) {
 
 func TestNoViewsWithoutAnExplicitSelector(t *testing.T) {
 	for _, selector := range []*metav1.LabelSelector{nil, {}} {
-		w := newWorld().playScript(`load namespace mine team=chat; load quota q used=0 free=2`)
+		w := newScene().playScript(`load namespace mine team=chat; load quota q used=0 free=2`)
 		w.selectNamespaces("", selector)
 		w.playScript(`check; wait 1m`).expectViolations(t, "")
 	}
 }
 
 func TestOnlyFiftyNamespacesNeedAView(t *testing.T) {
-	w := newWorld().playScript(`load quota q used=0 free=2`)
+	w := newScene().playScript(`load quota q used=0 free=2`)
 	for i := range 51 {
 		w.machine.loadObject(builder.Namespace(fmt.Sprintf("n%02d", i), "team", "chat"), w.clock)
 		if i < 50 {

@@ -17,7 +17,7 @@ func TestWhatWaitsIsListed(t *testing.T) {
 		return `load quota q used=0 free=2 pending=3; write quota q ` + blocked + `; check; wait 11s`
 	}
 
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"all of it":                        {two + says(`blocked=pod:a,card:H200,count:2,reason:QuotaExhausted blocked=pod:b,card:H200,count:1,reason:QuotaExhausted`), ""},
 		"nothing":                          {two + says(`blocked=`), "status"},
 		"nothing, for a moment":            {two + `load quota q used=0 free=2 pending=3; check; wait 4s`, "open"},
@@ -49,7 +49,7 @@ func TestTheTotalCountsWhatIsNotListed(t *testing.T) {
 		"nine, although ten can be":   {9, 12, "status"},
 		"nothing, and the total is 0": {0, 0, "status"},
 	}) {
-		w := newWorld()
+		w := newScene()
 		quota := w.Object("quota", "q", "used=0", "free=2", "pending=12").(*v1alpha1.CardQuota)
 		for i := range 12 {
 			pod := builder.Pod("test", "p"+string(rune('a'+i))).Queue("q").Card(h200).GPUs(1).Unschedulable("full").Obj()
@@ -98,7 +98,7 @@ func TestViewsSayWhatWaits(t *testing.T) {
 		"a pod that does not":    {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked[0].Workload.Name = "b" }, "status"},
 		"a Job of the same name": {func(s *v1alpha1.LocalCardQuotaStatus) { s.Blocked[0].Workload.Kind = "Job" }, "status"},
 	}) {
-		w := newWorld().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2 pending=3`)
+		w := newScene().playScript(`load namespace mine team=chat; load namespace theirs; load quota q used=0 free=2 pending=3`)
 		quota := w.Object("quota", "q").(*v1alpha1.CardQuota)
 		for namespace, names := range map[string][]string{"mine": {"a"}, "theirs": {"b", "c"}} {
 			for _, name := range names {
@@ -123,7 +123,7 @@ func TestOnlyCardsWithQuotaLeftCount(t *testing.T) {
 	says := func(reason string) string {
 		return full + `write pod a cards=2 card=H200|RTX4090 unschedulable=full; load quota q used=0 free=2 pending=2; write quota q blocked=pod:a,card:H200|RTX4090,count:2,reason:` + reason + `; check; wait 11s`
 	}
-	runScripts(t, newWorld, map[string]scriptCase{
+	runScripts(t, newScene, map[string]scriptCase{
 		"the other card does not help":      {says(`NoFreeCard holder=pod:x,queue:r,count:8`), ""},
 		"so its holders do not either":      {says(`NoFreeCard holder=pod:x,queue:r,count:8 holder=pod:y,queue:r,count:2`), "truth"},
 		"without a CardQuota each may help": {`load queue q quota=H200:2,RTX4090:9; ` + says(`NoFreeCard holder=pod:x,queue:r,count:8`), "truth"},

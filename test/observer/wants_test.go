@@ -18,8 +18,8 @@ func TestWhoPreemptsGetsTheCard(t *testing.T) {
 	const goes = preempts + `remove pod a; wait 1s;`
 	const late = `check; wait 4s; check; write pod p node=h200-1; wait 1m`
 
-	begin := func() *world {
-		return reclaimWorld().playScript(`load node h200-1; load queue other quota=H200:8 serviceType=training priority=30000 reclaimable=true
+	begin := func() *scene {
+		return reclaimScene().playScript(`load node h200-1; load queue other quota=H200:8 serviceType=training priority=30000 reclaimable=true
 			load queue first quota=H200:8 serviceType=inference priority=90000`)
 	}
 
@@ -47,7 +47,7 @@ func TestNoSecondEvictionForTheSameWant(t *testing.T) {
 	const other = `write node h200-0 cards=9 cpu=100; make pod p cpu=8;` + preempts + `run h min=1 pods=b;`
 	const ends = `remove pod b;` + placedLater
 
-	runScripts(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimScene, map[string]scriptCase{
 		"the first victim ends still":        {other + again + ends, "eviction"},
 		"its card is kept":                   {other + `remove pod a;` + again + ends, "eviction"},
 		"no second one":                      {other + placedLater, ""},

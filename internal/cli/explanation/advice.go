@@ -36,8 +36,8 @@ var reasonTexts = map[v1alpha1.BlockedReason]string{
 	v1alpha1.BlockedOther:                  "the scheduler's message says more",
 }
 
-// fixedAdvice is what helps whatever the numbers are.
-var fixedAdvice = map[v1alpha1.BlockedReason][]string{
+// constantAdvice is what helps whatever the numbers are.
+var constantAdvice = map[v1alpha1.BlockedReason][]string{
 	v1alpha1.BlockedGuaranteedToOthers:   {"Wait until the guarantee is used or lowered, or ask for a guarantee of the queue itself."},
 	v1alpha1.BlockedNotReclaimable:       {"Leave out volcano.sh/preemptable: \"false\", or use no more than the queue deserves: other queues must be able to take borrowed cards back."},
 	v1alpha1.BlockedRecentlyReclaimed:    {"Wait: the queue may borrow again when its sibling does not need the cards."},
@@ -82,7 +82,7 @@ func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
 		advice = append(advice, in.adviseOrphans()...)
 	}
 
-	advice = append(advice, in.fixedAdvice(entry.Reason)...)
+	advice = append(advice, in.constantAdvice(entry.Reason)...)
 	switch entry.Reason {
 	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted,
 		v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating:
@@ -92,9 +92,9 @@ func (in *Input) advise(entry v1alpha1.BlockedStatus) []string {
 	return advice
 }
 
-// fixedAdvice returns what helps whatever the numbers are. A Queue without a CardQuota has to be
+// constantAdvice returns what helps whatever the numbers are. A Queue without a CardQuota has to be
 // changed itself.
-func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
+func (in *Input) constantAdvice(reason v1alpha1.BlockedReason) []string {
 	if resource := limitedResources[reason]; resource != "" && !in.ChangesQuotas {
 		return []string{fmt.Sprintf("Request less %s, or ask the administrator for more %s of queue %s.", resource, resource, in.Queue)}
 	}
@@ -111,7 +111,7 @@ func (in *Input) fixedAdvice(reason v1alpha1.BlockedReason) []string {
 	case in.lacksCardQuota():
 		return in.adviseQueue(reason)
 	}
-	return fixedAdvice[reason]
+	return constantAdvice[reason]
 }
 
 // seesCardQuota reports whether the user may read the CardQuota itself, and not only its
@@ -131,7 +131,7 @@ func (in *Input) adviseQueue(reason v1alpha1.BlockedReason) []string {
 	case v1alpha1.BlockedQueueStopped:
 		return []string{fmt.Sprintf("Ask the administrator of the queue why it is stopped: kubectl describe queue.scheduling.volcano.sh %s.", in.Queue)}
 	}
-	return fixedAdvice[reason]
+	return constantAdvice[reason]
 }
 
 // adviseBeyondQuota says that quota is not all that a card lacks.

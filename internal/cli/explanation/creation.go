@@ -88,7 +88,7 @@ func (in *Input) adviseCreation() string {
 		return fmt.Sprintf("Namespace %s is being deleted: create the workload in another one.", in.Workload.Namespace)
 	case slices.ContainsFunc(serverFailures, says):
 		return "The pod template is not the cause, and the controller tries again. If this stays, ask the administrator of the cluster."
-	case in.hasFixedTemplate():
+	case in.hasImmutableTemplate():
 		return fmt.Sprintf("Its pod template cannot be changed. Delete it, and create it again with a template corrected as the message says: %s.", writeCommand("delete", in.Workload))
 	default:
 		return "Correct the pod template as the message says: " + writeCommand("edit", in.Workload) + "."
@@ -104,8 +104,8 @@ func adviseWebhook(name string) string {
 	return strings.Join(strings.Fields("The pod template is not the cause. Webhook "+name+" does not answer: "+who), " ") + " The controller tries again."
 }
 
-// hasFixedTemplate reports whether the pod template of the workload cannot be changed.
-func (in *Input) hasFixedTemplate() bool {
+// hasImmutableTemplate reports whether the pod template of the workload cannot be changed.
+func (in *Input) hasImmutableTemplate() bool {
 	return in.isVCJob() || in.Workload.APIGroup == batchv1.GroupName
 }
 
@@ -115,7 +115,7 @@ func (in *Input) adviseSchedulerName() string {
 	switch {
 	case in.isVCJob():
 		return fmt.Sprintf("The scheduler of a Volcano job cannot be changed. Delete it, and create it again with spec.schedulerName: %s: %s.", name, writeCommand("delete", in.Workload))
-	case in.hasFixedTemplate():
+	case in.hasImmutableTemplate():
 		return fmt.Sprintf("Its pod template cannot be changed. Delete it, and create it again with schedulerName: %s in the spec of the pod template: %s.", name, writeCommand("delete", in.Workload))
 	default:
 		return fmt.Sprintf("Write schedulerName: %s into the spec of the pod template: %s.", name, writeCommand("edit", in.Workload))

@@ -35,8 +35,8 @@ type Scale struct {
 	// Desired is how many pods it wants beside each other. Field says so, "" where no field does.
 	Desired int
 	Field   string
-	// IsFixed reports whether Field cannot be changed.
-	IsFixed bool
+	// IsImmutable reports whether Field cannot be changed.
+	IsImmutable bool
 	// IsOrdered reports whether it creates a pod only when the one before it is ready.
 	IsOrdered bool
 }
@@ -92,7 +92,7 @@ func (in *Input) adviseScale() string {
 	switch {
 	case in.Scale.Field == "":
 		text += lower
-	case in.Scale.IsFixed:
+	case in.Scale.IsImmutable:
 		text += fmt.Sprintf("%s, or create it again with %s: %d", lower, in.Scale.Field, in.Gang.Minimum)
 	default:
 		text += fmt.Sprintf("raise %s to %d, or %s", in.Scale.Field, in.Gang.Minimum, lower)

@@ -128,9 +128,9 @@ func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
 // maxObstacles is how many nodes are named.
 const maxObstacles = 3
 
-// nodesWithRoom returns the nodes that have enough free cards for a pod: first those that take pods,
+// fittingNodes returns the nodes that have enough free cards for a pod: first those that take pods,
 // then those with most.
-func (in *Input) nodesWithRoom() []inventoryview.Node {
+func (in *Input) fittingNodes() []inventoryview.Node {
 	var nodes []inventoryview.Node
 	for _, node := range in.Nodes {
 		isNamed := slices.ContainsFunc(in.Request.Names, func(name card.Name) bool { return string(name) == node.Card })
@@ -155,7 +155,7 @@ func (in *Input) nodesWithRoom() []inventoryview.Node {
 // obstacleGates answers whether a node with enough cards takes the pod, as far as that is known: first
 // what the node wants, then what it has left.
 func (in *Input) obstacleGates() []Gate {
-	nodes := in.nodesWithRoom()
+	nodes := in.fittingNodes()
 	if len(nodes) == 0 || in.Obstacles == nil {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (in *Input) adviseObstacles() []string {
 	}
 
 	var advice []string
-	for _, node := range in.nodesWithRoom() {
+	for _, node := range in.fittingNodes() {
 		if len(advice) < maxObstacles {
 			obstacle := in.Obstacles[node.Name]
 			if obstacle.ChangesNode && !in.ChangesNodes {

@@ -27,14 +27,14 @@ func (in *Input) statedShortage() *workload.StatedRefusal {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return nil
 	}
-	statement := blocked.ReadStatement("", in.Entries[0].Message, "")
-	if statement.Refusal != nil && isQuotaReason(statement.Refusal.Reason) {
-		return statement.Refusal
+	statedReason := blocked.ReadStatedReason("", in.Entries[0].Message, "")
+	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Reason) {
+		return statedReason.Refusal
 	}
 
-	for i := range statement.NodeRefusals {
-		if isQuotaReason(statement.NodeRefusals[i].Reason) {
-			return &statement.NodeRefusals[i]
+	for i := range statedReason.NodeRefusals {
+		if isQuotaReason(statedReason.NodeRefusals[i].Reason) {
+			return &statedReason.NodeRefusals[i]
 		}
 	}
 

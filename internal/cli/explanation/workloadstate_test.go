@@ -120,7 +120,7 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 		"a parallel StatefulSet":     {"apps", "StatefulSet", &Scale{Desired: 4, Field: "spec.replicas"}, nil, "", "Its events say why it has not: kubectl -n lab describe statefulset x."},
 		"a DaemonSet":                {"apps", "DaemonSet", &Scale{Desired: 2}, nil, "", "its gang needs 4: " + lower + ": kubectl -n lab edit daemonset x."},
 		"a Job":                      {"batch", "Job", &Scale{Desired: 2, Field: "spec.parallelism"}, nil, "", "raise spec.parallelism to 4, or " + lower + ": kubectl -n lab edit job.batch x."},
-		"a Job of few completions":   {"batch", "Job", &Scale{Desired: 2, Field: "spec.completions", IsFixed: true}, nil, "", lower + ", or create it again with spec.completions: 4"},
+		"a Job of few completions":   {"batch", "Job", &Scale{Desired: 2, Field: "spec.completions", IsImmutable: true}, nil, "", lower + ", or create it again with spec.completions: 4"},
 		"a Volcano job":              {"batch.volcano.sh", "Job", &Scale{Desired: 4, Field: "the replicas of its tasks"}, nil, "", "Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh x."},
 		"a Volcano job of few tasks": {"batch.volcano.sh", "Job", &Scale{Desired: 2, Field: "the replicas of its tasks"}, nil, "", "raise the replicas of its tasks, or lower spec.minAvailable to 2: kubectl -n lab edit job.batch.volcano.sh x."},
 		"another controller":         {"kubeflow.org", "PyTorchJob", nil, nil, "", "PyTorchJob lab/x has to create 2 pods more."},

@@ -88,9 +88,9 @@ func largestBelow(below []*v1alpha1.CardQuota, name card.Name) int64 {
 // is guaranteed.
 func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []string {
 	here := sharesOf(above)
-	quotas := quota.Shares{}
-	deserved := quota.Shares{}
-	guarantee := quota.Shares{}
+	quotas := quota.Amounts{}
+	deserved := quota.Amounts{}
+	guarantee := quota.Amounts{}
 	for _, child := range below {
 		written := sharesOf(child)
 		for name, count := range written.Quota {
@@ -109,7 +109,7 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 	var found []string
 	for _, field := range []struct {
 		name        string
-		here, below quota.Shares
+		here, below quota.Amounts
 	}{{"quota", here.Quota, quotas}, {"deserved", here.Deserved, deserved}, {"guarantee", here.Guarantee, guarantee}} {
 		for _, name := range slices.Sorted(maps.Keys(field.below)) {
 			if count := field.below[name]; count > field.here[name] && !inherits(here, name) {

@@ -224,7 +224,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
-	written := cardquota.QueueWrite{WeightHeldBy: now.WeightHeldBy, ParentHeldBy: now.ParentHeldBy}
+	written := cardquota.QueueWrite{WeightManager: now.WeightManager, ParentManager: now.ParentManager}
 	if !inSync {
 		written, err = r.writeQueue(ctx, desired, wasInSync)
 		if err != nil {
@@ -236,7 +236,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 	written.Wait = wait
 	written.CutPriority = r.types.CutPriority(r.quota)
 	if place == nil {
-		written.ParentHeldBy = ""
+		written.ParentManager = ""
 	} else {
 		written.Parent = place.Parent
 	}

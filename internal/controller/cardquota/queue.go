@@ -82,7 +82,7 @@ func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, w
 		r.events.Eventf(r.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s had been deleted and was created again", r.quota.QueueName())
 	}
 
-	return cardquota.QueueWrite{Replaced: replaced, WeightHeldBy: want.WeightHeldBy, ParentHeldBy: want.ParentHeldBy}, nil
+	return cardquota.QueueWrite{Replaced: replaced, WeightManager: want.WeightManager, ParentManager: want.ParentManager}, nil
 }
 
 // applyQueue applies the desired Queue without force first. On a conflict it yields the
@@ -106,7 +106,7 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 	}
 
 	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
-	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightHeldBy)
+	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightManager)
 	if err := r.applyAndRecord(ctx, want.Config, client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", r.quota.QueueName(), err)
 	}

@@ -52,8 +52,8 @@ var (
 // errKilled ends a Reconcile as the end of the process would.
 var errKilled = errors.New("killed")
 
-// world is an API server in memory, a clock, and the operator.
-type world struct {
+// scene is an API server in memory, a clock, and the operator.
+type scene struct {
 	*testing.T
 	client client.WithWatch
 	events *record.FakeRecorder
@@ -66,8 +66,8 @@ type world struct {
 	refuse func(client.Object) error
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
+func newScene(t *testing.T, objects ...client.Object) *scene {
+	w := &scene{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
 	w.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme)).
 		WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
 		WithReturnManagedFields().WithObjects(objects...).Build()
@@ -77,7 +77,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // restart is a new process: it remembers nothing.
-func (w *world) restart() {
+func (w *scene) restart() {
 	wrote := func(object client.Object, write func() error) error {
 		if w.refuse != nil {
 			if err := w.refuse(object); err != nil {
@@ -118,12 +118,12 @@ func (w *world) restart() {
 }
 
 // look is one Reconcile.
-func (w *world) look() (ctrl.Result, error) {
+func (w *scene) look() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}})
 }
 
 // settle looks until nothing more is to be done soon.
-func (w *world) settle() {
+func (w *scene) settle() {
 	for range 20 {
 		result := check.Value(w.look())(w.T)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
@@ -134,19 +134,19 @@ func (w *world) settle() {
 	check.Must(w, false, "it does not settle")
 }
 
-// newSettledWorld has Volcano's ConfigMap and a policy, whose configuration is written.
-func newSettledWorld(t *testing.T) *world {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+// newSettledScene has Volcano's ConfigMap and a policy, whose configuration is written.
+func newSettledScene(t *testing.T) *scene {
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *scene) must(err error) {
 	check.NoError(w.T, err)
 }
 
 // policy reads the policy, nil when it is gone.
-func (w *world) policy() *v1alpha1.ServiceTypePolicy {
+func (w *scene) policy() *v1alpha1.ServiceTypePolicy {
 	p := &v1alpha1.ServiceTypePolicy{}
 	err := w.client.Get(w.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
 	if apierrors.IsNotFound(err) {
@@ -157,7 +157,7 @@ func (w *world) policy() *v1alpha1.ServiceTypePolicy {
 }
 
 // change changes the spec as a user does.
-func (w *world) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
+func (w *scene) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
 	p := w.policy()
 	change(&p.Spec)
 	p.Generation++
@@ -165,7 +165,7 @@ func (w *world) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
 }
 
 // says is condition ConfigSynced as "Status/Reason: message".
-func (w *world) says() string {
+func (w *scene) says() string {
 	c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
 	if c == nil {
 		return ""
@@ -174,7 +174,7 @@ func (w *world) says() string {
 }
 
 // configMap reads a ConfigMap, nil when there is none.
-func (w *world) configMap(namespace, name string) *corev1.ConfigMap {
+func (w *scene) configMap(namespace, name string) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{}
 	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) {
@@ -185,20 +185,20 @@ func (w *world) configMap(namespace, name string) *corev1.ConfigMap {
 }
 
 // rendered is the scheduler's ConfigMap, nil when there is none.
-func (w *world) rendered() *corev1.ConfigMap { return w.configMap(home, policy.ConfigMapName) }
+func (w *scene) rendered() *corev1.ConfigMap { return w.configMap(home, policy.ConfigMapName) }
 
 // write puts a text into a ConfigMap as an administrator does.
-func (w *world) write(cm *corev1.ConfigMap, manager, text string) {
+func (w *scene) write(cm *corev1.ConfigMap, manager, text string) {
 	base := cm.DeepCopy()
 	cm.Data[key] = text
 	w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
 }
 
 // base is Volcano's ConfigMap.
-func (w *world) base() *corev1.ConfigMap { return w.configMap(place.Namespace, place.Name) }
+func (w *scene) base() *corev1.ConfigMap { return w.configMap(place.Namespace, place.Name) }
 
 // text is what the scheduler reads, "" when there is nothing.
-func (w *world) text() string {
+func (w *scene) text() string {
 	if cm := w.rendered(); cm != nil {
 		return cm.Data[key]
 	}
@@ -206,7 +206,7 @@ func (w *world) text() string {
 }
 
 // takeEvents returns and forgets the events.
-func (w *world) takeEvents() []string {
+func (w *scene) takeEvents() []string {
 	var out []string
 	for len(w.events.Events) > 0 {
 		out = append(out, <-w.events.Events)
@@ -214,7 +214,7 @@ func (w *world) takeEvents() []string {
 	return out
 }
 
-func (w *world) classNames() []string {
+func (w *scene) classNames() []string {
 	var list schedulingv1.PriorityClassList
 	w.must(w.client.List(w.Context(), &list))
 	var names []string

@@ -24,7 +24,7 @@ func (*found) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 // TestGuardConditionIsWrittenByThePolicyController: no write loses the condition, whatever it is
 // found to be while the API server refuses a write.
 func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	guard := &found{}
 	w.r.guard = guard
 	guarded := func() string {

@@ -12,7 +12,7 @@ import (
 )
 
 // kept reads the policy that outlives the ServiceTypePolicy.
-func (w *world) kept() *v1alpha1.ServiceTypePolicy {
+func (w *scene) kept() *v1alpha1.ServiceTypePolicy {
 	stored := &corev1.ConfigMap{}
 	w.must(w.client.Get(w.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
 	check.Equal(w.T, "owners, with which it would be deleted", 0, len(stored.OwnerReferences))
@@ -21,7 +21,7 @@ func (w *world) kept() *v1alpha1.ServiceTypePolicy {
 
 // TestWhatIsInForceIsKept: the tree is kept when it takes effect, and left only when the policy says Flat.
 func TestWhatIsInForceIsKept(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		s.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B", NodeSelector: map[string]string{"npu": "910b"}}}

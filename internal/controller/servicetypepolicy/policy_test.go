@@ -21,19 +21,19 @@ import (
 )
 
 // expect checks what condition ConfigSynced says, by its beginning.
-func (w *world) expect(want string) {
+func (w *scene) expect(want string) {
 	got := w.says()
 	check.That(w.T, strings.HasPrefix(got, want), "says %q, want %q…", got, want)
 }
 
 // settleTo settles, and checks what condition ConfigSynced says then.
-func (w *world) settleTo(want string) {
+func (w *scene) settleTo(want string) {
 	w.settle()
 	w.expect(want)
 }
 
 func TestTheConfigurationIsRendered(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
 	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
 
@@ -73,7 +73,7 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 func TestAPolicyDeletedBeforeTheFirstPassHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
 	leaving.Finalizers = []string{"example.com/waits"}
-	w := newWorld(t, newConfigMap(place.Name, plain), leaving)
+	w := newScene(t, newConfigMap(place.Name, plain), leaving)
 	w.must(w.client.Delete(w.Context(), leaving))
 	w.settle()
 	check.Equal(t, "conditions", 0, len(w.policy().Status.Conditions))
@@ -83,10 +83,10 @@ func TestAPolicyDeletedBeforeTheFirstPassHasNoStatus(t *testing.T) {
 // TestWhatAnEarlierVersionWroteIsNamed: a base with capacity-card and cardreclaim in it, which
 // the version before merged into Volcano's ConfigMap, gives the same as the one from before.
 func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
-	clean := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	clean := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	clean.settle()
 	merged := strings.NewReplacer("backfill", "backfill, cardreclaim", "  - name: gang\n", "  - name: gang\n    enableReclaimable: false\n  - name: capacity-card\n    arguments:\n      nodeOrderWeight: 7\n").Replace(plain)
-	w := newWorld(t, newConfigMap(place.Name, merged), newPolicy())
+	w := newScene(t, newConfigMap(place.Name, merged), newPolicy())
 	w.settleTo("True/Synced: ")
 	check.Contains(t, "says", w.says(), "; changed from it: action cardreclaim, plugin capacity-card")
 	check.Equal(t, "text", clean.text(), w.text())
@@ -94,7 +94,7 @@ func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
 }
 
 func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
-	w := newWorld(t, newPolicy())
+	w := newScene(t, newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
 	builtIn := w.text()
 	w.must(w.client.Delete(w.Context(), w.rendered()))
@@ -152,7 +152,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 }
 
 func TestManualChangesAreReverted(t *testing.T) {
-	w := newSettledWorld(t)
+	w := newSettledScene(t)
 	good := w.text()
 
 	w.takeEvents()
@@ -183,14 +183,14 @@ func TestManualChangesAreReverted(t *testing.T) {
 func TestAManualConfigurationIsAdopted(t *testing.T) {
 	byHand := newConfigMap(policy.ConfigMapName, plain)
 	byHand.Namespace = home
-	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
+	w := newScene(t, newConfigMap(place.Name, plain), byHand, newPolicy())
 	w.settleTo("True/Synced: ")
 	check.NoError(t, schedulerconfig.Validate(w.text(), schedulerconfig.Shipped()))
 	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning ConfigCorrected")
 }
 
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
-	w := newSettledWorld(t)
+	w := newSettledScene(t)
 	puts := 0
 	for range 100 {
 		w.write(w.rendered(), "argocd", plain)
@@ -211,7 +211,7 @@ func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 }
 
 func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
 			return apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil)
@@ -231,7 +231,7 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 // TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze what the
 // status says, and whether quotas are enforced is still looked at.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
-	w := newSettledWorld(t)
+	w := newSettledScene(t)
 	w.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
 			return apierrors.NewInternalError(errors.New("no answer of a webhook"))
@@ -262,7 +262,7 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 		"another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
 	}) {
 		run := func(kill int) (string, int) {
-			w := newWorld(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
+			w := newScene(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
 			if change != nil {
 				w.settle()
 				w.change(change)
@@ -300,7 +300,7 @@ func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
 	stored := newPolicy()
 	stored.Spec.Reclaim = v1alpha1.ReclaimPods
 	stored.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	w := newWorld(t, newConfigMap(place.Name, plain), stored)
+	w := newScene(t, newConfigMap(place.Name, plain), stored)
 	w.settleTo("False/InvalidPolicy: ")
 	check.Contains(t, "condition", w.says(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
 	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())

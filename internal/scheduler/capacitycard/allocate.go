@@ -140,7 +140,7 @@ func (p *plugin) onAllocate(event *framework.Event) {
 	}
 
 	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
-	p.ledger.EndHold(string(task.UID))
+	p.ledger.EndKeeping(string(task.UID))
 }
 
 // checkPlacement returns why a pod may not be on a node once released is released, nil if it
@@ -181,7 +181,7 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
-		if charge, isOwner := p.roomCharges[task.UID]; isOwner {
+		if charge, isOwner := p.keptCharges[task.UID]; isOwner {
 			p.ledger.Hold(string(task.UID), charge)
 		}
 		return
@@ -193,29 +193,29 @@ func (p *plugin) onDeallocate(event *framework.Event) {
 	}
 }
 
-// simulationKey is the key of the simulation in the cycle state.
-const simulationKey fwk.StateKey = PluginName
+// triedEvictionsKey is the key of the simulation in the cycle state.
+const triedEvictionsKey fwk.StateKey = PluginName
 
-// simulation is what topology-aware preemption evicts on one node while it tries. Volcano
+// triedEvictions is what topology-aware preemption evicts on one node while it tries. Volcano
 // clones the cycle state for each node, so only one goroutine uses it.
-type simulation struct {
+type triedEvictions struct {
 	node     string
 	released quota.Released
 }
 
 // Clone implements fwk.StateData.
-func (s *simulation) Clone() fwk.StateData {
-	return &simulation{node: s.node, released: s.released.Clone()}
+func (s *triedEvictions) Clone() fwk.StateData {
+	return &triedEvictions{node: s.node, released: s.released.Clone()}
 }
 
-func simulationOf(state fwk.CycleState, node string) *simulation {
-	if data, err := state.Read(simulationKey); err == nil {
-		if s, ok := data.(*simulation); ok && s.node == node {
+func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
+	if data, err := state.Read(triedEvictionsKey); err == nil {
+		if s, ok := data.(*triedEvictions); ok && s.node == node {
 			return s
 		}
 	}
-	s := &simulation{node: node, released: quota.Released{Evicted: true}}
-	state.Write(simulationKey, s)
+	s := &triedEvictions{node: node, released: quota.Released{Evicted: true}}
+	state.Write(triedEvictionsKey, s)
 	return s
 }
 
@@ -225,7 +225,7 @@ func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
 			if charge := p.chargeInQueue(job.Queue, task); charge != nil {
-				note(&simulationOf(state, node.Name).released, charge)
+				note(&triedEvictionsOf(state, node.Name).released, charge)
 			}
 		}
 		return nil
@@ -236,11 +236,11 @@ func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(
 // so without a simulation no pod of this queue was removed and the preemptor still does not
 // fit.
 func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
-	data, err := state.Read(simulationKey)
+	data, err := state.Read(triedEvictionsKey)
 	if err != nil {
 		return false
 	}
-	s, ok := data.(*simulation)
+	s, ok := data.(*triedEvictions)
 	return ok && p.checkPlacement(task, s.node, s.released) == nil
 }
 
@@ -255,5 +255,5 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 	if isKept && !task.InitResreq.LessEqual(p.IdleFor(task, node), api.Zero) {
 		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}
-	return p.checkPlacement(task, node.Name, simulationOf(state, node.Name).released)
+	return p.checkPlacement(task, node.Name, triedEvictionsOf(state, node.Name).released)
 }

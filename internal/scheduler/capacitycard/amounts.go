@@ -21,8 +21,8 @@ const (
 	quotaMemory = "quota of memory"
 )
 
-// fixedQuota names the part of a quota that is used by pods from which others cannot reclaim.
-func fixedQuota(of string) string { return of + " that cannot be reclaimed" }
+// unreclaimableQuota names the part of a quota that is used by pods from which others cannot reclaim.
+func unreclaimableQuota(of string) string { return of + " that cannot be reclaimed" }
 
 var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
 
@@ -72,8 +72,8 @@ func (p *plugin) addReleasedQuota(released amounts, task *api.TaskInfo, queue ap
 
 	for what, n := range give {
 		released[what] += n
-		if charge.IsFixed {
-			released[fixedQuota(what)] += n
+		if charge.IsUnreclaimable {
+			released[unreclaimableQuota(what)] += n
 		}
 	}
 }

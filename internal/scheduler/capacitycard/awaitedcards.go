@@ -221,12 +221,12 @@ func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
 func (p *plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
 	nominated := p.cache.nominations[uid]
-	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedRoom[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
+	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedCards[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
 }
 
 // hasPromisedNode reports whether freed cards of some node are kept for a pod.
 func (p *plugin) hasPromisedNode(task *api.TaskInfo) bool {
-	hasReclaimed := p.cache.reclaimedRoom[task.Pod.UID].node != ""
+	hasReclaimed := p.cache.reclaimedCards[task.Pod.UID].node != ""
 	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
 	return hasReclaimed || hasPreempted
 }

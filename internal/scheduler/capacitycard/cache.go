@@ -45,9 +45,9 @@ type Cache struct {
 	evictingSince map[types.UID]time.Time
 	// nominations are the nodes of pipelined pods, by UID.
 	nominations map[types.UID]nomination
-	// reclaimedRoom are the nodes on which cards were reclaimed for pending pods, by UID. The node is
+	// reclaimedCards are the nodes on which cards were reclaimed for pending pods, by UID. The node is
 	// "" once the quota no longer allows them.
-	reclaimedRoom map[types.UID]nomination
+	reclaimedCards map[types.UID]nomination
 	// preemptedCards are the nodes on which preempt freed cards for pending pods, by UID.
 	preemptedCards map[types.UID]nomination
 	// evictionPolicies are those that the last preempt knew, nil before.
@@ -145,7 +145,7 @@ func NewCache() *Cache {
 		ledger:           quota.New(0),
 		evictingSince:    map[types.UID]time.Time{},
 		nominations:      map[types.UID]nomination{},
-		reclaimedRoom:    map[types.UID]nomination{},
+		reclaimedCards:   map[types.UID]nomination{},
 		preemptedCards:   map[types.UID]nomination{},
 		borrowStops:      map[api.QueueID]map[card.Name]borrowStop{},
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
@@ -188,7 +188,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	fresh.generation = c.requestGeneration
 	fresh.unassigned = pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
-		fresh.request.IsFixed = old.request.IsFixed
+		fresh.request.IsUnreclaimable = old.request.IsUnreclaimable
 		fresh.treeGeneration = old.treeGeneration
 		fresh.charge = old.charge
 		fresh.chargedNode = old.chargedNode

@@ -48,7 +48,7 @@ var (
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
-	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, roomIsNotStuck, reclaimedRoomStaysFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
+	nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, cardsAreNotStuck, reclaimedCardsStayFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
 )
 
 // runChecks returns the refusal of the first check that fails, nil if all pass.
@@ -211,14 +211,14 @@ func queueHasQuotaForCard(p *plugin, r checkInput) *workload.Refusal {
 	return nil
 }
 
-func roomIsNotStuck(p *plugin, r checkInput, node *api.NodeInfo) int {
+func cardsAreNotStuck(p *plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
-	case !p.needsStuckRoom(r.task, node):
+	case !p.needsStuckCards(r.task, node):
 		return nodeFits
 	case p.evictsNothingOn(node, r.task):
-		return roomIsStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
+		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
-	return roomIsStuck
+	return cardsAreStuck
 }
 
 // cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
@@ -235,7 +235,7 @@ func cardFits(p *plugin, r checkInput, node *api.NodeInfo) int {
 		return unnamedCard
 	case !r.request.Named.Allows(name):
 		return cardNotAllowed
-	case p.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsFixed):
+	case p.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsUnreclaimable):
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating

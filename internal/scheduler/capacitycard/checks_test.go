@@ -136,15 +136,15 @@ func TestEachCheckOfNodesRefuses(t *testing.T) {
 	}{
 		"noStuckPodConflicts":     {"job h queue=tra min=1 running=a; job i queue=inf min=1 pending=1", func(p *corev1.Pod) { port(p); hung(p) }, nil, conflictsWithStuckPod},
 		"conflictsArePreemptable": {"job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1", port, func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }, conflictNotPreemptable},
-		"roomIsNotStuck":          {"job h queue=tra min=1 running=a cards=8; job i queue=inf min=1 pending=1", hung, nil, roomIsStuck},
-		"reclaimedRoomStaysFree": {"job i queue=inf min=1 pending=1; job v queue=inf min=1 pending=1 cards=8", nil, func(s *scene, r *checkInput) {
-			s.p.reclaimedRoom = map[string][]roomOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 90000}}}
+		"cardsAreNotStuck":        {"job h queue=tra min=1 running=a cards=8; job i queue=inf min=1 pending=1", hung, nil, cardsAreStuck},
+		"reclaimedCardsStayFree": {"job i queue=inf min=1 pending=1; job v queue=inf min=1 pending=1 cards=8", nil, func(s *scene, r *checkInput) {
+			s.p.reclaimedCards = map[string][]keptCardsOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 90000}}}
 			r.task = s.Task("i-0")
 			s.p.args.serviceTypes["inference"] = s.p.args.serviceTypes["training"]
 			rule := s.p.args.serviceTypes["inference"]
 			rule.ReclaimFrom = []string{"inference"}
 			s.p.args.serviceTypes["inference"] = rule
-		}, roomReclaimedByOthers},
+		}, reclaimedByOthers},
 		"preemptedCardsStayFree": {"job i queue=inf min=1 pending=1", nil, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) }, keptForPreemptors},
 		"preemptedCardsStayFree where nothing may be evicted": {"job i queue=inf min=1 pending=1", nil, func(s *scene, r *checkInput) {
 			s.keepForPreemptor(r, "tra", 8)

@@ -30,12 +30,12 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
 		request := known.jobRequest
-		request.IsFixed = p.cache.tree.isTree && p.isFixedJob(job)
+		request.IsUnreclaimable = p.cache.tree.isTree && p.isUnreclaimableJob(job)
 		return request, known.refusal
 	}
 
 	var all quota.JobRequestBuilder
-	isFixed := p.cache.tree.isTree
+	isUnreclaimable := p.cache.tree.isTree
 	for _, task := range p.missingTasks(job) {
 		request := p.RequestFor(task)
 		if request.Denied != nil {
@@ -46,10 +46,10 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 		}
 
 		all.Add(request.Request)
-		isFixed = isFixed && request.IsFixed // others are checked one by one
+		isUnreclaimable = isUnreclaimable && request.IsUnreclaimable // others are checked one by one
 	}
 
-	all.IsFixed = isFixed
+	all.IsUnreclaimable = isUnreclaimable
 	return all.JobRequest, nil
 }
 

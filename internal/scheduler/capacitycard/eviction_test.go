@@ -29,10 +29,10 @@ func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 // checkPreemption runs preempt in both variants and compares how many pods of a job are evicted
 // and how many are pipelined. Volcano chooses among equal pods. Pods of the job ended were
 // deleted before.
-func checkPreemption(t *testing.T, world func() *scene, goes, promised string, manners ...bool) {
+func checkPreemption(t *testing.T, open func() *scene, goes, promised string, manners ...bool) {
 	for _, topologyAware := range manners {
 		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
-			s := world()
+			s := open()
 			s.t = t
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 

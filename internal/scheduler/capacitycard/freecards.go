@@ -93,8 +93,8 @@ func (p *plugin) promisedCards(node *freeNode) (kept card.Count) {
 		}
 	}
 
-	for i := range p.reclaimedRoom[node.Name] {
-		add(p.reclaimedRoom[node.Name][i].task)
+	for i := range p.reclaimedCards[node.Name] {
+		add(p.reclaimedCards[node.Name][i].task)
 	}
 	for _, preemptor := range p.preemptedCards.byNode[node.Name] {
 		add(preemptor.task)

@@ -137,7 +137,7 @@ func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.
 	key := queueCard{job.Queue, name}
 	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), name, int64(all)) { // with borrowed cards other queues come first
 		held[key] = all
-		p.holdQuota(task, job.Queue, node)
+		p.keepQuota(task, job.Queue, node)
 	}
 
 	return true
@@ -178,7 +178,7 @@ func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFre
 // waitingCharge returns what a pending pod will use of a queue with a card. What it uses of what cannot be
 // reclaimed is kept for it as well.
 func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name) *quota.Charge {
-	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsFixed: request.IsFixed}
+	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}
 	if request.Count > 0 {
 		charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
 	}

@@ -81,7 +81,7 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
 			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: s.clock, plan: plan}
 		} else {
-			s.reclaimPolicy().KeepReclaimedRoom(waiting, victims)
+			s.reclaimPolicy().KeepReclaimedCards(waiting, victims)
 		}
 	}
 

@@ -288,7 +288,7 @@ func (l *lifecycle) openSession(t *rapid.T) {
 	}
 }
 
-// nextSession closes the session, lets the world change and opens another one.
+// nextSession closes the session, lets the cluster change and opens another one.
 func (l *lifecycle) nextSession(t *rapid.T) {
 	framework.CloseSession(l.ssn)
 	l.answerBindings(t)

@@ -46,16 +46,16 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 	return series
 }
 
-// busyWorld has a queue with running, waiting, gated and choosy pods, one that
+// busyScene has a queue with running, waiting, gated and choosy pods, one that
 // is idle, and one without limits.
-func busyWorld(t testing.TB) *scene {
+func busyScene(t testing.TB) *scene {
 	return newScene(t, `node a model=A; node b model=B; node bare; queue busy quota={"A":2,"B":0}; queue idle quota={"B":4}; queue cpu
 		job runs queue=busy min=2 running=a*2; job waits queue=busy min=3 pending=3; job chooses queue=busy min=1 pending=2 cards=2 card=A|B; job wrong queue=busy min=1 pending=1 card=A_B`).addObjects("job gated queue=busy min=1 pending=3",
 		func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
 }
 
 func TestMetricsShowTheSnapshot(t *testing.T) {
-	s := busyWorld(t).enqueueAndAllocate()
+	s := busyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs { // all were admitted, before the quota was lowered
 		if application, refusal := s.p.missingMinimum(job); refusal == nil {
 			s.m.reservations.recordEnqueued(job, application)
@@ -125,7 +125,7 @@ func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 }
 
 func TestDeletedQueueHasNoMetrics(t *testing.T) {
-	s := busyWorld(t).enqueueAndAllocate()
+	s := busyScene(t).enqueueAndAllocate()
 	ofBusy := func() (found []string) {
 		for series := range s.m.scrape(t) {
 			if strings.Contains(series, `queue="busy"`) {
@@ -153,7 +153,7 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 }
 
 func TestRepeatedRefusalCountsOnce(t *testing.T) {
-	s := busyWorld(t).enqueueAndAllocate()
+	s := busyScene(t).enqueueAndAllocate()
 	count := func() float64 {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
@@ -180,7 +180,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 
 func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(busyWorld(t).enqueueAndAllocate().m.metrics)
+	registry.MustRegister(busyScene(t).enqueueAndAllocate().m.metrics)
 	problems, err := testutil.GatherAndLint(registry)
 	check.That(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 }

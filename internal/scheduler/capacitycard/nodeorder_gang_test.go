@@ -174,20 +174,20 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		s.addObjects(fmt.Sprintf("job j queue=q min=%d pending=%d cards=%d", gang, gang, 1+random.IntN(4))).requestCPU("j", fmt.Sprint(1+random.IntN(6)))
 		varyRequests(s, random)
 
-		room := nodesThatFit(s)
+		kept := nodesThatFit(s)
 		placed := s.placeWith(PluginName, nil, nil)
 		own := map[string]bool{}
 		for i := range gang {
 			own[placed[fmt.Sprint("j-", i)]] = true
 		}
 
-		if len(room) == 0 {
+		if len(kept) == 0 {
 			continue
 		}
 
 		fits++
 		node := slices.Collect(maps.Keys(own))[0]
-		check.Must(t, len(own) == 1 && slices.Contains(room, node), "the gang is on %v, all of it fits on each of %v\n%s", own, room, describe(s))
+		check.Must(t, len(own) == 1 && slices.Contains(kept, node), "the gang is on %v, all of it fits on each of %v\n%s", own, kept, describe(s))
 	}
 
 	check.That(t, fits > 20, "only %d gangs fit a node", fits)

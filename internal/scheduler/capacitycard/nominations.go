@@ -94,7 +94,7 @@ func (p *plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 func (p *plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
 	made, known = p.cache.preemptedCards[task.Pod.UID]
 	if !known {
-		made, known = p.cache.reclaimedRoom[task.Pod.UID]
+		made, known = p.cache.reclaimedCards[task.Pod.UID]
 	}
 	return made, known
 }
@@ -150,8 +150,8 @@ func (p *plugin) isBeingEvicted(task *api.TaskInfo) bool {
 	return isEvictionPending(task, task.Status) || (evicted && p.cache.now().Sub(since) < evictionTimeout)
 }
 
-// roomOwner is a pod for which reclaimed cards are kept on a node.
-type roomOwner struct {
+// keptCardsOwner is a pod for which reclaimed cards are kept on a node.
+type keptCardsOwner struct {
 	task *api.TaskInfo
 	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
 	queue       api.QueueID
@@ -161,13 +161,13 @@ type roomOwner struct {
 	from map[api.QueueID]bool
 }
 
-// KeepReclaimedRoom records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
+// KeepReclaimedCards records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
 // plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
 // stay kept from the queues that lost them.
-func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
+func (p *plugin) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	from := map[api.QueueID]bool{}
-	plan := p.newEvictionPlan(victims, tasks, p.cache.reclaimedRoom)
-	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedRoom) {
+	plan := p.newEvictionPlan(victims, tasks, p.cache.reclaimedCards)
+	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedCards) {
 		maps.Copy(from, made.from)
 	}
 
@@ -178,42 +178,42 @@ func (p *plugin) KeepReclaimedRoom(tasks, victims []*api.TaskInfo) {
 	}
 
 	for _, task := range tasks {
-		p.cache.reclaimedRoom[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
+		p.cache.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
 	}
 }
 
-// loadReclaimedRoom finds the pending pods for which cards are kept, and forgets all others.
-func (p *plugin) loadReclaimedRoom() {
-	p.reclaimedRoom = nil
-	p.roomCharges = nil
+// loadReclaimedCards finds the pending pods for which cards are kept, and forgets all others.
+func (p *plugin) loadReclaimedCards() {
+	p.reclaimedCards = nil
+	p.keptCharges = nil
 	kept := map[queueCard]card.Count{}
 	defer p.loadPreemptedCards(kept)
 
-	if len(p.cache.reclaimedRoom) == 0 {
+	if len(p.cache.reclaimedCards) == 0 {
 		return
 	}
 
-	p.reclaimedRoom = map[string][]roomOwner{}
+	p.reclaimedCards = map[string][]keptCardsOwner{}
 	waiting := map[types.UID]bool{}
-	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedRoom) {
+	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedCards) {
 		job := freed.job
-		tasks, others := p.tasksKeepingRoom(job, freed.tasks, kept)
+		tasks, others := p.tasksKeepingCards(job, freed.tasks, kept)
 
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
-			made := p.cache.reclaimedRoom[task.Pod.UID]
-			p.cache.reclaimedRoom[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
+			made := p.cache.reclaimedCards[task.Pod.UID]
+			p.cache.reclaimedCards[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
 		}
 
 		for _, task := range tasks {
-			made := p.cache.reclaimedRoom[task.Pod.UID]
+			made := p.cache.reclaimedCards[task.Pod.UID]
 			waiting[task.Pod.UID] = true
-			p.holdQuota(task, job.Queue, made.node)
-			p.reclaimedRoom[made.node] = append(p.reclaimedRoom[made.node], roomOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
+			p.keepQuota(task, job.Queue, made.node)
+			p.reclaimedCards[made.node] = append(p.reclaimedCards[made.node], keptCardsOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
 
-	p.forgetFreedCards(p.cache.reclaimedRoom, waiting)
+	p.forgetFreedCards(p.cache.reclaimedCards, waiting)
 }
 
 // queueCard is a card of a queue.
@@ -222,15 +222,15 @@ type queueCard struct {
 	name  card.Name
 }
 
-// tasksKeepingRoom returns those of a job's pending pods for which cards are still kept. Its queue
+// tasksKeepingCards returns those of a job's pending pods for which cards are still kept. Its queue
 // must deserve them beside what it uses and what is kept for its other pods: its quota may be
 // lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
 // gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
-func (p *plugin) tasksKeepingRoom(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+func (p *plugin) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	added := maps.Clone(kept)
 	for _, task := range pending {
-		made := p.cache.reclaimedRoom[task.Pod.UID]
+		made := p.cache.reclaimedCards[task.Pod.UID]
 		if p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
 			continue
 		}
@@ -277,28 +277,28 @@ func (p *plugin) addDeserved(key queueCard, count card.Count, amounts map[queueC
 	return true
 }
 
-// holdQuota keeps quota of a tree for a pod for which cards are kept on a node.
-func (p *plugin) holdQuota(task *api.TaskInfo, queue api.QueueID, node string) {
+// keepQuota keeps quota of a tree for a pod for which cards are kept on a node.
+func (p *plugin) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
 	if !p.cache.tree.isTree || !allowed {
 		return
 	}
 	charge := waitingCharge(request, queue, name)
-	if p.roomCharges == nil {
-		p.roomCharges = map[api.TaskID]*quota.Charge{}
+	if p.keptCharges == nil {
+		p.keptCharges = map[api.TaskID]*quota.Charge{}
 	}
-	p.roomCharges[task.UID] = charge
+	p.keptCharges[task.UID] = charge
 	p.ledger.Hold(string(task.UID), charge)
 }
 
-// reclaimedRoomStaysFree: the node has room besides the cards kept for pending reclaimers that
+// reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers that
 // may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
 // the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
 // and would take back what the reclaimer waits for. What this session placed is already counted on
 // the node.
-func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
-	if len(p.reclaimedRoom[node.Name]) == 0 {
+func reclaimedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
+	if len(p.reclaimedCards[node.Name]) == 0 {
 		return nodeFits
 	}
 
@@ -307,9 +307,9 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	serviceType := p.ServiceType(r.task)
 
 	queue := p.ssn.Queues[r.job.Queue]
-	room := p.reclaimedRoom[node.Name]
-	for i := range room {
-		h := &room[i]
+	kept := p.reclaimedCards[node.Name]
+	for i := range kept {
+		h := &kept[i]
 		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
 		if h.task.Status == api.Pending && (byMatrix || h.from[r.job.Queue] || p.wouldBorrowFrom(h, r, node)) {
 			needed.Add(h.task.InitResreq)
@@ -318,7 +318,7 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 	}
 
 	if found && !needed.LessEqual(p.FutureIdleOn(node), api.Zero) {
-		return roomReclaimedByOthers
+		return reclaimedByOthers
 	}
 
 	return nodeFits
@@ -327,7 +327,7 @@ func reclaimedRoomStaysFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 // wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
 // deserves. Other jobs of the owner's queue may not borrow them either.
-func (p *plugin) wouldBorrowFrom(owner *roomOwner, r checkInput, node *api.NodeInfo) bool {
+func (p *plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.NodeInfo) bool {
 	if !p.cache.tree.isTree || owner.task.Job == r.task.Job {
 		return false
 	}
@@ -388,8 +388,8 @@ func (p *plugin) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	return idle
 }
 
-// needsStuckRoom reports whether a pod fits a node only after stuck pods are gone.
-func (p *plugin) needsStuckRoom(task *api.TaskInfo, node *api.NodeInfo) bool {
+// needsStuckCards reports whether a pod fits a node only after stuck pods are gone.
+func (p *plugin) needsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return len(p.stuckPods[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
 		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
 }

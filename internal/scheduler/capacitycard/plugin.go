@@ -98,8 +98,8 @@ type plugin struct {
 	ownFitErrors map[api.TaskID]*api.FitErrors
 	// evictingTasks are the pods whose eviction was requested and that still exist.
 	evictingTasks []*api.TaskInfo
-	// reclaimedRoom are the pods for which cards were reclaimed on a node, by node.
-	reclaimedRoom map[string][]roomOwner
+	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.
+	reclaimedCards map[string][]keptCardsOwner
 	// elasticUsages are what running jobs use above their minimum. preemptableUsages and
 	// placedJobs are filled when a vote needs them.
 	elasticUsages     map[api.JobID]quota.ElasticUsage
@@ -107,8 +107,8 @@ type plugin struct {
 	placedJobs        map[api.QueueID][]*api.JobInfo
 	// preemptedCards are kept for the pods for which preempt freed them.
 	preemptedCards preemptedCards
-	// roomCharges are what the pods of reclaimedRoom hold of the quotas of a tree.
-	roomCharges map[api.TaskID]*quota.Charge
+	// keptCharges are what the pods of reclaimedCards hold of the quotas of a tree.
+	keptCharges map[api.TaskID]*quota.Charge
 	// stuckPods are terminating pods long past their grace period, by node.
 	stuckPods map[string][]*api.TaskInfo
 	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
@@ -140,7 +140,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.stopBorrowing()
 	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.missingFromSession, p.cache.now())
 	p.cache.openPlugin = p
-	p.loadReclaimedRoom()
+	p.loadReclaimedCards()
 	p.findStuckPods()
 
 	// Allocation.
@@ -204,7 +204,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.evictingTasks = nil
 	p.namespaceLister = nil
 	p.namespaceRefusals = nil
-	p.reclaimedRoom = nil
+	p.reclaimedCards = nil
 	p.stuckPods = nil
 	p.triedTasks = nil
 	p.ownFitErrors = nil

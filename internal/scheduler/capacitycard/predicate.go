@@ -101,11 +101,11 @@ const (
 	quotaExceeded
 	quotaExceededForReclaim
 	quotaTerminating
-	roomReclaimedByOthers // preempt would find room that is kept for others
+	reclaimedByOthers // preempt would find room that is kept for others
 	conflictsWithStuckPod
 	conflictNotPreemptable
-	roomIsStuck
-	roomIsStuckWithoutVictims
+	cardsAreStuck
+	cardsAreStuckWithoutVictims
 	cardNotDeserved
 	keptForPreemptors
 	keptForPreemptorsWithoutVictims
@@ -114,17 +114,17 @@ const (
 	cardsAwaitedByOthersWithoutVictims
 )
 
-// fixedMessages are the messages of reasons without details.
-var fixedMessages = map[int]string{
-	jobNotFound:               "job of the pod is not in this session",
-	roomReclaimedByOthers:     "node(s) reserve cards for pods that reclaimed them",
-	conflictsWithStuckPod:     "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
-	conflictNotPreemptable:    "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
-	roomIsStuck:               "node(s) have too little room beside terminating pods past their grace period",
-	roomIsStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
-	cardNotDeserved:           "node(s) have a card that the queue would borrow, after the queues that deserve it",
-	keptForPreemptors:         "node(s) keep cards for pods for which others were preempted",
-	quotaKeptForPreemptors:    "the queue keeps quota for pods for which others were preempted",
+// messagesOfReasons are the messages of reasons without details.
+var messagesOfReasons = map[int]string{
+	jobNotFound:                 "job of the pod is not in this session",
+	reclaimedByOthers:           "node(s) reserve cards for pods that reclaimed them",
+	conflictsWithStuckPod:       "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
+	conflictNotPreemptable:      "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
+	cardsAreStuck:               "node(s) have too little room beside terminating pods past their grace period",
+	cardsAreStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
+	cardNotDeserved:             "node(s) have a card that the queue would borrow, after the queues that deserve it",
+	keptForPreemptors:           "node(s) keep cards for pods for which others were preempted",
+	quotaKeptForPreemptors:      "the queue keeps quota for pods for which others were preempted",
 
 	keptForPreemptorsWithoutVictims: "node(s) keep cards for pods for which others were preempted",
 	cardsAwaitedByOthers:            "node(s) keep free cards for jobs that lack more of them",
@@ -192,7 +192,7 @@ func (p *plugin) insufficientInTree(r checkInput, name card.Name) *quota.Insuffi
 // canEvictionsHelp reports whether a node may fit a pod after evictions.
 func canEvictionsHelp(reason int) bool {
 	switch reason {
-	case quotaExceeded, roomIsStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:
+	case quotaExceeded, cardsAreStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:
 		return true
 	}
 	return false
@@ -218,7 +218,7 @@ const maxFitErrors = 10_000
 // newStatus returns the fit error, once so many of the card are used. inTree is the exceeded
 // limit in a tree, nil if the queues are flat.
 func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedMessages[k.reason], k.text)}
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}

@@ -171,14 +171,14 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 			}
 
 			reused := int64(0) // of what is missing anyway: it must be fixed now
-			isFixed := insufficient.Kind == quota.NotReclaimable
-			if isFixed {
-				reused = min(lack, int64(missing[what]-missing[fixedQuota(what)]))
-				missing[fixedQuota(what)] += float64(lack)
+			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
+			if isUnreclaimable {
+				reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))
+				missing[unreclaimableQuota(what)] += float64(lack)
 			}
 
 			missing[what] += float64(lack - reused)
-			released.Add(chargeOf(insufficient.Of, name, lack, isFixed))
+			released.Add(chargeOf(insufficient.Of, name, lack, isUnreclaimable))
 			released.Remove(chargeOf(insufficient.Of, name, reused, false))
 		}
 
@@ -205,8 +205,8 @@ func (p *plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue 
 }
 
 // chargeOf returns a charge of so much CPU or memory, or so many of a card.
-func chargeOf(kind quota.LimitKind, name card.Name, amount int64, isFixed bool) *quota.Charge {
-	charge := &quota.Charge{IsFixed: isFixed}
+func chargeOf(kind quota.LimitKind, name card.Name, amount int64, isUnreclaimable bool) *quota.Charge {
+	charge := &quota.Charge{IsUnreclaimable: isUnreclaimable}
 	switch kind {
 	case quota.CPU:
 		charge.MilliCPU = amount
@@ -381,7 +381,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	}
 
 	if attempt.node == "" {
-		return !p.mayNeedStuckRoom(r) && p.fitsNodeWithoutVictims(r)
+		return !p.mayNeedStuckCards(r) && p.fitsNodeWithoutVictims(r)
 	}
 
 	r.node = attempt.node
@@ -389,12 +389,12 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name) == 0
 }
 
-// mayNeedStuckRoom reports whether a pod fits a node with possible victims only after stuck pods are
+// mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
 // gone. The attempt may be on that node.
-func (p *plugin) mayNeedStuckRoom(r checkInput) bool {
+func (p *plugin) mayNeedStuckCards(r checkInput) bool {
 	for name := range p.stuckPods {
 		node, known := p.ssn.Nodes[name]
-		if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckRoom(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+		if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckCards(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
 			return true
 		}
 	}
@@ -408,7 +408,7 @@ func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue := string(r.job.Queue)
 	request := r.request.Request
 	isFull := func(name card.Name) bool {
-		return !p.ledger.FitsCard(queue, name, request.Count, request.IsFixed) || p.cardsBorrowedTooMany(r, name) > 0
+		return !p.ledger.FitsCard(queue, name, request.Count, request.IsUnreclaimable) || p.cardsBorrowedTooMany(r, name) > 0
 	}
 
 	if p.ledger.FitsAnyCard(queue, request) != nil {
@@ -417,15 +417,15 @@ func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 
 	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
 		name, allowed := p.cardFor(r.request, node.Name)
-		hasRoom := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
-		return hasRoom && len(p.preemptableTasksOn(node, r.task)) == 0
+		hasEnough := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
+		return hasEnough && len(p.preemptableTasksOn(node, r.task)) == 0
 	})
 }
 
 // isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
 // node on which it can evict no pod.
 func (p *plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
-	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsFixed) {
+	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsUnreclaimable) {
 		return false
 	}
 	return len(p.preemptableTasksOn(node, s.task)) == 0

@@ -20,7 +20,7 @@ import (
 type preemptableUsage struct {
 	// elastic is what the reservations count already, all what the jobs give as a whole, fixed the
 	// part of all that other queues could not reclaim.
-	elastic, all, fixed []quota.ElasticUsage
+	elastic, all, unreclaimable []quota.ElasticUsage
 }
 
 // queuePriority is a priority of jobs in a queue.
@@ -44,7 +44,7 @@ func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 	}
 
 	beside := func(queue string) *quota.Reservations {
-		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.fixed)
+		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
 	}
 	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
 		return nil
@@ -132,7 +132,7 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 		if job.Priority < key.priority && p.hasPodToEvict(job) && g.canEvictWholeJob(job) {
 			usage.add(p.elasticUsages[job.UID], p.elasticUsage(job, len(job.Tasks)))
 			for task := range tasksIn(job, api.AllocatedStatus) {
-				usage.addFixed(p.chargeInQueue(key.queue, task))
+				usage.addUnreclaimable(p.chargeInQueue(key.queue, task))
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 		state := p.cache.pods[task.Pod.UID]
 		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
-			usage.addFixed(charge)
+			usage.addUnreclaimable(charge)
 		}
 	}
 
@@ -159,10 +159,10 @@ func (u *preemptableUsage) add(elastic, all quota.ElasticUsage) {
 	u.all = append(u.all, all)
 }
 
-// addFixed adds what a pod gives, if other queues could not reclaim it. charge may be nil.
-func (u *preemptableUsage) addFixed(charge *quota.Charge) {
-	if charge != nil && charge.IsFixed {
-		u.fixed = append(u.fixed, quota.ElasticUsageOf(charge))
+// addUnreclaimable adds what a pod gives, if other queues could not reclaim it. charge may be nil.
+func (u *preemptableUsage) addUnreclaimable(charge *quota.Charge) {
+	if charge != nil && charge.IsUnreclaimable {
+		u.unreclaimable = append(u.unreclaimable, quota.ElasticUsageOf(charge))
 	}
 }
 

@@ -52,11 +52,11 @@ func TestDeniedQueueEnqueuesNoJob(t *testing.T) {
 // and nothing of the queue takes its place.
 func TestDeniedQueueEvictsNoPods(t *testing.T) {
 	large := requests(corev1.ResourceCPU, "40")
-	world := func(args framework.Arguments) *scene {
+	open := func(args framework.Arguments) *scene {
 		return newScene(t, "node a model=A; queue q cpu=unlimited; job low queue=q min=1 running=a cards=0 priorityClass=low; job high queue=q min=1 pending=1 cards=0 priorityClass=high", large).withArguments(args)
 	}
-	world(nil).evict(preempt.New()).expectEvictions("low-0", "high-0@a")
-	world(deny).evict(preempt.New()).expectEvictions("", "")
+	open(nil).evict(preempt.New()).expectEvictions("low-0", "high-0@a")
+	open(deny).evict(preempt.New()).expectEvictions("", "")
 
 	s := newReclaimScene(t, "queue inf priority=80000 serviceType=inference cpu=unlimited; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1").withArguments(deny).evict(reclaim.New())
 	s.expectEvictions("", "")

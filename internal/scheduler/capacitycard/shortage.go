@@ -83,7 +83,7 @@ func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked
 
 	var names []card.Name
 	for _, name := range request.Names {
-		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsFixed) {
+		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsUnreclaimable) {
 			names = append(names, name)
 		}
 	}

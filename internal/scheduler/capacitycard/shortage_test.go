@@ -39,14 +39,16 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		check.Contains(t, "message", message, tc.want)
 
 		request := s.p.RequestFor(task)
-		statement := blocked.ReadStatement("Unschedulable", message, request.Resource)
+		statement := blocked.ReadStatedReason("Unschedulable", message, request.Resource)
 		if tc.reason == "" {
 			check.That(t, statement.IsSilent(), "%+v", statement)
 			continue
 		}
 
 		// Package cardquota counts what is left of the quota of each card.
-		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool { return !s.p.ledger.FitsCard("q", name, request.Count, request.IsFixed) })
+		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool {
+			return !s.p.ledger.FitsCard("q", name, request.Count, request.IsUnreclaimable)
+		})
 		if len(names) == 0 {
 			names = request.Names
 		}

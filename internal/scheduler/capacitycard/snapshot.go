@@ -72,9 +72,9 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 	allocated := 0
 	known := p.hasQueue(string(job.Queue))
 
-	var fixed fixedRule
+	var unreclaimable unreclaimableRule
 	if c.tree.isTree {
-		fixed = p.fixedRuleFor(job)
+		unreclaimable = p.unreclaimableRuleFor(job)
 	}
 
 	for status, tasks := range job.TaskStatusIndex {
@@ -85,7 +85,7 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 
 		for _, task := range tasks {
 			state := c.observePod(task.Pod)
-			state.request.IsFixed = c.tree.isTree && p.isFixed(&fixed, state)
+			state.request.IsUnreclaimable = c.tree.isTree && p.isUnreclaimable(&unreclaimable, state)
 			switch {
 			case placed || isEvictionPending(task, status):
 				if c.isOutOfSync(task, state) {
@@ -173,7 +173,7 @@ func (p *plugin) loadQueueRules() {
 	}
 
 	p.inqueue[allQueues] = &quota.Reservations{}
-	p.ledger.EndHolds() // loadReclaimedRoom holds again what is still kept
+	p.ledger.EndAllKeeping() // loadReclaimedCards holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	p.loadTree()
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
@@ -215,7 +215,7 @@ func (p *plugin) chargePodsWithoutJob() {
 		}
 
 		state := p.cache.observePod(pod)
-		state.request.IsFixed = p.cache.tree.isTree
+		state.request.IsUnreclaimable = p.cache.tree.isTree
 		if state.assumedNodeInvalid {
 			p.cache.releasePod(state)
 			continue
@@ -271,7 +271,7 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
 		if p.cache.tree.isTree {
-			charge.IsFixed = state.request.IsFixed
+			charge.IsUnreclaimable = state.request.IsUnreclaimable
 			charge.IsOffInventory = p.isOffInventory(node)
 			state.treeGeneration = p.cache.tree.generation
 		}
@@ -313,8 +313,8 @@ func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 	}
 	state := p.cache.newPodState(task.Pod)
 	if p.cache.tree.isTree {
-		rule := p.fixedRuleFor(p.ssn.Jobs[task.Job])
-		state.request.IsFixed = p.isFixed(&rule, state)
+		rule := p.unreclaimableRuleFor(p.ssn.Jobs[task.Job])
+		state.request.IsUnreclaimable = p.isUnreclaimable(&rule, state)
 	}
 	return &state.request
 }

@@ -30,32 +30,32 @@ func unplaced(statuses ...*api.Status) string {
 // TestReasonsOfNodesAreReadAgain: package blocked reads the words of the predicate in the message
 // that Volcano makes of them.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
-	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
-	onlyCards := blocked.Statement{RefusedByNodes: true}
-	noQuota := func(reason v1alpha1.BlockedReason) blocked.Statement {
-		return blocked.Statement{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
+	otherwise := blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+	onlyCards := blocked.StatedReason{RefusedByNodes: true}
+	noQuota := func(reason v1alpha1.BlockedReason) blocked.StatedReason {
+		return blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
 	}
 
 	exhausted := noQuota(v1alpha1.BlockedQuotaExhausted)
 	exhausted.NodeRefusals[0].Requested = 1
 	exhausted.NodeRefusals[0].Total = 9
 	exhausted.NodeRefusals[0].Limit = 8
-	want := map[int]blocked.Statement{
-		jobNotFound:               otherwise,
-		podRefused:                {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},
-		unnamedCard:               onlyCards,
-		cardNotAllowed:            onlyCards,
-		quotaExceeded:             exhausted,
-		quotaExceededForReclaim:   exhausted,
-		quotaTerminating:          noQuota(v1alpha1.BlockedCardsTerminating),
-		roomReclaimedByOthers:     otherwise,
-		conflictsWithStuckPod:     otherwise,
-		conflictNotPreemptable:    otherwise,
-		roomIsStuck:               otherwise,
-		roomIsStuckWithoutVictims: otherwise,
-		cardNotDeserved:           otherwise,
-		keptForPreemptors:         otherwise,
-		quotaKeptForPreemptors:    otherwise,
+	want := map[int]blocked.StatedReason{
+		jobNotFound:                 otherwise,
+		podRefused:                  {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},
+		unnamedCard:                 onlyCards,
+		cardNotAllowed:              onlyCards,
+		quotaExceeded:               exhausted,
+		quotaExceededForReclaim:     exhausted,
+		quotaTerminating:            noQuota(v1alpha1.BlockedCardsTerminating),
+		reclaimedByOthers:           otherwise,
+		conflictsWithStuckPod:       otherwise,
+		conflictNotPreemptable:      otherwise,
+		cardsAreStuck:               otherwise,
+		cardsAreStuckWithoutVictims: otherwise,
+		cardNotDeserved:             otherwise,
+		keptForPreemptors:           otherwise,
+		quotaKeptForPreemptors:      otherwise,
 
 		keptForPreemptorsWithoutVictims: otherwise,
 	}
@@ -73,7 +73,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		}
 
 		message := unplaced(key.newStatus(8, nil), key.newStatus(8, nil), lacking)
-		check.Equal(t, message, want[reason], blocked.ReadStatement("Unschedulable", message, gpu), cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
+		check.Equal(t, message, want[reason], blocked.ReadStatedReason("Unschedulable", message, gpu), cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
 	}
 }
 
@@ -86,24 +86,24 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 		return api.NewJobInfo("lab/g", task), task
 	}
 
-	statementOf := func(job *api.JobInfo, task *api.TaskInfo) blocked.Statement {
+	statedReasonFor := func(job *api.JobInfo, task *api.TaskInfo) blocked.StatedReason {
 		reason, message, _ := job.TaskSchedulingReason(task.UID)
-		return blocked.ReadStatement(reason, message, gpu)
+		return blocked.ReadStatedReason(reason, message, gpu)
 	}
-	check.Equal(t, "a place in a gang", blocked.Statement{Node: "n"}, statementOf(pending(api.Allocated, "n")))
-	check.Equal(t, "a place that is not free", blocked.Statement{AwaitsRelease: true}, statementOf(pending(api.Pipelined, "n")))
+	check.Equal(t, "a place in a gang", blocked.StatedReason{Node: "n"}, statedReasonFor(pending(api.Allocated, "n")))
+	check.Equal(t, "a place that is not free", blocked.StatedReason{AwaitsRelease: true}, statedReasonFor(pending(api.Pipelined, "n")))
 
 	job, task := pending(api.Pending, "")
-	check.Equal(t, "not tried", blocked.Statement{}, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	check.Equal(t, "not tried", blocked.StatedReason{}, blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
 	job.NodesFitErrors[task.UID] = api.NewFitErrors()
 	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
 
-	otherwise := blocked.Statement{RefusedByNodes: true, RefusedOtherwise: true}
-	check.Equal(t, "by nodes", otherwise, statementOf(job, task))
+	otherwise := blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+	check.Equal(t, "by nodes", otherwise, statedReasonFor(job, task))
 	otherwise.RepeatsOther = true
-	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
 
 	job.JobFitErrors = "Queue <q> does not exist"
 	check.Equal(t, "by us, of its gang", &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"},
-		blocked.ReadStatement(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu).Refusal)
+		blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu).Refusal)
 }

@@ -118,8 +118,8 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 		if left := g.unusedBelow(placed, queue, s); g.used(placed, queue, s, false)+left > quota && grown == "" {
 			return fmt.Sprintf("%s has no room for %d cards that its children are guaranteed", queue, left)
 		}
-		if fixed := g.used(placed, queue, s, true); fixed > g.deserved[queue] {
-			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, fixed, g.deserved[queue])
+		if unreclaimable := g.used(placed, queue, s, true); unreclaimable > g.deserved[queue] {
+			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, unreclaimable, g.deserved[queue])
 		}
 	}
 

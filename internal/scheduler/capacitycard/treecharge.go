@@ -74,7 +74,7 @@ func (p *plugin) hasSameTreeCharge(state *podState) bool {
 	if !t.isTree {
 		return true
 	}
-	if state.charge.IsFixed != state.request.IsFixed {
+	if state.charge.IsUnreclaimable != state.request.IsUnreclaimable {
 		return false
 	}
 	if state.treeGeneration != t.generation && state.charge.IsOffInventory != p.isOffInventory(state.chargedNode) {
@@ -85,8 +85,8 @@ func (p *plugin) hasSameTreeCharge(state *podState) bool {
 	return true
 }
 
-// fixedRule says which pods of one job cannot be reclaimed.
-type fixedRule struct {
+// unreclaimableRule says which pods of one job cannot be reclaimed.
+type unreclaimableRule struct {
 	// all is set if none can be reclaimed: the queue, its service type or the PodGroup forbids
 	// it.
 	all bool
@@ -96,26 +96,26 @@ type fixedRule struct {
 	group  string
 }
 
-// fixedRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
-func (p *plugin) fixedRuleFor(job *api.JobInfo) fixedRule {
+// unreclaimableRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
+func (p *plugin) unreclaimableRuleFor(job *api.JobInfo) unreclaimableRule {
 	if job == nil || job.PodGroup == nil {
-		return fixedRule{all: true}
+		return unreclaimableRule{all: true}
 	}
 	queue, exists := p.ssn.Queues[job.Queue]
 	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {
-		return fixedRule{all: true}
+		return unreclaimableRule{all: true}
 	}
 
 	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
 	if serviceType != "" {
-		return fixedRule{all: !p.knowsServiceType(serviceType)}
+		return unreclaimableRule{all: !p.knowsServiceType(serviceType)}
 	}
 
-	return fixedRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
+	return unreclaimableRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 
-// isFixed reports whether a pod of the job cannot be reclaimed.
-func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
+// isUnreclaimable reports whether a pod of the job cannot be reclaimed.
+func (p *plugin) isUnreclaimable(rule *unreclaimableRule, state *podState) bool {
 	switch {
 	case rule.all || state.isProtected:
 		return true
@@ -126,9 +126,9 @@ func (p *plugin) isFixed(rule *fixedRule, state *podState) bool {
 	return name == "" || !p.knowsServiceType(name)
 }
 
-// isFixedJob reports whether no pod of a job without pods could be reclaimed. Its pods may name a
+// isUnreclaimableJob reports whether no pod of a job without pods could be reclaimed. Its pods may name a
 // service type when they exist, so a job whose PodGroup names none is not refused for it.
-func (p *plugin) isFixedJob(job *api.JobInfo) bool { return p.fixedRuleFor(job).all }
+func (p *plugin) isUnreclaimableJob(job *api.JobInfo) bool { return p.unreclaimableRuleFor(job).all }
 
 // allQueues is the key of the reservations of all queues of a tree, which root has.
 const allQueues api.QueueID = ""

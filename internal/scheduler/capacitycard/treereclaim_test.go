@@ -59,21 +59,21 @@ func TestNoBorrowingAfterReclaim(t *testing.T) {
 	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
 }
 
-// keepRoom opens a session that records that cards were reclaimed on a node for pending pods.
-func (s *scene) keepRoom(node string, pods ...string) *scene {
+// keepCards opens a session that records that cards were reclaimed on a node for pending pods.
+func (s *scene) keepCards(node string, pods ...string) *scene {
 	s.openSession()
 	for _, pod := range pods {
 		task := s.Task(pod)
 		task.NodeName = node
-		s.reclaimPolicy().KeepReclaimedRoom([]*api.TaskInfo{task}, nil)
+		s.reclaimPolicy().KeepReclaimedCards([]*api.TaskInfo{task}, nil)
 		task.NodeName = ""
 	}
 	return s
 }
 
-// TestReclaimedRoomHoldsQuota: what was reclaimed for a pod is kept from every other queue that
+// TestReclaimedCardsKeepQuota: what was reclaimed for a pod is kept from every other queue that
 // would borrow it, on the node and in the quotas of the ancestors.
-func TestReclaimedRoomHoldsQuota(t *testing.T) {
+func TestReclaimedCardsKeepQuota(t *testing.T) {
 	const held = `node a model=A cards=4; node b model=B cards=4; queue t quota={"A":4}; queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}; queue r quota={"A":4} serviceType=training parent=t deserved={"A":1}; job i queue=q min=2 pending=2 card=A;`
 	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
 		"a borrower waits":                   {`queue t quota={"A":8}; job k queue=r min=1 pending=4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
@@ -90,7 +90,7 @@ func TestReclaimedRoomHoldsQuota(t *testing.T) {
 			}
 		})
 
-		s.keepRoom("a", "i-0", "i-1").enqueueAndAllocate()
+		s.keepCards("a", "i-0", "i-1").enqueueAndAllocate()
 		check.Equal(t, "placed", tc.placed, s.podsByNode("k"))
 		check.That(t, containsText(s.refusals("k"), tc.why) || tc.why == "", "said %q, want %q", s.refusals("k"), tc.why)
 	}
@@ -180,18 +180,18 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 		s := newTreeScene(t, text).openSession()
 		p := s.p
 		task := s.Task("new-0")
-		fits := func(all, fixed int64) bool {
+		fits := func(all, unreclaimable int64) bool {
 			var released quota.Released
-			released.Add(chargeOf(quota.Cards, "A", all-fixed, false))
-			released.Add(chargeOf(quota.Cards, "A", fixed, true))
+			released.Add(chargeOf(quota.Cards, "A", all-unreclaimable, false))
+			released.Add(chargeOf(quota.Cards, "A", unreclaimable, true))
 			return p.ledger.FitsAfterRelease("q", p.RequestFor(task).Request, "A", released) == nil
 		}
 
 		missing := p.missingAmounts(task, p.ssn.Nodes["a"])
 		all := int64(missing[quotaCards])
-		fixed := int64(missing[fixedQuota(quotaCards)])
-		check.That(t, fits(all, fixed), "%s: %d, %d of them fixed, do not suffice", text, all, fixed)
-		check.That(t, all == 0 || !fits(all-1, min(fixed, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
-		check.That(t, fixed == 0 || !fits(all, fixed-1), "%s: %d fixed suffice instead of %d", text, fixed-1, fixed)
+		unreclaimable := int64(missing[unreclaimableQuota(quotaCards)])
+		check.That(t, fits(all, unreclaimable), "%s: %d, %d of them fixed, do not suffice", text, all, unreclaimable)
+		check.That(t, all == 0 || !fits(all-1, min(unreclaimable, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
+		check.That(t, unreclaimable == 0 || !fits(all, unreclaimable-1), "%s: %d fixed suffice instead of %d", text, unreclaimable-1, unreclaimable)
 	}
 }

@@ -68,7 +68,7 @@ func (p *plugin) mayWaitForCards(job *api.JobInfo) bool {
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
 func (p *plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
-	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsFixed) {
+	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsUnreclaimable) {
 		return false
 	}
 	return !p.cache.tree.isTree || w.borrows || p.deservesCard(r, name)

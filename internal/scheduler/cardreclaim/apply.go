@@ -24,8 +24,8 @@ type unfitNode struct {
 	waits bool
 }
 
-// simulation is a plan that is tried in the session.
-type simulation struct {
+// triedPlan is a plan that is tried in the session.
+type triedPlan struct {
 	// evicted is never committed: Volcano would write to each pod once, and leave a gang in
 	// part if that fails. The podEvictor evicts them instead.
 	evicted *framework.Statement
@@ -46,7 +46,7 @@ type jobEviction struct {
 }
 
 // victims returns the evicted pods of all jobs.
-func (e *simulation) victims() (tasks []*api.TaskInfo) {
+func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
 	for _, p := range e.evictions {
 		tasks = append(tasks, p.tasks...)
 	}
@@ -57,7 +57,7 @@ func (e *simulation) victims() (tasks []*api.TaskInfo) {
 // pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
 // node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
-	e := &simulation{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
+	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
 	borrowers := s.borrowersOf(q, plan)
 	if err := s.simulateEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
@@ -83,7 +83,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	}
 
 	if len(e.evictions) > 0 {
-		s.policy.KeepReclaimedRoom(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
+		s.policy.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
 	}
 
 	for queue, names := range borrowers {
@@ -112,7 +112,7 @@ func (q *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
 // pipelineTasks places the pods of a pod set on their nodes. Pods that spread may fit only
 // after others are placed, so it repeats those that do not fit while others do and the budget
 // lasts. It returns a node that does not fit in the end, nil if all do.
-func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *simulation) *unfitNode {
+func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfitNode {
 	accepted := map[int]int{}
 	next := 0
 	for len(nodes) > 0 {
@@ -146,14 +146,14 @@ func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, recreated bool, actio
 }
 
 // rollBack leaves the session unchanged.
-func (s *simulation) rollBack(ssn *framework.Session) {
+func (s *triedPlan) rollBack(ssn *framework.Session) {
 	s.placed.Discard()
 	s.evicted.Discard()
 	capacitycard.RestoreBound(ssn, s.bound)
 }
 
 // simulateEvictions evicts the victims of a plan in the session only.
-func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *simulation) error {
+func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
 	for _, victims := range plan.Victims {
 		p := &jobEviction{victimJob: q.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
 		if p.whole {

@@ -51,12 +51,12 @@ func ofKubernetesJob(name string) func(*corev1.Pod) {
 	}
 }
 
-// withJobs returns a world in which the pods of groups of the same name are those of these Jobs.
-func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1.Pod)) *world {
+// withJobs returns a scene in which the pods of groups of the same name are those of these Jobs.
+func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1.Pod)) *scene {
 	for _, name := range []string{"t", "u"} {
 		changes = append(changes, onJob(name, ofKubernetesJob(name)))
 	}
-	w := newWorld(text, changes...)
+	w := newScene(text, changes...)
 	w.startCache()
 	w.action.jobPolicies = policiesWithJobs{w.habits, jobs}
 	return w
@@ -174,7 +174,7 @@ func TestOnlyFailuresAreKept(t *testing.T) {
 
 // TestKubernetesJobsAreWatched: one of the same name, but another UID, is another Job.
 func TestKubernetesJobsAreWatched(t *testing.T) {
-	w := newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", onJob("t", ofKubernetesJob("t")))
+	w := newScene("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", onJob("t", ofKubernetesJob("t")))
 	w.startCache()
 	job := kubernetesJob(1)
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
@@ -209,7 +209,7 @@ func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
 		"it allows none":                   {0, "5h", "g*4"},
 		"it allows none, the other is old": {0, "50h", "t*4"},
 	}) {
-		w, preempt := newPreemptWorld(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", onJob("t", ofKubernetesJob("t")))
+		w, preempt := newPreemptScene(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", onJob("t", ofKubernetesJob("t")))
 		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
 		w.runPreemptAction(preempt)
 

@@ -18,14 +18,14 @@ import (
 )
 
 // timeAction runs the action in the open session, and returns how long that took.
-func (w *world) timeAction() time.Duration {
+func (w *scene) timeAction() time.Duration {
 	began := time.Now()
 	w.Run(w.action)
 	return time.Since(began)
 }
 
 // runTimed plays a session, and returns the time of the action and of the rest.
-func (w *world) runTimed() (action, rest time.Duration) {
+func (w *scene) runTimed() (action, rest time.Duration) {
 	began := time.Now()
 	w.openSession()
 	w.Run(allocate.New())

@@ -13,8 +13,8 @@ import (
 
 // fullCluster is a cluster of nodes with eight cards, each used by a training gang, and other
 // jobs.
-func fullCluster(nodes int, text string, changes ...func(*corev1.Pod)) *world {
-	w := newWorld(text, changes...)
+func fullCluster(nodes int, text string, changes ...func(*corev1.Pod)) *scene {
+	w := newScene(text, changes...)
 	for i := range nodes {
 		w.add(fmt.Sprintf("node n%02d model=A cards=8; job tn%02d queue=tra min=8 running=n%02d*8 age=%dh", i, i, i, 1+i%7))
 	}
@@ -44,7 +44,7 @@ func TestPodsOfManyKinds(t *testing.T) {
 }
 
 // workOfNamespaces returns the work for all namespaces of a session that did not suffice.
-func (w *world) workOfNamespaces() int {
+func (w *scene) workOfNamespaces() int {
 	total := 0
 	for _, work := range w.action.fairOrder.work {
 		total += work
@@ -109,14 +109,14 @@ func TestJobBeginsWithFullBudget(t *testing.T) {
 }
 
 // pipelinedTasks returns how many pods of a job have a node that is not free yet.
-func (w *world) pipelinedTasks(name string) int {
+func (w *scene) pipelinedTasks(name string) int {
 	return len(w.Job(name).TaskStatusIndex[api.Pipelined])
 }
 
 // TestUnsolvableSetsAreRemembered: kinds of pods that cannot be placed together are tried once
 // a session, not once for each job with the same kinds.
 func TestUnsolvableSetsAreRemembered(t *testing.T) {
-	w := newWorld("node n model=A cards=8; HALF; job p queue=tra min=4 running=n*4 age=24h preemptable=false").add("job i queue=inf min=8 pending=8; job j queue=inf min=8 pending=8", func(p *corev1.Pod) {
+	w := newScene("node n model=A cards=8; HALF; job p queue=tra min=4 running=n*4 age=24h preemptable=false").add("job i queue=inf min=8 pending=8; job j queue=inf min=8 pending=8", func(p *corev1.Pod) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // a node accepts one of each
 	})
 	rs := w.search(t)

@@ -46,7 +46,7 @@ func TestReclaimOfCPUAndMemory(t *testing.T) {
 		"none for training":                                        {text: "job t queue=inf min=1 running=n cards=0 age=1h; job i queue=tra min=1 pending=1 cards=0", cores: "t 8 i 2"},
 	}) {
 		for resources, goes := range map[string]string{"All": tc.goes, "Cards": tc.byDefault} {
-			w := newWorld("node n model=A cards=4; "+tc.text, withCores(tc.cores))
+			w := newScene("node n model=A cards=4; "+tc.text, withCores(tc.cores))
 			w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
 			w.args = framework.Arguments{"reclaimResources": resources}
 			w.alone = true

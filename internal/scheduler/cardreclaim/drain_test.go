@@ -51,7 +51,7 @@ func TestDrainEvictsWholeJobs(t *testing.T) {
 
 // TestDrainInFlatQueues: the stop policy of a queue drains it without a tree, too.
 func TestDrainInFlatQueues(t *testing.T) {
-	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=4 running=n*4 age=1h; job u queue=tra min=4 running=n*4 age=1h").runAction(t)
+	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=4 running=n*4 age=1h; job u queue=tra min=4 running=n*4 age=1h").runAction(t)
 	w.expectEvictedAndPlaced(t, "t*4", "")
 }
 
@@ -63,7 +63,7 @@ func TestDrainIsBounded(t *testing.T) {
 		text += fmt.Sprintf("; node n%d model=A cards=100; job t%d queue=q min=100 running=n%d*100 age=1h owner=vcjob", i, i, i)
 	}
 
-	w := newWorld(text)
+	w := newScene(text)
 	for _, node := range w.Nodes {
 		node.Status.Allocatable["pods"] = amount("200")
 		node.Status.Allocatable["cpu"] = amount("200")
@@ -77,7 +77,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // TestDrainWaitsForPodsOnTheirWay: a job is evicted as a whole, so not while a pod is bound.
 func TestDrainWaitsForPodsOnTheirWay(t *testing.T) {
-	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h")
+	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h")
 	w.openSession()
 	t.Cleanup(w.Close)
 	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Binding))
@@ -95,7 +95,7 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: ago(time.Second),
 			Message: "volcano: preempting to accommodate a higher priority pod"}}
 	})
-	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=3 running=n*3 age=1h owner=vcjob", evicted).addToAPI(t)
+	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=3 running=n*3 age=1h owner=vcjob", evicted).addToAPI(t)
 	w.runAction(t)
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 3 })
 	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
@@ -107,7 +107,7 @@ func TestDrainGoesOnAfterRestart(t *testing.T) {
 // TestDrainNeedsNoActionThatEvicts: a configuration with neither preempt nor cardreclaim drains as
 // well, and deletes pods that do not end.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
-	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob; job u queue=tra min=2 running=n*2 age=1h").addToAPI(t)
+	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob; job u queue=tra min=2 running=n*2 age=1h").addToAPI(t)
 	w.runAllocate(t).expectEvictedAndPlaced(t, "t*2", "")
 	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
 	restoreTimeouts(t)
@@ -128,7 +128,7 @@ func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 // TestDrainWaitsForPoliciesOfVCJobs: a vcjob whose own policy ends it must not be recreated, so it
 // waits until its policies are read. Other jobs do not.
 func TestDrainWaitsForPoliciesOfVCJobs(t *testing.T) {
-	w := newWorld("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob; job u queue=q min=2 running=n*2 age=1h")
+	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob; job u queue=q min=2 running=n*2 age=1h")
 	w.startCache()
 	t.Cleanup(w.Close)
 	w.action.jobPolicies = unreadPolicies{}

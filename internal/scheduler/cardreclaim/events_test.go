@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// servers are the API servers of all worlds. The plugin sends events to the first that it met.
+// servers are the API servers of all scenes. The plugin sends events to the first that it met.
 var servers []kubernetes.Interface
 
 // roundLoss rounds the loss in a message down to hours of a card, because the clock goes on
@@ -32,13 +32,13 @@ func roundLoss(message string) string {
 
 var losses = regexp.MustCompile(`[0-9]+ card-seconds`)
 
-// eventsAbout lists the events about an object of this world in namespace ns, once there are any.
+// eventsAbout lists the events about an object of this scene in namespace ns, once there are any.
 func eventsAbout(t *testing.T, uid, reason string) []corev1.Event {
 	t.Helper()
 	return eventsIn(t, "ns", uid, reason)
 }
 
-// eventsIn lists the events about an object of this world in a namespace, once there are any.
+// eventsIn lists the events about an object of this scene in a namespace, once there are any.
 func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
 	t.Helper()
 	var found []corev1.Event
@@ -75,7 +75,7 @@ func TestReclaimEvents(t *testing.T) {
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
 		"elastic pods of two cards": {"min=1 running=n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
-		w := newWorld("node n model=A cards=4; job i queue=inf min=1 pending=1")
+		w := newScene("node n model=A cards=4; job i queue=inf min=1 pending=1")
 		taken := fmt.Sprintf("t%d", w.ID)
 		w.add("job " + taken + " queue=tra " + tc.taken + " age=24h").runAction(t)
 		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
@@ -93,7 +93,7 @@ func TestReclaimEvents(t *testing.T) {
 
 // TestEventsNameNoJobsOfOtherNamespaces: the names of jobs and queues there belong to other tenants.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job i queue=inf min=4 pending=4 namespace=shop")
+	w := newScene("node n model=A cards=4; job i queue=inf min=4 pending=4 namespace=shop")
 	own := fmt.Sprintf("own%d", w.ID)
 	far := fmt.Sprintf("far%d", w.ID)
 	w.add("job " + far + "a queue=tra min=2 running=n*2 age=24h; job " + far + "b queue=tra min=1 running=n age=24h; job " + own + " queue=tra min=1 running=n age=24h namespace=shop").runAction(t)
@@ -111,7 +111,7 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 // TestEventsShowOnlyTypesOfTheMatrix: in a queue without a service type the pods name it. A pod that is
 // not evicted may name any text, which must not reach other tenants.
 func TestEventsShowOnlyTypesOfTheMatrix(t *testing.T) {
-	w := newWorld("node n model=A cards=2; queue other quota=PLENTY priority=100 reclaimable=true; job t queue=other min=1 running=n*2 serviceType=training age=24h; job i queue=inf min=1 pending=1 namespace=shop", onPod("t-0", typed("any text"))).runAction(t)
+	w := newScene("node n model=A cards=2; queue other quota=PLENTY priority=100 reclaimable=true; job t queue=other min=1 running=n*2 serviceType=training age=24h; job i queue=inf min=1 pending=1 namespace=shop", onPod("t-0", typed("any text"))).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-1", "i-0@n")
 	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "1 pod(s) of 1 job of service type training are evicted")
@@ -123,7 +123,7 @@ func TestDescribeJobs(t *testing.T) {
 }
 
 func TestEventNamesFewJobs(t *testing.T) {
-	w := newWorld("node n model=A cards=5; job t0 queue=tra min=1 running=n age=24h; job t1 queue=tra min=1 running=n age=24h; job t2 queue=tra min=1 running=n age=24h; job t3 queue=tra min=1 running=n age=24h; job t4 queue=tra min=1 running=n age=24h; job i queue=inf min=5 pending=5").runAction(t)
+	w := newScene("node n model=A cards=5; job t0 queue=tra min=1 running=n age=24h; job t1 queue=tra min=1 running=n age=24h; job t2 queue=tra min=1 running=n age=24h; job t3 queue=tra min=1 running=n age=24h; job t4 queue=tra min=1 running=n age=24h; job i queue=inf min=5 pending=5").runAction(t)
 	message := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "for 5 pod(s): 5 pod(s) of ns/t", ", 2 more are evicted, 432000 card-seconds")
 	check.Equal(t, "jobs in it", 3, strings.Count(message, "ns/"))
@@ -131,14 +131,14 @@ func TestEventNamesFewJobs(t *testing.T) {
 
 // TestNoEventWithoutEviction: pods that are placed on free cards evict none.
 func TestNoEventWithoutEviction(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job i queue=inf min=1 pending=1")
+	w := newScene("node n model=A cards=4; job i queue=inf min=1 pending=1")
 	w.alone = true
 	w.runAction(t).expectEvictedAndPlaced(t, "", "i-0@n")
 	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
 }
 
 func TestReclaimCounters(t *testing.T) {
-	w := newWorld("node n model=A cards=8; job i queue=inf min=3 pending=3")
+	w := newScene("node n model=A cards=8; job i queue=inf min=3 pending=3")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h; job u queue=%s min=3 running=n*4 age=24h", queue, queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 	for what, tc := range map[string]struct {
@@ -149,7 +149,7 @@ func TestReclaimCounters(t *testing.T) {
 		check.That(t, got >= tc.want && got <= tc.want+40, "%v %s, want %v", got, what, tc.want) // the clock went on
 	}
 
-	w = newWorld(fmt.Sprintf("node n model=A cards=4; queue %sb quota=PLENTY priority=20000 serviceType=training; job t queue=%sb min=2 running=n*4 age=1h; job i queue=inf min=2 pending=2", queue, queue)).runAction(t)
+	w = newScene(fmt.Sprintf("node n model=A cards=4; queue %sb quota=PLENTY priority=20000 serviceType=training; job t queue=%sb min=2 running=n*4 age=1h; job i queue=inf min=2 pending=2", queue, queue)).runAction(t)
 	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
 	check.Equal(t, "counted jobs of elastic pods", 0, testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference")))
 	check.Equal(t, "counted pods", 2, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference")))
@@ -158,7 +158,7 @@ func TestReclaimCounters(t *testing.T) {
 // TestCountersOfDeletedQueueAreDropped: otherwise the series would grow as tenants come and
 // go.
 func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job i queue=inf min=4 pending=4")
+	w := newScene("node n model=A cards=4; job i queue=inf min=4 pending=4")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
 

@@ -62,40 +62,40 @@ func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
 	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	for t, tc := range check.Cases(t, map[string]struct {
 		first, second nodeChange
-		scene
+		sceneCase
 	}{
-		"node selector":                       {as, as, scene{one, "", "", onJob("i", selects)}},
-		"node selector, another node":         {as, zone, scene{two, "ma*4", "i-0@m", onJob("i", selects)}},
-		"taint":                               {taints, as, scene{one, "", "", nil}},
-		"taint, another node":                 {taints, as, scene{two, "ma*4", "i-0@m", nil}},
-		"taint that is tolerated":             {taints, as, scene{two, "na*4", "i-0@n", onJob("i", tolerates)}},
-		"cordoned":                            {func(n *corev1.Node) { n.Spec.Unschedulable = true }, as, scene{two, "ma*4", "i-0@m", nil}},
-		"more CPU than the node has":          {has("cpu", "8"), as, scene{one, "", "", onJob("i", requests("cpu", "9"))}},
-		"more CPU than is left beside others": {has("cpu", "8"), as, scene{one + web, "", "", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "5")))}},
-		"as much CPU as the gang leaves":      {has("cpu", "8"), as, scene{one + web, "na*4", "i-0@n", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "4")))}},
-		"CPU, another node":                   {has("cpu", "8"), as, scene{two, "ma*4", "i-0@m", onJob("i", requests("cpu", "9"))}},
-		"a port that stays in use":            {as, as, scene{one + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a port in use, another node":         {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a port that the gang leaves":         {as, as, scene{one, "na*4", "i-0@n", applyAll(onPod("na-2", hostPort(80)), onJob("i", hostPort(80)))}},
-		"another port":                        {as, as, scene{one + web, "na*4", "i-0@n", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(81)))}},
-		"a pod that is avoided":               {as, as, scene{one + web, "", "", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
-		"a pod that is avoided, another node": {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
-		"a pod that avoids this one":          {as, as, scene{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "api")), onJob("i", withLabelAndAntiAffinity("api", "")))}},
-		"avoids a pod that goes":              {as, as, scene{one, "na*4", "i-0@n", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withLabelAndAntiAffinity("api", "trainer")))}},
-		"a pod it must be beside":             {as, as, scene{two + "job w queue=inf min=1 running=m cards=0 age=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
-		"near no pod":                         {as, as, scene{two, "", "", onJob("i", withAffinity("web"))}},
-		"beside a pod that goes":              {as, as, scene{one, "", "", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withAffinity("trainer")))}},
-		"the node has all the pods it takes":  {has("pods", "4"), as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=4 pending=4", 1) + web, "ma*4", "i@m*4", nil}},
+		"node selector":                       {as, as, sceneCase{one, "", "", onJob("i", selects)}},
+		"node selector, another node":         {as, zone, sceneCase{two, "ma*4", "i-0@m", onJob("i", selects)}},
+		"taint":                               {taints, as, sceneCase{one, "", "", nil}},
+		"taint, another node":                 {taints, as, sceneCase{two, "ma*4", "i-0@m", nil}},
+		"taint that is tolerated":             {taints, as, sceneCase{two, "na*4", "i-0@n", onJob("i", tolerates)}},
+		"cordoned":                            {func(n *corev1.Node) { n.Spec.Unschedulable = true }, as, sceneCase{two, "ma*4", "i-0@m", nil}},
+		"more CPU than the node has":          {has("cpu", "8"), as, sceneCase{one, "", "", onJob("i", requests("cpu", "9"))}},
+		"more CPU than is left beside others": {has("cpu", "8"), as, sceneCase{one + web, "", "", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "5")))}},
+		"as much CPU as the gang leaves":      {has("cpu", "8"), as, sceneCase{one + web, "na*4", "i-0@n", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "4")))}},
+		"CPU, another node":                   {has("cpu", "8"), as, sceneCase{two, "ma*4", "i-0@m", onJob("i", requests("cpu", "9"))}},
+		"a port that stays in use":            {as, as, sceneCase{one + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
+		"a port in use, another node":         {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
+		"a port that the gang leaves":         {as, as, sceneCase{one, "na*4", "i-0@n", applyAll(onPod("na-2", hostPort(80)), onJob("i", hostPort(80)))}},
+		"another port":                        {as, as, sceneCase{one + web, "na*4", "i-0@n", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(81)))}},
+		"a pod that is avoided":               {as, as, sceneCase{one + web, "", "", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
+		"a pod that is avoided, another node": {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
+		"a pod that avoids this one":          {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "api")), onJob("i", withLabelAndAntiAffinity("api", "")))}},
+		"avoids a pod that goes":              {as, as, sceneCase{one, "na*4", "i-0@n", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withLabelAndAntiAffinity("api", "trainer")))}},
+		"a pod it must be beside":             {as, as, sceneCase{two + "job w queue=inf min=1 running=m cards=0 age=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
+		"near no pod":                         {as, as, sceneCase{two, "", "", onJob("i", withAffinity("web"))}},
+		"beside a pod that goes":              {as, as, sceneCase{one, "", "", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withAffinity("trainer")))}},
+		"the node has all the pods it takes":  {has("pods", "4"), as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=4 pending=4", 1) + web, "ma*4", "i@m*4", nil}},
 		"the node has fewer places than cards, the rest goes elsewhere": {has("pods", "4"), has("pods", "4"),
-			scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=7 pending=7", 1) + web, "ma*4 na*4", "i-0@n i-1@n i-2@n i-3@m i-4@m i-5@m i-6@m", nil}},
-		"a gang of which all want the same port":   {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", hostPort(80))}},
-		"a gang whose port is free once only":      {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1) + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a gang that keeps apart":                  {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
-		"a gang that keeps apart and is too large": {as, as, scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=3 pending=3", 1), "", "", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+			sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=7 pending=7", 1) + web, "ma*4 na*4", "i-0@n i-1@n i-2@n i-3@m i-4@m i-5@m i-6@m", nil}},
+		"a gang of which all want the same port":   {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", hostPort(80))}},
+		"a gang whose port is free once only":      {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1) + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
+		"a gang that keeps apart":                  {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+		"a gang that keeps apart and is too large": {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=3 pending=3", 1), "", "", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
 		"pods that keep apart, as many as there are nodes": {as, as,
-			scene{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=1 pending=3", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+			sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=1 pending=3", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
 	}) {
-		w := tc.world()
+		w := tc.scene()
 		for i, change := range []nodeChange{tc.first, tc.second}[:len(w.Nodes)] {
 			change(w.Nodes[i])
 		}
@@ -111,7 +111,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 		"another label": {onJob("b", withLabelAndAntiAffinity("other", ""))},
 		"no label":      {func(*corev1.Pod) {}},
 	}) {
-		w := newWorld("node n model=A cards=4; job z queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job a queue=inf min=1 pending=1; job b queue=inf min=1 pending=1",
+		w := newScene("node n model=A cards=4; job z queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job a queue=inf min=1 pending=1; job b queue=inf min=1 pending=1",
 			applyAll(onJob("z", withLabelAndAntiAffinity("z", "web")), onJob("a", withLabelAndAntiAffinity("web", "")), tc.changed))
 
 		w.alone = true
@@ -131,7 +131,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 // the last node.
 func TestNodesThatAreTakenAlready(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){"ports": hostPort(80), "anti-affinity": withLabelAndAntiAffinity("api", "api")}) {
-		w := newWorld("node l model=A cards=4; job tl queue=tra min=4 running=l*4 age=24h")
+		w := newScene("node l model=A cards=4; job tl queue=tra min=4 running=l*4 age=24h")
 		for _, n := range strings.Fields("a b c d e f g h i j k") {
 			w.add(fmt.Sprintf("node %s model=A cards=4; job t%s queue=tra min=3 running=%s*3 age=1h", n, n, n))
 		}
@@ -158,13 +158,13 @@ func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
 		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
 	}))
 
-	for t, s := range check.Cases(t, map[string]scene{
+	for t, s := range check.Cases(t, map[string]sceneCase{
 		"a neighbour that avoids the pod": {text: web + training + "; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
 		"one pod of a gang":               {text: web + training + "; job i queue=inf min=3 pending=3", change: applyAll(bound, avoids, onPod("i-2", withLabelAndAntiAffinity("api", "")))},
 		"pods that would be replaced":     {text: web + training + "owner=vcjob; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
 		"too few pods were made":          {text: "node n model=A cards=4; " + training + "; job i queue=inf min=2 pending=2", change: applyAll(bound, onPod("i-1", isGated))},
 	}) {
-		w := s.world()
+		w := s.scene()
 		w.Nodes[0].Labels[zone] = "z"
 		w.openSession()
 		t.Cleanup(w.Close)
@@ -186,7 +186,7 @@ func TestNodesOfTwoCards(t *testing.T) {
 		wants("A/mig-1g.10gb-mixed")(p)
 	}
 
-	for t, tc := range check.Cases(t, map[string]scene{
+	for t, tc := range check.Cases(t, map[string]sceneCase{
 		"whole cards for whole cards": {"job i queue=inf min=1 pending=1", "whole*4", "i-0@n", nil},
 		"slices for slices":           {"job i queue=inf min=1 pending=1", "slice*4", "i-0@n", onJob("i", slice)},
 		"no quota for slices":         {`queue inf quota={"A":4} priority=80000 serviceType=inference; job i queue=inf min=1 pending=1`, "", "", onJob("i", slice)},
@@ -195,7 +195,7 @@ func TestNodesOfTwoCards(t *testing.T) {
 		"a gang of more whole cards than there is quota for slices": {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "slice*4 whole*4", "i@n*4", onPod("i-3", slice)},
 		"a gang with too little quota for slices":                   {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "", "", applyAll(onPod("i-2", slice), onPod("i-3", slice))},
 	}) {
-		w := newWorld("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, onJob("slice", slice), tc.change)
+		w := newScene("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, onJob("slice", slice), tc.change)
 		w.Nodes[0].Status.Allocatable[mig] = amount("4")
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}

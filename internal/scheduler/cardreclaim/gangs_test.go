@@ -13,7 +13,7 @@ import (
 
 func TestWholeGangsAndElasticPods(t *testing.T) {
 	const roles = "node n model=A cards=8; job t queue=tra min=3 running=n*8 task=ps,pods:4,min:2 task=worker,pods:4,min:1; "
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"a whole gang is evicted for one card":                          {"node n model=A cards=8; job t queue=tra min=8 running=n*8; job i queue=inf min=1 pending=1", "t*8", "i-0@n", nil},
 		"a gang over two nodes goes from both":                          {"node n,m model=A cards=4; job t queue=tra min=8 running=n*4,m*4; job i queue=inf min=4 pending=4", "t*8", "i@n*4", nil},
 		"the gang that has run for less":                                {"node n model=A cards=8; job old queue=tra min=4 running=n*4 age=48h; job new queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "new*4", "i-0@n", nil},
@@ -43,7 +43,7 @@ func TestWholeGangsAndElasticPods(t *testing.T) {
 	})
 
 	t.Run("a job without PodGroup stays", func(t *testing.T) {
-		w := newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*8; job i queue=inf min=1 pending=1")
+		w := newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8; job i queue=inf min=1 pending=1")
 		w.Groups = w.Groups[1:]
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})
@@ -69,7 +69,7 @@ func TestCheckpoints(t *testing.T) {
 		"in the future counts as now":          {at(-90 * day), "", "first*4"},
 		"what is no time is none":              {"yesterday", "12:00", "second*4"},
 	}) {
-		w := newWorld("node n model=A cards=8; job first queue=tra min=4 running=n*4 age=48h; job second queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", onPod("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
+		w := newScene("node n model=A cards=8; job first queue=tra min=4 running=n*4 age=48h; job second queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", onPod("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
 		w.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.group
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
 	}
@@ -80,7 +80,7 @@ func TestVictimsOfEqualLoss(t *testing.T) {
 		"the queue of lower priority": "job x queue=low min=4 running=n*4 age=48h priorityClass=high; job a queue=tra min=4 running=n*4 age=24h priorityClass=low",
 		"then the younger job":        "job a queue=tra min=4 running=n*4 age=48h priorityClass=low; job x queue=tra min=4 running=n*4 age=24h priorityClass=low",
 	}) {
-		w := newWorld("node n model=A cards=8; queue low quota=PLENTY priority=10000 serviceType=training;" + jobs + "; job i queue=inf min=1 pending=1")
+		w := newScene("node n model=A cards=8; queue low quota=PLENTY priority=10000 serviceType=training;" + jobs + "; job i queue=inf min=1 pending=1")
 		for _, group := range w.Groups { // no work is lost
 			group.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339)
 		}
@@ -94,7 +94,7 @@ func TestProtectedPods(t *testing.T) {
 		other = "node n model=A cards=4; job i queue=inf min=1 pending=1; job t queue=other min=4 running=n*4 age=24h "
 	)
 
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"a gang of which one pod is protected":                  {four, "", "", onPod("t-2", protect)},
 		"a protected pod of an elastic job":                     {strings.Replace(four, "queue=tra min=4", "queue=tra min=1", 1), "t-1", "i-0@n", onPod("t-0", protect)},
 		"an elastic job of which only a protected pod could go": {strings.Replace(four, "queue=tra min=4", "queue=tra min=3", 1) + "task=ps,pods:1,min:0 task=w,pods:3,min:3", "", "", onPod("t-0", protect)},
@@ -156,7 +156,7 @@ func TestMinimumRuntime(t *testing.T) {
 		"one that was just given them stays":           {least: 4, ran: "9h", change: onJob("a", boundFor(time.Minute))},
 		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: onJob("a", never), isTaken: true, all: true},
 	}) {
-		w := newWorld(fmt.Sprintf("node n model=A cards=8; job i queue=inf min=1 pending=1; job b queue=tra min=%d running=n*4 age=30m; job a queue=tra min=%d running=n*4 age=%s", tc.least, tc.least, tc.ran), tc.change)
+		w := newScene(fmt.Sprintf("node n model=A cards=8; job i queue=inf min=1 pending=1; job b queue=tra min=%d running=n*4 age=30m; job a queue=tra min=%d running=n*4 age=%s", tc.least, tc.least, tc.ran), tc.change)
 		if !tc.all {
 			w.args = protectFor("1h")
 		}

@@ -71,7 +71,7 @@ func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 
 // churn is a queue whose jobs of one card end one by one, while new ones come.
 type churn struct {
-	*world
+	*scene
 	queue string
 	// running are its pods, the oldest first.
 	running []string
@@ -82,8 +82,8 @@ type churn struct {
 }
 
 // newChurn returns the churn of a queue that runs pods of job t.
-func newChurn(w *world, queue string) *churn {
-	c := &churn{world: w, queue: queue}
+func newChurn(w *scene, queue string) *churn {
+	c := &churn{scene: w, queue: queue}
 	for _, pod := range w.podsOf("t") {
 		c.running = append(c.running, pod.Name)
 	}
@@ -136,34 +136,34 @@ func protectFor(minimumRuntime string) framework.Arguments {
 // four pods have ended.
 func TestGangStartsBesideShortJobs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		w              func() *world
+		w              func() *scene
 		queue          string
 		withoutReclaim bool
 		session        int
 	}{
-		"in a tree, during the minimum runtime": {func() *world {
+		"in a tree, during the minimum runtime": {func() *scene {
 			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
 		}, "x", false, 3},
-		"in a tree without reclaim": {func() *world {
+		"in a tree without reclaim": {func() *scene {
 			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
 		}, "x", true, 3},
-		"two pods of two cards": {func() *world {
+		"two pods of two cards": {func() *scene {
 			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=2 pending=2 cards=2")
 		}, "x", false, 3},
-		"inference, during the minimum runtime": {func() *world {
-			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
+		"inference, during the minimum runtime": {func() *scene {
+			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
 		}, "tra", false, 3},
-		"inference without reclaim": {func() *world {
-			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
+		"inference without reclaim": {func() *scene {
+			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
 		}, "tra", true, 3},
-		"training keeps nothing in flat queues": {func() *world {
-			return newWorld("queue other quota=PLENTY priority=20000 serviceType=training cpu=1000; node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=other min=4 pending=4")
+		"training keeps nothing in flat queues": {func() *scene {
+			return newScene("queue other quota=PLENTY priority=20000 serviceType=training cpu=1000; node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=other min=4 pending=4")
 		}, "tra", false, -1},
-		"training keeps nothing from inference": {func() *world {
-			return newWorld("node n model=A cards=8; job t queue=inf min=1 running=n*8 age=1m; job g queue=tra min=4 pending=4")
+		"training keeps nothing from inference": {func() *scene {
+			return newScene("node n model=A cards=8; job t queue=inf min=1 running=n*8 age=1m; job g queue=tra min=4 pending=4")
 		}, "inf", false, -1},
-		"protected pods stay on its node": {func() *world {
-			return newWorld("node n model=A cards=8; job p queue=tra min=1 running=n*5 preemptable=false; job t queue=tra min=1 running=n*3 age=1m; job g queue=inf min=1 pending=1 cards=4")
+		"protected pods stay on its node": {func() *scene {
+			return newScene("node n model=A cards=8; job p queue=tra min=1 running=n*5 preemptable=false; job t queue=tra min=1 running=n*3 age=1m; job g queue=inf min=1 pending=1 cards=4")
 		}, "tra", false, -1},
 	}) {
 		w := tc.w()
@@ -188,12 +188,12 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 // TestIdleCardsAreNotLentBeforeReclaim: two cards are idle, and a gang of four lacks two. They are not
 // given to pods from which cardreclaim would take them back a moment later.
 func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
-	for t, newCase := range check.Cases(t, map[string]func() *world{
-		"a borrower waits": func() *world {
+	for t, newCase := range check.Cases(t, map[string]func() *scene{
+		"a borrower waits": func() *scene {
 			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*6 age=24h; job u queue=x min=1 pending=2; job g queue=y min=4 pending=4")
 		},
-		"training waits": func() *world {
-			return newWorld("node n model=A cards=8; job t queue=tra min=1 running=n*6 age=24h; job u queue=tra min=1 pending=2; job g queue=inf min=4 pending=4")
+		"training waits": func() *scene {
+			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*6 age=24h; job u queue=tra min=1 pending=2; job g queue=inf min=4 pending=4")
 		},
 	}) {
 		w := newCase().runAction(t)
@@ -212,7 +212,7 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 		"within the hour": {65 * time.Minute, ""},
 		"later":           {75 * time.Minute, "u-0@n"},
 	}) {
-		w := newWorld("node n model=A cards=8; job k queue=inf min=1 running=n*6 age=10m; job u queue=tra min=1 pending=1; job g queue=inf min=1 pending=1 cards=4", onJob("k", func(p *corev1.Pod) {
+		w := newScene("node n model=A cards=8; job k queue=inf min=1 running=n*6 age=10m; job u queue=tra min=1 pending=1; job g queue=inf min=1 pending=1 cards=4", onJob("k", func(p *corev1.Pod) {
 			p.Spec.ActiveDeadlineSeconds = ptr.To(int64(tc.deadline.Seconds()))
 		}))
 
@@ -230,7 +230,7 @@ func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 		"cards are kept, on the same node":  {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low; job g queue=inf min=4 pending=4", "t-0 t-1", ""},
 		"no cards are kept":                 {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low", "", "hi-0@n"},
 	}) {
-		w := newWorld("node n model=A cards=4; node m model=A cards=1;" + tc.jobs + "; job hi queue=tra min=1 pending=1 priorityClass=high")
+		w := newScene("node n model=A cards=4; node m model=A cards=1;" + tc.jobs + "; job hi queue=tra min=1 pending=1 priorityClass=high")
 		w.args = protectFor("10m")
 		w.startCache()
 		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))

@@ -66,8 +66,8 @@ func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
 	return session.OwnedBy(apiVersion, kind, "o", "o")
 }
 
-// world is a cluster with the action.
-type world struct {
+// scene is a cluster with the action.
+type scene struct {
 	*session.Cluster
 	habits fakePolicies
 	args   framework.Arguments
@@ -83,16 +83,16 @@ type world struct {
 var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
 	"BUSY", "job na queue=tra min=4 running=n*4 age=24h; job nb queue=tra min=4 running=n*4 age=24h", "HALF", "job na queue=tra min=4 running=n*4 age=24h")
 
-// newWorld returns a world with an inference queue above a training queue. Both may use all
+// newScene returns a scene with an inference queue above a training queue. Both may use all
 // cards.
-func newWorld(text string, changes ...func(*corev1.Pod)) *world {
-	w := &world{Cluster: session.New(""), habits: fakePolicies{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
+func newScene(text string, changes ...func(*corev1.Pod)) *scene {
+	w := &scene{Cluster: session.New(""), habits: fakePolicies{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
 	return w.add("queue inf quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000").add(text, changes...)
 }
 
 // add adds a text in the format of package session. The owner and evictionPolicy of a job in it set
 // its policies, which are unknown with evictionPolicy=Unknown.
-func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
+func (w *scene) add(text string, changes ...func(*corev1.Pod)) *scene {
 	text = short.Replace(text)
 	w.Add(text, changes...)
 	for _, line := range words.Lines(text) {
@@ -106,7 +106,7 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 }
 
 // startCache fills Volcano's cache with the cluster.
-func (w *world) startCache() {
+func (w *scene) startCache() {
 	w.Begin()
 	for _, podSet := range w.volumes {
 		utilruntime.Must(w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet))
@@ -117,7 +117,7 @@ func (w *world) startCache() {
 }
 
 // openSession opens a session with the plugins of the shipped configuration, and more.
-func (w *world) openSession(more ...string) *world {
+func (w *scene) openSession(more ...string) *scene {
 	if w.Cache == nil {
 		w.startCache()
 	}
@@ -128,7 +128,7 @@ func (w *world) openSession(more ...string) *world {
 
 // runAction opens a session and runs allocate and the action. It stays open until the test
 // ends or opens another one.
-func (w *world) runAction(t *testing.T) *world {
+func (w *scene) runAction(t *testing.T) *scene {
 	t.Helper()
 	t.Cleanup(w.Close)
 	w.openSession().executeActions()
@@ -136,7 +136,7 @@ func (w *world) runAction(t *testing.T) *world {
 }
 
 // runAllocate opens a session and runs allocate alone. It stays open until the test ends.
-func (w *world) runAllocate(t *testing.T) *world {
+func (w *scene) runAllocate(t *testing.T) *scene {
 	t.Helper()
 	t.Cleanup(w.Close)
 	w.openSession().Run(NewAllocate(w.action))
@@ -144,7 +144,7 @@ func (w *world) runAllocate(t *testing.T) *world {
 }
 
 // addToCache adds jobs to the cluster and to Volcano's cache, as an informer does.
-func (w *world) addToCache(text string) {
+func (w *scene) addToCache(text string) {
 	groups := len(w.Groups)
 	pods := len(w.Pods)
 	w.add(text)
@@ -157,7 +157,7 @@ func (w *world) addToCache(text string) {
 }
 
 // search is a session of the action, of which a test places the jobs itself.
-func (w *world) search(t *testing.T) *reclaimSession {
+func (w *scene) search(t *testing.T) *reclaimSession {
 	t.Helper()
 	t.Cleanup(w.Close)
 	policy, _ := cards.ReclaimPolicyFor(w.openSession().Ssn.UID)
@@ -170,7 +170,7 @@ func (rs *reclaimSession) placeFirst(job *api.JobInfo) {
 	rs.placeJob(job)
 }
 
-func (w *world) executeActions() {
+func (w *scene) executeActions() {
 	if w.alone {
 		w.Run(w.action)
 		return
@@ -180,27 +180,27 @@ func (w *world) executeActions() {
 
 // expectEvictedAndPlaced compares the evicted and the pipelined pods, in the format of
 // session.Spell.
-func (w *world) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPipelined string) {
+func (w *scene) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPipelined string) {
 	t.Helper()
 	goes, pipelined := w.Outcome()
 	check.That(t, goes == session.Spell(wantGoes) && pipelined == session.Spell(wantPipelined),
 		"%q are evicted and %q are pipelined, want %q and %q", goes, pipelined, session.Spell(wantGoes), session.Spell(wantPipelined))
 }
 
-// scene is a world with its expected evicted and pipelined pods.
-type scene struct {
+// sceneCase is a scene with its expected evicted and pipelined pods.
+type sceneCase struct {
 	text, goes, pipelined string
 	change                func(*corev1.Pod)
 }
 
-func runScenes(t *testing.T, scenes map[string]scene) {
+func runScenes(t *testing.T, scenes map[string]sceneCase) {
 	t.Helper()
 	for t, s := range check.Cases(t, scenes) {
-		s.world().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined)
+		s.scene().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined)
 	}
 }
 
-func (s scene) world() *world { return newWorld(s.text, s.change) }
+func (s sceneCase) scene() *scene { return newScene(s.text, s.change) }
 
 // onPod applies a change to the pod of a name, onJob to the pods of a job.
 func onPod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
@@ -228,7 +228,7 @@ func applyAll(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
 }
 
 // expectNoWrites fails if the action or Volcano wrote to a pod.
-func (w *world) expectNoWrites(t *testing.T) {
+func (w *scene) expectNoWrites(t *testing.T) {
 	t.Helper()
 	time.Sleep(20 * time.Millisecond)
 	check.Equal(t, "pods that Volcano evicts", 0, len(w.Evicted))

@@ -15,7 +15,7 @@ import (
 )
 
 // sessionsWithFailedSearch plays sessions, and lists those with a search that found nothing.
-func (w *world) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
+func (w *scene) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
 	t.Helper()
 	var made []int
 	for n := range sessions {
@@ -30,7 +30,7 @@ func (w *world) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
 }
 
 // updatePods updates the pods of a job.
-func (w *world) updatePods(job string, change func(*corev1.Pod)) {
+func (w *scene) updatePods(job string, change func(*corev1.Pod)) {
 	for _, pod := range w.podsOf(job) {
 		w.Update(pod.Name, change)
 	}
@@ -39,14 +39,14 @@ func (w *world) updatePods(job string, change func(*corev1.Pod)) {
 // TestFailedSearchIsNotRepeated: while nothing changes, it is repeated only after 1, 2, 4 …
 // sessions.
 func TestFailedSearchIsNotRepeated(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1; job j queue=inf min=2 pending=2")
+	w := newScene("node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1; job j queue=inf min=2 pending=2")
 	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.sessionsWithFailedSearch(t, 40)))
 }
 
 // TestOtherCardsRepeatNoSearch: pods of the queue that hold a card which the job does not name end in
 // each session. That helps it as little as no change does.
 func TestOtherCardsRepeatNoSearch(t *testing.T) {
-	w := newWorld("node n model=A cards=4; node m model=B cards=30; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job b queue=inf min=1 running=m*20 card=B age=1h; job i queue=inf min=1 pending=1")
+	w := newScene("node n model=A cards=4; node m model=B cards=30; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job b queue=inf min=1 running=m*20 card=B age=1h; job i queue=inf min=1 pending=1")
 	searches := 0
 	for n := range 20 {
 		searches += len(w.sessionsWithFailedSearch(t, 1))
@@ -60,18 +60,18 @@ func TestOtherCardsRepeatNoSearch(t *testing.T) {
 // pod.
 func TestSearchIsRepeatedAfterChange(t *testing.T) {
 	const full = "node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1"
-	node := func(w *world, change func(*corev1.Node)) {
+	node := func(w *scene, change func(*corev1.Node)) {
 		n := w.Nodes[0].DeepCopy()
 		change(n)
 		check.NoError(t, w.Cache.AddOrUpdateNode(n))
 	}
 
-	queue := func(w *world, text string) {
+	queue := func(w *scene, text string) {
 		w.add(text)
 		w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
 	}
 
-	group := func(w *world, change func(*v1beta1.PodGroup)) {
+	group := func(w *scene, change func(*v1beta1.PodGroup)) {
 		g := w.Groups[0].DeepCopy()
 		g.ResourceVersion += "1"
 		change(g)
@@ -80,42 +80,42 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		text        string
-		change      func(w *world)
+		change      func(w *scene)
 		goes, comes string
 		label       func(*corev1.Pod)
 	}{
-		"a pod ends": {full, func(w *world) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
-		"no pod is protected any more": {full, func(w *world) {
+		"a pod ends": {full, func(w *scene) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
+		"no pod is protected any more": {full, func(w *scene) {
 			w.updatePods("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
 		}, "p*4", "i-0@n", nil},
 		"the PodGroup is not protected any more": {"node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h groupPreemptable=false; job i queue=inf min=1 pending=1",
-			func(w *world) {
+			func(w *scene) {
 				group(w, func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
 			}, "p*4", "i-0@n", nil},
-		"a node comes": {full, func(w *world) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
+		"a node comes": {full, func(w *scene) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
 		"a node gets cards": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1 cards=5",
-			func(w *world) {
+			func(w *scene) {
 				node(w, func(n *corev1.Node) {
 					n.Labels["nvidia.com/gpu.count"] = "8"
 					n.Status.Allocatable[gpu] = amount("8")
 				})
 			}, "t*4", "i-0@n", nil},
-		"a node gets a label": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
+		"a node gets a label": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", func(w *scene) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
 			onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
 		"the quota grows": {`node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000; job i queue=inf min=3 pending=3`,
-			func(w *world) { queue(w, `queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`) }, "t*4", "i@n*3", nil},
+			func(w *scene) { queue(w, `queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`) }, "t*4", "i@n*3", nil},
 		"the queue may be taken from": {"node n model=A cards=4; queue tra quota=PLENTY priority=20000 serviceType=training reclaimable=false cpu=1000; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
-			func(w *world) { queue(w, "queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000") }, "t*4", "i-0@n", nil},
+			func(w *scene) { queue(w, "queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000") }, "t*4", "i-0@n", nil},
 		"a job has elastic pods": {"node n model=A cards=2; node m model=A cards=2; job t queue=tra min=4 running=n*2,m*2 age=24h; job i queue=inf min=1 pending=1",
-			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
+			func(w *scene) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
 		"a job is known": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=Unknown; job i queue=inf min=1 pending=1",
-			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
+			func(w *scene) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
 		"who was avoided is gone": {"node n model=A cards=4; job w queue=inf min=1 running=n cards=0 age=24h; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
-			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))},
+			func(w *scene) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))},
 		"who must be near comes": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job w queue=inf min=1 running=n cards=0 age=24h; job i queue=inf min=1 pending=1",
-			func(w *world) { w.updatePods("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", onJob("i", withAffinity("web"))},
+			func(w *scene) { w.updatePods("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", onJob("i", withAffinity("web"))},
 	}) {
-		w := scene{text: tc.text, change: tc.label}.world()
+		w := sceneCase{text: tc.text, change: tc.label}.scene()
 		w.alone = true
 		for range 4 {
 			w.runAction(t).expectEvictedAndPlaced(t, "", "")
@@ -128,7 +128,7 @@ func TestSearchIsRepeatedAfterChange(t *testing.T) {
 // TestSearchIsRepeatedAfterMinimumRuntime: a victim job is evicted as soon as it has run long
 // enough.
 func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=10s; job i queue=inf min=1 pending=1")
+	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=10s; job i queue=inf min=1 pending=1")
 	w.args = protectFor("30s")
 	for range 4 {
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
@@ -140,7 +140,7 @@ func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
 // TestLeftoverCardsServeJobsThatFailed: a gang is evicted for another job, and one of its
 // cards fits a pod whose search failed in the session before.
 func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
-	w := newWorld(`node n model=A cards=8; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; queue top quota=PLENTY priority=90000 reclaimable=true
+	w := newScene(`node n model=A cards=8; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; queue top quota=PLENTY priority=90000 reclaimable=true
 		job t queue=other min=8 running=n*8 age=24h; job a queue=mixed min=1 pending=1 serviceType=inference`)
 
 	w.args = map[string]any{"serviceTypes": map[string]any{
@@ -168,7 +168,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 		"a longer one":            {hopeless, 5 * time.Second, "[1 2 3 4]"},
 		"one that places its pod": {"node n model=A cards=8; BUSY; job i queue=inf min=1 pending=1", 5 * time.Second, "[]"},
 	}) {
-		w := newWorld(tc.text)
+		w := newScene(tc.text)
 		w.startCache()
 		clock := w.Now
 		look := false
@@ -200,7 +200,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 // TestSearchIgnoresPodsBeyondQuota: the search looks only at as many pending pods as the quota
 // allows.
 func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
-	w := newWorld(`node n,m model=A cards=8; queue inf quota={"A":3} priority=80000 serviceType=inference cpu=100000; BUSY; job p queue=tra min=8 running=m*8 age=24h; job i queue=inf min=1 pending=2000`)
+	w := newScene(`node n,m model=A cards=8; queue inf quota={"A":3} priority=80000 serviceType=inference cpu=100000; BUSY; job p queue=tra min=8 running=m*8 age=24h; job i queue=inf min=1 pending=2000`)
 	w.alone = true
 	rs := w.search(t)
 	rs.placeFirst(w.Job("i"))

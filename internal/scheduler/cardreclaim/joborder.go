@@ -214,16 +214,16 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		}
 
 		key := fmt.Sprint(request.Names)
-		room, known := left[key]
+		free, known := left[key]
 		if !known {
-			room = s.policy.FreeQuota(job.Queue, request.Names...)
+			free = s.policy.FreeQuota(job.Queue, request.Names...)
 		}
 
-		if room < request.Count {
-			left[key] = room
+		if free < request.Count {
+			left[key] = free
 			return false
 		}
-		left[key] = room.Sub(request.Count)
+		left[key] = free.Sub(request.Count)
 
 		return true
 	}

@@ -17,7 +17,7 @@ func restartPolicies(event bus.Event, action bus.Action) []batch.LifecyclePolicy
 }
 
 func TestJobsAreWatched(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job t queue=tra min=1 running=n*4 owner=vcjob age=24h; job i queue=inf min=1 pending=1")
+	w := newScene("node n model=A cards=4; job t queue=tra min=1 running=n*4 owner=vcjob age=24h; job i queue=inf min=1 pending=1")
 	w.startCache()
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
 	created := check.Value(jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restartPolicies(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{}))(t)

@@ -15,16 +15,16 @@ import (
 // scattered is a cluster of nodes with eight cards, used by as many training gangs of eight
 // pods over eight nodes. A gang of inference is pending: so many pods of eight cards, of so
 // many kinds that differ in CPU.
-func scattered(nodes, pods, kinds int) *world { return scatteredGangs(nodes, 8, pods, kinds) }
+func scattered(nodes, pods, kinds int) *scene { return scatteredGangs(nodes, 8, pods, kinds) }
 
 // scatteredGangs has gangs of so many pods, each on a node of its own.
-func scatteredGangs(nodes, size, pods, kinds int) *world {
+func scatteredGangs(nodes, size, pods, kinds int) *scene {
 	return rankedGangs(nodes, size, 1, pods, kinds)
 }
 
 // rankedGangs has the gangs in queues of so many priorities in turn.
-func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
-	w := newWorld("")
+func rankedGangs(nodes, size, ranks, pods, kinds int) *scene {
+	w := newScene("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
 	w.add(fmt.Sprintf("queue high quota=%s priority=90000 serviceType=inference cpu=1000000", plenty))
 	for rank := range ranks {

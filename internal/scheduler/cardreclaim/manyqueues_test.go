@@ -14,8 +14,8 @@ import (
 
 // queuesThatReclaim is a cluster of nodes that training fills, and of inference queues of which one pod
 // each waits for a node.
-func queuesThatReclaim(nodes, queues int) *world {
-	w := newWorld(fmt.Sprintf(`queue train quota={"A":%d} priority=20000 serviceType=training cpu=100000`, 8*nodes))
+func queuesThatReclaim(nodes, queues int) *scene {
+	w := newScene(fmt.Sprintf(`queue train quota={"A":%d} priority=20000 serviceType=training cpu=100000`, 8*nodes))
 	var text strings.Builder
 	for i := range nodes {
 		fmt.Fprintf(&text, "node n%04d model=A cards=8; job t%04d queue=train min=8 running=n%04d*8 age=24h\n", i, i, i)
@@ -45,7 +45,7 @@ func TestQueuesOfOneTypeShareVictimJobs(t *testing.T) {
 // TestQueuesOfOneTypeKeepTheirOwnJobs: queues that share their victim jobs do not reclaim from each
 // other, nor from a queue of equal priority.
 func TestQueuesOfOneTypeKeepTheirOwnJobs(t *testing.T) {
-	w := newWorld(`queue other quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue equal quota=PLENTY priority=80000 serviceType=training cpu=1000
+	w := newScene(`queue other quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue equal quota=PLENTY priority=80000 serviceType=training cpu=1000
 		node n model=A cards=8; job a queue=other min=2 running=n*2 age=1h; job b queue=inf min=2 running=n*2 age=1h; job e queue=equal min=2 running=n*2 age=1h; job t queue=tra min=1 running=n age=24h; job u queue=tra min=1 running=n age=24h; job x queue=inf min=1 pending=1; job y queue=other min=1 pending=1`)
 	w.runAction(t).expectEvictedAndPlaced(t, "t-0 u-0", "x-0@n y-0@n")
 }

@@ -30,7 +30,7 @@ func TestMovedPodGroupsStayVictims(t *testing.T) {
 		"to training, and charged elsewhere": {"job t queue=inf min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "inf", "tra", ""},
 		"to one of a higher priority":        {"job t queue=tra min=1 running=n*2 age=24h; job u queue=low min=1 running=n*2 age=24h; job i queue=inf min=2 pending=2", "tra", "lower", "u*2"},
 	}) {
-		w := newWorld("node n model=A cards=4; queue kept quota=PLENTY reclaimable=false cpu=1000; queue low quota=PLENTY priority=10000 serviceType=training cpu=1000; queue lower quota=PLENTY priority=5000 serviceType=training cpu=1000; "+tc.text, chargedTo("t", tc.from))
+		w := newScene("node n model=A cards=4; queue kept quota=PLENTY reclaimable=false cpu=1000; queue low quota=PLENTY priority=10000 serviceType=training cpu=1000; queue lower quota=PLENTY priority=5000 serviceType=training cpu=1000; "+tc.text, chargedTo("t", tc.from))
 		for _, group := range w.Groups {
 			if group.Name == "t" {
 				group.Spec.Queue = tc.to
@@ -46,7 +46,7 @@ func TestMovedPodGroupsStayVictims(t *testing.T) {
 // TestMovedPodGroupsAreDrained: a drain evicts the pods that use the quota of its queue.
 func TestMovedPodGroupsAreDrained(t *testing.T) {
 	for _, to := range []string{"q", "inf"} {
-		w := newWorld("node n model=A cards=4; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=1000; job t queue=q min=4 running=n*4 age=24h", chargedTo("t", "q"))
+		w := newScene("node n model=A cards=4; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=1000; job t queue=q min=4 running=n*4 age=24h", chargedTo("t", "q"))
 		w.Groups[0].Spec.Queue = to
 		w.runAction(t)
 		check.Equal(t, "drained from q, of a job of "+to, 4, len(w.In(api.Releasing)))
@@ -65,7 +65,7 @@ func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
 		"unknown":   {corev1.ConditionUnknown, 0},
 		"not ready": {corev1.ConditionFalse, 0},
 	}) {
-		w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1")
+		w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1")
 		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
 
 		w.runAction(t)

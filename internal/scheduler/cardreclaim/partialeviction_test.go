@@ -41,7 +41,7 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		"protected pods stay":                       {"job t queue=tra min=4 running=n*3 pending=1 age=1h owner=vcjob preemptable=false", ours, ""},
 		"below the minimum of a task counts, too":   {"job t queue=tra min=3 running=n*3 pending=1 age=1h owner=vcjob task=m,pods:0,min:1 task=w,pods:4,min:2", ours, "t*3"},
 	}) {
-		w := newWorld("node n model=A cards=4; "+tc.job, tc.change).addToAPI(t)
+		w := newScene("node n model=A cards=4; "+tc.job, tc.change).addToAPI(t)
 		w.alone = true
 		goes, _ := w.runAction(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)

@@ -30,8 +30,8 @@ import (
 
 const mark0 = "volcano.sh/controller-out-of-sync"
 
-// addToAPI creates the world's pods in its API server.
-func (w *world) addToAPI(t *testing.T) *world {
+// addToAPI creates the scene's pods in its API server.
+func (w *scene) addToAPI(t *testing.T) *scene {
 	t.Helper()
 	w.startCache()
 	for _, pod := range w.Pods {
@@ -49,19 +49,19 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // markedPods lists the pods with the annotation.
-func (w *world) markedPods(t *testing.T) []string {
+func (w *scene) markedPods(t *testing.T) []string {
 	t.Helper()
 	return w.storedPods(t, func(pod *corev1.Pod) bool { return pod.Annotations[mark0] == "true" })
 }
 
 // existingPods lists the pods that exist in the API server.
-func (w *world) existingPods(t *testing.T) []string {
+func (w *scene) existingPods(t *testing.T) []string {
 	t.Helper()
 	return w.storedPods(t, func(*corev1.Pod) bool { return true })
 }
 
 // deletedPods lists the pods that do not exist in the API server any more.
-func (w *world) deletedPods(t *testing.T) []string {
+func (w *scene) deletedPods(t *testing.T) []string {
 	t.Helper()
 	there := w.existingPods(t)
 	var names []string
@@ -75,7 +75,7 @@ func (w *world) deletedPods(t *testing.T) []string {
 }
 
 // storedPods lists the pods of the API server that a function chooses.
-func (w *world) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
+func (w *scene) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	t.Helper()
 	list := check.Value(w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{}))(t)
 	var names []string
@@ -103,7 +103,7 @@ func TestHowJobsAreEvicted(t *testing.T) {
 		"bare pods":                       {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", nil, "t*4", ""},
 		"jobs of both kinds for one gang": {"job t queue=tra min=2 running=n*2 owner=vcjob; job u queue=tra min=2 running=n*2; job i queue=inf min=4 pending=4", nil, "u*2", "t*2"},
 	}) {
-		w := scene{text: "node n model=A cards=4; " + tc.jobs, change: tc.change}.world().addToAPI(t).runAction(t)
+		w := sceneCase{text: "node n model=A cards=4; " + tc.jobs, change: tc.change}.scene().addToAPI(t).runAction(t)
 		want := strings.Fields(session.Spell(tc.replaced))
 		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
 		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
@@ -115,7 +115,7 @@ func TestHowJobsAreEvicted(t *testing.T) {
 // TestEvictedPodsHaveConditions: a pod that is recreated first gets its conditions, then the
 // annotation. Each write has its UID, so that another pod of its name is safe.
 func TestEvictedPodsHaveConditions(t *testing.T) {
-	w := newWorld("node n model=A cards=1; job t queue=tra min=1 running=n owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
+	w := newScene("node n model=A cards=1; job t queue=tra min=1 running=n owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	w.runAction(t)
 	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
@@ -178,7 +178,7 @@ func checkConditions(t *testing.T, client *fake.Clientset) {
 // TestConditionsPrecedeEvictions: if the process ends in between, the next one sees that the
 // whole job was to be evicted.
 func TestConditionsPrecedeEvictions(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
+	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	w.runAction(t)
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
@@ -244,7 +244,7 @@ func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
 }
 
 func TestOverduePodsAreDeleted(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
+	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
 	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
 
@@ -265,7 +265,7 @@ func TestOverduePodsAreDeleted(t *testing.T) {
 // TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted without an annotation,
 // so a failed deletion is repeated without waiting for one.
 func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
-	w := newWorld("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1").addToAPI(t)
+	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1").addToAPI(t)
 	client := w.Cache.Client().(*fake.Clientset)
 	var refused atomic.Int32
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -296,7 +296,7 @@ func TestAllPodsOfGangAreEvicted(t *testing.T) {
 		"a pod that says already that it goes": {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", applyAll(ownedBy("apps/v1", "ReplicaSet"), onPod("t-0", withEvictionConditions("Evict"))), 0, "t-0"},
 		"every write fails for long":           {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
 	}) {
-		w := newWorld("node n model=A cards=4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
+		w := newScene("node n model=A cards=4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
 		var mutex sync.Mutex
 		left := tc.failures
 		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

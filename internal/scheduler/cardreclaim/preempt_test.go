@@ -19,11 +19,11 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// newPreemptWorld returns a world with one queue and its pods in the API server, and Preempt
+// newPreemptScene returns a scene with one queue and its pods in the API server, and Preempt
 // with the evictor of the scheduler.
-func newPreemptWorld(t *testing.T, text string, changes ...func(*corev1.Pod)) (*world, *Preempt) {
+func newPreemptScene(t *testing.T, text string, changes ...func(*corev1.Pod)) (*scene, *Preempt) {
 	t.Helper()
-	w := newWorld("node n model=A; node m model=A; queue q quota=PLENTY cpu=1000;"+text, changes...).addToAPI(t)
+	w := newScene("node n model=A; node m model=A; queue q quota=PLENTY cpu=1000;"+text, changes...).addToAPI(t)
 	preempt := NewPreempt(w.action)
 	w.Cache.Evictor = preempt.Evictor().Use(w.Cache.Client(), &record.FakeRecorder{})
 	t.Cleanup(w.Close)
@@ -31,7 +31,7 @@ func newPreemptWorld(t *testing.T, text string, changes ...func(*corev1.Pod)) (*
 }
 
 // runPreemptAction opens a session and runs allocate and preempt.
-func (w *world) runPreemptAction(action *Preempt) *world {
+func (w *scene) runPreemptAction(action *Preempt) *scene {
 	w.openSession().Run(NewAllocate(w.action), action)
 	return w
 }
@@ -49,7 +49,7 @@ func TestHowJobsArePreempted(t *testing.T) {
 		"a vcjob that is not known":      {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=Unknown", "", ""},
 		"a gang with a pod that it says": {"job low queue=q min=4 running=n*2,m*2 priorityClass=low groupPreemptable=false", "", ""},
 	}) {
-		w, preempt := newPreemptWorld(t, tc.jobs+waits)
+		w, preempt := newPreemptScene(t, tc.jobs+waits)
 		w.runPreemptAction(preempt)
 		replaced := session.Spell(tc.replaced)
 		deleted := session.Spell(tc.deleted)
@@ -62,7 +62,7 @@ func TestHowJobsArePreempted(t *testing.T) {
 
 // TestPreemptedPodHasConditions: they have the words of Volcano's own eviction.
 func TestPreemptedPodHasConditions(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob"+waits)
+	w, preempt := newPreemptScene(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob"+waits)
 	w.runPreemptAction(preempt)
 	says := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -75,8 +75,8 @@ func TestPreemptedPodHasConditions(t *testing.T) {
 // TestPartialPreemptionIsCompleted: a scheduler that ended in between left three pods of a
 // gang of four running, in a queue that is not reclaimable.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
-	left := func(reclaimable string, told time.Duration) *world {
-		w, preempt := newPreemptWorld(t, "queue q quota=PLENTY cpu=1000 reclaimable="+reclaimable+"; job low queue=q min=4 running=n*3 pending=1 priorityClass=low; job other queue=q min=1 running=n*5,m*8 priorityClass=high",
+	left := func(reclaimable string, told time.Duration) *scene {
+		w, preempt := newPreemptScene(t, "queue q quota=PLENTY cpu=1000 reclaimable="+reclaimable+"; job low queue=q min=4 running=n*3 pending=1 priorityClass=low; job other queue=q min=1 running=n*5,m*8 priorityClass=high",
 			onJob("low", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, told)))
 		return w.runPreemptAction(preempt)
 	}
@@ -90,7 +90,7 @@ func TestPartialPreemptionIsCompleted(t *testing.T) {
 
 // TestEachPreemptedPodHasAnEvent: that includes those that Volcano did not choose.
 func TestEachPreemptedPodHasAnEvent(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low"+waits)
+	w, preempt := newPreemptScene(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low"+waits)
 	recorder := record.NewFakeRecorder(100)
 	preempt.Evictor().Use(w.Cache.Client(), recorder)
 	w.runPreemptAction(preempt)
@@ -105,7 +105,7 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 // TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache
 // shows it as releasing.
 func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "job low queue=q min=1 running=n*2,m*2 priorityClass=low"+waits)
+	w, preempt := newPreemptScene(t, "job low queue=q min=1 running=n*2,m*2 priorityClass=low"+waits)
 	w.action.evictor.backoff.Steps = 1
 	var down atomic.Bool
 	down.Store(true)
@@ -133,7 +133,7 @@ func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
 // TestPreemptedGangIsEvictedOnce: while writes fail and the API server shows no change, no
 // other pod is evicted. In the end the gang is gone.
 func TestPreemptedGangIsEvictedOnce(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "job low queue=q min=2 running=n*2 priorityClass=low; job spare queue=q min=2 running=m*2 priorityClass=low"+waits)
+	w, preempt := newPreemptScene(t, "job low queue=q min=2 running=n*2 priorityClass=low; job spare queue=q min=2 running=m*2 priorityClass=low"+waits)
 	client := w.Cache.Client().(*fake.Clientset)
 	refused := make(chan struct{}, 3)
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -161,7 +161,7 @@ func TestPreemptedGangIsEvictedOnce(t *testing.T) {
 
 // TestEvictorRepeatsFailedWrites: this holds for pods that Volcano's own actions evict.
 func TestEvictorRepeatsFailedWrites(t *testing.T) {
-	w, preempt := newPreemptWorld(t, "job low queue=q min=1 running=n priorityClass=low")
+	w, preempt := newPreemptScene(t, "job low queue=q min=1 running=n priorityClass=low")
 	client := w.Cache.Client().(*fake.Clientset)
 	tries := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -179,7 +179,7 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 // TestReclaimCountsNoCardsThatPreemptFreedForOthers: of a gang that preempted, one pod has lost its node.
 // The card that is kept for the other one is of no use to a reclaimer, which needs two of training instead.
 func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
-	w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=1; queue q quota={"A":2} priority=50000 cpu=1000; job ln queue=q min=1 running=n priorityClass=low; job lm queue=q min=1 running=m priorityClass=low
+	w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=1; queue q quota={"A":2} priority=50000 cpu=1000; job ln queue=q min=1 running=n priorityClass=low; job lm queue=q min=1 running=m priorityClass=low
 		job t queue=tra min=1 running=n*3 age=24h; job gang queue=q min=2 pending=2 priorityClass=high`)
 	w.playSession(preempt)
 	check.Equal(t, "go for the gang", "lm-0 ln-0", session.Names(w.In(api.Releasing)))

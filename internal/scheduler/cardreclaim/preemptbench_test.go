@@ -63,7 +63,7 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 }
 
 // runTimedPreempt plays a session, and returns the CPU time of preempt and of the rest.
-func (w *world) runTimedPreempt(b *testing.B, action *Preempt) (took, rest time.Duration) {
+func (w *scene) runTimedPreempt(b *testing.B, action *Preempt) (took, rest time.Duration) {
 	began := check.ProcessorTime(b)
 	w.openSession().Run(NewAllocate(w.action))
 	before := check.ProcessorTime(b)

@@ -18,7 +18,7 @@ import (
 
 // runWatched plays sessions and returns the violations that sessioncheck finds in what the API
 // server would show. No evicted pod is deleted, as with a slow API server.
-func (w *world) runWatched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
+func (w *scene) runWatched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
 	clock := w.Now
 	j := sessioncheck.New(sessioncheck.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
@@ -69,12 +69,12 @@ func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *core
 }
 
 // runPreempt runs Volcano's action preempt after allocate.
-func (w *world) runPreempt() { w.Run(allocate.New(), preempt.New()) }
+func (w *scene) runPreempt() { w.Run(allocate.New(), preempt.New()) }
 
 // twoNodeGroups has training in two node groups, that of the first protected. A pod of
 // inference needs a card of the second.
-func twoNodeGroups(text string) *world {
-	w := newWorld(`node n1,n2 model=A cards=4; queue inf1 quota=PLENTY priority=90000 serviceType=inference cpu=1000; queue inf2 quota=PLENTY priority=80000 serviceType=inference cpu=1000
+func twoNodeGroups(text string) *scene {
+	w := newScene(`node n1,n2 model=A cards=4; queue inf1 quota=PLENTY priority=90000 serviceType=inference cpu=1000; queue inf2 quota=PLENTY priority=80000 serviceType=inference cpu=1000
 		queue tra1 quota=PLENTY priority=20000 serviceType=training cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
 		job t1 queue=tra1 min=4 running=n1*4 age=24h preemptable=false; job t2 queue=tra2 min=4 running=n2*4 age=24h; job y queue=inf2 min=1 pending=1;` + text)
 	for i, n := range w.Nodes {
@@ -93,8 +93,8 @@ func twoNodeGroups(text string) *world {
 // nodesWithBlockingPods have training that may be evicted. A protected pod keeps the pending
 // pod out of the whole domain of a node label. One more node has training of larger loss and
 // no such pod.
-func nodesWithBlockingPods(n int, label string) *world {
-	w := newWorld("node clean model=A cards=4; job old queue=tra min=4 running=clean*4 age=24h; queue cpu quota={} priority=50000 reclaimable=true")
+func nodesWithBlockingPods(n int, label string) *scene {
+	w := newScene("node clean model=A cards=4; job old queue=tra min=4 running=clean*4 age=24h; queue cpu quota={} priority=50000 reclaimable=true")
 	for i := range n {
 		w.add(fmt.Sprintf("node n%02d model=A cards=4; job tn%02d queue=tra min=4 running=n%02d*4 age=1h", i, i, i)).add(fmt.Sprintf("job xn%02d queue=cpu min=1 running=n%02d cards=0 age=24h", i, i), withLabelAndAntiAffinity("x", "i"))
 	}
@@ -117,7 +117,7 @@ func nodesWithBlockingPods(n int, label string) *world {
 // TestPreemptWaitsForDeletion: no other pod is evicted while the API server does not show the
 // first deletion.
 func TestPreemptWaitsForDeletion(t *testing.T) {
-	w := newWorld(`node n model=A cards=8; queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000; job low queue=inf min=1 running=n*4 age=24h priorityClass=low; job high queue=inf min=1 pending=1 priorityClass=high`)
+	w := newScene(`node n model=A cards=8; queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000; job low queue=inf min=1 running=n*4 age=24h priorityClass=low; job high queue=inf min=1 pending=1 priorityClass=high`)
 	found := w.runWatched(4, "preempt", nil, w.runPreempt)
 	check.That(t, len(found) == 0, "found %v", found)
 }
@@ -126,7 +126,7 @@ func TestPreemptWaitsForDeletion(t *testing.T) {
 // comes before it, or because many nodes do not fit.
 func TestSessionCheckFindsNoViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		world   *world
+		scene   *scene
 		plugins []string
 		promise string
 	}{
@@ -136,9 +136,9 @@ func TestSessionCheckFindsNoViolation(t *testing.T) {
 		"zones that refuse":                     {nodesWithBlockingPods(40, zone), nil, "i-0@clean"},
 	}) {
 		pipelined := ""
-		found := tc.world.runWatched(10, Name, tc.plugins, func() {
-			tc.world.executeActions()
-			_, pipelined = tc.world.Outcome()
+		found := tc.scene.runWatched(10, Name, tc.plugins, func() {
+			tc.scene.executeActions()
+			_, pipelined = tc.scene.Outcome()
 		})
 
 		check.That(t, len(found) == 0, "found %v", found)

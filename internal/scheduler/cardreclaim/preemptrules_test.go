@@ -16,18 +16,18 @@ import (
 
 // playSession opens a session with all actions that evict. nextSession plays one as well, after
 // the pods that were evicted have gone and those that were placed run.
-func (w *world) playSession(action *Preempt) {
+func (w *scene) playSession(action *Preempt) {
 	w.openSession().Run(enqueue.New(), NewAllocate(w.action), w.action, action)
 }
 
-func (w *world) nextSession(action *Preempt) {
+func (w *scene) nextSession(action *Preempt) {
 	w.endEvicted()
 	w.playSession(action)
 }
 
 // endEvicted closes the session. The pods that it has evicted are gone, and those that it has placed run. It returns
 // how many were evicted.
-func (w *world) endEvicted() int {
+func (w *scene) endEvicted() int {
 	_, evicted := w.closeAndStart(hour)
 	for _, task := range evicted {
 		w.Cache.DeletePod(w.Pod(task.Name).DeepCopy())
@@ -45,7 +45,7 @@ func TestFullQueueIsPreempted(t *testing.T) {
 		"a restarted vcjob":  "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=RestartJob",
 		"a vcjob that ended": "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=TerminateJob",
 	}) {
-		w, preempt := newPreemptWorld(t, `queue q quota={"A":8} cpu=1000;`+low+"; job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending")
+		w, preempt := newPreemptScene(t, `queue q quota={"A":8} cpu=1000;`+low+"; job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending")
 		w.playSession(preempt) // a restarted scheduler learns the policies of vcjobs
 		for range 2 {
 			w.nextSession(preempt)
@@ -67,7 +67,7 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 		"the job that was evicted":     "",
 		"the quota of its queue, full": `queue q quota={"A":8} cpu=1000; job full queue=q min=4 running=m*4 priorityClass=high; job q1 queue=q min=1 pending=1 priorityClass=high`,
 	}) {
-		w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job low queue=q min=1 running=n*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high; `+text)
+		w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job low queue=q min=1 running=n*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high; `+text)
 		evicted := 0
 		waiting := strings.Count(text, " queue=q min=1 pending=1 priorityClass=high")
 
@@ -88,7 +88,7 @@ func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
 // TestOneEvictionServesTwoPreemptors: four cards are freed for one. The next pod comes before the
 // API server shows the deletion, and uses what is left over.
 func TestOneEvictionServesTwoPreemptors(t *testing.T) {
-	w, preempt := newPreemptWorld(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job la queue=q min=1 running=n cards=4 priorityClass=low; job lb queue=q min=1 running=m cards=4 priorityClass=low; job hi queue=q min=1 pending=1 priorityClass=high; job hi2 queue=q min=1 pending=1 priorityClass=high`)
+	w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job la queue=q min=1 running=n cards=4 priorityClass=low; job lb queue=q min=1 running=m cards=4 priorityClass=low; job hi queue=q min=1 pending=1 priorityClass=high; job hi2 queue=q min=1 pending=1 priorityClass=high`)
 	w.Close()
 	groups := w.Groups
 	pods := w.Pods
@@ -114,15 +114,15 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		first  string // a job that cardreclaim looks at first
-		change func(*world)
+		change func(*scene)
 		goes   string
 	}{
-		"reclaim acts":         {"", func(*world) {}, "t-0"},
-		"reclaim rests":        {"", func(w *world) { w.action.restsUntil = w.Now.Add(time.Minute) }, ""},
-		"reclaim is cut short": {"job first queue=inf min=1 pending=1 cards=9 priorityClass=high", func(w *world) { w.action.budget.maxPerSession = 1 }, ""},
-		"reclaim is no action": {"", func(w *world) { w.alone = true }, "lo-0"},
+		"reclaim acts":         {"", func(*scene) {}, "t-0"},
+		"reclaim rests":        {"", func(w *scene) { w.action.restsUntil = w.Now.Add(time.Minute) }, ""},
+		"reclaim is cut short": {"job first queue=inf min=1 pending=1 cards=9 priorityClass=high", func(w *scene) { w.action.budget.maxPerSession = 1 }, ""},
+		"reclaim is no action": {"", func(w *scene) { w.alone = true }, "lo-0"},
 	}) {
-		w := newWorld("node n model=A cards=4; job lo queue=inf min=1 running=n*1 priorityClass=low age=24h; job keep queue=inf min=1 running=n*1 priorityClass=high; job t queue=tra min=1 running=n*2 age=24h; job hi queue=inf min=1 pending=1 priorityClass=high")
+		w := newScene("node n model=A cards=4; job lo queue=inf min=1 running=n*1 priorityClass=low age=24h; job keep queue=inf min=1 running=n*1 priorityClass=high; job t queue=tra min=1 running=n*2 age=24h; job hi queue=inf min=1 pending=1 priorityClass=high")
 		t.Cleanup(w.Close)
 
 		w.add(tc.first)
@@ -144,7 +144,7 @@ func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
 
 // hopeless is a cluster that one job fills, and jobs that no eviction helps: each pod of the
 // queue that could go is protected, or breaks a gang in vain.
-func hopeless(nodes, jobs int) *world {
+func hopeless(nodes, jobs int) *scene {
 	var text strings.Builder
 	text.WriteString(`queue q quota={"A":100000} priority=20000 serviceType=training cpu=100000;`)
 	for i := range nodes {
@@ -154,7 +154,7 @@ func hopeless(nodes, jobs int) *world {
 		fmt.Fprintf(&text, "job w%d queue=q min=1 pending=1 priorityClass=high;", j)
 	}
 	text.WriteString("job spare queue=q min=1 running=n0 cards=0 priorityClass=low")
-	return newWorld(text.String())
+	return newScene(text.String())
 }
 
 // TestHopelessPreemptorsAreRemembered: one search is enough for equal pods, and none follows
@@ -180,13 +180,13 @@ func TestSearchInsideAJobFollowsTheOther(t *testing.T) {
 			p.Annotations["volcano.sh/task-priority"] = "10"
 		}
 	}
-	w, preempt := newPreemptWorld(t, `queue q quota={"A":16} cpu=1000; job full queue=q min=1 running=m*8 priorityClass=low groupPreemptable=false; job spare queue=q min=1 running=n cards=0 priorityClass=low; job x queue=q min=1 running=n*4 pending=1 priorityClass=high; job y queue=q min=1 running=n*4 pending=1 priorityClass=high`, urgent)
+	w, preempt := newPreemptScene(t, `queue q quota={"A":16} cpu=1000; job full queue=q min=1 running=m*8 priorityClass=low groupPreemptable=false; job spare queue=q min=1 running=n cards=0 priorityClass=low; job x queue=q min=1 running=n*4 pending=1 priorityClass=high; job y queue=q min=1 running=n*4 pending=1 priorityClass=high`, urgent)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "pods that are promised a node", "x-4@n y-4@n", session.Names(w.In(api.Pipelined)))
 }
 
 // countSearches runs preempt, and returns for how many pods it searched a node.
-func (w *world) countSearches(action *Preempt) int {
+func (w *scene) countSearches(action *Preempt) int {
 	action.searchCount = 0
 	w.Run(action)
 	return action.searchCount
@@ -200,7 +200,7 @@ func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
 			p.Status.NominatedNodeName = "m"
 		}
 	}
-	w, preempt := newPreemptWorld(t, "node n model=A cards=2; node m model=A cards=2; job low queue=q min=1 running=n*2 priorityClass=low; job full queue=q min=2 running=m*2 priorityClass=high; job high queue=q min=2 pending=2 priorityClass=high", nominate)
+	w, preempt := newPreemptScene(t, "node n model=A cards=2; node m model=A cards=2; job low queue=q min=1 running=n*2 priorityClass=low; job full queue=q min=2 running=m*2 priorityClass=high; job high queue=q min=2 pending=2 priorityClass=high", nominate)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "go", "low-0 low-1", session.Names(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", "high-0@n high-1@n", session.Names(w.In(api.Pipelined)))
@@ -211,7 +211,7 @@ func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
 // pod of its gang, on the node that was nominated for it once.
 func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
 	nominate := onPod("high-1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
-	w, preempt := newPreemptWorld(t, "node n model=A cards=1; node m model=A cards=1; job lown queue=q min=1 running=n priorityClass=low; job lowm queue=q min=1 running=m priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high", nominate)
+	w, preempt := newPreemptScene(t, "node n model=A cards=1; node m model=A cards=1; job lown queue=q min=1 running=n priorityClass=low; job lowm queue=q min=1 running=m priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high", nominate)
 	w.runPreemptAction(preempt)
 	check.Equal(t, "go", "lowm-0 lown-0", session.Names(w.In(api.Releasing)))
 	check.Equal(t, "promised a node", 2, len(w.In(api.Pipelined)))
@@ -233,7 +233,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		"none if no pod there may be evicted": {"job low queue=q min=1 running=k*4 priorityClass=high; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 0, 0, true, false},
 		"none for a pod that may take them":   {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=i min=1 pending=1 cards=2 priorityClass=high", 0, 1, false, false},
 	}) {
-		w, preempt := newPreemptWorld(t, gang+tc.text)
+		w, preempt := newPreemptScene(t, gang+tc.text)
 		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
 		goes := 0
 		for range 4 {

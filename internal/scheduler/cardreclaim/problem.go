@@ -275,13 +275,13 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 
 // freeOn returns what a node has free or will have, without what is kept from the first pod.
 func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
-	room := q.dimensions.amountsOf(s.policy.IdleFor(first, node))
+	left := q.dimensions.amountsOf(s.policy.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
 
-	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
+	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.podSets {
 		if at := q.dimensions.limited[i]; at >= 0 {
-			room[at] = float64(c.maxOnNode(place))
+			left[at] = float64(c.maxOnNode(place))
 		}
 	}
 
@@ -289,11 +289,11 @@ func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeI
 		if task.Status == api.Releasing {
 			continue
 		}
-		room[podsOfNode]--
-		s.forEachConflict(q, task, func(at int) { room[at]-- })
+		left[podsOfNode]--
+		s.forEachConflict(q, task, func(at int) { left[at]-- })
 	}
 
-	return room
+	return left
 }
 
 // forEachConflict calls with the index of every pod set that conflicts with a pod on its node.

@@ -42,10 +42,10 @@ func (p pod) runs() bool { return p.status == api.Running || p.status == api.Bou
 // holds reports whether a pod is placed or pipelined.
 func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == api.Pipelined }
 
-// drawWorld returns a small random cluster in which training uses most cards and inference is
+// drawScene returns a small random cluster in which training uses most cards and inference is
 // pending.
-func drawWorld(t *rapid.T) *world {
-	w := newWorld("")
+func drawScene(t *rapid.T) *scene {
+	w := newScene("")
 	free := map[string]int{}
 	cpus := map[string]int{}
 	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
@@ -106,7 +106,7 @@ func drawWorld(t *rapid.T) *world {
 
 // suffices reports whether free cards suffice for all pending pods, wherever each is placed.
 // Every model has as many places for the largest of them as there are pods.
-func (w *world) suffices(before map[string]pod) bool {
+func (w *scene) suffices(before map[string]pod) bool {
 	waiting := 0
 	cards := 1
 	cpu := 1.0
@@ -146,7 +146,7 @@ type tally struct {
 	came map[string]int32
 }
 
-func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
+func (w *scene) tally(t *rapid.T, before, after map[string]pod) *tally {
 	models := map[string]string{}
 	priorities := map[string]int32{}
 	for _, n := range w.Nodes {
@@ -189,7 +189,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 }
 
 // check compares a session after the action with the one before.
-func (w *world) check(t *rapid.T, before, after map[string]pod) {
+func (w *scene) check(t *rapid.T, before, after map[string]pod) {
 	y := w.tally(t, before, after)
 	for _, j := range w.Groups {
 		w.checkJob(t, y, j.Name, int(j.Spec.MinMember), before)
@@ -207,7 +207,7 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 
 // checkJob checks that a job has its minimum of pods or none: placed by the action, or left by its
 // evictions. Those must be allowed, and help a queue of higher priority.
-func (w *world) checkJob(t *rapid.T, y *tally, job string, least int, before map[string]pod) {
+func (w *scene) checkJob(t *rapid.T, y *tally, job string, least int, before map[string]pod) {
 	check.Must(t, !strings.HasPrefix(job, "i") || y.placed[job] == 0 || y.placed[job] >= least, "%s has %d pods placed, its minimum is %d", job, y.placed[job], least)
 
 	gone := y.evicted[job]
@@ -220,7 +220,7 @@ func (w *world) checkJob(t *rapid.T, y *tally, job string, least int, before map
 }
 
 // checkQuotas compares the usage of every inference queue with its quota.
-func (w *world) checkQuotas(t *rapid.T, y *tally) {
+func (w *scene) checkQuotas(t *rapid.T, y *tally) {
 	for _, q := range w.Queues {
 		quota := map[string]int{}
 		check.NoError(t, json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota))
@@ -232,7 +232,7 @@ func (w *world) checkQuotas(t *rapid.T, y *tally) {
 
 // checkVictimJob checks one victim job: whether it may be evicted, and whether that helped a queue
 // of higher priority.
-func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
+func (w *scene) checkVictimJob(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
 	useful := false
 	priorities := map[string]int32{"tra": 20000, "old": 75000}
 	for _, of := range gone {
@@ -247,7 +247,7 @@ func (w *world) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
 }
 
-func (w *world) podsOf(name string) []*corev1.Pod {
+func (w *scene) podsOf(name string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, p := range w.Pods {
 		if p.Annotations["scheduling.k8s.io/group-name"] == name {
@@ -259,19 +259,19 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 
 // TestReclaimInvariants runs the action on random small clusters.
 func TestReclaimInvariants(t *testing.T) {
-	worlds := 0
+	scenes := 0
 	victims := 0
 	seed.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawScene(t)
 		w.openSession()
 		defer w.Close()
 		before := recount(w.Ssn)
 		w.executeActions()
 		w.check(t, before, recount(w.Ssn))
-		worlds++
+		scenes++
 		victims += len(w.In(api.Releasing))
 	})
 
-	check.That(t, victims != 0, "no pod was evicted in %d worlds: nothing was tested", worlds)
-	t.Logf("%d pods were evicted in %d worlds", victims, worlds)
+	check.That(t, victims != 0, "no pod was evicted in %d scenes: nothing was tested", scenes)
+	t.Logf("%d pods were evicted in %d scenes", victims, scenes)
 }

@@ -78,7 +78,7 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 		"a gang before a elastic pod with one": {text: spare, change: apps,
 			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0)}, goes: "mb*4"},
 	}) {
-		w := newWorld(tc.text, tc.change)
+		w := newScene(tc.text, tc.change)
 		if tc.byLoss {
 			w.args = framework.Arguments{"victimOrder": "Loss"}
 		}
@@ -100,7 +100,7 @@ func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
 func TestHigherPrioritiesAreSpared(t *testing.T) {
 	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			w := newWorld(fmt.Sprintf("node n model=A cards=4; node m model=A cards=4; node o model=A cards=4; job a queue=tra min=4 running=n*4 age=99h; job b queue=tra min=4 running=m*4 age=24h; job c queue=tra min=4 running=o*4 age=1h; job i queue=inf min=%d pending=%d", pods, pods),
+			w := newScene(fmt.Sprintf("node n model=A cards=4; node m model=A cards=4; node o model=A cards=4; job a queue=tra min=4 running=n*4 age=99h; job b queue=tra min=4 running=m*4 age=24h; job c queue=tra min=4 running=o*4 age=1h; job i queue=inf min=%d pending=%d", pods, pods),
 				applyAll(onJob("a", class("pc-low")), onJob("b", class("pc-normal")), onJob("c", class("pc-medium"))))
 			w.runAction(t)
 			goes, _ := w.Outcome()

@@ -38,7 +38,7 @@ func TestGangsTakeAllOrNothing(t *testing.T) {
 		two   = "node n model=A cards=4; node m model=B cards=4; HALF; "
 	)
 
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"all of it":                            {eight + "job i queue=inf min=8 pending=8", "na*4 nb*4", "i@n*8", nil},
 		"one more than there are cards":        {eight + "job i queue=inf min=9 pending=9", "", "", nil},
 		"one more than the quota":              {eight + `queue inf quota={"A":4} priority=80000 serviceType=inference; job i queue=inf min=5 pending=5`, "", "", nil},
@@ -64,7 +64,7 @@ func TestGangsTakeAllOrNothing(t *testing.T) {
 func TestDeploymentsTakeAsManyAsTheyCan(t *testing.T) {
 	const eight = "node n model=A cards=8; BUSY; "
 
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"as many as wait":               {eight + "job i queue=inf min=1 pending=3", "na*4", "i@n*3", nil},
 		"as many as the cards":          {eight + "job i queue=inf min=1 pending=9", "na*4 nb*4", "i@n*8", nil},
 		"as many as the quota":          {eight + `queue inf quota={"A":5} priority=80000 serviceType=inference; job i queue=inf min=1 pending=9`, "na*4 nb*4", "i@n*5", nil},
@@ -95,7 +95,7 @@ func unbound(p *corev1.Pod) {
 func TestAlternatives(t *testing.T) {
 	const full = "node n model=A cards=4; node m model=B cards=4; HALF; job ma queue=tra min=4 running=m*4 card=B age=24h; "
 
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"the first, if that loses no more":        {"node n model=A cards=4; node m model=B cards=4; job t queue=tra min=4 running=n*4 age=1h; job ma queue=tra min=4 running=m*4 card=B age=24h; job i queue=inf min=2 pending=2 card=A|B", "t*4", "i@n*2", nil},
 		"in the order of the pod":                 {full + "job i queue=inf min=1 pending=1 card=B|A", "ma*4", "i-0@m", nil},
 		"quota for the second only":               {full + `queue inf quota={"B":4} priority=80000 serviceType=inference; job i queue=inf min=2 pending=2 card=A|B`, "ma*4", "i@m*2", nil},
@@ -108,16 +108,16 @@ func TestAlternatives(t *testing.T) {
 	})
 }
 
-// TestFreeRoomIsUsedFirst: without allocate before it, the action evicts none while free cards
+// TestFreeCardsAreUsedFirst: without allocate before it, the action evicts none while free cards
 // suffice.
-func TestFreeRoomIsUsedFirst(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]scene{
+func TestFreeCardsAreUsedFirst(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]sceneCase{
 		"for a gang":             {"job i queue=inf min=4 pending=4", "", "i@m*4", nil},
 		"for pods of a job":      {"job i queue=inf min=1 pending=4", "", "i@m*4", nil},
 		"for the jobs that wait": {"job i queue=inf min=2 pending=2; job j queue=inf min=2 pending=2", "", "i@m*2 j@m*2", nil},
 		"and beside what is free only as much as is needed": {"job i queue=inf min=6 pending=6", "ma*4", "i@m*6", nil},
 	}) {
-		w := newWorld("node n,m model=A cards=8; BUSY; job ma queue=tra min=4 running=m*4 age=24h;" + tc.text)
+		w := newScene("node n,m model=A cards=8; BUSY; job ma queue=tra min=4 running=m*4 age=24h;" + tc.text)
 		w.alone = true
 		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
 	}
@@ -126,7 +126,7 @@ func TestFreeRoomIsUsedFirst(t *testing.T) {
 func TestReclaimedCardsServeOthersFirst(t *testing.T) {
 	const first = "node n model=A cards=4; HALF; queue first quota=PLENTY priority=90000 serviceType=inference; "
 
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"the jobs of a queue":                          {"node n,m model=A cards=8; job t queue=tra min=8 running=n*8 age=1h; job u queue=tra min=8 running=m*8 age=24h; job i queue=inf min=3 pending=3; job j queue=inf min=4 pending=4; job k queue=inf min=1 pending=1", "t*8", "i@n*3 j@n*4 k-0@n", nil},
 		"the queue of higher priority is served first": {first + "job a queue=inf min=3 pending=3; job z queue=first min=3 pending=3", "na*4", "z@n*3", nil},
 		"what is left goes to the next queue":          {first + "job a queue=inf min=1 pending=1; job z queue=first min=3 pending=3", "na*4", "a-0@n z@n*3", nil},
@@ -149,13 +149,13 @@ func typed(service string) func(*corev1.Pod) {
 
 func TestJobsThatAreLeftAlone(t *testing.T) {
 	t.Run("a hard network topology", func(t *testing.T) {
-		w := newWorld("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
+		w := newScene("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
 		w.Groups[1].Spec.NetworkTopology = &v1beta1.NetworkTopologySpec{Mode: v1beta1.HardNetworkTopologyMode, HighestTierAllowed: ptr.To(1)}
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 	})
 
 	t.Run("a session without the rules", func(t *testing.T) {
-		w := newWorld("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
+		w := newScene("node n model=A cards=4; HALF; job i queue=inf min=2 pending=2")
 		w.args = map[string]any{"overCommitFactor": 0.5} // refused
 		w.runAction(t).expectEvictedAndPlaced(t, "", "")
 		check.Equal(t, "running pods", 4, len(w.In(api.Running)))
@@ -174,7 +174,7 @@ func TestNodesOfAnotherShard(t *testing.T) {
 		"none": {util.NoneShardingMode, "m", "t*4", "i-0@n"}, "hard": {util.HardShardingMode, "m", "u*4", "i-0@m"}, "hard, of none": {util.HardShardingMode, "", "", ""},
 		"soft": {util.SoftShardingMode, "n", "t*4", "i-0@n"},
 	}) {
-		w := newWorld("node n model=A cards=4; node m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1")
+		w := newScene("node n model=A cards=4; node m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1")
 		options.ServerOpts.ShardingMode = tc.mode
 		w.alone = true
 		w.openSession()

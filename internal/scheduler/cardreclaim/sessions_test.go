@@ -15,7 +15,7 @@ import (
 // pod is evicted twice.
 func TestTheNextSession(t *testing.T) {
 	for t, vcjob := range check.Cases(t, map[string]string{"deleted": "", "replaced": "owner=vcjob"}) {
-		w := newWorld(fmt.Sprintf("node n model=A cards=8; job t queue=tra min=4 running=n*4 age=1h %s; job u queue=tra min=4 running=n*4 age=24h %s; job i queue=inf min=3 pending=3", vcjob, vcjob))
+		w := newScene(fmt.Sprintf("node n model=A cards=8; job t queue=tra min=4 running=n*4 age=1h %s; job u queue=tra min=4 running=n*4 age=24h %s; job i queue=inf min=3 pending=3", vcjob, vcjob))
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
 		for range 3 {
 			w.openSession().expectEvictedAndPlaced(t, "t*4", "") // before any decision
@@ -43,7 +43,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 		"they avoid it":                {"110", withLabelAndAntiAffinity("t", "i"), applyAll(withLabelAndAntiAffinity("i", ""), hostPort(80))},
 		"as many pods as there may be": {"4", nil, nil},
 	}) {
-		w := newWorld("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.reclaimer)))
+		w := newScene("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.reclaimer)))
 		for _, n := range w.Nodes {
 			n.Status.Allocatable["pods"] = amount(tc.pods)
 		}
@@ -56,7 +56,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	}
 
 	t.Run("the next pod takes from others", func(t *testing.T) {
-		w := newWorld("node n,m model=A cards=4; node o model=A cards=1; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 running=o pending=2 age=24h", hostPort(80))
+		w := newScene("node n,m model=A cards=4; node o model=A cards=1; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 running=o pending=2 age=24h", hostPort(80))
 		second := w.Pods[len(w.Pods)-1]
 		w.Pods = w.Pods[:len(w.Pods)-1]
 		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-1@n")
@@ -68,7 +68,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 // TestSessionIsReproducible: Go iterates over maps in another order each time.
 func TestSessionIsReproducible(t *testing.T) {
 	outcome := func() string {
-		w := newWorld(`node n,m model=A cards=8; node o model=B cards=8; queue inf2 quota={"A":3,"B":2} priority=80000 serviceType=inference cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
+		w := newScene(`node n,m model=A cards=8; node o model=B cards=8; queue inf2 quota={"A":3,"B":2} priority=80000 serviceType=inference cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
 			job a queue=tra min=4 running=n*4 age=24h owner=vcjob; job b queue=tra2 min=4 running=n*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3; job c queue=tra min=2 running=m*4 age=24h owner=vcjob; job d queue=tra2 min=4 running=m*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
 			job e queue=tra min=4 running=o*4 card=B age=24h owner=vcjob; job f queue=tra2 min=2 running=o*4 card=B age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
 			job i queue=inf min=2 pending=5 card=A|B; job j queue=inf2 min=3 pending=3 card=B|A; job k queue=inf2 min=1 pending=3; job l queue=inf min=1 pending=1 cards=4`).openSession()
@@ -88,7 +88,7 @@ func TestSessionIsReproducible(t *testing.T) {
 // TestUnsolvableNeedsAreRemembered: needs that no eviction helps are tried once a session for
 // each reclaimerKey.
 func TestUnsolvableNeedsAreRemembered(t *testing.T) {
-	w := newWorld(`node n,m model=A cards=4; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job t queue=other min=4 running=m*4 age=24h
+	w := newScene(`node n,m model=A cards=4; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job t queue=other min=4 running=m*4 age=24h
 		job a queue=mixed min=1 pending=1 serviceType=inference; job b queue=mixed min=1 pending=1 serviceType=inference; job c queue=mixed min=1 pending=1 serviceType=urgent`)
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
@@ -101,7 +101,7 @@ func TestUnsolvableNeedsAreRemembered(t *testing.T) {
 // card that would suffice, so training loses one.
 func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
 	since := ago(hour)
-	runScenes(t, map[string]scene{
+	runScenes(t, map[string]sceneCase{
 		"on its node":           {text: "node n model=A cards=4; job h queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job i queue=inf min=1 pending=1", goes: "h-0 t-0", pipelined: "i-0@n", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
 		"no pod may be evicted": {text: "node n model=A cards=4; job h queue=inf min=1 running=n age=24h; job t queue=inf min=1 running=n*3 age=24h; job i queue=inf min=1 pending=1", goes: "h-0", pipelined: "", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
 	})
@@ -110,7 +110,7 @@ func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
 // TestFreedCardsAreHeldForTheirGang: a gang of two pods has reclaimed the cards of two nodes,
 // one of which is cordoned for a moment. Training does not get the free cards back meanwhile.
 func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
-	w := newWorld("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=1h; job v queue=tra min=4 pending=4; job i queue=inf min=2 pending=2 cards=4")
+	w := newScene("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=1h; job v queue=tra min=4 pending=4; job i queue=inf min=2 pending=2 cards=4")
 	w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i-0@n i-1@m")
 	for _, pod := range w.podsOf("t") {
 		w.Cache.DeletePod(pod)

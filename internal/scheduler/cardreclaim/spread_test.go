@@ -15,8 +15,8 @@ const zone = "topology.kubernetes.io/zone"
 
 // twelve are nodes of two cards, each full of a training gang, in the zones that in returns,
 // and other jobs.
-func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *world {
-	w := newWorld("")
+func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *scene {
+	w := newScene("")
 	for i := range 12 {
 		w.add(fmt.Sprintf("node n%02d model=A cards=2; job tn%02d queue=tra min=2 running=n%02d*2 age=1h", i, i, i))
 		w.Nodes[i].Labels[zone] = in(i)
@@ -38,7 +38,7 @@ func spreads(key string, skew int32) func(*corev1.Pod) {
 func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 	one := func(int) string { return "a" }
 	for t, tc := range check.Cases(t, map[string]struct {
-		world *world
+		scene *scene
 		// goes and comes are how many pods are evicted and pipelined.
 		goes, comes int
 		// most checks how many pods are placed on one node, or in one zone.
@@ -57,7 +57,7 @@ func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
 					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
 				}))), 2, 1, func(pods map[string]int) bool { return pods["n11"] == 1 }},
 	}) {
-		w := tc.world.runAction(t)
+		w := tc.scene.runAction(t)
 		pods := map[string]int{}
 		for _, task := range w.In(api.Pipelined) {
 			pods[task.NodeName]++

@@ -14,7 +14,7 @@ import (
 )
 
 // evictedByQueue counts the evicted pods of each queue.
-func (w *world) evictedByQueue() string {
+func (w *scene) evictedByQueue() string {
 	counts := map[string]int{}
 	for _, task := range w.In(api.Releasing) {
 		counts[string(w.Ssn.Jobs[task.Job].Queue)]++
@@ -115,13 +115,13 @@ func TestWithheldCardsServeNoGuarantee(t *testing.T) {
 	withholdCards(w, "m")
 	w.runAction(t).expectEvictedAndPlaced(t, "c*2", "r@n*2")
 
-	flat := newWorld("node n,m model=A cards=2; queue a quota={\"A\":8} priority=20000 serviceType=training cpu=1000; queue b quota={\"A\":8} priority=90000 serviceType=inference cpu=1000; job s queue=a min=2 running=n*2 age=1h; job o queue=a min=2 running=m*2 age=1h; job u queue=b min=2 pending=2")
+	flat := newScene("node n,m model=A cards=2; queue a quota={\"A\":8} priority=20000 serviceType=training cpu=1000; queue b quota={\"A\":8} priority=90000 serviceType=inference cpu=1000; job s queue=a min=2 running=n*2 age=1h; job o queue=a min=2 running=m*2 age=1h; job u queue=b min=2 pending=2")
 	withholdCards(flat, "m")
 	flat.runAction(t).expectEvictedAndPlaced(t, "s*2", "u@n*2")
 }
 
 // withholdCards says in the label of a node that it has fewer cards than it offers.
-func withholdCards(w *world, name string) {
+func withholdCards(w *scene, name string) {
 	for _, node := range w.Nodes {
 		if node.Name == name {
 			node.Labels["nvidia.com/gpu.count"] = "1"

@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/words"
 )
 
-// newTree returns a world with queues in a tree, one part between semicolons each, see queueText. The
+// newTree returns a scene with queues in a tree, one part between semicolons each, see queueText. The
 // plugin gets a new cache, because it remembers by name which queues may not borrow.
-func newTree(queues, text string, changes ...func(*corev1.Pod)) *world {
-	w := &world{Cluster: session.New(""), habits: fakePolicies{}, args: framework.Arguments{"queueHierarchy": "Tree"}}
+func newTree(queues, text string, changes ...func(*corev1.Pod)) *scene {
+	w := &scene{Cluster: session.New(""), habits: fakePolicies{}, args: framework.Arguments{"queueHierarchy": "Tree"}}
 	useNewCache()
 	for _, statement := range strings.Split(queues, ";") {
 		w.add(queueText(statement))

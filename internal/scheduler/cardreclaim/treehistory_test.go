@@ -18,24 +18,24 @@ import (
 func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		tree, text string
-		change     func(w *world)
+		change     func(w *scene)
 		victims    string
 	}{
 		"another queue borrows on another node": {
 			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) { w.start("d-0", "m", hour) }, victims: "ya 1",
+			change: func(w *scene) { w.start("d-0", "m", hour) }, victims: "ya 1",
 		},
 		"another queue uses more than its guarantee on another node": {
 			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=inference; y quota=8 deserved=5 guarantee=3; ya parent=y quota=8 deserved=5 guarantee=3 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) { w.start("d-0", "m", hour) }, victims: "ya 1",
+			change: func(w *scene) { w.start("d-0", "m", hour) }, victims: "ya 1",
 		},
 		"a sibling frees quota of the parent on another node": {
 			tree: "x quota=3 deserved=3; xa parent=x quota=3 deserved=2 serviceType=training; xb parent=x quota=3 deserved=1 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job b queue=xb min=1 running=n age=1h preemptable=false; job d queue=xb min=1 running=m age=1h preemptable=false; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) { w.Cache.DeletePod(w.Pod("d-0")) },
+			change: func(w *scene) { w.Cache.DeletePod(w.Pod("d-0")) },
 		},
 		"what a parent deserves grows": {
 			tree: "x quota=8 deserved=1; xa parent=x quota=8 deserved=1 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=8; job c queue=ya min=1 running=n*8 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *world) {
+			change: func(w *scene) {
 				for _, queue := range []string{"x quota=8 deserved=4", "xa parent=x quota=8 deserved=2 serviceType=training"} {
 					w.add(queueText(queue))
 					w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
@@ -59,7 +59,7 @@ func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
 }
 
 // start lets a pending pod run on a node, since some time.
-func (w *world) start(name, node string, age time.Duration) {
+func (w *scene) start(name, node string, age time.Duration) {
 	w.Update(name, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status.Phase = corev1.PodRunning
@@ -69,7 +69,7 @@ func (w *world) start(name, node string, age time.Duration) {
 
 // closeAndStart closes the session, and lets the pods run that it has placed, since some time. It returns these, and the pods that
 // the session has evicted.
-func (w *world) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
+func (w *scene) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
 	placed = append(w.In(api.Binding), w.In(api.Allocated)...)
 	evicted = w.In(api.Releasing)
 	w.Close()

@@ -22,9 +22,9 @@ type treeNode struct {
 	isLeaf, keeps              bool
 }
 
-// forest is a random tree of queues, and its world. Its rules are written without the ledger.
+// forest is a random tree of queues, and its scene. Its rules are written without the ledger.
 type forest struct {
-	*world
+	*scene
 	queues map[string]*treeNode
 	names  []string
 	cards  int
@@ -36,7 +36,7 @@ type forest struct {
 // drawForest returns a tree of at most three levels whose amounts are valid, with pending jobs in
 // some of its leaves. Directly under root, all deserve no more than there is.
 func drawForest(t *rapid.T) *forest {
-	f := &forest{world: newTree("root0 quota=0 deserved=0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
+	f := &forest{scene: newTree("root0 quota=0 deserved=0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		cards := rapid.IntRange(2, 6).Draw(t, "cards")
 		f.cards += cards
@@ -163,7 +163,7 @@ func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
 
 // settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
 // come back as pending ones.
-func (w *world) settle() {
+func (w *scene) settle() {
 	_, evicted := w.closeAndStart(hour)
 	for _, task := range evicted {
 		pod := w.Pod(task.Name)

@@ -18,7 +18,7 @@ type drainedJob struct {
 }
 
 // applyDrain adds the jobs that lose cards by a drain as victims.
-func (w *world) applyDrain() {
+func (w *simulatedCluster) applyDrain() {
 	var order []drainedJob
 	evictions := map[drainedJob][]simulation.Eviction{}
 	for _, evicted := range w.cluster.Evicted {
@@ -36,7 +36,7 @@ func (w *world) applyDrain() {
 }
 
 // addDrainVictim adds a job that a drain evicts, if it loses cards.
-func (w *world) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
+func (w *simulatedCluster) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
 	var pods []*corev1.Pod
 	for _, evicted := range evictions {
 		pods = append(pods, evicted.Pod)

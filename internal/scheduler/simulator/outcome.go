@@ -31,7 +31,7 @@ type victim struct {
 }
 
 // addVictim adds the workload of a pod as a victim.
-func (w *world) addVictim(pod *corev1.Pod) *victim {
+func (w *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
 	v := &victim{nodes: map[string]bool{}}
 	v.Workload = workload.ReferenceFor(pod)
 	v.Cards = map[card.Name]card.Count{}
@@ -82,7 +82,7 @@ func sortedTasks(tasks map[api.TaskID]*api.TaskInfo) []*api.TaskInfo {
 }
 
 // applyEvictions ends the evicted pods. Their controllers create new ones, which wait.
-func (w *world) applyEvictions(found evictions) bool {
+func (w *simulatedCluster) applyEvictions(found evictions) bool {
 	if len(found.tasks) == 0 {
 		return false
 	}
@@ -117,7 +117,7 @@ func (w *world) applyEvictions(found evictions) bool {
 }
 
 // knownPods returns the pods of tasks.
-func (w *world) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
+func (w *simulatedCluster) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, task := range tasks {
 		if pod := w.pods[task.Pod.UID]; pod != nil {
@@ -128,7 +128,7 @@ func (w *world) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
 }
 
 // isRecreated reports whether a controller creates a new pod after an eviction.
-func (w *world) isRecreated(pod *corev1.Pod) bool {
+func (w *simulatedCluster) isRecreated(pod *corev1.Pod) bool {
 	if metav1.GetControllerOf(pod) == nil {
 		return false
 	}
@@ -141,7 +141,7 @@ func groupOf(pod *corev1.Pod) types.NamespacedName {
 }
 
 // lastCheckpoint returns the last checkpoint of the job that pods belong to.
-func (w *world) lastCheckpoint(pods []*corev1.Pod) time.Time {
+func (w *simulatedCluster) lastCheckpoint(pods []*corev1.Pod) time.Time {
 	var written []map[string]string
 	if group := w.groups[groupOf(pods[0])]; group != nil {
 		written = append(written, group.Annotations)
@@ -152,12 +152,12 @@ func (w *world) lastCheckpoint(pods []*corev1.Pod) time.Time {
 	return simulation.LatestCheckpoint(written...)
 }
 
-func (w *world) resolver() workload.Resolver {
+func (w *simulatedCluster) resolver() workload.Resolver {
 	return workload.Resolver{Inventory: w.cluster.Inventory()}
 }
 
 // fill writes the outcome of all sessions.
-func (w *world) fill(result *simulation.Result) {
+func (w *simulatedCluster) fill(result *simulation.Result) {
 	result.Sessions = w.session
 	resolver := w.resolver()
 	isNew := map[types.UID]bool{}
@@ -184,7 +184,7 @@ func (w *world) fill(result *simulation.Result) {
 }
 
 // fillDrained writes what became of the pods of drained nodes. It returns their successors.
-func (w *world) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
+func (w *simulatedCluster) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
 	drained := map[types.UID]bool{}
 	for _, evicted := range w.cluster.Evicted {
 		if evicted.Successor == "" {
@@ -203,7 +203,7 @@ func (w *world) fillDrained(result *simulation.Result, resolver *workload.Resolv
 
 // fillPlaced counts the placed successors of evicted and drained pods. It returns the other placed
 // pods, which waited before.
-func (w *world) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
+func (w *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
 	for uid := range w.placed {
 		pod := w.pods[uid]
 		if pod == nil || isNew[uid] {
@@ -227,7 +227,7 @@ func (w *world) fillPlaced(result *simulation.Result, isNew, drained map[types.U
 }
 
 // placedWithClaims returns the pods with ResourceClaims that a session placed, sorted.
-func (w *world) placedWithClaims() []types.NamespacedName {
+func (w *simulatedCluster) placedWithClaims() []types.NamespacedName {
 	var names []types.NamespacedName
 	for uid := range w.placed {
 		if pod := w.pods[uid]; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
@@ -239,7 +239,7 @@ func (w *world) placedWithClaims() []types.NamespacedName {
 }
 
 // startedWorkloads returns the workloads of pods that a session placed, sorted by queue and name.
-func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
+func (w *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
 	byReference := map[v1alpha1.WorkloadReference]*simulation.Started{}
 	var all []*simulation.Started
 	for _, pod := range pods {
@@ -278,7 +278,7 @@ func (w *world) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod
 }
 
 // newAndDrained returns the new workloads and the drained pods, beside the pods that run.
-func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
+func (w *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	var pods []*corev1.Pod
 	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
 	isShown := map[types.UID]bool{}
@@ -309,7 +309,7 @@ func (w *world) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 }
 
 // placementOf returns where a new pod runs, or why it waits.
-func (w *world) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
+func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
 	now := w.pods[pod.UID]
 	group := w.groups[groupOf(pod)]

@@ -112,7 +112,7 @@ type state struct {
 	ofQueue, ofNode, running map[string]int
 }
 
-func countState(w *world) state {
+func countState(w *simulatedCluster) state {
 	s := state{map[string]int{}, map[string]int{}, map[string]int{}}
 	for _, pod := range w.pods {
 		if pod.Spec.NodeName == "" {
@@ -140,7 +140,7 @@ func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueu
 }
 
 // waitingGangs returns the gangs that wait, by queue: new ones, and reclaimed ones that wait again.
-func waitingGangs(w *world, r simulation.Result, gangs map[string]newGang) map[string]map[string]bool {
+func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]newGang) map[string]map[string]bool {
 	waiting := map[string]map[string]bool{}
 	add := func(queue, gang string) {
 		if waiting[queue] == nil {

@@ -68,8 +68,8 @@ func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	return result, err
 }
 
-// run also returns the world after the last session.
-func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (w *world, result simulation.Result, err error) {
+// run also returns the simulated cluster after the last session.
+func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (w *simulatedCluster, result simulation.Result, err error) {
 	simulationLock.Lock()
 	defer simulationLock.Unlock()
 	defer func() { // Volcano panics on some states, and a snapshot may be inconsistent
@@ -89,7 +89,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 
 	plugin := capacitycard.NewCache()
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(plugin))
-	w = newWorld(c, workloads, now)
+	w = newSimulatedCluster(c, workloads, now)
 	plugin.UseVCJobs(w.jobs)
 	reclaim := cardreclaim.New(plugin, w.jobs).WithClock(func() time.Time { return now })
 	framework.RegisterAction(reclaim)
@@ -135,7 +135,7 @@ func refusesClaims(tiers []conf.Tier) bool {
 
 // runSession runs one session, applies what it decided, and reports whether that changed anything. When
 // ctx ends, it runs no further action.
-func (w *world) runSession(ctx context.Context, actions []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
+func (w *simulatedCluster) runSession(ctx context.Context, actions []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
 	ssn := framework.OpenSession(w.cache, tiers, configurations)
 	conf.EnabledActionMap = map[string]bool{}
 	for _, action := range actions {

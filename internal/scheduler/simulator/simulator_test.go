@@ -283,7 +283,7 @@ func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	c := newCluster()
 	waits := builder.Gang("lab", "waits", simulation.MaxPods, builder.Pod("lab", "waits").Scheduler("volcano").GPUs(1).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
 	c.Jobs = append(c.Jobs, waits)
-	w := newWorld(c, workloadsOf(c, gang("new", "research", simulation.MaxPods, 1)), time.Now())
+	w := newSimulatedCluster(c, workloadsOf(c, gang("new", "research", simulation.MaxPods, 1)), time.Now())
 	pods := len(w.pods)
 	for _, later := range w.uncreated {
 		pods += len(later.Pods)

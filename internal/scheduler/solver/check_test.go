@@ -13,7 +13,7 @@ import (
 func planError(p *Problem, plan *Plan) string {
 	loss := Loss{}
 	last := -1
-	avail := roomOf(p)
+	avail := placeableOf(p)
 	if why := takeError(p, plan.Victims); why != "" {
 		return why
 	}
@@ -70,7 +70,7 @@ func victimsError(job *Job, victims JobVictims) string {
 	return elasticError(job, victims.Pods)
 }
 
-func placesError(p *Problem, place [][]int, free *room) string {
+func placesError(p *Problem, place [][]int, free *placeable) string {
 	avail := free.nodes
 	quotas, ok := free.forCards(p)
 	if !ok {
@@ -90,7 +90,7 @@ func placesError(p *Problem, place [][]int, free *room) string {
 			if !slices.Contains(c.Nodes, node) {
 				return fmt.Sprintf("pod set %d cannot run on node %d", i, node)
 			}
-			if !hasRoom(avail[node], c.Request) {
+			if !fits(avail[node], c.Request) {
 				return fmt.Sprintf("pod set %d has no room on node %d", i, node)
 			}
 
@@ -127,7 +127,7 @@ func smallerPlans(plan *Plan) [][]JobVictims {
 // needlessVictim returns a victim that is not needed, "" if there is none.
 func needlessVictim(p *Problem, plan *Plan) string {
 	for _, take := range smallerPlans(plan) {
-		avail := roomOf(p)
+		avail := placeableOf(p)
 		for _, victims := range take {
 			for i := range p.Jobs[victims.Job].Pods {
 				if victims.Whole || slices.Contains(victims.Pods, i) {

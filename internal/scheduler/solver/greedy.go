@@ -60,19 +60,19 @@ type greedySearch struct {
 // what makes a move better is a change on its nodes, and that queues it again.
 func (g *greedySearch) makeMoves() bool {
 	count := g.podSets[g.podSet].Count
-	room := g.countPlaceable(g.podSet, g.quotas)
-	if room >= count {
+	placeable := g.countPlaceable(g.podSet, g.quotas)
+	if placeable >= count {
 		return true
 	}
 
-	g.queueMoves(count - room)
-	for hasMoved := false; room < count; {
+	g.queueMoves(count - placeable)
+	for hasMoved := false; placeable < count; {
 		if len(g.moves) == 0 {
 			if !hasMoved || g.releases == nil {
 				return false
 			}
 			hasMoved = false // releases can have made any move better
-			g.queueMoves(count - room)
+			g.queueMoves(count - placeable)
 			continue
 		}
 
@@ -81,7 +81,7 @@ func (g *greedySearch) makeMoves() bool {
 			continue
 		}
 
-		now := g.evaluateMove(m.id, count-room)
+		now := g.evaluateMove(m.id, count-placeable)
 		if now.gain == 0 {
 			continue
 		}
@@ -92,9 +92,9 @@ func (g *greedySearch) makeMoves() bool {
 
 		taken := g.makeMove(m.id)
 		hasMoved = true
-		room = g.countPlaceable(g.podSet, g.quotas)
-		if room < count {
-			g.requeueAffected(taken, count-room)
+		placeable = g.countPlaceable(g.podSet, g.quotas)
+		if placeable < count {
+			g.requeueAffected(taken, count-placeable)
 		}
 	}
 
@@ -209,9 +209,9 @@ func (g *greedySearch) countGain(u int) int {
 	gain := 0
 	for quota, more := range g.gainByQuota {
 		if more > 0 {
-			room := g.fitByQuota[g.podSet][quota]
+			placeable := g.fitByQuota[g.podSet][quota]
 			most := c.countWithinQuota(g.quotas[quota])
-			gain += min(room+more, most) - min(room, most)
+			gain += min(placeable+more, most) - min(placeable, most)
 			g.gainByQuota[quota] = 0
 		}
 	}

@@ -21,13 +21,13 @@ func (g *greedySearch) chooseSet(id int) ([]int, Loss) {
 func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	c := &g.podSets[g.podSet]
 	quota := g.nodeQuota[node]
-	room := g.fitByQuota[g.podSet][quota]
+	placeable := g.fitByQuota[g.podSet][quota]
 
 	most := c.countWithinQuota(g.quotas[quota])
 	switch {
-	case !c.wantsNode[node], room > most, room == most && !g.isReleasable(quota):
+	case !c.wantsNode[node], placeable > most, placeable == most && !g.isReleasable(quota):
 		return nil, Loss{}
-	case room < most && !g.needsSeveralUnits(node):
+	case placeable < most && !g.needsSeveralUnits(node):
 		return nil, Loss{}
 	}
 
@@ -43,13 +43,13 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 		taken = append(taken, x)
 	}
 
-	needed := g.cardsFor(min(room, most) + 1)
-	if room == most {
+	needed := g.cardsFor(min(placeable, most) + 1)
+	if placeable == most {
 		taken = append(taken, g.releaseUpTo(quota, needed)...)
 	}
 
 	return g.endSet(taken, before, func() bool {
-		return g.fitCounts[g.podSet][node] >= target && (room < most || g.quotas[quota] >= needed)
+		return g.fitCounts[g.podSet][node] >= target && (placeable < most || g.quotas[quota] >= needed)
 	})
 }
 
@@ -144,9 +144,9 @@ func (g *greedySearch) cardsFor(pods int) int64 {
 // clearQuota returns a cheap set of units that together release a quota's cards for one more pod
 // that fits on a node, and its loss. The set is empty if there is none.
 func (g *greedySearch) clearQuota(quota int) ([]int, Loss) {
-	room := g.fitByQuota[g.podSet][quota]
+	placeable := g.fitByQuota[g.podSet][quota]
 	most := g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
-	if room <= most || !g.isReleasable(quota) {
+	if placeable <= most || !g.isReleasable(quota) {
 		return nil, Loss{}
 	}
 	before := g.loss
@@ -255,11 +255,11 @@ func (g *greedySearch) sortReleasing() {
 func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 	c := &g.podSets[g.podSet]
 	add := func(sign int) {
-		for quota, room := range g.fitByQuota[g.podSet] {
+		for quota, placeable := range g.fitByQuota[g.podSet] {
 			if sign > 0 {
-				room += g.gainByQuota[quota]
+				placeable += g.gainByQuota[quota]
 			}
-			gain += sign * min(room, c.countWithinQuota(g.quotas[quota]), c.Count)
+			gain += sign * min(placeable, c.countWithinQuota(g.quotas[quota]), c.Count)
 		}
 	}
 

@@ -42,12 +42,12 @@ func midsizeProblem(t *rapid.T) *Problem {
 		p.Jobs = append(p.Jobs, made)
 	}
 
-	room := 0
+	placeable := 0
 	for _, n := range free {
-		room += 8 - n
+		placeable += 8 - n
 	}
 
-	count := max(1, rapid.IntRange(1, 1+room/int(size)*2/3).Draw(t, "waiting"))
+	count := max(1, rapid.IntRange(1, 1+placeable/int(size)*2/3).Draw(t, "waiting"))
 	c := PodSet{Request: Amounts{size, float64(rapid.IntRange(0, 4).Draw(t, "cpu of a pod"))}, Cards: int64(size), Count: count}
 	for node := range p.Nodes {
 		c.Nodes = append(c.Nodes, node)

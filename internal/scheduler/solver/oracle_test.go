@@ -32,7 +32,7 @@ func leastLoss(p *Problem) (Loss, bool) {
 
 func (o *oracle) tryAll() (Loss, bool) {
 	p := o.Problem
-	most := roomOf(p)
+	most := placeableOf(p)
 	for j := range p.Jobs {
 		for i := range p.Jobs[j].Pods {
 			most.addPod(&p.Jobs[j], i, 1)
@@ -60,15 +60,15 @@ func (o *oracle) choicesOf(j int) []JobVictims {
 	return choices
 }
 
-// room is what nodes and quotas have.
-type room struct {
+// placeable is what nodes and quotas have.
+type placeable struct {
 	nodes  []Amounts
 	quotas [][]int64 // by quota and level
 }
 
-// roomOf returns what is free before any eviction.
-func roomOf(p *Problem) *room {
-	r := &room{nodes: make([]Amounts, len(p.Nodes))}
+// placeableOf returns what is free before any eviction.
+func placeableOf(p *Problem) *placeable {
+	r := &placeable{nodes: make([]Amounts, len(p.Nodes))}
 	for i, node := range p.Nodes {
 		r.nodes[i] = slices.Clone(node.Free)
 	}
@@ -79,7 +79,7 @@ func roomOf(p *Problem) *room {
 }
 
 // key returns a text that differs from that of every other room of the same problem.
-func (r *room) key() string {
+func (r *placeable) key() string {
 	var key []byte
 	for _, amounts := range r.nodes {
 		for _, amount := range amounts {
@@ -97,7 +97,7 @@ func (r *room) key() string {
 }
 
 // addPod adds what the eviction of a pod gives back, or subtracts it if sign is -1.
-func (r *room) addPod(job *Job, i, sign int) {
+func (r *placeable) addPod(job *Job, i, sign int) {
 	addUsage(r.nodes, &job.Pods[i], float64(sign))
 	for _, x := range job.Pods[i].Releases {
 		for level := range r.quotas[x.Quota] {
@@ -110,7 +110,7 @@ func (r *room) addPod(job *Job, i, sign int) {
 
 // forCards returns what is left for cards in every quota, false if the pods use more of some
 // quota wherever they run.
-func (r *room) forCards(p *Problem) ([]int64, bool) {
+func (r *placeable) forCards(p *Problem) ([]int64, bool) {
 	left := make([]int64, len(p.Quotas))
 	uses := make([]int64, len(p.Quotas))
 	for i := range p.PodSets {
@@ -135,7 +135,7 @@ func compareLoss(a, b Loss) int {
 }
 
 // tryJob tries a job and those after it. most is what is free if all of them are evicted.
-func (o *oracle) tryJob(j int, most *room, loss Loss) {
+func (o *oracle) tryJob(j int, most *placeable, loss Loss) {
 	if (o.found && compareLoss(loss, o.best) >= 0) || !o.canPlace(most) {
 		return
 	}
@@ -268,7 +268,7 @@ func addUsage(avail []Amounts, pod *Pod, sign float64) {
 }
 
 // canPlace counts for a single pod set, and tries every place for several.
-func (o *oracle) canPlace(avail *room) bool {
+func (o *oracle) canPlace(avail *placeable) bool {
 	key := avail.key()
 	if known, ok := o.known[key]; ok {
 		return known
@@ -301,7 +301,7 @@ func (o *oracle) placeFrom(podSet, placed, from int, avail []Amounts, quotas []i
 
 	for i, node := range c.Nodes[from:] {
 		quota := o.Nodes[node].Quota
-		if (c.Cards > 0 && quotas[quota] < c.Cards) || !hasRoom(avail[node], c.Request) {
+		if (c.Cards > 0 && quotas[quota] < c.Cards) || !fits(avail[node], c.Request) {
 			continue
 		}
 
@@ -324,7 +324,7 @@ func (o *oracle) countPlaceable(c *PodSet, avail []Amounts, quotas []int64) int 
 	n := 0
 	for _, node := range c.Nodes {
 		have := slices.Clone(avail[node])
-		for byPool[o.Nodes[node].Quota] < c.Count && hasRoom(have, c.Request) {
+		for byPool[o.Nodes[node].Quota] < c.Count && fits(have, c.Request) {
 			byPool[o.Nodes[node].Quota]++
 			for r := range have {
 				have[r] -= c.Request[r]
@@ -332,17 +332,17 @@ func (o *oracle) countPlaceable(c *PodSet, avail []Amounts, quotas []int64) int 
 		}
 	}
 
-	for quota, room := range byPool {
+	for quota, placeable := range byPool {
 		if c.Cards > 0 {
-			room = min(room, int(max(0, quotas[quota])/c.Cards))
+			placeable = min(placeable, int(max(0, quotas[quota])/c.Cards))
 		}
-		n += room
+		n += placeable
 	}
 
 	return n
 }
 
-func hasRoom(avail, request Amounts) bool {
+func fits(avail, request Amounts) bool {
 	for r, amount := range request {
 		if amount > 0 && amount > avail[r]+0.1 {
 			return false

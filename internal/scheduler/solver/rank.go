@@ -45,32 +45,32 @@ func (m *model) chooseByRank() *state {
 	}
 
 	highest := m.currentRank
-	fixed := []int(nil)
-	m.prepareRank(highest, fixed)
+	chosen := []int(nil)
+	m.prepareRank(highest, chosen)
 	if m.initialState().cannotSuffice(m.openUnits()) {
 		return nil
 	}
 
-	top := m.highestNeededRank(highest, fixed)
+	top := m.highestNeededRank(highest, chosen)
 	end := m.work + m.linearWork(rankVisits)
-	last := m.chooseIn(top, fixed)
+	last := m.chooseIn(top, chosen)
 	if last == nil {
 		return nil
 	}
 
 	for top > 0 && m.work <= end {
-		fixed = append(fixed, last.chosenOfRank(top)...)
-		m.prepareRank(none, fixed)
+		chosen = append(chosen, last.chosenOfRank(top)...)
+		m.prepareRank(none, chosen)
 		if s := m.initialState(); s.fitsAll() {
 			return m.pruneAcrossRanks(s, highest)
 		}
 
-		next := m.highestNeededRank(top-1, fixed)
+		next := m.highestNeededRank(top-1, chosen)
 		if m.work > end {
 			break
 		}
 
-		s := m.chooseIn(next, fixed)
+		s := m.chooseIn(next, chosen)
 		if s == nil { // it suffices, but the search did not find how
 			break
 		}
@@ -90,9 +90,9 @@ func (s *state) chosenOfRank(rank int) []int {
 
 // chooseIn chooses units of one rank beside fixed ones. It keeps an earlier outOfBudget,
 // unless no choice suffices for certain.
-func (m *model) chooseIn(rank int, fixed []int) *state {
+func (m *model) chooseIn(rank int, chosen []int) *state {
 	cut := m.outOfBudget
-	m.prepareRank(rank, fixed)
+	m.prepareRank(rank, chosen)
 	s := m.chooseUnits()
 	m.outOfBudget = m.outOfBudget || (cut && s != nil)
 	return s
@@ -101,11 +101,11 @@ func (m *model) chooseIn(rank int, fixed []int) *state {
 // highestNeededRank returns the highest rank that must lose anything beside fixed units, if
 // all ranks up to top suffice. That is usually top, because lower ranks did not suffice
 // before.
-func (m *model) highestNeededRank(top int, fixed []int) int {
-	if top > 0 && !m.ranksSuffice(top-1, fixed) {
+func (m *model) highestNeededRank(top int, chosen []int) int {
+	if top > 0 && !m.ranksSuffice(top-1, chosen) {
 		return top
 	}
-	return sort.Search(max(0, top-1), func(rank int) bool { return m.ranksSuffice(rank, fixed) })
+	return sort.Search(max(0, top-1), func(rank int) bool { return m.ranksSuffice(rank, chosen) })
 }
 
 // pruneAcrossRanks drops victims that the choices about lower ranks made needless. Elastic
@@ -119,11 +119,11 @@ func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 }
 
 // ranksSuffice reports whether the units up to a rank suffice together with fixed ones.
-func (m *model) ranksSuffice(rank int, fixed []int) (enough bool) {
+func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 	cut := m.outOfBudget
 	defer func() { m.outOfBudget = cut || (m.outOfBudget && !enough) }()
 	m.outOfBudget = false
-	m.prepareRank(rank, fixed)
+	m.prepareRank(rank, chosen)
 	if m.initialState().cannotSuffice(m.openUnits()) {
 		return false
 	}
@@ -134,11 +134,11 @@ func (m *model) ranksSuffice(rank int, fixed []int) (enough bool) {
 // prepareRank prepares the choice in one rank. Fixed units are victims, and units of higher
 // ranks are not. Units of lower ranks have no loss for now, and those that block no other
 // choice are victims until their own rank is decided.
-func (m *model) prepareRank(rank int, fixed []int) {
+func (m *model) prepareRank(rank int, chosen []int) {
 	m.countVisits(len(m.units) / workPerVisit)
 	m.currentRank = rank
 	clear(m.preselected)
-	for _, u := range fixed {
+	for _, u := range chosen {
 		m.preselected[u] = true
 	}
 	for j := range m.jobs {

@@ -141,8 +141,8 @@ func (s *state) quotasLeft() []bool {
 		quotas[quota] = s.isReleasable(quota)
 	}
 	for podSet := range s.podSets {
-		for quota, room := range s.fitByQuota[podSet] {
-			quotas[quota] = quotas[quota] || room < s.podSets[podSet].countWithinQuota(s.quotas[quota])
+		for quota, placeable := range s.fitByQuota[podSet] {
+			quotas[quota] = quotas[quota] || placeable < s.podSets[podSet].countWithinQuota(s.quotas[quota])
 		}
 	}
 	return quotas

@@ -344,8 +344,8 @@ func (r *capacity) updateFit(podSet, node int) {
 func (r *capacity) countPlaceable(podSet int, quotas []int64) int {
 	c := &r.podSets[podSet]
 	n := 0
-	for quota, room := range r.fitByQuota[podSet] {
-		n += min(room, c.countWithinQuota(quotas[quota]), c.Count)
+	for quota, placeable := range r.fitByQuota[podSet] {
+		n += min(placeable, c.countWithinQuota(quotas[quota]), c.Count)
 	}
 	return min(n, c.Count)
 }

@@ -31,12 +31,12 @@ func TestStateSumsMatchRecount(t *testing.T) {
 
 // haveSameSums reports whether two states agree on all that the victims sum up to.
 func haveSameSums(a, b *state) bool {
-	return haveSameRoom(a, b) && reflect.DeepEqual(a.fitCounts, b.fitCounts) && reflect.DeepEqual(a.quotas, b.quotas) &&
+	return fitTheSame(a, b) && reflect.DeepEqual(a.fitCounts, b.fitCounts) && reflect.DeepEqual(a.quotas, b.quotas) &&
 		reflect.DeepEqual(a.jobStates, b.jobStates) && reflect.DeepEqual(a.roleVictims, b.roleVictims) && reflect.DeepEqual(a.leftToFree, b.leftToFree)
 }
 
-// haveSameRoom reports whether two states agree on the loss, and on what is available and taken.
-func haveSameRoom(a, b *state) bool {
+// fitTheSame reports whether two states agree on the loss, and on what is available and taken.
+func fitTheSame(a, b *state) bool {
 	return a.loss == b.loss && reflect.DeepEqual(a.available, b.available) && reflect.DeepEqual(a.levelsLeft, b.levelsLeft) && reflect.DeepEqual(a.taken, b.taken)
 }
 
@@ -68,6 +68,6 @@ func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
 		}
 
 		fresh := newState(m)
-		check.Must(t, haveSameRoom(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left when nothing is taken", s)
+		check.Must(t, fitTheSame(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left when nothing is taken", s)
 	})
 }

@@ -9,10 +9,10 @@ import (
 // tree makes a fleet's problem one of a tree of ten queues: the root has no quota left, all gangs
 // release what they hold there, and those of every other queue at their parent too. Each queue
 // may lose a part of what it holds.
-func (f fleet) tree(waiting int, cards float64, hasRoom bool, part float64, borrowed bool) *Problem {
+func (f fleet) tree(waiting int, cards float64, fits bool, part float64, borrowed bool) *Problem {
 	p := f.problem(waiting, cards)
 	p.Quotas = []Quota{{Levels: []int64{int64(waiting) * int64(cards), int64(f.gangs * f.size), 0}}}
-	if hasRoom {
+	if fits {
 		for i := range p.Nodes {
 			p.Nodes[i].Free = Amounts{8, 64000, 256e9}
 		}
@@ -70,8 +70,8 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 // TestSolveLargeTreesForPodsOfManyCards: victims release single cards, and pods need eight.
 func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
-		for _, hasRoom := range []bool{true, false} {
-			mustSolve(t, f.tree(20, 8, hasRoom, 0.5, false), true)
+		for _, fits := range []bool{true, false} {
+			mustSolve(t, f.tree(20, 8, fits, 0.5, false), true)
 		}
 	}
 }
@@ -80,9 +80,9 @@ func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 // without trying sets of victims.
 func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
-		for _, hasRoom := range []bool{true, false} {
+		for _, fits := range []bool{true, false} {
 			for _, borrowed := range []bool{true, false} {
-				got := Solve(f.tree(64, 8, hasRoom, 0.05, borrowed), maxRefineWork)
+				got := Solve(f.tree(64, 8, fits, 0.05, borrowed), maxRefineWork)
 				check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work < 1_000_000, "%s: %+v, want no plan for certain with little work", name, got)
 			}
 		}
@@ -105,8 +105,8 @@ func TestTreesWorkStaysWithinLimits(t *testing.T) {
 		{fleet{nodes: 500, gangs: 500, size: 8, elastic: true}, 64, 8, 7_000_000},
 		{fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8}, 400, 1, 2_200_000},
 	} {
-		for _, hasRoom := range []bool{true, false} {
-			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, hasRoom, 0.5, true), maxRefineWork)
+		for _, fits := range []bool{true, false} {
+			got := Solve(tc.fleet.tree(tc.waiting, tc.cards, fits, 0.5, true), maxRefineWork)
 
 			check.That(t, got.Plan != nil && got.Work <= tc.most, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.waiting, tc.cards, got.Work, tc.most)
 		}

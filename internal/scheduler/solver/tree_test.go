@@ -79,9 +79,9 @@ func midsizeTree(t *rapid.T) *Problem {
 	p := midsizeProblem(t)
 	p.Jobs = p.Jobs[:min(len(p.Jobs), 12)]
 
-	hasRoom := rapid.Bool().Draw(t, "nodes have room")
+	fits := rapid.Bool().Draw(t, "nodes have room")
 	for i := range p.Nodes {
-		if hasRoom {
+		if fits {
 			p.Nodes[i].Free = Amounts{16, 64}
 		}
 	}

@@ -21,9 +21,9 @@ func BenchmarkTheWorstJob(b *testing.B) {
 	}
 
 	job := vcjobOf("training", notes{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
-	world := worldOf(elsewhere)
+	scene := snapshotOf(elsewhere)
 	for b.Loop() {
 		load, _ := WorkloadOf(job)
-		check.Value(ValidateWorkload(b.Context(), load, &load, world))(b).Truncated()
+		check.Value(ValidateWorkload(b.Context(), load, &load, scene))(b).Truncated()
 	}
 }

@@ -69,7 +69,7 @@ func TestManyTasks(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		now, before      int
 		change           func(*vcbatch.Job)
-		world            func(*WorkloadInput)
+		scene            func(*WorkloadInput)
 		refusal, warning string
 	}{
 		"as many as are looked at": {now: MaxTemplates},
@@ -78,7 +78,7 @@ func TestManyTasks(t *testing.T) {
 		"as before":                {now: 2 * MaxTemplates, before: 3 * MaxTemplates, warning: "as before: spec: Forbidden: " + many},
 		"newly":                    {now: 2 * MaxTemplates, before: 3, refusal: many},
 		"an owner reference":       {now: 2 * MaxTemplates, change: byAnother, refusal: many},
-		"nothing is refused yet":   {now: 2 * MaxTemplates, world: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
+		"nothing is refused yet":   {now: 2 * MaxTemplates, scene: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
 		"a total of what is not looked at": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
 		}, refusal: many},
@@ -88,7 +88,7 @@ func TestManyTasks(t *testing.T) {
 			load := job(tc.before, nil)
 			before = &load
 		}
-		answers(t, judged(t, job(tc.now, tc.change), before, worldOf(tc.world)), tc.refusal, tc.warning)
+		answers(t, judged(t, job(tc.now, tc.change), before, snapshotOf(tc.scene)), tc.refusal, tc.warning)
 	}
 
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
@@ -105,7 +105,7 @@ func TestManyMisspeltAnnotations(t *testing.T) {
 	}
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
-	answer := judged(t, load, nil, worldOf(nil))
+	answer := judged(t, load, nil, snapshotOf(nil))
 	check.That(t, len(answer.Warnings) == maxNamedKeys+1 && answer.Warnings[maxNamedKeys] == "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect", "warnings %q", answer.Warnings)
 }
 
@@ -120,7 +120,7 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	job.Spec.Tasks[1].Template.Spec.SchedulerName = long
 	load, _ := WorkloadOf(job)
 
-	answer := judged(t, load, nil, worldOf(nil))
+	answer := judged(t, load, nil, snapshotOf(nil))
 	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,
 		"only %d refusals and %d warnings", len(answer.Errors), len(answer.Warnings))
 	for _, text := range append(texts(answer.Errors), answer.Warnings...) {
@@ -133,21 +133,21 @@ func TestValidationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
-	answer, err := ValidateWorkload(ctx, load, nil, worldOf(nil))
+	answer, err := ValidateWorkload(ctx, load, nil, snapshotOf(nil))
 	check.That(t, errors.Is(err, context.Canceled) && len(answer.Errors) == 0, "judged: %q, %v", answer.Errors, err)
 }
 
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
-	warn := worldOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
+	warn := snapshotOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
 
 	const large = "has too many parts to be validated"
 	for name, tc := range map[string]struct {
 		result           Result
 		refusal, warning string
 	}{
-		"new":              {RefuseOverlarge(false, worldOf(nil)), large, ""},
-		"as large before":  {RefuseOverlarge(true, worldOf(nil)), "", "as before: spec: Forbidden: " + large},
+		"new":              {RefuseOverlarge(false, snapshotOf(nil)), large, ""},
+		"as large before":  {RefuseOverlarge(true, snapshotOf(nil)), "", "as before: spec: Forbidden: " + large},
 		"where one looks":  {RefuseOverlarge(false, warn), "", large},
 		"without a policy": {RefuseOverlarge(false, WorkloadInput{}), "", large},
 	} {

@@ -116,7 +116,7 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, input Card
 	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
-		if !IsTree(input.Policy) || (quota.Spec.ServiceType != "" && newTreeWorld(quota, input).selectingAncestor(quota) == nil) {
+		if !IsTree(input.Policy) || (quota.Spec.ServiceType != "" && newTreeSnapshot(quota, input).selectingAncestor(quota) == nil) {
 			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 				quota.QueueName(), quota.Spec.Tenant)
 		}

@@ -51,14 +51,14 @@ func TestCardRequests(t *testing.T) {
 		load, ok := WorkloadOf(tc.object)
 		check.Must(t, ok, "is no workload")
 
-		answers(t, judged(t, load, nil, worldOf(nil)), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(nil)), tc.refusal, tc.warning)
 	}
 }
 
 // TestNothingIsKnownOfNodes: before nodes were read only what is wrong by itself
 // is refused.
 func TestNothingIsKnownOfNodes(t *testing.T) {
-	world := worldOf(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
+	scene := snapshotOf(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations      notes
 		refusal, warning string
@@ -67,7 +67,7 @@ func TestNothingIsKnownOfNodes(t *testing.T) {
 		"bad":  {notes{name: "NVIDIA-H200|"}, "card name is empty", ""},
 	}) {
 		load, _ := WorkloadOf(requested(tc.annotations, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, load, nil, world), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, scene), tc.refusal, tc.warning)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 	}) {
 		before, _ := WorkloadOf(deployment(tc.before, amounts{gpu: "1"}, nil))
 		after, _ := WorkloadOf(deployment(tc.after, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, after, &before, worldOf(nil)), tc.refusal, tc.warning)
+		answers(t, judged(t, after, &before, snapshotOf(nil)), tc.refusal, tc.warning)
 	}
 }
 
@@ -126,6 +126,6 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 		"an alternative is fine":                 {"NVIDIA-H200|h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
 	}) {
 		load, _ := WorkloadOf(requested(notes{name: tc.asked}, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, load, nil, worldOf(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.warning)
 	}
 }

@@ -57,8 +57,8 @@ func queues(name string) *v1beta1.Queue {
 	return q.Obj()
 }
 
-// worldOf is what is known of an object in namespace chat.
-func worldOf(change func(*WorkloadInput)) WorkloadInput {
+// snapshotOf is what is known of an object in namespace chat.
+func snapshotOf(change func(*WorkloadInput)) WorkloadInput {
 	w := WorkloadInput{
 		Inventory: fleet(), Policy: &v1alpha1.ServiceTypePolicy{},
 		Namespace: builder.Namespace("chat", "team", "chat"),
@@ -144,8 +144,8 @@ func answers(t *testing.T, result Result, refusal, warning string) {
 }
 
 // judged is the answer to a caller that waits for it.
-func judged(t *testing.T, load Workload, before *Workload, world WorkloadInput) Result {
-	return check.Value(ValidateWorkload(t.Context(), load, before, world))(t)
+func judged(t *testing.T, load Workload, before *Workload, scene WorkloadInput) Result {
+	return check.Value(ValidateWorkload(t.Context(), load, before, scene))(t)
 }
 
 // texts are errors as users read them.

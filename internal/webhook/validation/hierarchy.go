@@ -38,28 +38,28 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 		return
 	}
 
-	world := newTreeWorld(quota, input)
-	earlier := newTreeWorld(before, withoutCardQuota(input, quota.Name))
-	found := world.findExcesses(quota)
+	scene := newTreeSnapshot(quota, input)
+	earlier := newTreeSnapshot(before, withoutCardQuota(input, quota.Name))
+	found := scene.findExcesses(quota)
 
 	had := earlier.sumsBeside(quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
 	} else {
-		found = append(found, world.excessesBelow(quota)...)
+		found = append(found, scene.excessesBelow(quota)...)
 		had = append(had, earlier.excessesBelow(quota)...)
 	}
 
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
-		found = append(found, world.podExcesses(quota)...)
+		found = append(found, scene.podExcesses(quota)...)
 	}
 
 	result.addNew(found, had)
 	if before != nil && len(result.Errors) == 0 {
-		warnChangedChildren(result, world, earlier, quota)
+		warnChangedChildren(result, scene, earlier, quota)
 	}
 
-	world.warnOfParent(result, quota)
+	scene.warnOfParent(result, quota)
 }
 
 // withoutCardQuota returns the input without one CardQuota.
@@ -124,8 +124,8 @@ func (r *Result) addNew(found, before []excess) {
 	}
 }
 
-// treeWorld is all CardQuotas, with one of them as it is written.
-type treeWorld struct {
+// treeSnapshot is all CardQuotas, with one of them as it is written.
+type treeSnapshot struct {
 	all      []*v1alpha1.CardQuota
 	byName   map[string]*v1alpha1.CardQuota
 	children map[string][]*v1alpha1.CardQuota // by name, without those that are being deleted
@@ -137,9 +137,9 @@ type treeWorld struct {
 	unmanaged   v1alpha1.UnmanagedQueues
 }
 
-// newTreeWorld returns the CardQuotas of the input with one of them replaced. nil replaces none.
-func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld {
-	w := &treeWorld{
+// newTreeSnapshot returns the CardQuotas of the input with one of them replaced. nil replaces none.
+func newTreeSnapshot(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeSnapshot {
+	w := &treeSnapshot{
 		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
 		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: policy.UnmanagedQueues(input.Policy),
 	}
@@ -166,7 +166,7 @@ func newTreeWorld(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeWorld
 }
 
 // addHandWritten adds the Queues that no CardQuota owns.
-func (w *treeWorld) addHandWritten() {
+func (w *treeSnapshot) addHandWritten() {
 	owned := map[string]bool{}
 	for _, c := range w.all {
 		owned[c.QueueName()] = true
@@ -179,7 +179,7 @@ func (w *treeWorld) addHandWritten() {
 }
 
 // writtenFor returns a CardQuota as part of a tree, by name. Without one it is empty.
-func (w *treeWorld) writtenFor(name string) quota.TreeQueue {
+func (w *treeSnapshot) writtenFor(name string) quota.TreeQueue {
 	written, known := w.written[name]
 	if c := w.byName[name]; !known && c != nil {
 		written = cardquota.TreeQueueFor(c)
@@ -189,7 +189,7 @@ func (w *treeWorld) writtenFor(name string) quota.TreeQueue {
 }
 
 // findExcesses returns every rule that a CardQuota breaks in the tree.
-func (w *treeWorld) findExcesses(c *v1alpha1.CardQuota) []excess {
+func (w *treeSnapshot) findExcesses(c *v1alpha1.CardQuota) []excess {
 	found := append(w.pathExcesses(c), w.workExcesses(c)...)
 	found = append(found, w.ownExcesses(c)...)
 	if parent := w.byName[c.Spec.Parent]; parent != nil && !w.isCyclic(c) {
@@ -200,7 +200,7 @@ func (w *treeWorld) findExcesses(c *v1alpha1.CardQuota) []excess {
 }
 
 // sumsBeside returns what is already too much together with the children of a CardQuota's parent.
-func (w *treeWorld) sumsBeside(c *v1alpha1.CardQuota) []excess {
+func (w *treeSnapshot) sumsBeside(c *v1alpha1.CardQuota) []excess {
 	parent := w.byName[c.Spec.Parent]
 	written := cardquota.TreeQueueFor(c)
 	if parent == nil {
@@ -211,7 +211,7 @@ func (w *treeWorld) sumsBeside(c *v1alpha1.CardQuota) []excess {
 
 // excessesBelow measures what is below a new CardQuota, which may be created after its children.
 // So the order of creation does not matter.
-func (w *treeWorld) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
+func (w *treeSnapshot) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
 	for _, parent := range append(w.below(top), top) {
 		if w.byName[parent.Name] == nil {
 			continue
@@ -234,7 +234,7 @@ func (w *treeWorld) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
 
 // ancestors returns the CardQuotas above c, the nearest first. It ends before a missing one, and
 // before one that repeats.
-func (w *treeWorld) ancestors(c *v1alpha1.CardQuota) (above []*v1alpha1.CardQuota) {
+func (w *treeSnapshot) ancestors(c *v1alpha1.CardQuota) (above []*v1alpha1.CardQuota) {
 	for at := w.byName[c.Spec.Parent]; at != nil && at.Name != c.Name && !slices.Contains(above, at); at = w.byName[at.Spec.Parent] {
 		above = append(above, at)
 	}
@@ -242,7 +242,7 @@ func (w *treeWorld) ancestors(c *v1alpha1.CardQuota) (above []*v1alpha1.CardQuot
 }
 
 // isCyclic reports whether the parents of a CardQuota lead back to one of them.
-func (w *treeWorld) isCyclic(c *v1alpha1.CardQuota) bool {
+func (w *treeSnapshot) isCyclic(c *v1alpha1.CardQuota) bool {
 	last := c
 	if above := w.ancestors(c); len(above) > 0 {
 		last = above[len(above)-1]
@@ -251,7 +251,7 @@ func (w *treeWorld) isCyclic(c *v1alpha1.CardQuota) bool {
 }
 
 // pathExcesses checks the path to the top level, and that of the deepest CardQuota below.
-func (w *treeWorld) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
+func (w *treeSnapshot) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
 	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.ancestors(c)...))
 	if w.isCyclic(c) {
@@ -271,7 +271,7 @@ func (w *treeWorld) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 }
 
 // deepestBelow returns the longest path below a CardQuota, as far as so many levels.
-func (w *treeWorld) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []string) {
+func (w *treeSnapshot) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []string) {
 	if levels == 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (w *treeWorld) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []s
 }
 
 // workExcesses checks that only leaves take jobs.
-func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
+func (w *treeSnapshot) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	if children := w.children[c.Name]; len(children) > 0 && c.Spec.ServiceType != "" {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
 			conditions.JoinFirst(namesOf(children), maxNames)))
@@ -305,7 +305,7 @@ func (w *treeWorld) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 }
 
 // podExcesses checks that a queue with pods does not become a parent, which Volcano refuses.
-func (w *treeWorld) podExcesses(c *v1alpha1.CardQuota) []excess {
+func (w *treeSnapshot) podExcesses(c *v1alpha1.CardQuota) []excess {
 	parent := w.byName[c.Spec.Parent]
 	if parent == nil || len(w.children[parent.Name]) > 1 {
 		return nil
@@ -319,7 +319,7 @@ func (w *treeWorld) podExcesses(c *v1alpha1.CardQuota) []excess {
 }
 
 // podsOf returns how many pods hold something in the queue of a CardQuota, as Volcano counts them.
-func (w *treeWorld) podsOf(c *v1alpha1.CardQuota) int64 {
+func (w *treeSnapshot) podsOf(c *v1alpha1.CardQuota) int64 {
 	i := slices.IndexFunc(w.queues, func(q *v1beta1.Queue) bool { return q.Name == c.QueueName() })
 	if i < 0 {
 		return 0

@@ -61,7 +61,7 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*batchv1.Job)
-		world  func(*WorkloadInput)
+		scene  func(*WorkloadInput)
 		gets   bool
 		// warning is what its user reads of a Job that stays as it is, "" for no warning.
 		warning string
@@ -97,21 +97,21 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "s", Controller: ptr.To(true)}}
 		}, nil, true, ""},
 	}) {
-		world := worldOf(func(w *WorkloadInput) {
+		scene := snapshotOf(func(w *WorkloadInput) {
 			ignoreEvictions(w)
-			if tc.world != nil {
-				tc.world(w)
+			if tc.scene != nil {
+				tc.scene(w)
 			}
 		})
 
 		job := batchJob(tc.change)
 		before := job.DeepCopy()
-		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, world))
+		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, scene))
 		check.Equal(t, "the Job itself", before, job)
 
 		load, _ := WorkloadOf(job) // as if the mutating webhook had not answered
 		var warnings []string
-		for _, text := range judged(t, load, nil, world).Warnings {
+		for _, text := range judged(t, load, nil, scene).Warnings {
 			if strings.Contains(text, "backoffLimit") {
 				warnings = append(warnings, text)
 			}
@@ -120,7 +120,7 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 		says(t, "warnings", warnings, tc.warning)
 		load, _ = WorkloadOf(job)
 		then, _ := WorkloadOf(before)
-		check.That(t, !slices.ContainsFunc(judged(t, load, &then, world).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
+		check.That(t, !slices.ContainsFunc(judged(t, load, &then, scene).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
 	}
 }
 
@@ -140,7 +140,7 @@ func TestCronJobsAreWarnedOf(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		change  func(*batchv1.Job)
-		world   func(*WorkloadInput)
+		scene   func(*WorkloadInput)
 		warning string
 	}{
 		"its request is refused":   {func(j *batchv1.Job) { j.Spec.Template.Annotations[name] = "?" }, nil, ""},
@@ -151,7 +151,7 @@ func TestCronJobsAreWarnedOf(t *testing.T) {
 		job := batchJob(tc.change)
 		cron := &batchv1.CronJob{ObjectMeta: job.ObjectMeta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: job.Spec}}}
 		load, _ := WorkloadOf(cron)
-		says(t, "warnings", judged(t, load, nil, worldOf(tc.world)).Warnings, tc.warning)
+		says(t, "warnings", judged(t, load, nil, snapshotOf(tc.scene)).Warnings, tc.warning)
 	}
 }
 
@@ -216,13 +216,13 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 		}
 
 		stored := file
-		if JobNeedsEvictionRule(file, worldOf(ignoreEvictions)) {
+		if JobNeedsEvictionRule(file, snapshotOf(ignoreEvictions)) {
 			stored = complete(file)
 			check.That(t, MustKeepEvictionRule(file, stored), "the file is refused")
 			check.That(t, workload.FailureLimitFor(stored).IgnoresEvictions, "evictions of the completed Job count")
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
 		}
 
-		check.That(t, !JobNeedsEvictionRule(stored, worldOf(ignoreEvictions)), "it is completed twice")
+		check.That(t, !JobNeedsEvictionRule(stored, snapshotOf(ignoreEvictions)), "it is completed twice")
 	})
 }

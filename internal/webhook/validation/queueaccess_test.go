@@ -32,7 +32,7 @@ func TestQueueAccess(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
-		world            func(*WorkloadInput)
+		scene            func(*WorkloadInput)
 		refusal, warning string
 	}{
 		"one of its namespaces":          {requested(in("training"), nil, nil), nil, "", ""},
@@ -69,7 +69,7 @@ func TestQueueAccess(t *testing.T) {
 		"a type that is no name":                   {requested(notes{inQueue: "open", ofType: "Batch!"}, nil, nil), nil, `service type "Batch!" is no name`, ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(tc.scene)), tc.refusal, tc.warning)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 	const wrong = "spec.template.spec.schedulerName: …its pods request 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
-		world            func(*WorkloadInput)
+		scene            func(*WorkloadInput)
 		refusal, warning string
 	}{
 		"another scheduler":               {deployment(nil, one, stock), nil, wrong, ""},
@@ -111,7 +111,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 		"written by an exempt account":    {deployment(nil, one, stock), func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(tc.scene)), tc.refusal, tc.warning)
 	}
 }
 
@@ -119,9 +119,9 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 // not come.
 func TestANamespaceThatIsNoLongerAllowed(t *testing.T) {
 	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
-	answers(t, judged(t, there, &there, worldOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
+	answers(t, judged(t, there, &there, snapshotOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
-	answer := judged(t, there, &from, worldOf(elsewhere))
+	answer := judged(t, there, &from, snapshotOf(elsewhere))
 	says(t, "refusals", texts(answer.Errors), "Namespace <chat> may not use queue <training>")
 }
 
@@ -151,7 +151,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			"unknown namespace": func(w *WorkloadInput) { w.Namespace = nil },
 			"unread selector":   func(w *WorkloadInput) { w.Queue = func(string) *v1beta1.Queue { return queue(`{"secret":{}}`) } },
 		}) {
-			world := worldOf(func(w *WorkloadInput) {
+			scene := snapshotOf(func(w *WorkloadInput) {
 				w.Queue = func(name string) *v1beta1.Queue {
 					if name == "theirs" {
 						return queue(secrets)
@@ -165,7 +165,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 
 			load, _ := WorkloadOf(object)
 			for _, before := range []*Workload{nil, &load} {
-				result := judged(t, load, before, world)
+				result := judged(t, load, before, scene)
 				said := append(texts(result.Errors), result.Warnings...)
 				check.Must(t, len(said) == 1, "the answer has %d parts: %q", len(said), said)
 				for _, secret := range []string{"secret", "12", "Hold", "parent"} {

@@ -53,7 +53,7 @@ func treeQueues(name string) *v1beta1.Queue {
 	return b.Parent(parent).Obj()
 }
 
-func worldWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
+func snapshotWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	return func(w *WorkloadInput) {
 		w.Queue = treeQueues
 		w.HasChildren = func(name string) bool { return name == "tenant" || name == "drained" }
@@ -69,7 +69,7 @@ func TestQueuesOfATree(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
-		world            func(*WorkloadInput)
+		scene            func(*WorkloadInput)
 		refusal, warning string
 	}{
 		"a leaf":                     {in("open"), nil, "", ""},
@@ -101,7 +101,7 @@ func TestQueuesOfATree(t *testing.T) {
 		"a total above inherited":    {vcjobOf("open", notes{request: `{"NVIDIA-H200":5}`}, task(5, notes{name: "NVIDIA-H200"}, amounts{gpu: "1"})), nil, "", "requests 5 NVIDIA-H200 in total, but the quota of queue open is 4"},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, worldOf(worldWithTree(tc.world))), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(snapshotWithTree(tc.scene))), tc.refusal, tc.warning)
 	}
 }
 
@@ -115,7 +115,7 @@ func withoutHold(name string) *v1beta1.Queue {
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
 		load, _ := WorkloadOf(requested(notes{inQueue: queue}, nil, nil))
-		answers(t, judged(t, load, nil, worldOf(func(w *WorkloadInput) { w.Queue = treeQueues })), "", "")
+		answers(t, judged(t, load, nil, snapshotOf(func(w *WorkloadInput) { w.Queue = treeQueues })), "", "")
 	}
 }
 

@@ -45,6 +45,6 @@ func TestCardRequestTotals(t *testing.T) {
 		"a PodGroup that cannot be read":     {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: notes{request: `[]`}}}, `metadata.annotations[volcano.sh/card.request]: Invalid value: "[]": "[]" is not a JSON object`, ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, worldOf(nil)), tc.refusal, tc.warning)
+		answers(t, judged(t, load, nil, snapshotOf(nil)), tc.refusal, tc.warning)
 	}
 }

@@ -30,14 +30,14 @@ func (a treeAmounts) needsGrant() bool { return a.inherits || a.quota > 0 }
 func (a treeAmounts) exceedsInherited(amount int64) bool { return a.inherits && amount > a.quota }
 
 // names returns the cards, CPU and memory of which a CardQuota has an entry.
-func (w *treeWorld) names(c *v1alpha1.CardQuota) []card.Name {
+func (w *treeSnapshot) names(c *v1alpha1.CardQuota) []card.Name {
 	written := w.writtenFor(c.Name)
 	return written.Names()
 }
 
 // amounts returns what a CardQuota says about a name, with the quota that it inherits. It is false
 // if that is unknown, because an ancestor does not exist yet.
-func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmounts, known bool) {
+func (w *treeSnapshot) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmounts, known bool) {
 	written := w.writtenFor(c.Name)
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
@@ -67,7 +67,7 @@ func (w *treeWorld) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmount
 
 // deservesQuota reports whether a CardQuota that does not write what it deserves deserves its quota.
 // CPU and memory are only ceilings if nothing below writes more about them either.
-func (w *treeWorld) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
+func (w *treeSnapshot) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
 	if _, isResource := resourceNames[name]; !isResource {
 		return true
 	}
@@ -80,7 +80,7 @@ func (w *treeWorld) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
 
 // inheritedQuota returns the quota of the nearest ancestor that writes one, and 0 below one
 // without an entry. It is false if an ancestor is missing.
-func (w *treeWorld) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit int64, known bool) {
+func (w *treeSnapshot) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit int64, known bool) {
 	above := w.ancestors(c)
 	for _, ancestor := range above {
 		written := w.writtenFor(ancestor.Name)
@@ -95,7 +95,7 @@ func (w *treeWorld) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit
 }
 
 // ownExcesses checks the entries of a CardQuota by themselves.
-func (w *treeWorld) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
+func (w *treeSnapshot) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	isInTree := c.Spec.Parent != "" || c.Spec.ServiceType == "" || len(w.children[c.Name]) > 0
 	written := w.writtenFor(c.Name)
 	for _, name := range w.names(c) {
@@ -123,7 +123,7 @@ const applyAgain = " and apply this again"
 
 // amountExcesses checks the entries of a child against those of its parent. of begins the
 // messages: "" if the child is what the user writes.
-func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string) (found []excess) {
+func (w *treeSnapshot) amountExcesses(child, parent *v1alpha1.CardQuota, of string) (found []excess) {
 	again := ""
 	if of == "" {
 		again = applyAgain
@@ -156,7 +156,7 @@ func (w *treeWorld) amountExcesses(child, parent *v1alpha1.CardQuota, of string)
 }
 
 // wholeCardHint says that a parent has whole cards, if a child names a slice or a share of them.
-func (w *treeWorld) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) string {
+func (w *treeSnapshot) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) string {
 	model, _, isPart := strings.Cut(string(name), "/")
 	if whole, known := w.amounts(parent, card.Name(model)); isPart && known && whole.quota > 0 {
 		return fmt.Sprintf(" (it grants %d %s, but whole cards never cover their slices and shares)", whole.quota, model)
@@ -166,7 +166,7 @@ func (w *treeWorld) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) st
 
 // sumExcesses checks what the children of a parent have together of some names. here is the
 // CardQuota that the user writes: a child, or the parent.
-func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.Name) (found []excess) {
+func (w *treeSnapshot) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.Name) (found []excess) {
 	again := ""
 	if here.Spec.Parent == parent.Name {
 		again = applyAgain
@@ -216,7 +216,7 @@ func (w *treeWorld) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.N
 
 // handWrittenAmounts returns what a Queue without a CardQuota says about a name. inherited is the
 // quota of its parent.
-func (w *treeWorld) handWrittenAmounts(queue *v1beta1.Queue, name card.Name, inherited int64) treeAmounts {
+func (w *treeSnapshot) handWrittenAmounts(queue *v1beta1.Queue, name card.Name, inherited int64) treeAmounts {
 	written := workload.QueueRulesFor(queue, w.unmanaged, nil).Tree
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]

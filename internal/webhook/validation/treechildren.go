@@ -13,7 +13,7 @@ import (
 )
 
 // warnOfParent warns of what is not wrong, but may not be meant.
-func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
+func (w *treeSnapshot) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	at := specPath.Child("parent")
 	parent := w.byName[c.Spec.Parent]
 	switch {
@@ -38,7 +38,7 @@ func (w *treeWorld) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 }
 
 // warnOfSelectors warns if no namespace can match the selectors of a CardQuota and an ancestor.
-func (w *treeWorld) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
+func (w *treeSnapshot) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
 	for _, ancestor := range w.ancestors(c) {
 		if key, differ := findContradiction(c.Spec.NamespaceSelector, ancestor.Spec.NamespaceSelector); differ {
 			result.warn(specPath.Child("namespaceSelector"), "no namespace can use queue %s: it needs label %s=%s, and %s above it needs %s=%s",
@@ -69,7 +69,7 @@ func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 }
 
 // selectingAncestor returns the nearest ancestor with a namespace selector, nil if there is none.
-func (w *treeWorld) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQuota {
+func (w *treeSnapshot) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	above := w.ancestors(c)
 	i := slices.IndexFunc(above, func(a *v1alpha1.CardQuota) bool {
 		s := a.Spec.NamespaceSelector
@@ -84,13 +84,13 @@ func (w *treeWorld) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQuota
 // warnChangedChildren warns of CardQuotas below whose numbers a change of their ancestor cuts. A
 // parent may be lowered: its children are scaled, and the condition HierarchyValid says so with
 // the same words.
-func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1alpha1.CardQuota) {
-	below := world.below(changed)
+func warnChangedChildren(result *Result, scene, earlier *treeSnapshot, changed *v1alpha1.CardQuota) {
+	below := scene.below(changed)
 	if len(below) == 0 {
 		return
 	}
 
-	now := world.resolve()
+	now := scene.resolve()
 	before := earlier.resolve()
 	var cut []string
 	for _, c := range below {
@@ -112,12 +112,12 @@ func warnChangedChildren(result *Result, world, earlier *treeWorld, changed *v1a
 }
 
 // resolve returns the numbers in force.
-func (w *treeWorld) resolve() *cardquota.Tree {
+func (w *treeSnapshot) resolve() *cardquota.Tree {
 	return cardquota.NewTree(w.all, w.queues, w.unmanaged)
 }
 
 // below returns every CardQuota below one, by level and name.
-func (w *treeWorld) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
+func (w *treeSnapshot) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	seen := map[string]bool{c.Name: true}
 	var all []*v1alpha1.CardQuota
 	for next := []*v1alpha1.CardQuota{c}; len(next) > 0; next = next[1:] {

@@ -37,7 +37,7 @@ func TestVCJobDefaults(t *testing.T) {
 	off := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
 		job   *vcbatch.Job
-		world func(*WorkloadInput)
+		scene func(*WorkloadInput)
 		want  JobDefaults
 	}{
 		"says nothing":                  {job(nil), nil, both},
@@ -68,14 +68,14 @@ func TestVCJobDefaults(t *testing.T) {
 		"switched off":                     {job(nil), off, none},
 		"without a policy":                 {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
-		world := worldOf(func(w *WorkloadInput) {
+		scene := snapshotOf(func(w *WorkloadInput) {
 			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
-			if tc.world != nil {
-				tc.world(w)
+			if tc.scene != nil {
+				tc.scene(w)
 			}
 		})
 
-		got := VCJobDefaults(tc.job, world)
+		got := VCJobDefaults(tc.job, scene)
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
 		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 

@@ -26,12 +26,12 @@ func TestWarnOnlyRefusesNothing(t *testing.T) {
 		"a policy":                   {mode(v1alpha1.SchedulerBypassDeny), true},
 		"one that guards no pods":    {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
-		world := worldOf(func(w *WorkloadInput) { w.Policy = tc.policy })
+		scene := snapshotOf(func(w *WorkloadInput) { w.Policy = tc.policy })
 		for _, wrong := range []*Workload{
 			load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
 			load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),
 		} {
-			answer := judged(t, *wrong, nil, world)
+			answer := judged(t, *wrong, nil, scene)
 			check.That(t, tc.refused == (len(answer.Errors) > 0),
 				"refusals %q, want some: %v", answer.Errors, tc.refused)
 			check.That(t, tc.refused || strings.Contains(strings.Join(answer.Warnings, "\n"), "p"), "nothing is warned of either")

@@ -69,7 +69,7 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ledger := quota.New(0)
-		world := pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
+		scene := pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
 		for range perDraw {
 			pod := fmt.Sprint("p", drawInt(t, 0, 3, "pod"))
@@ -77,16 +77,16 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 			switch drawInt(t, 0, 5, "what happens") {
 			case 0, 1:
 				ledger.Charge(pod, &theirs)
-				world.used[pod] = ours
-				delete(world.terminating, pod)
+				scene.used[pod] = ours
+				delete(scene.terminating, pod)
 			case 2:
 				ledger.ChargeTerminating(pod, &theirs, time.Minute)
-				world.terminating[pod] = ours
-				delete(world.used, pod)
+				scene.terminating[pod] = ours
+				delete(scene.used, pod)
 			case 3, 4:
 				ledger.Release(pod)
-				delete(world.used, pod)
-				delete(world.terminating, pod)
+				delete(scene.used, pod)
+				delete(scene.terminating, pod)
 			case 5:
 				queue := oneOf(t, "queue", "q", "r")
 				l, r := drawLimits(t)
@@ -95,7 +95,7 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 			}
 
 			for _, queue := range []string{"q", "r", "nobody"} {
-				compareLedger(t, ledger, queue, limits[queue], world.useOf(queue))
+				compareLedger(t, ledger, queue, limits[queue], scene.useOf(queue))
 			}
 		}
 	})

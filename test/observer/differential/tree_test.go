@@ -147,9 +147,9 @@ func cardName(name string) card.Name { return card.Name(name) }
 
 // treePod is what a pod holds in the recount.
 type treePod struct {
-	queue, card        string
-	count              int64
-	isFixed, isOffline bool
+	queue, card                string
+	count                      int64
+	isUnreclaimable, isOffline bool
 }
 
 func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) rule.TreeUse {
@@ -205,19 +205,19 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 			} else {
 				p := treePod{oneOf(t, "queue", names...), oneOf(t, "card", ledgerCards...), int64(drawInt(t, 1, 4, "count")), drawInt(t, 0, 3, "fixed") == 0, drawInt(t, 0, 5, "offline") == 0}
 				pods[name] = p
-				ledger.Charge(name, &quota.Charge{Queue: p.queue, Cards: []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}}, IsFixed: p.isFixed, IsOffInventory: p.isOffline})
+				ledger.Charge(name, &quota.Charge{Queue: p.queue, Cards: []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}}, IsUnreclaimable: p.isUnreclaimable, IsOffInventory: p.isOffline})
 			}
 
 			queue := oneOf(t, "asking", leaves...)
 			name = oneOf(t, "card", ledgerCards...)
-			for _, fixed := range []bool{false, true} {
-				compareRoom(t, ledger, ours, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), fixed, false}, int64(inventory[card.Name(name)]))
+			for _, unreclaimable := range []bool{false, true} {
+				compareFree(t, ledger, ours, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))
 			}
 		}
 	})
 }
 
-func compareRoom(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, asks treePod, inventory int64) {
+func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, asks treePod, inventory int64) {
 	use := treeUse(pods, asks.card, func(treePod) bool { return true })
 	for _, n := range treeUse(pods, asks.card, func(p treePod) bool { return p.isOffline }) {
 		inventory += n
@@ -229,13 +229,13 @@ func compareRoom(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[str
 		why = tree.TakesGuarantee(asks.queue, asks.card, asks.count, use, inventory)
 	}
 
-	if why == "" && asks.isFixed {
-		fixed := treeUse(pods, asks.card, func(p treePod) bool { return p.isFixed })
-		fixed[asks.queue] += asks.count
-		why = tree.AboveDeserved(asks.queue, asks.card, fixed)
+	if why == "" && asks.isUnreclaimable {
+		unreclaimable := treeUse(pods, asks.card, func(p treePod) bool { return p.isUnreclaimable })
+		unreclaimable[asks.queue] += asks.count
+		why = tree.AboveDeserved(asks.queue, asks.card, unreclaimable)
 	}
 
-	fits := ledger.FitsCard(asks.queue, card.Name(asks.card), card.Count(asks.count), asks.isFixed)
+	fits := ledger.FitsCard(asks.queue, card.Name(asks.card), card.Count(asks.count), asks.isUnreclaimable)
 	if fits != (why == "") {
 		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the rule %q (inventory %d)", asks, pods, tree, fits, why, inventory)
 	}

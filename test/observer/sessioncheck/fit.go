@@ -67,19 +67,19 @@ type reservation struct {
 	quota, nodes bool
 }
 
-// queueRoom returns the cards that a unit can still use in its queue beside all reservations, and
+// queueFree returns the cards that a unit can still use in its queue beside all reservations, and
 // the CPU and memory in use with them.
-func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota, milliCPU, memory int64) {
+func (w *clusterState) queueFree(u *unit, claims []reservation) (free rule.Quota, milliCPU, memory int64) {
 	state := w.queues[u.queue]
 	used := w.queueUsage(u.queue)
-	room = rule.Quota{}
+	free = rule.Quota{}
 	milliCPU = used.milliCPU
 	memory = used.memory
 
 	for _, card := range u.pods[0].request.Cards {
-		room[card] = state.limits.Cards[card] - used.cards[card]
+		free[card] = state.limits.Cards[card] - used.cards[card]
 		if used.terminating[card] > state.limits.Cards[card] {
-			room[card] = 0
+			free[card] = 0
 		}
 	}
 
@@ -89,14 +89,14 @@ func (w *clusterState) queueRoom(u *unit, claims []reservation) (room rule.Quota
 		}
 		for _, d := range c.unit.requests {
 			for _, card := range d.cards {
-				room[card] -= d.count
+				free[card] -= d.count
 			}
 			milliCPU += d.milliCPU
 			memory += d.memory
 		}
 	}
 
-	return room, milliCPU, memory
+	return free, milliCPU, memory
 }
 
 // startablePods returns how many pods of a unit can start now beside all reservations.
@@ -105,10 +105,10 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 	state := w.queues[u.queue]
 	pod := u.pods[0]
 
-	room, milliCPU, memory := w.queueRoom(u, claims)
+	free, milliCPU, memory := w.queueFree(u, claims)
 	if w.tree != nil {
-		for card := range room {
-			room[card] = j.treeRoom(u, card, claims, at)
+		for card := range free {
+			free[card] = j.treeFree(u, card, claims, at)
 		}
 	}
 
@@ -118,7 +118,7 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 	for _, card := range pod.request.Cards {
 		slots := byCard[card]
 		if !state.limits.AnyCard {
-			slots = min(slots, max(0, room[card])/pod.request.Count)
+			slots = min(slots, max(0, free[card])/pod.request.Count)
 		}
 
 		sum += slots

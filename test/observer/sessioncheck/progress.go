@@ -161,7 +161,7 @@ func (j *Checker) announcementFits(u *unit, claims []reservation, at time.Time) 
 		taken.addRequest(d)
 		asked += d.count
 		fits := func(card string) bool {
-			return taken.cards[card] <= limits.Cards[card] && (w.tree == nil || asked <= j.treeRoom(u, card, claims, at))
+			return taken.cards[card] <= limits.Cards[card] && (w.tree == nil || asked <= j.treeFree(u, card, claims, at))
 		}
 		if !limits.AnyCard && d.count > 0 && !slices.ContainsFunc(d.cards, fits) {
 			return false

@@ -122,10 +122,10 @@ func (w *clusterState) hasTreeQuota(u *unit) bool {
 	return slots >= int64(u.minPods)
 }
 
-// treeRoom returns how many cards a unit can certainly use in a tree beside all reservations: of
+// treeFree returns how many cards a unit can certainly use in a tree beside all reservations: of
 // the quota of every ancestor, of what others are not guaranteed, of what its queues deserve if
 // its pods cannot be reclaimed, and of what its queue may borrow.
-func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.Time) int64 {
+func (j *Checker) treeFree(u *unit, card string, claims []reservation, at time.Time) int64 {
 	w := j.state
 	t := w.tree
 	use := w.treeUse(card, everyPod)
@@ -140,29 +140,29 @@ func (j *Checker) treeRoom(u *unit, card string, claims []reservation, at time.T
 		own = max(0, leaf.Guarantee[card]-use[u.queue]-j.reservedBelow(u.queue, card, claims))
 	}
 
-	room := j.quotaRoom(u, card, use, own, claims)
-	if j.isFixed(u) {
-		fixed := w.treeUse(card, func(state *podState) bool { return !j.isTreeReclaimable(state) })
+	free := j.quotaFree(u, card, use, own, claims)
+	if j.isUnreclaimable(u) {
+		unreclaimable := w.treeUse(card, func(state *podState) bool { return !j.isTreeReclaimable(state) })
 		for _, name := range leaf.Path {
-			room = min(room, t.Queue(name).Deserved[card]-t.UsedIn(name, fixed)-j.reservedBelow(name, card, claims))
+			free = min(free, t.Queue(name).Deserved[card]-t.UsedIn(name, unreclaimable)-j.reservedBelow(name, card, claims))
 		}
 	}
 
 	if j.lostCards(u.queue, at) {
 		for _, name := range leaf.Path {
-			room = min(room, t.Queue(name).Deserved[card]-t.UsedIn(name, use)-j.reservedBelow(name, card, claims))
+			free = min(free, t.Queue(name).Deserved[card]-t.UsedIn(name, use)-j.reservedBelow(name, card, claims))
 		}
 	}
 
-	return max(0, room)
+	return max(0, free)
 }
 
-// quotaRoom returns the room at every level up to root.
-func (j *Checker) quotaRoom(u *unit, card string, use rule.TreeUse, own int64, claims []reservation) int64 {
+// quotaFree returns the room at every level up to root.
+func (j *Checker) quotaFree(u *unit, card string, use rule.TreeUse, own int64, claims []reservation) int64 {
 	w := j.state
 	t := j.state.tree
 
-	room := int64(1 << 40)
+	least := int64(1 << 40)
 	for _, name := range t.PathOf(u.queue) {
 		q := t.Queue(name)
 		if q.AnyCard {
@@ -178,10 +178,10 @@ func (j *Checker) quotaRoom(u *unit, card string, use rule.TreeUse, own int64, c
 		if w.subtreeUsage(name).terminating[card] > q.Cards[card] {
 			free = 0
 		}
-		room = min(room, free)
+		least = min(least, free)
 	}
 
-	return min(room, own+max(0, w.schedulable(card, nil)-t.Occupied("", card, use)-j.reservedBelow("", card, claims)))
+	return min(least, own+max(0, w.schedulable(card, nil)-t.Occupied("", card, use)-j.reservedBelow("", card, claims)))
 }
 
 // reservedBelow sums what other units may use before this one in a queue and its subtree, ""
@@ -225,8 +225,8 @@ func (w *clusterState) schedulable(card string, gone []*podState) int64 {
 	return sum
 }
 
-// isFixed reports whether some pod of a unit cannot be reclaimed.
-func (j *Checker) isFixed(u *unit) bool {
+// isUnreclaimable reports whether some pod of a unit cannot be reclaimed.
+func (j *Checker) isUnreclaimable(u *unit) bool {
 	return slices.ContainsFunc(u.pods, func(state *podState) bool { return !j.isTreeReclaimable(state) })
 }
 

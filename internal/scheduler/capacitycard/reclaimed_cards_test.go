@@ -17,11 +17,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestReclaimedRoomIsKeptOnANode: cards that were taken back for a gang are not given to those they
+// TestReclaimedCardsAreKeptOnANode: cards that were taken back for a gang are not given to those they
 // were taken from while the gang waits, and for five minutes at most. The gang has two
-// pods of four cards: room for the first is held on a, and b, where the second would be, is
+// pods of four cards: cards for the first are kept on a, and b, where the second would be, is
 // away.
-func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
+func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 	const gang = `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000; node a model=A cards=4; job i queue=inf min=2 pending=2 cards=4; `
 	const lowered = gang + "job v queue=tra min=4 pending=4; queue inf quota="
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -36,7 +36,7 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		"what is left beside it is given":   {gang + "node a model=A cards=6; job v queue=tra min=2 pending=2", time.Minute, map[string]string{"v": "a:2"}},
 		"another node is free":              {gang + "node c model=A cards=3; job v queue=tra min=3 pending=3", time.Minute, map[string]string{"v": "c:3"}},
 		"who is not taken from is placed":   {gang + "queue inf2 quota={\"A\":8} priority=70000 serviceType=inference cpu=1000; job v queue=inf2 min=4 pending=4", time.Minute, map[string]string{"v": "a:4"}},
-		"what hangs is no room":             {gang + "node a model=A cards=5; job hung queue=tra min=1 running=a; job v queue=tra min=1 pending=1", time.Minute, map[string]string{"v": ""}},
+		"cards of a pod that hangs":         {gang + "node a model=A cards=5; job hung queue=tra min=1 running=a; job v queue=tra min=1 pending=1", time.Minute, map[string]string{"v": ""}},
 		"the gang is placed when b is back": {gang + "node b model=A cards=4; job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
 		"the quota is less than one pod":    {lowered + `{"A":3} priority=80000 serviceType=inference cpu=1000`, time.Minute, map[string]string{"v": "a:4"}},
 		"the quota is less than the gang":   {lowered + `{"A":4} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8`, time.Minute, map[string]string{"v": "a:4"}},
@@ -44,9 +44,9 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 		"the queue of the gang is closed":   {gang + "queue inf quota={\"A\":8} priority=80000 serviceType=inference state=Closed; job v queue=tra min=4 pending=4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
 		s := newReclaimScene(t, tc.text, changePod("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} })).useClock()
-		s.keepRoom("a", "i-0")
+		s.keepCards("a", "i-0")
 		if strings.Contains(tc.text, "node a model=A cards=8") {
-			s.keepRoom("a", "i-1")
+			s.keepCards("a", "i-1")
 		}
 
 		s.clock = s.clock.Add(tc.after)
@@ -57,16 +57,16 @@ func TestReclaimedRoomIsKeptOnANode(t *testing.T) {
 	}
 }
 
-// TestGangThatKeepsNothingLeavesRoomToOthers: a gang that no longer fits the quota does not count for
+// TestGangThatKeepsNothingLeavesCardsToOthers: a gang that no longer fits the quota does not count for
 // other jobs of its queue, whichever job the scheduler looks at first.
-func TestGangThatKeepsNothingLeavesRoomToOthers(t *testing.T) {
+func TestGangThatKeepsNothingLeavesCardsToOthers(t *testing.T) {
 	for range 20 { // the order of jobs differs
 		s := newReclaimScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000; node a model=A cards=8; job g queue=inf min=3 pending=3; job j queue=inf min=1 pending=1`)
-		s.keepRoom("a", "g-0", "g-1", "g-2", "j-0")
+		s.keepCards("a", "g-0", "g-1", "g-2", "j-0")
 		s.Close()
 		s.openSession()
-		_, kept := s.m.reclaimedRoom[s.Task("j-0").Pod.UID]
-		check.That(t, kept && len(s.m.reclaimedRoom) == 1, "room is kept for %d pods, for j: %v", len(s.m.reclaimedRoom), kept)
+		_, kept := s.m.reclaimedCards[s.Task("j-0").Pod.UID]
+		check.That(t, kept && len(s.m.reclaimedCards) == 1, "cards are kept for %d pods, for j: %v", len(s.m.reclaimedCards), kept)
 		s.Close()
 	}
 }
@@ -89,10 +89,10 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 	}) {
 		for range 10 { // the order of pods differs
 			s := newReclaimScene(t, `queue inf quota={"A":12,"B":12} priority=80000 serviceType=inference cpu=1000; node c model=A cards=4; `+tc.job+" cards=4 card=A|B")
-			s.keepRoom("a", "i-0").Close()
-			s.keepRoom("b", "i-1").Close()
+			s.keepCards("a", "i-0").Close()
+			s.keepCards("b", "i-1").Close()
 			if strings.HasSuffix(tc.job, "3") {
-				s.keepRoom("c", "i-2").Close()
+				s.keepCards("c", "i-2").Close()
 			}
 
 			var keeps []string
@@ -101,7 +101,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 				s.Queues[len(s.Queues)-1].ResourceVersion = quota // Volcano looks whether it changed
 				s.Begin()
 				s.openSession()
-				keeps = append(keeps, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedRoom)), "+"), "-"))
+				keeps = append(keeps, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedCards)), "+"), "-"))
 				s.Close()
 			}
 
@@ -110,12 +110,12 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 	}
 }
 
-// TestPreemptLeavesReclaimedRoom: inside training a higher priority evicts elsewhere.
-func TestPreemptLeavesReclaimedRoom(t *testing.T) {
+// TestPreemptLeavesReclaimedCards: inside training a higher priority evicts elsewhere.
+func TestPreemptLeavesReclaimedCards(t *testing.T) {
 	s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000; node a model=A cards=4; node c model=A cards=4
 		job i queue=inf min=2 pending=2 cards=4; job low queue=tra min=1 running=c*4 priorityClass=low; job high queue=tra min=1 pending=1 priorityClass=high`)
 
-	s.keepRoom("a", "i-0")
+	s.keepCards("a", "i-0")
 	var goes string
 	for range 30 { // Volcano begins with any queue, and passes over the pods of the others
 		s.evict(preempt.New())
@@ -136,7 +136,7 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
 	}).openSession()
 	r, _ := s.p.checkInputFor(s.Task("j-0"))
-	check.That(t, !s.p.wouldBorrowFrom(&roomOwner{task: s.Task("i-0"), queue: "u"}, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
+	check.That(t, !s.p.wouldBorrowFrom(&keptCardsOwner{task: s.Task("i-0"), queue: "u"}, r, s.Ssn.Nodes["a"]), "a queue that deserves any CPU would borrow")
 }
 
 // TestALoweredQuotaEndsWhatWasFreedLast: of two jobs, the one keeps its cards for which they were freed
@@ -144,14 +144,14 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 	for range 10 {
 		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000; node b model=A cards=4; job i queue=inf min=1 pending=1 cards=4; job k queue=inf min=1 pending=1 cards=4`).useClock()
-		s.keepRoom("b", "k-0").Close()
+		s.keepCards("b", "k-0").Close()
 		s.clock = s.clock.Add(time.Second)
-		s.keepRoom("a", "i-0").Close()
+		s.keepCards("a", "i-0").Close()
 		s.addObjects(`queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`)
 		s.Queues[len(s.Queues)-1].ResourceVersion = "lowered"
 		s.Begin()
 		s.openSession()
-		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.reclaimedRoom)))
+		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.reclaimedCards)))
 	}
 }
 

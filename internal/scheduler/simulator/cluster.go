@@ -26,8 +26,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// world is the simulated API server and Volcano's cache of it.
-type world struct {
+// simulatedCluster is the simulated API server and Volcano's cache of it.
+type simulatedCluster struct {
 	cluster   *simulation.Cluster
 	workloads []simulation.Workload
 	cache     *cache.SchedulerCache
@@ -47,9 +47,9 @@ type world struct {
 	statusWrites
 }
 
-// newWorld fills a cache of Volcano with a cluster and new workloads.
-func newWorld(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *world {
-	w := &world{
+// newSimulatedCluster fills a cache of Volcano with a cluster and new workloads.
+func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *simulatedCluster {
+	w := &simulatedCluster{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
 		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
@@ -108,7 +108,7 @@ func countPods(workloads []simulation.Workload) (count int) {
 }
 
 // addWorkloads adds the PodGroups of workloads, and those pods that are created at once.
-func (w *world) addWorkloads(workloads []simulation.Workload, created time.Time) {
+func (w *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
 	for _, added := range workloads {
 		if added.Group != nil && w.groups[nameOf(added.Group)] == nil {
 			group := added.Group.DeepCopy()
@@ -139,12 +139,12 @@ func addAll[Object metav1.Object](store clientcache.Indexer, objects []Object) {
 	}
 }
 
-func (w *world) podStore() clientcache.Indexer {
+func (w *simulatedCluster) podStore() clientcache.Indexer {
 	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 }
 
 // setPod adds or updates a pod, as a watch does. A pod without a time of its creation is new.
-func (w *world) setPod(pod *corev1.Pod) {
+func (w *simulatedCluster) setPod(pod *corev1.Pod) {
 	if pod.CreationTimestamp.IsZero() {
 		pod = pod.DeepCopy()
 		pod.CreationTimestamp = metav1.NewTime(w.now)
@@ -170,7 +170,7 @@ func withoutClaims(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func (w *world) removePod(uid types.UID) {
+func (w *simulatedCluster) removePod(uid types.UID) {
 	old := w.cached[uid]
 	w.cache.DeletePod(old)
 	_ = w.podStore().Delete(old)
@@ -178,7 +178,7 @@ func (w *world) removePod(uid types.UID) {
 	delete(w.cached, uid)
 }
 
-func (w *world) setPodGroup(group *v1beta1.PodGroup) {
+func (w *simulatedCluster) setPodGroup(group *v1beta1.PodGroup) {
 	w.groups[nameOf(group)] = group
 	w.cache.AddPodGroupV1beta1(group.DeepCopy())
 }
@@ -188,7 +188,7 @@ func nameOf(object metav1.Object) types.NamespacedName {
 }
 
 // applyPodGroups stores the PodGroups that the session wrote, and reports whether a phase changed.
-func (w *world) applyPodGroups() (changed bool) {
+func (w *simulatedCluster) applyPodGroups() (changed bool) {
 	for _, name := range slices.SortedFunc(maps.Keys(w.written), compareNames) {
 		group := w.written[name]
 		if known := w.groups[name]; known != nil {
@@ -201,7 +201,7 @@ func (w *world) applyPodGroups() (changed bool) {
 }
 
 // applyPodStatuses stores what the session wrote on pods that wait.
-func (w *world) applyPodStatuses() {
+func (w *simulatedCluster) applyPodStatuses() {
 	for uid, status := range w.statuses {
 		if known := w.pods[uid]; known != nil && known.Spec.NodeName == "" {
 			pod := known.DeepCopy()
@@ -216,7 +216,7 @@ func (w *world) applyPodStatuses() {
 func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
 // applyBindings starts the pods that the session placed.
-func (w *world) applyBindings() (changed bool) {
+func (w *simulatedCluster) applyBindings() (changed bool) {
 	for len(w.cache.BindFlowChannel) > 0 {
 		binding := (<-w.cache.BindFlowChannel).TaskInfo
 		known := w.pods[binding.Pod.UID]
@@ -239,7 +239,7 @@ func (w *world) applyBindings() (changed bool) {
 }
 
 // endTerminating removes the pods that were terminating already: they end in time.
-func (w *world) endTerminating() (changed bool) {
+func (w *simulatedCluster) endTerminating() (changed bool) {
 	for uid, pod := range w.pods {
 		if pod.DeletionTimestamp != nil || (workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod)) {
 			w.removePod(uid)
@@ -254,7 +254,7 @@ func (w *world) endTerminating() (changed bool) {
 
 // createPods creates the pods whose turn it is: those of Volcano jobs whose PodGroup has been enqueued,
 // and those of a StatefulSet whose predecessors run.
-func (w *world) createPods() (changed bool) {
+func (w *simulatedCluster) createPods() (changed bool) {
 	w.uncreated = slices.DeleteFunc(w.uncreated, func(waits simulation.Workload) bool {
 		if waits.OneByOne {
 			created, all := w.createNext(waits.Pods)
@@ -279,7 +279,7 @@ func (w *world) createPods() (changed bool) {
 
 // createNext creates the first pod that does not exist, if the one before it runs. It reports whether
 // it did, and whether all pods exist.
-func (w *world) createNext(pods []*corev1.Pod) (created, all bool) {
+func (w *simulatedCluster) createNext(pods []*corev1.Pod) (created, all bool) {
 	next := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return w.pods[pod.UID] == nil })
 	if next < 0 {
 		return false, true
@@ -330,7 +330,7 @@ func (*statusWrites) UpdateNodeShardStatus(shard *nodeshardv1alpha1.NodeShard) (
 	return shard, nil
 }
 
-// noBinder and noEvictor do nothing: the world reads the decisions of a session itself.
+// noBinder and noEvictor do nothing: the simulated cluster reads the decisions of a session itself.
 type (
 	noBinder  struct{}
 	noEvictor struct{}

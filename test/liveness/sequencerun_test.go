@@ -28,8 +28,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// simulation runs one sequence.
-type simulation struct {
+// sequenceRun runs one sequence.
+type sequenceRun struct {
 	*schedulerCache
 	id     int64
 	script sequence
@@ -45,8 +45,8 @@ type simulation struct {
 	born         int
 	// seen are the objects in Volcano's cache, by name.
 	seen map[string]*corev1.Pod
-	// holdPods and holdGroups are for how many more sessions changes are not seen.
-	holdPods, holdGroups int
+	// delayPods and delayGroups are for how many more sessions changes are not seen.
+	delayPods, delayGroups int
 	// late are delayed bindings.
 	late []*cache.BindContext
 
@@ -77,15 +77,15 @@ type simulation struct {
 // shippedConf is the configuration that the operator renders from Volcano's.
 const shippedConf = "../../internal/schedulerconfig/testdata/render/installer_1_14/rendered.conf"
 
-// newSimulation starts a sequence.
-func (m *schedulerCache) newSimulation(script sequence) *simulation {
-	m.worlds++
-	w := &simulation{
-		schedulerCache: m, id: 1_000_000 + m.worlds, period: time.Second, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
+// newSequenceRun starts a sequence.
+func (m *schedulerCache) newSequenceRun(script sequence) *sequenceRun {
+	m.runs++
+	w := &sequenceRun{
+		schedulerCache: m, id: 1_000_000 + m.runs, period: time.Second, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
 		queues: map[string]words.Line{}, queueObjects: map[string]*v1beta1.Queue{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
 
-	m.world = w
+	m.current = w
 	m.cache.Client().(*fake.Clientset).ClearActions()
 	m.cache.VCClient().(*vcfake.Clientset).ClearActions()
 
@@ -112,7 +112,7 @@ func (m *schedulerCache) newSimulation(script sequence) *simulation {
 }
 
 // loadConfiguration loads the shipped configuration with the changes of the sequence.
-func (w *simulation) loadConfiguration() {
+func (w *sequenceRun) loadConfiguration() {
 	shipped, err := os.ReadFile(shippedConf)
 	utilruntime.Must(err)
 
@@ -136,7 +136,7 @@ func (w *simulation) loadConfiguration() {
 
 // applyOption applies an option of a sequence's policy, and returns the configuration with it. The minimum
 // runtime is not in it yet.
-func (w *simulation) applyOption(text string, option words.Word) string {
+func (w *sequenceRun) applyOption(text string, option words.Word) string {
 	value := option.Value
 	switch option.Key {
 	case "check": // as a tree, although scheduled flat
@@ -191,16 +191,16 @@ func addPreempt(text string, first bool) string {
 }
 
 // OpenSession does nothing: all jobs are known.
-func (w *simulation) OpenSession(*framework.Session) bool { return true }
+func (w *sequenceRun) OpenSession(*framework.Session) bool { return true }
 
 // EvictionPolicyFor returns how a job reacts to evictions.
-func (w *simulation) EvictionPolicyFor(_, name string) (workload.EvictionPolicy, bool) {
+func (w *sequenceRun) EvictionPolicyFor(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
 	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
 }
 
 // FailureLimitFor knows no Job: the sequences have no pods of Kubernetes Jobs.
-func (w *simulation) FailureLimitFor(string, string, types.UID) (workload.FailureLimit, bool) {
+func (w *sequenceRun) FailureLimitFor(string, string, types.UID) (workload.FailureLimit, bool) {
 	return workload.FailureLimit{}, false
 }
 
@@ -221,7 +221,7 @@ const (
 
 // run runs the sequence until the cluster is at rest, and returns what was wrong first, or "".
 // wait waits for everything that acts in parallel to the sessions.
-func (w *simulation) run(wait func()) string {
+func (w *sequenceRun) run(wait func()) string {
 	last := w.script.lastSession()
 	for session := 1; ; session++ {
 		if session > last+promptSessions {
@@ -259,7 +259,7 @@ func (w *simulation) run(wait func()) string {
 
 // actBetweenSessions waits for the next slow session. Controllers and kubelets act meanwhile. What the last
 // session deletes counts as deleted in it: a slow session more is longer than freed cards are kept.
-func (w *simulation) actBetweenSessions(wait func()) {
+func (w *sequenceRun) actBetweenSessions(wait func()) {
 	time.Sleep(reactionPeriod)
 	wait()
 	w.runControllers()
@@ -267,15 +267,15 @@ func (w *simulation) actBetweenSessions(wait func()) {
 }
 
 // endFaults ends all faults: the API server answers at once.
-func (w *simulation) endFaults() {
+func (w *sequenceRun) endFaults() {
 	w.server.pods.percent = 0
 	w.server.groups.percent = 0
-	w.holdPods = 0
-	w.holdGroups = 0
+	w.delayPods = 0
+	w.delayGroups = 0
 }
 
 // isAtRest reports whether nothing has changed for long enough.
-func (w *simulation) isAtRest() bool {
+func (w *sequenceRun) isAtRest() bool {
 	var state strings.Builder
 	for _, name := range w.server.pods.sortedNames() {
 		p := w.server.pods.objects[name]
@@ -299,7 +299,7 @@ func (w *simulation) isAtRest() bool {
 }
 
 // runSession runs one session of Volcano and checks it.
-func (w *simulation) runSession(wait func()) string {
+func (w *sequenceRun) runSession(wait func()) string {
 	w.ssn = framework.OpenSession(w.cache, w.plugins, w.configurations)
 	before := w.recount()
 	w.last = before
@@ -325,7 +325,7 @@ func (w *simulation) runSession(wait func()) string {
 }
 
 // traceReasons records why the jobs wait, as their PodGroups say it.
-func (w *simulation) traceReasons() {
+func (w *sequenceRun) traceReasons() {
 	for _, name := range w.server.groups.sortedNames() {
 		group := w.server.groups.objects[name]
 		for _, c := range group.Status.Conditions {
@@ -336,6 +336,6 @@ func (w *simulation) traceReasons() {
 	}
 }
 
-func (w *simulation) tracef(format string, args ...any) {
+func (w *sequenceRun) tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%3d %s ", w.server.session, time.Now().Format("15:04:05"))+fmt.Sprintf(format, args...))
 }

@@ -17,9 +17,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Statement is what the scheduler states about a waiting pod or PodGroup, for programs. The zero
+// StatedReason is what the scheduler states about a waiting pod or PodGroup, for programs. The zero
 // value states nothing: the scheduler has not tried to place it.
-type Statement struct {
+type StatedReason struct {
 	// Refusal is why our scheduler refuses the pod on every node, nil if it does not.
 	Refusal *workload.StatedRefusal
 	// Node is where the pod gets its place as soon as its gang is complete, "" for nowhere.
@@ -99,14 +99,14 @@ func CompareMessages(a, b string) int {
 }
 
 // IsSilent reports whether the statement does not say why the pod waits.
-func (s *Statement) IsSilent() bool {
+func (s *StatedReason) IsSilent() bool {
 	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject || s.LacksPodGroup
 	return s.Refusal == nil && s.Node == "" && !saysSomething
 }
 
 // refusesCard reports whether nodes with a card refuse the pod because the queue cannot get more
 // of it.
-func (s *Statement) refusesCard(name card.Name) bool {
+func (s *StatedReason) refusesCard(name card.Name) bool {
 	for i := range s.NodeRefusals {
 		for _, refused := range s.NodeRefusals[i].Cards {
 			if refused == name {
@@ -140,17 +140,17 @@ const (
 	unnamedCardWords = "node(s) have no named card for "
 )
 
-// ReadStatement reads a condition of a pod or PodGroup. resource is the card resource that the
+// ReadStatedReason reads a condition of a pod or PodGroup. resource is the card resource that the
 // pod requests, "" for none.
 //
 // A PodGroup, and a pod that was not tried, repeat the reason of another pod of the gang after
 // "Origin reason is".
-func ReadStatement(reason, message string, resource corev1.ResourceName) Statement {
+func ReadStatedReason(reason, message string, resource corev1.ResourceName) StatedReason {
 	switch reason {
 	case v1beta1.NotEnoughPodsReason, v1beta1.NotEnoughPodsOfTaskReason:
-		return Statement{LacksPods: true}
+		return StatedReason{LacksPods: true}
 	case missingPodGroup:
-		return Statement{LacksPodGroup: true}
+		return StatedReason{LacksPodGroup: true}
 	}
 
 	_, origin, hasOrigin := strings.Cut(message, originWords)
@@ -159,23 +159,23 @@ func ReadStatement(reason, message string, resource corev1.ResourceName) Stateme
 	}
 
 	pod, message, _ := strings.Cut(origin, ": ")
-	statement := readMessage(message, resource)
-	statement.RepeatsOther = pod != "" && !statement.IsSilent() // "Origin reason is: " is about the job
-	return statement
+	statedReason := readMessage(message, resource)
+	statedReason.RepeatsOther = pod != "" && !statedReason.IsSilent() // "Origin reason is: " is about the job
+	return statedReason
 }
 
 // readMessage reads what is stated about one pod or job.
-func readMessage(message string, resource corev1.ResourceName) Statement {
+func readMessage(message string, resource corev1.ResourceName) StatedReason {
 	if refusal, ok := workload.ReadRefusal(message); ok {
-		return Statement{Refusal: &refusal}
+		return StatedReason{Refusal: &refusal}
 	}
 
 	if _, place, ok := strings.Cut(message, placeWords); ok {
 		if strings.HasSuffix(place, releaseWords) {
-			return Statement{AwaitsRelease: true}
+			return StatedReason{AwaitsRelease: true}
 		}
 		if node, ok := strings.CutSuffix(place, gangWords); ok {
-			return Statement{Node: node}
+			return StatedReason{Node: node}
 		}
 	}
 
@@ -183,7 +183,7 @@ func readMessage(message string, resource corev1.ResourceName) Statement {
 		return readNodeReasons(strings.TrimSuffix(reasons, "."), resource)
 	}
 
-	return Statement{LacksPods: lacksPods(message)}
+	return StatedReason{LacksPods: lacksPods(message)}
 }
 
 // lacksPods reports whether a gang has too few pods, by their status. Volcano writes nothing else to the
@@ -220,18 +220,18 @@ func GangCounts(message string) (valid, least int) {
 }
 
 // readNodeReasons reads what Volcano says about all nodes: "3 Insufficient cpu, 2 queue <q> has …".
-func readNodeReasons(text string, resource corev1.ResourceName) Statement {
-	out := Statement{RefusedByNodes: true}
+func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
+	out := StatedReason{RefusedByNodes: true}
 	for _, reason := range splitNodeReasons(text) {
 		refusal, isRefusal := workload.ReadRefusal(reason)
 		lacking, isInsufficient := strings.CutPrefix(reason, insufficientWord)
 		switch {
 		case isRefusal && refusal.Cards == nil: // whatever the card of the node
-			return Statement{Refusal: &refusal}
+			return StatedReason{Refusal: &refusal}
 		case isRefusal:
 			out.NodeRefusals = append(out.NodeRefusals, refusal)
 		case strings.Contains(reason, prePredicateWords): // the same for all nodes
-			return Statement{LacksObject: true}
+			return StatedReason{LacksObject: true}
 		case isInsufficient && resource != "" && lacking == string(resource):
 		case strings.HasPrefix(reason, otherCardWords), strings.HasPrefix(reason, unnamedCardWords):
 		default:
