@@ -248,6 +248,21 @@ func (v *sessionView) soonFree(node string) int {
 	return free
 }
 
+// startsBefore reports whether pods of a job of higher priority of the same queue started in this session.
+func (w *sequenceRun) startsBefore(now *sessionView, by *group) bool {
+	wasPlaced := map[string]bool{}
+	for _, g := range w.last.groups {
+		for _, p := range g.placed {
+			wasPlaced[p.uid] = true
+		}
+	}
+
+	return slices.ContainsFunc(now.groups, func(g *group) bool {
+		goesFirst := g.queue == by.queue && g.priority > by.priority
+		return goesFirst && slices.ContainsFunc(g.placed, func(p *pod) bool { return p.cards > 0 && !wasPlaced[p.uid] })
+	})
+}
+
 // checkWantedTwice reports evictions for pods for which others were evicted a moment ago, while these
 // end or what they freed is kept.
 func (w *sequenceRun) checkWantedTwice(now *sessionView, by, of *group) string {
@@ -257,6 +272,9 @@ func (w *sequenceRun) checkWantedTwice(now *sessionView, by, of *group) string {
 	}
 	if slices.ContainsFunc(by.promised, func(p *pod) bool { return !last.promised[p.uid] }) {
 		return "" // it wants more now
+	}
+	if w.startsBefore(now, by) {
+		return "" // the other job has used quota that was free for it
 	}
 	return fmt.Sprintf("evicted twice for the same: %s goes for %s, %s after %s", of.name, by.name, time.Since(last.at), last.from)
 }
