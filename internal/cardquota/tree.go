@@ -86,11 +86,11 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 
 	for _, c := range q.Spec.Cards {
 		for _, amount := range []struct {
-			shares quota.Amounts
-			count  *int64
+			of    quota.Amounts
+			count *int64
 		}{{out.Quota, c.Quota}, {out.Deserved, c.Deserved}, {out.Guarantee, c.Guarantee}} {
 			if amount.count != nil {
-				amount.shares[card.Name(c.Name)] = *amount.count
+				amount.of[card.Name(c.Name)] = *amount.count
 			}
 		}
 	}
@@ -105,15 +105,15 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 }
 
 // setAmounts sets the amounts of CPU, in millicores, and of memory, in bytes.
-func setAmounts(shares quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
+func setAmounts(out quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 	if amounts == nil {
 		return
 	}
 	if amounts.CPU != nil {
-		shares[quota.CPUName] = max(0, amounts.CPU.MilliValue())
+		out[quota.CPUName] = max(0, amounts.CPU.MilliValue())
 	}
 	if amounts.Memory != nil {
-		shares[quota.MemoryName] = max(0, amounts.Memory.Value())
+		out[quota.MemoryName] = max(0, amounts.Memory.Value())
 	}
 }
 

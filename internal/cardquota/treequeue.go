@@ -133,18 +133,18 @@ func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
 func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 	written := TreeQueueFor(q)
 	out := map[string]string{v1alpha1.AnnotationCardQuota: cardsOf(written.Quota).String()}
-	for key, shares := range map[string]quota.Amounts{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
-		if cards := cardsOf(shares); len(cards) > 0 {
+	for key, amounts := range map[string]quota.Amounts{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
+		if cards := cardsOf(amounts); len(cards) > 0 {
 			out[key] = cards.String()
 		}
 	}
 	return out
 }
 
-// cardsOf returns the cards of shares, without CPU and memory.
-func cardsOf(shares quota.Amounts) card.Quota {
-	out := make(card.Quota, len(shares))
-	for name, count := range shares {
+// cardsOf returns the cards of amounts, without CPU and memory.
+func cardsOf(amounts quota.Amounts) card.Quota {
+	out := make(card.Quota, len(amounts))
+	for name, count := range amounts {
 		if name != quota.CPUName && name != quota.MemoryName {
 			out[name] = card.Count(count)
 		}
@@ -198,12 +198,12 @@ func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
 }
 
 // resourceList returns amounts of CPU and memory as Kubernetes writes them.
-func resourceList(shares quota.Amounts) corev1.ResourceList {
+func resourceList(amounts quota.Amounts) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	if milli, ok := shares[quota.CPUName]; ok {
+	if milli, ok := amounts[quota.CPUName]; ok {
 		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
 	}
-	if bytes, ok := shares[quota.MemoryName]; ok {
+	if bytes, ok := amounts[quota.MemoryName]; ok {
 		list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
 	}
 	return list

@@ -37,8 +37,8 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).approach(want)
-		for i, shares := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
-			_, isWanted := shares.wanted[key]
+		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
+			_, isWanted := of.wanted[key]
 			if leftOut[i] {
 				if isWanted && bounds.least[i] > want[i] {
 					forChildren = append(forChildren, fmt.Sprintf("no %s of %s", amountNames[i], formatShare(key, want[i])))
@@ -49,7 +49,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			}
 
 			if isWanted || got[i] > 0 {
-				shares.staged[key] = got[i]
+				of.staged[key] = got[i]
 			}
 
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatShare(key, got[i]), formatShare(key, want[i]))

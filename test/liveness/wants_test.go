@@ -250,13 +250,7 @@ func (v *sessionView) soonFree(node string) int {
 
 // startsBefore reports whether pods of a job of higher priority of the same queue started in this session.
 func (w *sequenceRun) startsBefore(now *sessionView, by *group) bool {
-	wasPlaced := map[string]bool{}
-	for _, g := range w.last.groups {
-		for _, p := range g.placed {
-			wasPlaced[p.uid] = true
-		}
-	}
-
+	wasPlaced := w.last.placedPods()
 	return slices.ContainsFunc(now.groups, func(g *group) bool {
 		goesFirst := g.queue == by.queue && g.priority > by.priority
 		return goesFirst && slices.ContainsFunc(g.placed, func(p *pod) bool { return p.cards > 0 && !wasPlaced[p.uid] })

@@ -38,28 +38,28 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 		return
 	}
 
-	scene := newTreeSnapshot(quota, input)
+	proposed := newTreeSnapshot(quota, input)
 	earlier := newTreeSnapshot(before, withoutCardQuota(input, quota.Name))
-	found := scene.findExcesses(quota)
+	found := proposed.findExcesses(quota)
 
 	had := earlier.sumsBeside(quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
 	} else {
-		found = append(found, scene.excessesBelow(quota)...)
+		found = append(found, proposed.excessesBelow(quota)...)
 		had = append(had, earlier.excessesBelow(quota)...)
 	}
 
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
-		found = append(found, scene.podExcesses(quota)...)
+		found = append(found, proposed.podExcesses(quota)...)
 	}
 
 	result.addNew(found, had)
 	if before != nil && len(result.Errors) == 0 {
-		warnChangedChildren(result, scene, earlier, quota)
+		warnChangedChildren(result, proposed, earlier, quota)
 	}
 
-	scene.warnOfParent(result, quota)
+	proposed.warnOfParent(result, quota)
 }
 
 // withoutCardQuota returns the input without one CardQuota.

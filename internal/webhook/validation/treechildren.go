@@ -84,13 +84,13 @@ func (w *treeSnapshot) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQu
 // warnChangedChildren warns of CardQuotas below whose numbers a change of their ancestor cuts. A
 // parent may be lowered: its children are scaled, and the condition HierarchyValid says so with
 // the same words.
-func warnChangedChildren(result *Result, scene, earlier *treeSnapshot, changed *v1alpha1.CardQuota) {
-	below := scene.below(changed)
+func warnChangedChildren(result *Result, proposed, earlier *treeSnapshot, changed *v1alpha1.CardQuota) {
+	below := proposed.below(changed)
 	if len(below) == 0 {
 		return
 	}
 
-	now := scene.resolve()
+	now := proposed.resolve()
 	before := earlier.resolve()
 	var cut []string
 	for _, c := range below {
