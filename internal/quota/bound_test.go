@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// named makes names A0, A1 and so on.
-func named(prefix string, n int) []card.Name {
+// cardNames returns the names prefix0, prefix1 and so on.
+func cardNames(prefix string, n int) []card.Name {
 	var names []card.Name
 	for i := range n {
 		names = append(names, card.Name(fmt.Sprintf("%s%d", prefix, i)))
@@ -22,21 +22,21 @@ func named(prefix string, n int) []card.Name {
 	return names
 }
 
-// choosing makes an application of n requests, each for another choice among names.
-func choosing(names []card.Name, n int, count card.Count) JobRequest {
+// newJobOfChoices returns a job of n requests, each for other alternatives among names.
+func newJobOfChoices(names []card.Name, n int, count card.Count) JobRequest {
 	random := rand.New(rand.NewPCG(1, 2))
-	var all JobRequestBuilder
-	for len(all.Cards) < n {
+	var job JobRequestBuilder
+	for len(job.Cards) < n {
 		choice := slices.DeleteFunc(slices.Clone(names), func(card.Name) bool { return random.IntN(2) == 0 })
-		if len(choice) > 1 && all.index.find(all.Cards, choice) < 0 {
-			all.Add(Request{Names: choice, Count: count})
+		if len(choice) > 1 && job.index.find(job.Cards, choice) < 0 {
+			job.Add(Request{Names: choice, Count: count})
 		}
 	}
-	return JobRequest{Cards: all.Cards}
+	return JobRequest{Cards: job.Cards}
 }
 
-// limited is an account of one queue with so many of each card.
-func limited(names []card.Name, each card.Count) *Ledger {
+// newLedgerWithQuota returns the ledger of queue q with the same quota of each card.
+func newLedgerWithQuota(names []card.Name, each card.Count) *Ledger {
 	quota := card.Quota{}
 	for _, name := range names {
 		quota[name] = each
@@ -44,117 +44,140 @@ func limited(names []card.Name, each card.Count) *Ledger {
 	return newQueueLedger(quota)
 }
 
-// TestInventedCardsAreNoWork: what users write about cards that a queue has no quota
-// for adds nothing to what an admission looks at, however much of it waits.
-func TestInventedCardsAreNoWork(t *testing.T) {
-	real := named("REAL-", 2)
-	a := limited(real, 100)
-	var waiting Reservations
+// addEach adds each request of a job as that of a job of its own.
+func (r *Reservations) addEach(job JobRequest) {
+	for _, request := range job.Cards {
+		r.Add(JobRequest{Cards: []CardRequest{request}})
+	}
+}
+
+// checkWork checks how large the flow network of a matching is, and how many steps it took.
+func checkWork(t *testing.T, m *matching, maxVertices, maxEdges, maxSteps int) {
+	check.That(t, len(m.edgesFrom) <= maxVertices, "%d vertices, want at most %d", len(m.edgesFrom), maxVertices)
+	check.That(t, len(m.edges) <= maxEdges, "%d edges, want at most %d", len(m.edges), maxEdges)
+	check.That(t, m.steps <= maxSteps, "%d steps, want at most %d", m.steps, maxSteps)
+}
+
+// TestCardsWithoutQuotaCostNoWork: users may write any card name, also invented ones. The check of enqueue, which
+// lets a job create its pods, must not become slow from them. Queue q has a quota of REAL-0 and REAL-1. 20 jobs with
+// thousands of invented names have reservations; only their parts for the two real cards are kept.
+func TestCardsWithoutQuotaCostNoWork(t *testing.T) {
+	realNames := cardNames("REAL-", 2)
+	l := newLedgerWithQuota(realNames, 100)
+	var reservations Reservations
 	for i := range 20 {
-		var app JobRequest
+		var job JobRequest
 		for j := range 256 {
-			app.Cards = append(app.Cards, CardRequest{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
-			app.Cards = append(app.Cards, CardRequest{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
+			oneRealName := append(cardNames(fmt.Sprintf("X-%d-%d-", i, j), 15), realNames[j%2])
+			inventedNames := cardNames(fmt.Sprintf("Y-%d-%d-", i, j), 16)
+			job.Cards = append(job.Cards, CardRequest{Names: oneRealName, Count: 1}, CardRequest{Names: inventedNames, Count: 1000})
 		}
-		waiting.Add(a.DropUngranted("q", app))
+		reservations.Add(l.DropUngranted("q", job))
 	}
 
-	check.Must(t, len(waiting.Cards) == 2 && waiting.Cards[0].Count == 2560,
-		"%d requests wait, want the 2 for cards that can be given", len(waiting.Cards))
+	check.Equal(t, "reservations: 20 jobs × 128 requests for each real card", []CardRequest{
+		{Names: realNames[:1], Count: 20 * 128},
+		{Names: realNames[1:], Count: 20 * 128},
+	}, reservations.Cards)
 
-	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: real[:1], Count: 1}}})
-	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
-		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
-
-	// One who applies for them is refused for the names as they were written.
-	invented := CardRequest{Names: named("Z", 16), Count: 3}
-	_, short = matchInQueue(a, &Reservations{}, JobRequest{Cards: []CardRequest{invented}})
-	check.Must(t, short != nil, "not refused for %+v", invented)
-	check.That(t, slices.Equal(short.Names, invented.Names) && sameLimit(short, &InsufficientQuota{Requested: 3, Total: 3}), "refused with %+v", short)
-
-	s := a.CheckEnqueue("q", only(&waiting), JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names}}}, 1)
-	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
+	m, insufficient := matchInQueue(l, &reservations, JobRequest{Cards: []CardRequest{{Names: realNames[:1], Count: 1}}})
+	check.That(t, insufficient != nil, "one more card fits beside reservations of 2560, the quota is 100")
+	checkWork(t, m, 2+1, 4, 20) // the vertices are two cards and the sink
 }
 
-// TestManyChoicesAreBoundedWork: as many choices among real cards as users can write.
+// TestRefusalNamesInventedCardsAsWritten: a job that requests only cards without a quota is refused, and the refusal
+// has the names that the user wrote. Such names with a count of 0 request nothing, so they are not refused, even
+// while reservations of 200 cards exceed the quota of 100.
+func TestRefusalNamesInventedCardsAsWritten(t *testing.T) {
+	l := newLedgerWithQuota(cardNames("REAL-", 2), 100)
+	invented := CardRequest{Names: cardNames("INVENTED-", 16), Count: 3}
+
+	_, insufficient := matchInQueue(l, &Reservations{}, JobRequest{Cards: []CardRequest{invented}})
+	check.Equal(t, "refusal", &InsufficientQuota{Queue: "q", Names: invented.Names, Requested: 3, Total: 3}, insufficient)
+
+	noCards := JobRequest{MilliCPU: 1, Cards: []CardRequest{{Names: invented.Names, Count: 0}}}
+	var reservations Reservations
+	reservations.Add(JobRequest{Cards: []CardRequest{{Names: []card.Name{"REAL-0"}, Count: 200}}})
+	check.Equal(t, "refusal of a job without cards", nil, l.CheckEnqueue("q", reserveForAll(&reservations), noCards, 1))
+}
+
+// TestManyChoicesAreBoundedWork: 16 card names allow 65,519 different lists of alternatives, and users choose them.
+// Reservations keep at most maxChoices (64) of them apart. Beyond that each request reserves all of its cards, which
+// is more than it needs, so there are only 16 reservations: one for each card.
 func TestManyChoicesAreBoundedWork(t *testing.T) {
-	names := named("M", 16)
-	a := limited(names, 10_000)
+	names := cardNames("M", 16)
+	l := newLedgerWithQuota(names, 10_000)
 
-	var waiting Reservations
-	for _, d := range choosing(names, maxChoices, 1).Cards {
-		waiting.Add(JobRequest{Cards: []CardRequest{d}})
+	var reservations Reservations
+	reservations.addEach(newJobOfChoices(names, maxChoices, 1))
+	check.That(t, !reservations.split, "as many choices as are allowed reserve all of their cards")
+	check.Equal(t, "reservations for as many choices as are allowed", maxChoices, len(reservations.Cards))
+
+	m, insufficient := matchInQueue(l, &reservations, newJobOfChoices(names, 2000, 1))
+	check.Equal(t, "refusal of a job with 2000 choices", nil, insufficient)
+	checkWork(t, m, 1+16+maxChoices+maxJobChoices, 2*16*(1+maxChoices+maxJobChoices), 1_000_000)
+
+	reservations.Add(newJobOfChoices(names, 2000, 1))
+	check.That(t, reservations.split, "2000 choices do not reserve all of their cards")
+	check.Equal(t, "reservations for 2000 choices among 16 cards", 16, len(reservations.Cards))
+
+	for range 3 { // as in a queue without limits, where users may request any card
+		reservations.Add(newJobOfChoices(cardNames("any", 1000), 20, 1))
 	}
-
-	check.Must(t, !waiting.split && len(waiting.Cards) == maxChoices, "%d choices are %d requests", maxChoices, len(waiting.Cards))
-	m, short := matchInQueue(a, &waiting, choosing(names, 2000, 1))
-	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
-		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
-
-	waiting.Add(choosing(names, 2000, 1))
-	check.That(t, waiting.split && len(waiting.Cards) == 16, "2000 choices among 16 cards are %d requests", len(waiting.Cards))
-
-	for range 3 { // a queue without limits
-		waiting.Add(JobRequest{Cards: choosing(named("any", 1000), 20, 1).Cards})
-	}
-
-	check.That(t, len(waiting.Cards) <= maxCardRequests, "%d requests wait, at most %d", len(waiting.Cards), maxCardRequests)
+	check.That(t, len(reservations.Cards) <= maxCardRequests, "%d reservations for 1016 cards, want at most %d", len(reservations.Cards), maxCardRequests)
 }
 
-// TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
-// at each of thousands of jobs that hold the same cards.
+// TestElasticJobsArePooled: jobs may wait for cards of elastic pods, which run beyond the minimum of their job and
+// are evicted first. Thousands of jobs that use the same cards count as one pool, so the check stays fast. All cards
+// are in use by elastic jobs; 5000 more fit in their place.
 func TestElasticJobsArePooled(t *testing.T) {
-	names := named("M", 3)
-	a := limited(names, 20_000)
-	for _, n := range names { // only what elastic jobs give is left
-		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
+	names := cardNames("M", 3)
+	l := newLedgerWithQuota(names, 20_000)
+	for _, name := range names {
+		l.Charge("pod with all "+string(name), newCharge("q", name, 20_000))
 	}
 
-	var waiting Reservations
+	var reservations Reservations
 	for i := range 2000 {
-		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Elastic: card.Count(i % 5)})
-		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
+		reservations.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Elastic: card.Count(i % 5)})
+		reservations.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
 	}
+	reservations.Add(JobRequest{Cards: []CardRequest{{Names: names, Count: 8}}})
 
-	waiting.Add(JobRequest{Cards: []CardRequest{{Names: names, Count: 8}}})
-	m, short := matchInQueue(a, &waiting, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}})
-	check.That(t, short == nil && len(m.edgesFrom) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.edgesFrom), m.steps, short)
+	m, insufficient := matchInQueue(l, &reservations, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}})
+	check.Equal(t, "refusal", nil, insufficient)
+	checkWork(t, m, 10, 100, 200) // instead of 4000 vertices for 4000 jobs
 }
 
-// BenchmarkVote is the admission of one of many jobs beside others that are elastic, or
-// wait for many choices of cards.
-func BenchmarkVote(b *testing.B) {
-	names := named("M", 16)
-
+// BenchmarkCheckEnqueue checks one of many jobs beside others that are elastic, or that have reservations for many
+// choices of cards.
+func BenchmarkCheckEnqueue(b *testing.B) {
+	names := cardNames("M", 16)
 	for name, fill := range map[string]func(*Reservations){
-		"nothing waits": func(*Reservations) {},
-		"2000 elastic jobs with two cards": func(w *Reservations) {
+		"no reservations": func(*Reservations) {},
+		"2000 elastic jobs with two cards": func(r *Reservations) {
 			for range 2000 {
-				w.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Elastic: 3})
+				r.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Elastic: 3})
 			}
 		},
-		"64 choices wait": func(w *Reservations) {
-			for _, d := range choosing(names, maxChoices, 1).Cards {
-				w.Add(JobRequest{Cards: []CardRequest{d}})
-			}
-		},
+		"reservations for 64 choices": func(r *Reservations) { r.addEach(newJobOfChoices(names, maxChoices, 1)) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			a := limited(names, 20_000)
-			app := JobRequest{Cards: []CardRequest{{Names: names[:2], Count: 8}}}
-			var waiting Reservations
-			fill(&waiting)
+			l := newLedgerWithQuota(names, 20_000)
+			job := JobRequest{Cards: []CardRequest{{Names: names[:2], Count: 8}}}
+			var reservations Reservations
+			fill(&reservations)
+
 			for range b.N {
-				if s := a.CheckEnqueue("q", only(&waiting), app, 1); s != nil {
-					b.Fatal(s)
-				}
+				check.Must(b, l.CheckEnqueue("q", reserveForAll(&reservations), job, 1) == nil, "the job does not fit")
 			}
 		})
 	}
 }
 
-// TestTooManyChoicesReserveNeverTooLittle: what fits beside split requests also fits beside the
-// original ones.
+// TestTooManyChoicesReserveNeverTooLittle: when there are too many choices, each request reserves all of its cards.
+// That may refuse a job that would fit, but must never accept one that does not: what fits beside such reservations
+// also fits beside the original ones, as brute force finds. Quotas, reservations and the job are random.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 	seed.Check(t, func(t *rapid.T) {
@@ -165,102 +188,105 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 			free[n] = int64(quota[n])
 		}
 
-		a := newQueueLedger(quota)
 		request := rapid.Custom(drawCardRequest)
-		waits := rapid.SliceOfN(request, 0, 3).Draw(t, "waiting")
-		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "application")}
-		waiting := Reservations{split: rapid.Bool().Draw(t, "too many wait")}
-		waiting.Add(a.DropUngranted("q", JobRequest{Cards: waits}))
+		reserved := rapid.SliceOfN(request, 0, 3).Draw(t, "reserved")
+		job := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "job")}
+		reservations := Reservations{split: rapid.Bool().Draw(t, "too many choices reserved")}
+		reservations.Add(newQueueLedger(quota).DropUngranted("q", JobRequest{Cards: reserved}))
 
 		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
-		if rapid.Bool().Draw(t, "too many in the flow") {
+		if rapid.Bool().Draw(t, "too many choices in the flow") {
 			m.choices = map[string]int{}
 			for i := range maxChoices + maxJobChoices {
 				m.choices[fmt.Sprint("another ", i)] = sink
 			}
 		}
 
-		for _, d := range waiting.Cards {
+		for _, d := range reservations.Cards {
 			m.addRequest(d)
 		}
 
-		admitted := !slices.ContainsFunc(app.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
-		fits := most(slices.Concat(waits, app.Cards), free, nil) == most(waits, free, nil)+countCards(app.Cards)
-		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Cards, waits, quota)
+		isAccepted := !slices.ContainsFunc(job.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
+		fits := mostGiven(slices.Concat(reserved, job.Cards), free, nil) == mostGiven(reserved, free, nil)+countCards(job.Cards)
+		check.Must(t, !isAccepted || fits, "%v is accepted beside %v in %v, brute force says it does not fit", job.Cards, reserved, quota)
 	})
 }
 
-// TestWhatWaitsDoesNotDependOnTheOrder: jobs come in the order of a map.
-func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
-	text := func(w *Reservations) string {
-		var lines []string
-		for _, d := range w.Cards {
-			lines = append(lines, fmt.Sprint(joinNames(d.Names), d.Count))
+// TestReservationsDoNotDependOnTheOrder: the scheduler adds the jobs of a queue in the random order of a map. Neither
+// their order nor the order of a job's alternatives changes the sum. This holds for few choices, for as many as are
+// kept apart (maxChoices), and for more.
+func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
+	sortedTexts := func(r *Reservations) []string {
+		var texts []string
+		for _, d := range r.Cards {
+			texts = append(texts, fmt.Sprint(joinNames(d.Names), d.Count))
 		}
-		slices.Sort(lines)
-		return fmt.Sprint(lines)
+		return slices.Sorted(slices.Values(texts))
 	}
 
 	random := seed.Rand(t)
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
-		requests := choosing(named("M", 16), choices, 3).Cards
+		requests := newJobOfChoices(cardNames("M", 16), choices, 3).Cards
 		requests = append(requests, requests[:2]...)
+		var original, shuffled Reservations
+		original.Add(JobRequest{Cards: requests})
 
-		var first, second Reservations
-		first.Add(JobRequest{Cards: requests})
 		random.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 		for _, d := range requests {
 			backwards := slices.Clone(d.Names)
-			slices.Reverse(backwards) // another order of preference
-			second.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
+			slices.Reverse(backwards)
+			shuffled.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
 		}
 
-		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
-		check.That(t, choices > maxChoices || len(first.Cards) == choices, "%d choices are %d requests", choices, len(first.Cards))
+		check.Equal(t, fmt.Sprintf("reservations for %d choices, shuffled", choices), sortedTexts(&original), sortedTexts(&shuffled))
+		check.That(t, choices > maxChoices || len(original.Cards) == choices, "%d choices are %d reservations", choices, len(original.Cards))
 	}
 }
 
-func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
-	of := func(milliCPU int64, requests ...CardRequest) JobRequest {
+// TestExcessIsWhatAnotherRequestDoesNotCover: Excess returns the part of one request that another does not cover,
+// nothing if it covers all. A request for A is covered by one for A. One for A or B is covered by one for A, because
+// A satisfies it; one for A is not covered by one for A or B, which may get B.
+func TestExcessIsWhatAnotherRequestDoesNotCover(t *testing.T) {
+	newJob := func(milliCPU int64, requests ...CardRequest) JobRequest {
 		return JobRequest{Cards: requests, MilliCPU: milliCPU}
 	}
-	a := CardRequest{Names: []card.Name{"A"}, Count: 4}
-	b := CardRequest{Names: []card.Name{"B", "C"}, Count: 1}
+	newRequest := func(count card.Count, names ...card.Name) CardRequest { return CardRequest{Names: names, Count: count} }
+	fourA := newRequest(4, "A")
+	oneBOrC := newRequest(1, "B", "C")
 
-	more := CardRequest{Names: a.Names, Count: 5}
 	for name, tc := range map[string]struct {
 		whole, part JobRequest
-		want        bool
+		isCovered   bool
 	}{
-		"the same":           {of(5, a, b), of(5, a, b), true},
-		"in another order":   {of(5, a, b), of(4, b, a), true},
-		"a part":             {of(5, a, b), of(0, b), true},
-		"nothing":            {of(0), of(0), true},
-		"more cards":         {of(5, a, b), of(5, more), false},
-		"another card":       {of(5, a), of(5, b), false},
-		"another order":      {of(5, b), of(5, CardRequest{Names: []card.Name{"C", "B"}, Count: 1}), true},
-		"one more choice":    {of(5, a), of(5, CardRequest{Names: []card.Name{"B", "A"}, Count: 4}), true},
-		"one choice less":    {of(5, b), of(5, CardRequest{Names: []card.Name{"B"}, Count: 1}), false},
-		"of two at once":     {of(5, a, b), of(5, CardRequest{Names: []card.Name{"A", "B", "C"}, Count: 5}), true},
-		"of two, and one":    {of(5, a, b), of(5, CardRequest{Names: []card.Name{"A", "B", "C"}, Count: 5}, b), false},
-		"of none":            {of(5, CardRequest{Count: 5}), of(5, a), false},
-		"more CPU":           {of(5, a), of(6, a), false},
-		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
-		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},
+		"the same": {newJob(5, fourA, oneBOrC), newJob(5, fourA, oneBOrC), true},
+		"the same in another order, and less CPU": {newJob(5, fourA, oneBOrC), newJob(4, oneBOrC, fourA), true},
+		"one of two requests":                     {newJob(5, fourA, oneBOrC), newJob(0, oneBOrC), true},
+		"nothing by nothing":                      {newJob(0), newJob(0), true},
+		"5 A by 4 A":                              {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A")), false},
+		"B or C by A":                             {newJob(5, fourA), newJob(5, oneBOrC), false},
+		"C or B by B or C":                        {newJob(5, oneBOrC), newJob(5, newRequest(1, "C", "B")), true},
+		"A or B by A":                             {newJob(5, fourA), newJob(5, newRequest(4, "B", "A")), true},
+		"B by B or C":                             {newJob(5, oneBOrC), newJob(5, newRequest(1, "B")), false},
+		"5 of any card by 4 A and 1 other card":   {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A", "B", "C")), true},
+		"5 of any card and 1 more by 5 cards":     {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A", "B", "C"), oneBOrC), false},
+		"4 A by 5 cards without a name":           {newJob(5, newRequest(5)), newJob(5, fourA), false},
+		"more CPU":                                {newJob(5, fourA), newJob(6, fourA), false},
+		"100 choices by the same with more cards": {newJobOfChoices(cardNames("M", 8), 100, 2), newJobOfChoices(cardNames("M", 8), 100, 1), true},
+		"100 choices by 99 of them":               {newJobOfChoices(cardNames("M", 8), 99, 2), newJobOfChoices(cardNames("M", 8), 100, 2), false},
 	} {
-		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Excess(tc.part).IsEmpty())
+		check.Equal(t, name+": covered", tc.isCovered, tc.whole.Excess(tc.part).IsEmpty())
 	}
 
-	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Excess(of(6, a)))
+	check.Equal(t, "excess of a job that requests only more CPU", newJob(1), newJob(5, fourA, oneBOrC).Excess(newJob(6, fourA)))
 }
 
-// only returns the same reservations for every queue.
-func only(r *Reservations) func(string) *Reservations {
+// reserveForAll returns the same reservations for every queue.
+func reserveForAll(r *Reservations) func(string) *Reservations {
 	return func(string) *Reservations { return r }
 }
 
 // matchInQueue matches a request in queue q with its quota.
-func matchInQueue(a *Ledger, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
-	q := a.readQueue("q")
+func matchInQueue(l *Ledger, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
+	q := l.readQueue("q")
 	return q.matchCards(q.limits.quota, inqueue, request)
 }

@@ -21,7 +21,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 	count := rapid.IntRange(1, 12).Draw(t, "queues")
 	chain := rapid.SampledFrom([]int{0, 0, 0, 5, 6, 7, 8}).Draw(t, "chain") // of so many queues
 	for i := range count {
-		q := TreeQueue{Parent: drawParent(t, i, count, chain), Quota: Amounts{}, Deserved: Amounts{}, Guarantee: Amounts{}}
+		q := newTreeQueue(drawParent(t, i, count, chain))
 		q.AnyCard = rapid.IntRange(0, 19).Draw(t, "any card") == 0
 		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
 		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
@@ -35,6 +35,11 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 	}
 
 	return queues
+}
+
+// newTreeQueue returns a queue that writes no amounts yet.
+func newTreeQueue(parent string) TreeQueue {
+	return TreeQueue{Parent: parent, Quota: Amounts{}, Deserved: Amounts{}, Guarantee: Amounts{}}
 }
 
 // drawParent draws the parent of queue i, "" for root.

@@ -22,8 +22,9 @@ func drawUsage(r *rand.Rand) (elastic, all ElasticUsage) {
 	return elastic, all
 }
 
-// TestReplacedElasticUsageIsExact: jobs that give all they use count as if they had been added so
-// in the first place, and the original reservations stay as they were.
+// TestReplacedElasticUsageIsExact: usually a running job gives only its elastic pods, those above its minimum.
+// ReplaceElastic returns a copy of the reservations in which some jobs give all they use. The copy must equal
+// reservations to which these jobs were added so from the start, and the original must not change. Jobs are random.
 func TestReplacedElasticUsageIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 1))
 	for range 500 {

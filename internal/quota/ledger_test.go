@@ -9,31 +9,59 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestFits(t *testing.T) {
-	a := New(0)
-	a.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: 1 << 30})
-	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
-	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
+// TestRequestFitsUntilALimitIsExceeded: a request fits if one of its cards, its CPU and its memory fit what is left
+// of the quota. Queue q has 3 A, 1 B, 4 CPU and 1 GiB; its pod uses 2 A, 3 CPU and half a GiB. So 1 A, 1 B, 1 CPU
+// and half a GiB are left. A refusal states the request, the usage with it, and the limit.
+func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
+	const gib = 1 << 30
+
+	l := New(0)
+	l.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: gib})
+	l.SetLimits("unlimited", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
+	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: gib / 2})
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		queue string
-		ask   Request
-		want  *InsufficientQuota
+		queue   string
+		request Request
+		want    *InsufficientQuota
 	}{
-		"the last card":                       {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
-		"one card too many":                   {"q", Request{Names: []card.Name{"A"}, Count: 2}, &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
-		"the second alternative has room":     {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
-		"alternatives are not added together": {"q", Request{Names: []card.Name{"C", "A", "B"}, Count: 2}, &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
-		"a request beyond 64 bits":            {"q", Request{Memory: 1<<63 - 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
-		"a card without an entry":             {"q", Request{Names: []card.Name{"C"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"an unknown queue":                    {"x", Request{Names: []card.Name{"A"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"CPU to the limit":                    {"q", Request{MilliCPU: 1000}, nil},
-		"CPU beyond":                          {"q", Request{MilliCPU: 1001}, &InsufficientQuota{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
-		"memory beyond":                       {"q", Request{Memory: 1<<29 + 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
-		"unlimited":                           {"open", Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60}, nil},
-		"asks for nothing of a full queue":    {"x", Request{}, nil},
+		"the last A": {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
+		"one A too many": {
+			queue: "q", request: Request{Names: []card.Name{"A"}, Count: 2},
+			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
+		},
+		"C has no quota, its alternative B is free": {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
+		"2 cards, 1 A and 1 B are free: both must be of one name": {
+			queue: "q", request: Request{Names: []card.Name{"C", "A", "B"}, Count: 2},
+			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
+		},
+		"the sum with the usage overflows 64 bits": {
+			queue: "q", request: Request{Memory: math.MaxInt64},
+			want: &InsufficientQuota{Kind: Memory, Requested: math.MaxInt64, Total: math.MaxInt64, Limit: gib},
+		},
+		"a card without a quota": {
+			queue: "q", request: Request{Names: []card.Name{"C"}, Count: 1},
+			want: &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0},
+		},
+		"a queue that the ledger does not know": {
+			queue: "unknown", request: Request{Names: []card.Name{"A"}, Count: 1},
+			want: &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0},
+		},
+		"the rest of the CPU": {"q", Request{MilliCPU: 1000}, nil},
+		"1 thousandth of a CPU too much": {
+			queue: "q", request: Request{MilliCPU: 1001},
+			want: &InsufficientQuota{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000},
+		},
+		"1 byte of memory too much": {
+			queue: "q", request: Request{Memory: gib/2 + 1},
+			want: &InsufficientQuota{Kind: Memory, Requested: gib/2 + 1, Total: gib + 1, Limit: gib},
+		},
+		"any request in a queue without limits": {
+			queue: "unlimited", request: Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60},
+		},
+		"nothing, in a queue that may use nothing": {"unknown", Request{}, nil},
 	}) {
-		got := a.FitsAnyCard(tc.queue, tc.ask)
+		got := l.FitsAnyCard(tc.queue, tc.request)
 		check.That(t, sameLimit(got, tc.want), "insufficient %+v, want %+v", got, tc.want)
 	}
 }
@@ -46,45 +74,60 @@ func sameLimit(a, b *InsufficientQuota) bool {
 	return a.Kind == b.Kind && a.Requested == b.Requested && a.Total == b.Total && a.Limit == b.Limit
 }
 
-func TestShareFollowsTheScarcestLimit(t *testing.T) {
-	a := newQueueLedger(card.Quota{"A": 8, "B": 2})
-	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
-	check.Equal(t, "share", 0.5, a.DominantShare("q"))
-	check.Equal(t, "share of an idle queue", 0, a.DominantShare("idle"))
+// TestDominantShareIsThatOfTheScarcestCard: queue q uses 2 of 8 A, a quarter, and 1 of 2 B, a half. The half counts.
+func TestDominantShareIsThatOfTheScarcestCard(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 8, "B": 2})
+	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
+
+	check.Equal(t, "share", 0.5, l.DominantShare("q"))
+	check.Equal(t, "share of an idle queue", 0, l.DominantShare("idle"))
 }
 
-// TestOverCommitMultipliesAsItIsWritten: 1.15 is no binary fraction.
-func TestOverCommitMultipliesAsItIsWritten(t *testing.T) {
+// TestOverCommitMultipliesDecimalFactorsExactly: the over-commit factor multiplies a limit, and the result is rounded
+// down. 1.15 has no exact float64, so a plain product of 100 and 1.15 would be 114.
+func TestOverCommitMultipliesDecimalFactorsExactly(t *testing.T) {
 	for _, tc := range []struct {
-		limit int64
-		by    float64
-		want  int64
+		limit  int64
+		factor float64
+		want   int64
 	}{
-		{100, 1.15, 115}, {200, 1.15, 230}, {400, 1.15, 460}, {7, 1.1, 7}, {10, 1.1, 11}, {3, 1.000001, 3}, {1_000_000, 1.000001, 1_000_001},
-		{1_000_000, 100, 100_000_000}, {Unlimited / 2, 3, Unlimited}, {Unlimited, 1.5, Unlimited}, {Unlimited - 1, 1, Unlimited - 1}, {0, 100, 0},
+		{100, 1.15, 115},
+		{200, 1.15, 230},
+		{400, 1.15, 460},
+		{7, 1.1, 7}, // 7.7 rounded down
+		{10, 1.1, 11},
+		{3, 1.000001, 3},
+		{1_000_000, 1.000001, 1_000_001}, // factors have six decimals
+		{1_000_000, 100, 100_000_000},
+		{0, 100, 0},
+		{Unlimited / 2, 3, Unlimited}, // no overflow
+		{Unlimited, 1.5, Unlimited},
+		{Unlimited - 1, 1, Unlimited - 1},
 	} {
-		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scaleLimit(tc.limit, tc.by))
+		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.factor), tc.want, scaleLimit(tc.limit, tc.factor))
 	}
 }
 
-// TestHugeRequestsAreGivenBack: sums of CPU and memory do not wrap around, however much
-// pods hold, and are exact again when they are gone.
-func TestHugeRequestsAreGivenBack(t *testing.T) {
-	a := New(0)
-	a.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
-	a.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
-	for i := range 5 {
-		a.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64 - 1, Memory: math.MaxInt64})
-		if milliCPU, memory := a.UsedCPUMemory("q"); milliCPU != math.MaxInt64 || memory != math.MaxInt64 {
-			t.Fatalf("%d and %d in use beside %d pods", milliCPU, memory, i+1)
-		}
-		check.That(t, a.FitsAnyCard("q", Request{MilliCPU: 1}) != nil && a.FitsAnyCard("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
+// TestSumsOfHugeRequestsDoNotOverflow: a pod may request nearly the largest int64. The sums of such pods do not wrap
+// around, so the queue stays full. When the pods are gone, exactly the usage of the small pod is left.
+func TestSumsOfHugeRequestsDoNotOverflow(t *testing.T) {
+	l := New(0)
+	l.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
+	l.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
+	checkUsed := func(what string, wantCPU, wantMemory int64) {
+		milliCPU, memory := l.UsedCPUMemory("q")
+		check.Equal(t, "CPU and memory in use "+what, [2]int64{wantCPU, wantMemory}, [2]int64{milliCPU, memory})
 	}
 
 	for i := range 5 {
-		a.Release(fmt.Sprint(i))
+		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64 - 1, Memory: math.MaxInt64})
+		checkUsed("beside huge pods", math.MaxInt64, math.MaxInt64)
+		check.That(t, l.FitsAnyCard("q", Request{MilliCPU: 1}) != nil, "more CPU fits beside %d huge pods", i+1)
+		check.That(t, l.FitsAnyCard("q", Request{Memory: 1}) != nil, "more memory fits beside %d huge pods", i+1)
 	}
 
-	milliCPU, memory := a.UsedCPUMemory("q")
-	check.That(t, milliCPU == 400 && memory == 300, "%d and %d in use when they are gone", milliCPU, memory)
+	for i := range 5 {
+		l.Release(fmt.Sprint(i))
+	}
+	checkUsed("after the huge pods", 400, 300)
 }

@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// most tries every way to hand out single cards and returns how many can be
-// given at most: the oracle of Admit.
-func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
+// mostGiven tries every way to give single cards to requests, free ones and those of elastic jobs, and returns how
+// many can be given at most.
+func mostGiven(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
 	i := slices.IndexFunc(requests, func(d CardRequest) bool { return d.Count > 0 })
 	if i < 0 {
 		return 0
@@ -23,11 +23,11 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 
 	rest := slices.Clone(requests)
 	rest[i].Count--
-	best := most(rest, free, elastic) // this card is not given
+	best := mostGiven(rest, free, elastic) // this card is not given
 	for _, name := range rest[i].Names {
 		if free[name] > 0 {
 			free[name]--
-			best = max(best, 1+most(rest, free, elastic))
+			best = max(best, 1+mostGiven(rest, free, elastic))
 			free[name]++
 		}
 
@@ -36,7 +36,7 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 			if e.Elastic > 0 && e.Used[name] > 0 {
 				e.Elastic--
 				e.Used[name]--
-				best = max(best, 1+most(rest, free, elastic))
+				best = max(best, 1+mostGiven(rest, free, elastic))
 				e.Elastic++
 				e.Used[name]++
 			}
@@ -46,49 +46,53 @@ func most(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsa
 	return best
 }
 
-func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
+// TestEnqueueAcceptsExactlyWhatBruteForceCanGive: enqueue is Volcano's step that lets a job create its pods. It accepts
+// a job if all of its cards can be given beside what other enqueued jobs wait for. Free cards count, and those of
+// elastic pods, which are evicted first. A brute force that tries every distribution must come to the same answer.
+// Quotas, usage, reservations, elastic jobs, the job and the over-commit factor are random.
+func TestEnqueueAcceptsExactlyWhatBruteForceCanGive(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 	seed.Check(t, func(t *rapid.T) {
 		quota := card.Quota{}
-		used := Charge{Queue: "q"}
+		usage := Charge{Queue: "q"}
 		for _, n := range names {
 			quota[n] = card.Count(rapid.IntRange(0, 3).Draw(t, "quota "+string(n)))
-			used.Cards = append(used.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
+			usage.Cards = append(usage.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
 		}
 
-		a := newQueueLedger(quota)
-		a.Charge("pods", &used)
+		l := newQueueLedger(quota)
+		l.Charge("pods", &usage)
 		request := rapid.Custom(drawCardRequest)
-		var waiting Reservations
-		waitingRequests := rapid.SliceOfN(request, 0, 2).Draw(t, "waiting")
-		waiting.Add(JobRequest{Cards: slices.Clone(waitingRequests)})
+		var reservations Reservations
+		reserved := rapid.SliceOfN(request, 0, 2).Draw(t, "reserved")
+		reservations.Add(JobRequest{Cards: slices.Clone(reserved)})
 
 		var elastic []ElasticUsage
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
-			held := map[card.Name]card.Count{}
-			for _, n := range names[:rapid.IntRange(1, 3).Draw(t, "cards held")] {
-				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
+			used := map[card.Name]card.Count{}
+			for _, n := range names[:rapid.IntRange(1, 3).Draw(t, "card names")] {
+				used[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("used %d %s", i, n)))
 			}
-			e := ElasticUsage{Used: held, Elastic: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}
+			e := ElasticUsage{Used: used, Elastic: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("elastic %d", i)))}
 			elastic = append(elastic, e)
-			waiting.AddElastic(ElasticUsage{Used: maps.Clone(held), Elastic: e.Elastic})
+			reservations.AddElastic(ElasticUsage{Used: maps.Clone(used), Elastic: e.Elastic})
 		}
 
-		app := JobRequest{Cards: rapid.SliceOfN(request, 1, 2).Draw(t, "application")}
-		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
+		job := JobRequest{Cards: rapid.SliceOfN(request, 1, 2).Draw(t, "job")}
+		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "over-commit factor")
 
 		free := map[card.Name]int64{}
-		before := slices.Clone(waitingRequests)
+		before := slices.Clone(reserved)
 		for _, n := range names {
-			left := scaleLimit(int64(quota[n]), factor) - int64(a.Used("q", n))
+			left := scaleLimit(int64(quota[n]), factor) - int64(l.Used("q", n))
 			free[n] = max(0, left)
-			if left < 0 {
+			if left < 0 { // usage above the quota takes cards as a request does
 				before = append(before, CardRequest{Names: []card.Name{n}, Count: card.Count(-left)})
 			}
 		}
 
 		with := slices.Clone(before)
-		for _, d := range app.Cards { // a card without quota helps only where the request names no other
+		for _, d := range job.Cards { // a card without quota helps only where the request names no other
 			granted := slices.DeleteFunc(slices.Clone(d.Names), func(name card.Name) bool { return quota[name] == 0 })
 			if len(granted) > 0 {
 				d.Names = granted
@@ -96,8 +100,8 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			with = append(with, d)
 		}
 
-		want := most(with, free, elastic) == most(before, free, elastic)+countCards(app.Cards)
-		got := a.CheckEnqueue("q", only(&waiting), app, factor)
-		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
+		wantFit := mostGiven(with, free, elastic) == mostGiven(before, free, elastic)+countCards(job.Cards)
+		got := l.CheckEnqueue("q", reserveForAll(&reservations), job, factor)
+		check.Must(t, (got == nil) == wantFit, "refused for %+v, brute force says fits: %v", got, wantFit)
 	})
 }

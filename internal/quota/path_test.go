@@ -113,7 +113,9 @@ func (h *treeTest) naiveCompare(left, right string) int {
 	return cmp.Or(cmp.Compare(x.part, y.part), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
 }
 
-// TestCompareSharesOrdersAllQueues: the order is that of the documents, and a total one.
+// TestCompareSharesOrdersAllQueues: CompareShares decides which of two queues gets cards first. After a random history
+// in a random tree, the order of each two queues is that of the documents, which naiveCompare has once more. It is
+// also a total order: a sort of the queues never depends on where it begins.
 func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -139,12 +141,14 @@ func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	})
 }
 
+// TestPathLimitsAreTheSmallestOnThePath: a queue in a tree can use at most the smallest quota of all queues from itself
+// up to root. It may use any card exactly if none of them has a quota. Trees are random.
 func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
 		for queue := range h.tree {
 			got := h.ledger.PathLimits(queue)
-			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "nothing does not fit")
+			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "an empty request does not fit")
 			for _, name := range treeNames {
 				smallest := Unlimited
 				isLimited := false
@@ -163,29 +167,36 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 	})
 }
 
-// TestWhatWasBorrowedCountsAfterItsEnd: of two queues that borrow nothing now, the one comes first
-// that borrowed less in the last half hour.
-func TestWhatWasBorrowedCountsAfterItsEnd(t *testing.T) {
+// TestRecentlyBorrowedCardsStillCount: queues x and y deserve no cards, so each of their cards is borrowed. The queue
+// that borrows less comes first. What a queue borrowed in the last half hour counts too: otherwise small jobs of one
+// queue could always take the cards that are too few for the jobs of the other. Between equals the name decides.
+func TestRecentlyBorrowedCardsStillCount(t *testing.T) {
 	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{}}
 	l := newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
-	check.That(t, l.CompareShares("x", "y") < 0, "the name does not decide between equals")
-	l.Charge("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 1}}})
-	check.That(t, l.CompareShares("x", "y") > 0, "a queue that borrows comes before one that does not")
+	const xFirst, yFirst = -1, 1
+	check.Equal(t, "order of equals", xFirst, l.CompareShares("x", "y"))
+	l.Charge("pod", newCharge("x", "A", 1))
+	check.Equal(t, "order while x borrows", yFirst, l.CompareShares("x", "y"))
 
 	l.ObserveBorrowing(time.Minute)
 	l.Release("pod")
-	check.That(t, l.CompareShares("x", "y") > 0, "what was borrowed does not count")
+	check.Equal(t, "order after x borrowed for a minute", yFirst, l.CompareShares("x", "y"))
 
 	for range 1000 {
 		l.ObserveBorrowing(time.Hour)
 	}
-
-	check.That(t, l.CompareShares("x", "y") < 0, "what was borrowed counts for ever")
+	check.Equal(t, "order when 1000 hours have passed", xFirst, l.CompareShares("x", "y"))
 }
 
-// An inner node may still hold pods, and is compared with what is below it.
+// TestAnAncestorComesFirst: a parent can still have pods of its own, from before it became a parent. So it is also
+// compared with its children, and comes before them.
 func TestAnAncestorComesFirst(t *testing.T) {
 	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{"A": 2}}
-	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{"p": limits, "x": limits, "y": limits}, nil)
-	check.That(t, l.CompareShares("p", "x") < 0 && l.CompareShares("y", "p") > 0 && l.CompareShares("p", "p") == 0 && l.CompareShares("x", "y") < 0, "no order")
+	positions := map[string]Position{"parent": {}, "x": {Parent: "parent"}, "y": {Parent: "parent"}}
+	l := newTreeLedger(positions, map[string]Limits{"parent": limits, "x": limits, "y": limits}, nil)
+
+	names := []string{"y", "x", "parent"}
+	slices.SortFunc(names, l.CompareShares)
+	check.Equal(t, "order", []string{"parent", "x", "y"}, names)
+	check.Equal(t, "parent compared with itself", 0, l.CompareShares("parent", "parent"))
 }

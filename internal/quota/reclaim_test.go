@@ -26,11 +26,10 @@ func drawHistory(t *rapid.T) *treeTest {
 	return h
 }
 
-// TestMayUseIsWhatFits: a reclaimable request fits exactly if it is at most what each level leaves.
-// A queue reclaims only within what it deserves; beyond that it may not use what it holds for its
-// pods.
-// There is one exception. The checks of quota leave physical cards to the nodes, so a request
-// beyond the free inventory fits them if no guarantee is unused; MayUse counts the inventory.
+// TestMayUseIsWhatFits: MayUse says for each level of a queue's path, up to root, how much more the queue may use
+// while it reclaims cards. A request fits exactly if it is at most that at each level. A queue reclaims only within
+// what it deserves; a larger request may not fit. There is one exception: the checks of quota leave physical cards to
+// the nodes. So a request beyond the free inventory fits them if no guarantee is unused. Trees and pods are random.
 func TestMayUseIsWhatFits(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -88,8 +87,9 @@ func (h *treeTest) mayUseByLeaf() map[string]map[card.Name]MayUse {
 	return out
 }
 
-// TestMayUseGrowsWithWhatIsReleased: what victims release at a level is what the level leaves
-// more, so a plan may add the two.
+// TestMayUseGrowsWithWhatIsReleased: a plan of evictions adds what victims release at a level to what the queue may
+// use there. So after the release of a random pod, no queue may use more at a level than before plus what the pod
+// released: what it used at levels that contain its queue, and nothing below.
 func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -121,7 +121,9 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	})
 }
 
-// TestFitsDeservedIsNeverToBorrow: a queue reclaims for a request exactly within what it deserves.
+// TestFitsDeservedIsNeverToBorrow: a queue may reclaim cards from others for a request only if it deserves them. It may
+// not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. CPU and memory
+// must fit that too if they are reclaimed, and else the quota of the queue. Trees, pods and requests are random.
 func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -196,7 +198,7 @@ type level struct {
 // givesAll reports whether the whole request gets cards beside all reservations, each of which
 // keeps what it can get. The smallest cut says what all of them get.
 func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool {
-	most := func(requests []CardRequest) int64 {
+	mostGiven := func(requests []CardRequest) int64 {
 		smallest := Unlimited
 		for cut := range 1 << len(treeCards) {
 			total := int64(0)
@@ -219,7 +221,7 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 		return smallest
 	}
 
-	return most(append(slices.Clone(reserved), requested...)) == most(reserved)+countCards(requested)
+	return mostGiven(append(slices.Clone(reserved), requested...)) == mostGiven(reserved)+countCards(requested)
 }
 
 // enqueueTest is a tree with jobs inqueue, and a request to enqueue beside them.
@@ -326,7 +328,10 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 	return usable
 }
 
-// TestEnqueueInATreeMatchesEachLevel compares the check with a cut of every level.
+// TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. A job must fit the quota
+// of its queue. It must also fit each ancestor beside what others are guaranteed, unless its queue deserves it: then
+// cards are reclaimed for it. Pods from which others cannot reclaim must fit what each level deserves. The wanted
+// answers are computed by brute force for each level. Trees, pods, reservations and the job are random.
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		e := drawEnqueue(t)
@@ -364,8 +369,13 @@ func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) in
 	return left
 }
 
-// TestEnqueueLeavesTheGuaranteesOfOthers: of the parent's eight cards its other children are
-// guaranteed some, and the job may use the guarantee of its own queue.
+// TestEnqueueLeavesTheGuaranteesOfOthers: a job that its queue does not deserve must leave free what is guaranteed to
+// other queues, at each level of its path. Each queue has a quota of 8 A:
+//
+//	tenant (guaranteed 6) ── team (4) ── own (2), cousin (2)
+//	                      └─ far (2)
+//
+// At "team" a job of "own" leaves 2 to cousin, so 6 fit. At "tenant" it leaves 2 to cousin and 2 to far, so 4 fit.
 func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	limits := map[string]Limits{}
 	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
@@ -373,28 +383,33 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	}
 
 	l := newTreeLedger(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}}, limits, nil)
-	enqueue := func(count card.Count) *InsufficientQuota {
-		return l.CheckEnqueue("own", only(&Reservations{}), JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}, 1)
+	checkEnqueue := func(count card.Count, want *InsufficientQuota) {
+		job := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}
+		got := l.CheckEnqueue("own", reserveForAll(&Reservations{}), job, 1)
+		check.Equal(t, fmt.Sprintf("refusal of %d A", count), want, got)
 	}
-
-	guaranteed := func(queue string, total int64) *InsufficientQuota {
-		return &InsufficientQuota{Kind: Guaranteed, Of: Cards, Queue: queue, Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Total: total, Limit: 8}
-	}
-
-	for count, want := range map[card.Count]*InsufficientQuota{
-		2: nil, 4: nil, 5: guaranteed("tenant", 9), 6: guaranteed("tenant", 10), 7: guaranteed("team", 9),
-		9: {Kind: Cards, Queue: "own", Names: []card.Name{"A"}, Total: 9, Limit: 8},
-	} {
-		if want != nil {
-			want.Requested = int64(count)
+	refusedBy := func(ancestor string, kind LimitKind, requested, total int64) *InsufficientQuota {
+		return &InsufficientQuota{
+			Kind: kind, Of: Cards, Names: []card.Name{"A"}, Queue: ancestor, Ancestor: true, Requester: "own",
+			Requested: requested, Total: total, Limit: 8,
 		}
-		check.Equal(t, fmt.Sprintf("%d cards", count), want, enqueue(count))
 	}
 
-	l.Charge("far", &Charge{Queue: "far", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	check.Equal(t, "the quota itself is exhausted", &InsufficientQuota{Kind: Cards, Queue: "tenant", Ancestor: true, Requester: "own", Names: []card.Name{"A"}, Requested: 5, Total: 9, Limit: 8}, enqueue(5))
+	checkEnqueue(2, nil)
+	checkEnqueue(4, nil)
+	checkEnqueue(5, refusedBy("tenant", Guaranteed, 5, 5+2+2))
+	checkEnqueue(6, refusedBy("tenant", Guaranteed, 6, 6+2+2))
+	checkEnqueue(7, refusedBy("team", Guaranteed, 7, 7+2))
+	checkEnqueue(9, &InsufficientQuota{Kind: Cards, Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
+
+	// 4 A of far are in use now, so the quota of tenant is exhausted even without guarantees
+	l.Charge("pod of far", newCharge("far", "A", 4))
+	checkEnqueue(5, refusedBy("tenant", Cards, 5, 5+4))
 }
 
+// TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A, all
+// quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Guaranteed are 2 A to serving, which its
+// tenant has in turn, and 1 A to other. So all 3 free cards are guaranteed: serving may use 2 of them, batch none.
 func TestReclaimByExample(t *testing.T) {
 	tree := map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}}
 	l := newTreeLedger(tree, map[string]Limits{
@@ -403,17 +418,24 @@ func TestReclaimByExample(t *testing.T) {
 		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 1}},
 		"other":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},
 	}, card.Quota{"A": 8})
-	for i := range 5 {
-		l.Charge(fmt.Sprint(i), &Charge{Queue: "batch", Cards: []card.Amount{{Name: "A", Count: 1}}})
-	}
+	l.Charge("pod of batch", newCharge("batch", "A", 5))
 
-	check.Equal(t, "batch leaves the guarantees of serving and other free", (*InsufficientQuota)(nil), l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
-	got := l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1})
-	check.Must(t, got != nil && got.Kind == Guaranteed && got.Queue == "", "batch may not use the guarantees of the inventory: %+v", got)
-	check.Must(t, got.Total == 9 && got.Limit == 8, "a sixth card of eight, three of which are guaranteed: %+v", got)
-	check.Equal(t, "levels of serving", MayUse{Quota: []int64{8, 3, 2}, Covered: []int64{0, 2, 2}, Deserved: []int64{3, 0, Unlimited}, BesideKept: []int64{Unlimited, 3, Unlimited}, Coverable: []int64{2, -3, -6}}, l.MayUseByLevel("serving", "A"))
-	check.Equal(t, "batch leaves serving its guarantee within the quota of tenant, and other its own", []int64{3, 1, 0}, l.MayUseByLevel("batch", "A").Quota)
-	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false) == nil, "serving reclaims up to what it deserves")
-	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims to borrow")
-	check.Equal(t, "names", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))
+	check.Equal(t, "insufficient for 2 A of serving, its guarantee", nil, l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
+	check.Equal(t, "insufficient for a sixth A of batch: 6 + 3 guaranteed of 8", &InsufficientQuota{
+		Kind: Guaranteed, Names: []card.Name{"A"}, Ancestor: true, Requester: "batch", Requested: 1, Total: 6 + 3, Limit: 8,
+	}, l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1}))
+
+	check.Equal(t, "what serving may use in serving, tenant and root", MayUse{
+		Quota:      []int64{8, 8 - 5, 3 - 1},         // root leaves 3 cards, one of them is guaranteed to other
+		Covered:    []int64{0, 2, 2},                 // by its own guarantee
+		Deserved:   []int64{3, 0, Unlimited},         // tenant deserves 4 and uses 5
+		BesideKept: []int64{Unlimited, 3, Unlimited}, // no card is held for a pod that has reclaimed
+		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantees less usage: batch uses more than tenant is guaranteed
+	}, l.MayUseByLevel("serving", "A"))
+	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",
+		[]int64{8 - 5, 3 - 2, 3 - 3}, l.MayUseByLevel("batch", "A").Quota)
+
+	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false))
+	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims a fourth A, which it does not deserve")
+	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))
 }

@@ -13,9 +13,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestFitsAfterReleaseIsWhatFitsOnceItIsReleased: what is checked beside pods that go is what is checked
-// when they are gone, or terminate. In particular, a pod that goes leaves no guarantee of others to one
-// that comes.
+// TestFitsAfterReleaseIsWhatFitsOnceItIsReleased: before an eviction, FitsAfterRelease says whether a request fits
+// once some pods are released. It must answer as the rules do for a ledger without these pods, or with them as
+// terminating pods. In particular, cards that others are guaranteed stay free when a pod leaves them. The tree, its
+// pods, the released pods and the request are random; the rules are counted again from scratch (naiveLedger).
 func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newGuaranteesTest(t)
@@ -23,34 +24,33 @@ func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 			queue := rapid.SampledFrom([]string{"batch", "serving"}).Draw(t, "queue")
 			name := rapid.SampledFrom([]card.Name{"A", CPUName}).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 3).Draw(t, "count"))
-			isUnreclaimable := rapid.Bool().Draw(t, "fixed")
+			isUnreclaimable := rapid.Bool().Draw(t, "unreclaimable")
 			released, after := h.drawReleased(t, queue)
 
 			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isUnreclaimable), name, released)
 			want := after.refusal(queue, name, count, isUnreclaimable)
-			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v) beside %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
+			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v) after the release of %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
 		}
 	})
 }
 
-// newGuaranteesTest draws a tenant with two queues beside another tenant. Their pods and guarantees are
-// about as much as the nodes have.
+// newGuaranteesTest draws the amounts of a tenant with queues "batch" and "serving", beside queue "other". Their
+// pods and guarantees need about as much as the nodes have.
 func newGuaranteesTest(t *rapid.T) *treeTest {
-	h := &treeTest{ledger: New(0), naive: &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}}}
-	h.tree = map[string]TreeQueue{}
+	tree := map[string]TreeQueue{}
 	for name, parent := range map[string]string{"tenant": "", "batch": "tenant", "serving": "tenant", "other": ""} {
-		h.tree[name] = TreeQueue{Parent: parent, Quota: Amounts{}, Deserved: Amounts{}, Guarantee: Amounts{}}
+		tree[name] = newTreeQueue(parent)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(h.tree)) {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		for _, of := range []card.Name{"A", CPUName} {
-			q := h.tree[name]
+			q := tree[name]
 			q.Quota[of] = int64(rapid.IntRange(4, 9).Draw(t, "quota"))
 			q.Guarantee[of] = int64(rapid.IntRange(0, 4).Draw(t, "guarantee"))
 			q.Deserved[of] = int64(rapid.IntRange(int(q.Guarantee[of]), 8).Draw(t, "deserved"))
 		}
 	}
-	h.setTree(t)
+	h := newTreeTestOf(t, tree)
 
 	h.naive.inventory["A"] = int64(rapid.IntRange(3, 9).Draw(t, "cards"))
 	h.naive.inventory[CPUName] = int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
@@ -60,30 +60,28 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h.ledger.Refresh()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
-		p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+		p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "unreclaimable") == 0
 		p.isOff = rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
 		p.isNotOffered = rapid.IntRange(0, 3).Draw(t, "not offered") == 0
-		h.naive.pods[fmt.Sprint(i)] = p
-		h.ledger.Charge(fmt.Sprint(i), p.charge())
+		h.charge(fmt.Sprint(i), p)
 	}
 
 	if rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
-		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
-		h.naive.holds["held"] = p
-		h.ledger.Hold("held", p.charge())
+		queue := rapid.SampledFrom([]string{"batch", "serving", "other"}).Draw(t, "queue")
+		h.holdFor("pod", naivePod{queue: queue, amounts: map[card.Name]int64{"A": 1, CPUName: 1}})
 	}
 
 	return h
 }
 
-// drawReleased draws pods of a queue that go, and returns their charges and the ledger without them.
+// drawReleased draws pods of a queue to release, and returns their charges and the ledger without them.
 func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedger) {
 	released := Released{Evicted: rapid.Bool().Draw(t, "evicted")}
 	after := *h.naive
 	after.pods = maps.Clone(h.naive.pods)
 	for _, id := range slices.Sorted(maps.Keys(h.naive.pods)) {
 		p := h.naive.pods[id]
-		if p.queue != queue || p.isEnd || !rapid.Bool().Draw(t, "goes") {
+		if p.queue != queue || p.isEnd || !rapid.Bool().Draw(t, "released") {
 			continue
 		}
 

@@ -13,19 +13,19 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// sums writes usages as text, the same for equal usages. A ledger may keep the empty usage of a
-// queue that once had pods.
-func sums(books []QueueUsage) string {
+// formatUsages writes usages as text, the same for equal usages. It leaves out empty ones: a ledger may keep the
+// empty usage of a queue that once had pods.
+func formatUsages(usages []QueueUsage) string {
 	var lines []string
-	for _, b := range books {
+	for _, usage := range usages {
 		used := card.Quota{}
-		for _, held := range b.Used {
-			used[held.Name] = held.Count
+		for _, amount := range usage.Used {
+			used[amount.Name] = amount.Count
 		}
 
-		line := fmt.Sprintf("%s of %s, %d, %d, %d pods", used, b.Limits.Cards, b.MilliCPU, b.Memory, b.Pods)
+		line := fmt.Sprintf("%s of %s, %d, %d, %d pods", used, usage.Limits.Cards, usage.MilliCPU, usage.Memory, usage.Pods)
 		if line != "{} of {}, 0, 0, 0 pods" {
-			lines = append(lines, b.Queue+": "+line+"\n")
+			lines = append(lines, usage.Queue+": "+line+"\n")
 		}
 	}
 
@@ -33,145 +33,143 @@ func sums(books []QueueUsage) string {
 	return fmt.Sprint(lines)
 }
 
-// recount computes the usages from the pods and limits alone.
-func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
-	all := map[string]QueueUsage{}
+// recountUsages computes the usages from the limits and the charges of the pods alone.
+func recountUsages(limits map[string]Limits, charges map[string]Charge) map[string]QueueUsage {
+	usages := map[string]QueueUsage{}
 	for queue, l := range limits {
-		all[queue] = QueueUsage{Queue: queue, Limits: l}
+		usages[queue] = QueueUsage{Queue: queue, Limits: l}
 	}
 
 	used := map[string]map[card.Name]card.Count{}
-	for _, c := range pods {
-		b := all[c.Queue]
-		b.Queue = c.Queue
-		b.MilliCPU += c.MilliCPU
-		b.Memory += c.Memory
-		b.Pods++
-		all[c.Queue] = b
+	for _, c := range charges {
+		usage := usages[c.Queue]
+		usage.Queue = c.Queue
+		usage.MilliCPU += c.MilliCPU
+		usage.Memory += c.Memory
+		usage.Pods++
+		usages[c.Queue] = usage
 
 		if used[c.Queue] == nil {
 			used[c.Queue] = map[card.Name]card.Count{}
 		}
-		for _, held := range c.Cards {
-			used[c.Queue][held.Name] += held.Count
+		for _, amount := range c.Cards {
+			used[c.Queue][amount.Name] += amount.Count
 		}
 	}
 
 	for queue, cards := range used {
-		b := all[queue]
+		usage := usages[queue]
 		for name, count := range cards {
 			if count > 0 {
-				b.Used = append(b.Used, card.Amount{Name: name, Count: count})
+				usage.Used = append(usage.Used, card.Amount{Name: name, Count: count})
 			}
 		}
-		all[queue] = b
+		usages[queue] = usage
 	}
 
-	return slices.Collect(maps.Values(all))
+	return usages
 }
 
-// TestSnapshotEqualsARecountAndNeverChanges takes a snapshot at every step of a random
-// sequence. It compares all earlier ones again after each step.
+// TestSnapshotEqualsARecountAndNeverChanges: Snapshot returns what the pods of each queue use at one moment. Other
+// goroutines keep it, so later events must not change it. Random pods are charged and released, and queues change.
+// After each step the snapshot equals a recount of the pods, and all earlier snapshots still have their old text.
 func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	queues := []string{"q", "r", "s"}
 	names := []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
-		a := New(0)
+		l := New(0)
 		limits := map[string]Limits{}
-		pods := map[string]Charge{}
+		charges := map[string]Charge{}
+		var earlier [][]QueueUsage
+		var earlierTexts []string
 
-		type handedOut struct {
-			books []QueueUsage
-			said  string
-		}
-
-		var earlier []handedOut
 		t.Repeat(map[string]func(*rapid.T){
-			"charge": func(t *rapid.T) {
-				c := Charge{Queue: rapid.SampledFrom(queues).Draw(t, "queue"), MilliCPU: rapid.Int64Range(0, 4000).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 1<<40).Draw(t, "memory")}
-				for _, n := range names {
-					if rapid.Bool().Draw(t, "holds "+string(n)) {
-						c.Cards = append(c.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))})
+			"charge a pod": func(t *rapid.T) {
+				c := Charge{
+					Queue:    rapid.SampledFrom(queues).Draw(t, "queue"),
+					MilliCPU: rapid.Int64Range(0, 4000).Draw(t, "cpu"),
+					Memory:   rapid.Int64Range(0, 1<<40).Draw(t, "memory"),
+				}
+				for _, name := range names {
+					if rapid.Bool().Draw(t, "uses "+string(name)) {
+						c.Cards = append(c.Cards, card.Amount{Name: name, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))})
 					}
 				}
+
 				pod := fmt.Sprint("pod-", rapid.IntRange(0, 5).Draw(t, "pod"))
-				pods[pod] = c
-				a.Charge(pod, &c)
+				charges[pod] = c
+				l.Charge(pod, &c)
 			},
-			"refund": func(t *rapid.T) {
+			"release a pod": func(t *rapid.T) {
 				pod := fmt.Sprint("pod-", rapid.IntRange(0, 5).Draw(t, "pod"))
-				delete(pods, pod)
-				a.Release(pod)
+				delete(charges, pod)
+				l.Release(pod)
 			},
 			"set a quota": func(t *rapid.T) {
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
 				limits[queue] = Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "quota"))}}
-				a.SetLimits(queue, limits[queue])
+				l.SetLimits(queue, limits[queue])
 			},
-			"a queue goes": func(t *rapid.T) {
-				gone := rapid.SampledFrom(queues).Draw(t, "queue")
-				delete(limits, gone)
-				a.Retain(func(queue string) bool { return queue != gone })
+			"delete a queue": func(t *rapid.T) {
+				deleted := rapid.SampledFrom(queues).Draw(t, "queue")
+				delete(limits, deleted)
+				l.Retain(func(queue string) bool { return queue != deleted })
 			},
-			"": func(t *rapid.T) {
-				books := a.Snapshot()
-				want := recount(limits, pods)
-				check.Equal(t, "books, by a recount", sums(want), sums(books))
-
+			"": func(t *rapid.T) { // after each step
+				want := recountUsages(limits, charges)
+				usages := l.Snapshot()
+				check.Equal(t, "snapshot", formatUsages(slices.Collect(maps.Values(want))), formatUsages(usages))
 				for _, queue := range queues {
-					of := QueueUsage{Queue: queue}
-					if i := slices.IndexFunc(want, func(b QueueUsage) bool { return b.Queue == queue }); i >= 0 {
-						of = want[i]
-					}
-					equalsNumbers(t, a, of, names)
+					checkSingleNumbers(t, l, queue, want[queue], names)
 				}
 
-				for _, e := range earlier {
-					now := sums(e.books)
-					check.Must(t, now == e.said, "books that said %s say %s now", e.said, now)
+				for i := range earlier {
+					check.Equal(t, "an earlier snapshot", earlierTexts[i], formatUsages(earlier[i]))
 				}
 
-				earlier = append(earlier, handedOut{books: books, said: sums(books)})
+				earlier = append(earlier, usages)
+				earlierTexts = append(earlierTexts, formatUsages(usages))
 			},
 		})
 	})
 }
 
-// equalsNumbers checks each number of a queue that can be asked for by itself.
-func equalsNumbers(t *rapid.T, a *Ledger, want QueueUsage, names []card.Name) {
+// checkSingleNumbers checks the methods that return a single number of a queue.
+func checkSingleNumbers(t *rapid.T, l *Ledger, queue string, want QueueUsage, names []card.Name) {
 	for _, name := range names {
 		var used card.Count
-		for _, held := range want.Used {
-			if held.Name == name {
-				used = held.Count
+		for _, amount := range want.Used {
+			if amount.Name == name {
+				used = amount.Count
 			}
 		}
-
-		got := a.Used(want.Queue, name)
-		check.Must(t, got == used, "queue %s uses %d of %s, a recount says %d", want.Queue, got, name, used)
+		check.Equal(t, "used "+string(name)+" of "+queue, used, l.Used(queue, name))
 	}
 
-	cpu, memory := a.UsedCPUMemory(want.Queue)
-	check.Must(t, cpu == want.MilliCPU && memory == want.Memory,
-		"queue %s uses %d, %d, a recount says %d, %d", want.Queue, cpu, memory, want.MilliCPU, want.Memory)
+	milliCPU, memory := l.UsedCPUMemory(queue)
+	check.Equal(t, "used CPU and memory of "+queue, [2]int64{want.MilliCPU, want.Memory}, [2]int64{milliCPU, memory})
 }
 
-func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
-	a := New(0)
-	for _, queue := range []string{"quiet", "busy"} {
-		a.Charge("pod-"+queue, &Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: 1}}})
+// TestSnapshotCopiesOnlyChangedLists: most queues do not change between two snapshots. A queue whose cards have not
+// changed shares its list of cards with the last snapshot. A queue with a new pod gets a new list.
+func TestSnapshotCopiesOnlyChangedLists(t *testing.T) {
+	l := New(0)
+	for _, queue := range []string{"unchanged", "changed"} {
+		l.Charge("pod of "+queue, newCharge(queue, "A", 1))
 	}
 
-	lists := func() map[string]*card.Amount {
-		first := map[string]*card.Amount{}
-		for _, b := range a.Snapshot() {
-			first[b.Queue] = &b.Used[0]
+	listsByQueue := func() map[string]*card.Amount {
+		lists := map[string]*card.Amount{}
+		for _, usage := range l.Snapshot() {
+			lists[usage.Queue] = &usage.Used[0]
 		}
-		return first
+		return lists
 	}
 
-	before := lists()
-	a.Charge("another", &Charge{Queue: "busy", Cards: []card.Amount{{Name: "A", Count: 1}}})
-	after := lists()
-	check.That(t, before["quiet"] == after["quiet"] && before["busy"] != after["busy"], "the list of a queue is copied exactly when its cards moved")
+	before := listsByQueue()
+	l.Charge("another pod", newCharge("changed", "A", 1))
+	after := listsByQueue()
+
+	check.That(t, before["unchanged"] == after["unchanged"], "the list of the unchanged queue is copied")
+	check.That(t, before["changed"] != after["changed"], "the list of the changed queue is shared with the last snapshot")
 }

@@ -12,200 +12,213 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// oneCard is the charge of a pod with so many of a card.
-func oneCard(queue string, name card.Name, count card.Count) *Charge {
+// newCharge returns the charge of a pod with so many of a card and one CPU.
+func newCharge(queue string, name card.Name, count card.Count) *Charge {
 	return &Charge{Queue: queue, Cards: []card.Amount{{Name: name, Count: count}}, MilliCPU: 1000}
 }
 
-func TestWhatEndsKeepsOthersOut(t *testing.T) {
-	a := newQueueLedger(card.Quota{"A": 4, "B": 4})
-	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
-	a.Charge("running", oneCard("q", "A", 1))
-	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
-	a.ChargeTerminating("other", oneCard("q", "B", 5), 30*time.Second)
-	a.ChargeTerminating("theirs", oneCard("open", "A", 99), time.Hour)
+// TestTerminatingCardsAboveTheQuotaBlockTheCard: a deleted pod frees its quota at once, but holds its cards until it
+// has ended. So a queue gets more of a card only while its terminating pods hold at most the quota. Queue q has a
+// quota of 4 A and 4 B. It uses 1 A; 4 A and 5 B are terminating. So it may use A, and no B.
+func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 4, "B": 4})
+	l.SetLimits("unlimited", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
+	l.Charge("running", newCharge("q", "A", 1))
+	l.ChargeTerminating("with 4 A", newCharge("q", "A", 4), time.Hour)
+	l.ChargeTerminating("with 5 B", newCharge("q", "B", 5), 30*time.Second)
+	l.ChargeTerminating("of the unlimited queue", newCharge("unlimited", "A", 99), time.Hour)
 
-	ended := func(name card.Name, total int64, others int, within time.Duration) *InsufficientQuota {
-		return &InsufficientQuota{Kind: Terminating, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, OtherCards: others, GracePeriod: within}
+	isTerminating := &InsufficientQuota{
+		Kind: Terminating, Queue: "q", Names: []card.Name{"B"},
+		Requested: 1, Total: 5, Limit: 4, GracePeriod: 30 * time.Second,
 	}
 
-	asks := func(names ...card.Name) Request { return Request{Names: names, Count: 1} }
 	for t, tc := range check.Cases(t, map[string]struct {
-		queue string
-		ask   Request
-		want  *InsufficientQuota
+		queue   string
+		request Request
+		want    *InsufficientQuota
 	}{
-		"as much as the quota ends":          {"q", asks("A"), nil},
-		"more than the quota ends":           {"q", asks("B"), ended("B", 5, 0, 30*time.Second)},
-		"an alternative":                     {"q", asks("B", "A"), nil},
-		"an alternative without quota":       {"q", asks("C", "B"), ended("B", 5, 0, 30*time.Second)},
-		"more than fits, nothing to do":      {"q", Request{Names: []card.Name{"B"}, Count: 5}, &InsufficientQuota{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
-		"no cards":                           {"q", Request{MilliCPU: 1}, nil},
-		"a queue that may use any card":      {"open", asks("A"), nil},
-		"what ends uses no CPU of the queue": {"q", Request{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
+		"A, of which 4 are terminating: fits":      {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
+		"A and CPU: terminating pods use no CPU":   {"q", Request{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
+		"B, of which 5 are terminating: refused":   {"q", Request{Names: []card.Name{"B"}, Count: 1}, isTerminating},
+		"B or A: A fits":                           {"q", Request{Names: []card.Name{"B", "A"}, Count: 1}, nil},
+		"C without quota or B: only B is reported": {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, isTerminating},
+		"no cards: fits":                           {"q", Request{MilliCPU: 1}, nil},
+		"A in a queue without limits: fits":        {"unlimited", Request{Names: []card.Name{"A"}, Count: 1}, nil},
+		"5 B: above the quota, also without the terminating ones": {
+			queue: "q", request: Request{Names: []card.Name{"B"}, Count: 5},
+			want: &InsufficientQuota{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4},
+		},
 	}) {
-		check.Equal(t, "insufficient", tc.want, a.FitsAnyCard(tc.queue, tc.ask))
-		fits := fitsOnSome(t, a, tc.queue, tc.ask)
-		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
+		check.Equal(t, "insufficient", tc.want, l.FitsAnyCard(tc.queue, tc.request))
+		fits := fitsOnSomeCard(t, l, tc.queue, tc.request)
+		check.That(t, fits == (tc.want == nil) || len(tc.request.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
 
-	check.That(t, !a.IsTerminatingOverQuota("q", "A") && a.IsTerminatingOverQuota("q", "B") && !a.IsTerminatingOverQuota("open", "A") && !a.IsTerminatingOverQuota("for no namespace", "A"),
-		"the wrong queues are crowded")
+	check.That(t, !l.IsTerminatingOverQuota("q", "A"), "the 4 terminating A are over the quota of 4")
+	check.That(t, l.IsTerminatingOverQuota("q", "B"), "the 5 terminating B are not over the quota of 4")
+	check.That(t, !l.IsTerminatingOverQuota("unlimited", "A"), "terminating cards are over the quota of a queue that has none")
+	check.That(t, !l.IsTerminatingOverQuota("unknown", "A"), "terminating cards are over the quota of a queue without pods")
 }
 
-// fitsOnSome runs the checks of single cards and nodes, which must agree.
-func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) {
-	for _, name := range ask.Names {
-		on := a.FitsCard(queue, name, ask.Count, false)
-		near := a.FitsAfterRelease(queue, ask, name, Released{})
-		check.That(t, (near == nil) == on, "fits on %s: %v, on its node %+v", name, on, near)
-		fits = fits || on
+// fitsOnSomeCard runs the checks of single cards and of nodes, which must agree.
+func fitsOnSomeCard(t *testing.T, l *Ledger, queue string, request Request) (fits bool) {
+	for _, name := range request.Names {
+		fitsCard := l.FitsCard(queue, name, request.Count, false)
+		insufficient := l.FitsAfterRelease(queue, request, name, Released{})
+		check.That(t, (insufficient == nil) == fitsCard, "fits on %s: %v, on its node %+v", name, fitsCard, insufficient)
+		fits = fits || fitsCard
 	}
 	return fits
 }
 
-// TestWhatWouldBeEvictedEnds: it gives its quota back, and is ending then.
-func TestWhatWouldBeEvictedEnds(t *testing.T) {
-	a := newQueueLedger(card.Quota{"A": 4})
-	ask := Request{Names: []card.Name{"A"}, Count: 1}
-	a.Charge("running", oneCard("q", "A", 4))
-	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
+// TestEvictedPodsCountAsTerminating: a request in the place of a pod that is evicted first waits until that pod has
+// ended, as after any deletion. The quota is 4 A. Pods use 4 A, and further 4 A are terminating.
+func TestEvictedPodsCountAsTerminating(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 4})
+	l.Charge("running", newCharge("q", "A", 4))
+	l.ChargeTerminating("terminating", newCharge("q", "A", 4), time.Hour)
 
-	var evicted, own Released
-	evicted.Evicted = true
-	evicted.Add(oneCard("q", "A", 1))
-	own.Add(oneCard("q", "A", 1))
-	got := a.FitsAfterRelease("q", ask, "A", own)
-	check.That(t, got == nil, "a pod in its own place: %+v", got)
-
-	got = a.FitsAfterRelease("q", ask, "A", evicted)
-	check.That(t, got != nil && got.Kind == Terminating && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
-	got = a.FitsAfterRelease("q", ask, "A", Released{})
-	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want insufficient cards", got)
-	check.Equal(t, "more may end", 0, a.EvictionHeadroom("q", "A"))
-
-	a.Release("all")
-	more := a.EvictionHeadroom("q", "A")
-	check.That(t, more == 4 && a.FitsAfterRelease("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
-}
-
-func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
-	a := New(0)
-	a.ChargeTerminating("long", oneCard("q", "A", 1), time.Hour)
-	a.ChargeTerminating("short", oneCard("q", "A", 1), time.Second)
-	a.Release("long")
-	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Hour {
-		t.Errorf("%d end within %s, want 1 within at most an hour", count, within)
+	ownPlace := Released{Cards: map[card.Name]card.Count{"A": 1}}
+	evicted := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
+	checkFits := func(what string, released Released, want *InsufficientQuota) {
+		got := l.FitsAfterRelease("q", Request{Names: []card.Name{"A"}, Count: 1}, "A", released)
+		check.That(t, sameLimit(got, want), "1 A %s: %+v, want %+v", what, got, want)
 	}
 
-	a.Release("short")
-	a.ChargeTerminating("short", oneCard("q", "A", 1), time.Second)
-	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Second {
-		t.Errorf("%d end within %s, want 1 within a second", count, within)
+	checkFits("in the place of the pod itself", ownPlace, nil)
+	checkFits("in the place of an evicted pod: 5 A would be terminating", evicted, &InsufficientQuota{Kind: Terminating, Requested: 1, Total: 5, Limit: 4})
+	checkFits("beside all pods", Released{}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 5, Limit: 4})
+	check.Equal(t, "A that may be evicted beside 4 terminating ones", 0, l.EvictionHeadroom("q", "A"))
+
+	l.Release("terminating")
+	checkFits("in the place of an evicted pod, when the others have ended", evicted, nil)
+	check.Equal(t, "A that may be evicted when the others have ended", 4, l.EvictionHeadroom("q", "A"))
+}
+
+// TestLongestGracePeriodLastsUntilNoPodTerminates: a refusal says how long terminating pods hold their cards at most.
+// The ledger keeps the longest grace period, not that of each pod. So it stays an hour when only the pod of one
+// second is left, and is forgotten with the last pod.
+func TestLongestGracePeriodLastsUntilNoPodTerminates(t *testing.T) {
+	type terminating struct {
+		Count       card.Count
+		GracePeriod time.Duration
 	}
+	l := New(0)
+	checkTerminating := func(what string, want terminating) {
+		count, gracePeriod := l.Terminating("q", "A")
+		check.Equal(t, what, want, terminating{count, gracePeriod})
+	}
+
+	l.ChargeTerminating("an hour", newCharge("q", "A", 1), time.Hour)
+	l.ChargeTerminating("a second", newCharge("q", "A", 1), time.Second)
+	l.Release("an hour")
+	checkTerminating("the pod of one second is left", terminating{1, time.Hour})
+
+	l.Release("a second")
+	l.ChargeTerminating("a second", newCharge("q", "A", 1), time.Second)
+	checkTerminating("a pod of one second after all have ended", terminating{1, time.Second})
 }
 
-// TestAQueueThatGoesAndComesBackStillEnds: deleting and making a queue again is
-// no way around the bound either.
-func TestAQueueThatGoesAndComesBackStillEnds(t *testing.T) {
-	a := New(0)
-	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
-	a.ChargeTerminating("pod", oneCard("q", "A", 5), time.Hour)
-	a.Retain(func(string) bool { return false })
-	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
-	check.That(t, a.IsTerminatingOverQuota("q", "A"), "the queue has forgotten what ends")
-	a.Release("pod")
-	a.Retain(func(string) bool { return false })
-	check.That(t, len(a.queues) == 0, "the queue is remembered for nothing")
+// TestDeletingAQueueDoesNotForgetItsTerminatingPods: otherwise a Queue that is deleted and created again could hold
+// more than twice its quota. 5 A are terminating, the quota is 4. The ledger forgets the queue when they have ended.
+func TestDeletingAQueueDoesNotForgetItsTerminatingPods(t *testing.T) {
+	keepNone := func(string) bool { return false }
+	l := newQueueLedger(card.Quota{"A": 4})
+	l.ChargeTerminating("pod", newCharge("q", "A", 5), time.Hour)
+	l.Retain(keepNone)
+	l.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
+	check.That(t, l.IsTerminatingOverQuota("q", "A"), "the new queue q does not count the terminating pod of the old one")
+
+	l.Release("pod")
+	l.Retain(keepNone)
+	check.Equal(t, "queues in the ledger", 0, len(l.queues))
 }
 
-// lived is a pod, and whether it ends.
-type lived struct {
-	charge *Charge
-	ends   bool
+// countedPod is a pod, and whether it is terminating.
+type countedPod struct {
+	charge        *Charge
+	isTerminating bool
 }
 
-func recountEnding(pods map[string]*lived, queue string, name card.Name) (used, ends card.Count) {
+// recountCards adds up how many of a card the pods of a queue use, and how many its terminating pods hold.
+func recountCards(pods map[string]*countedPod, queue string, name card.Name) (used, terminating card.Count) {
 	for _, p := range pods {
-		switch held := p.charge.Cards[0]; {
-		case p.charge.Queue != queue || held.Name != name:
-		case p.ends:
-			ends += held.Count
+		switch amount := p.charge.Cards[0]; {
+		case p.charge.Queue != queue || amount.Name != name:
+		case p.isTerminating:
+			terminating += amount.Count
 		default:
-			used += held.Count
+			used += amount.Count
 		}
 	}
-	return used, ends
+	return used, terminating
 }
 
-// TestTerminatingEqualsARecountAndIsBounded runs random sequences: pods are placed when the
-// checks accept them, terminate, are restored, end and return; quotas change only in size.
-// Every number equals a recount, and no queue ever uses more than its quota, or more than
-// twice its quota with what terminates.
-func TestTerminatingEqualsARecountAndIsBounded(t *testing.T) {
+// TestQueueHoldsAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can hold
+// more cards than its quota. The check of terminating cards bounds that to twice the quota. Random pods are placed
+// where the checks accept them, terminate, end, and go on running after a failed eviction. Every number of the ledger
+// equals a recount, no queue uses more than its quota, or more than twice the quota with its terminating pods.
+func TestQueueHoldsAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
-		a := New(0)
-		pods := map[string]*lived{}
+		l := New(0)
+		pods := map[string]*countedPod{}
 
 		quota := card.Count(rapid.IntRange(0, 6).Draw(t, "quota"))
 		for _, queue := range queues {
-			a.SetLimits(queue, Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited})
+			l.SetLimits(queue, Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited})
 		}
-
-		draw := func(t *rapid.T) string { return fmt.Sprint("pod-", rapid.IntRange(0, 9).Draw(t, "pod")) }
-		within := func(t *rapid.T) time.Duration {
-			return time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second
-		}
+		drawPodName := func(t *rapid.T) string { return fmt.Sprint("pod-", rapid.IntRange(0, 9).Draw(t, "pod")) }
 
 		t.Repeat(map[string]func(*rapid.T){
 			"place": func(t *rapid.T) {
-				name := draw(t)
-				if pods[name] != nil {
+				pod := drawPodName(t)
+				if pods[pod] != nil {
 					return
 				}
 
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
-				on := rapid.SampledFrom(names).Draw(t, "card")
+				name := rapid.SampledFrom(names).Draw(t, "card")
 				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
-				may := a.FitsCard(queue, on, count, false)
-				short := a.FitsAfterRelease(queue, Request{Names: []card.Name{on}, Count: count}, on, Released{})
-				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
+				fits := l.FitsCard(queue, name, count, false)
+				insufficient := l.FitsAfterRelease(queue, Request{Names: []card.Name{name}, Count: count}, name, Released{})
+				check.Must(t, fits == (insufficient == nil), "FitsCard says %v, FitsAfterRelease %+v", fits, insufficient)
 
-				if may {
-					pods[name] = &lived{charge: oneCard(queue, on, count)}
-					a.Charge(name, pods[name].charge)
+				if fits {
+					pods[pod] = &countedPod{charge: newCharge(queue, name, count)}
+					l.Charge(pod, pods[pod].charge)
+				}
+			},
+			"terminate": func(t *rapid.T) {
+				name := drawPodName(t)
+				if p := pods[name]; p != nil {
+					p.isTerminating = true
+					l.ChargeTerminating(name, p.charge, time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds"))*time.Second)
+				}
+			},
+			"restore after a failed eviction": func(t *rapid.T) {
+				name := drawPodName(t)
+				p := pods[name]
+				if p != nil && p.isTerminating && l.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count, false) {
+					p.isTerminating = false
+					l.Charge(name, p.charge)
 				}
 			},
 			"end": func(t *rapid.T) {
-				name := draw(t)
-				if p := pods[name]; p != nil {
-					p.ends = true
-					a.ChargeTerminating(name, p.charge, within(t))
-				}
-			},
-			"restore": func(t *rapid.T) { // an eviction that failed, before anything else was placed
-				name := draw(t)
-				if p := pods[name]; p != nil && p.ends && a.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count, false) {
-					p.ends = false
-					a.Charge(name, p.charge)
-				}
-			},
-			"go": func(t *rapid.T) {
-				name := draw(t)
+				name := drawPodName(t)
 				delete(pods, name)
-				a.Release(name)
-				a.Release(name)
+				l.Release(name)
+				l.Release(name) // events can repeat
 			},
-			"": func(t *rapid.T) {
+			"": func(t *rapid.T) { // after each step
 				for _, queue := range queues {
 					for _, name := range names {
-						used, ends := recountEnding(pods, queue, name)
-						ending, _ := a.Terminating(queue, name)
-						check.Must(t, a.Used(queue, name) == used && ending == ends,
-							"queue %s uses %d and ends %d of %s, a recount says %d and %d", queue, a.Used(queue, name), ending, name, used, ends)
-						check.Must(t, used <= quota && used+ends <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)
+						used, terminating := recountCards(pods, queue, name)
+						gotTerminating, _ := l.Terminating(queue, name)
+						check.Equal(t, "used and terminating "+string(name)+" of "+queue, [2]card.Count{used, terminating}, [2]card.Count{l.Used(queue, name), gotTerminating})
+						check.Must(t, used <= quota && used+terminating <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, terminating, name, quota)
 					}
 				}
 			},

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,8 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestPodsFitTogetherAsOneAfterTheOther: pods of one card each fit together as if they were charged one by
-// one, each after the check of its quota.
+// TestPodsFitTogetherAsOneAfterTheOther: FitsTogether says whether several pods exceed the quota of their queue,
+// only what it deserves, or neither. It must answer as if each pod was checked and charged after the one before.
+// The history in a random tree is random.
 func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -44,29 +46,33 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// TestPodsWithAlternativesFitTogether: each pod gets the first of its cards that the queue deserves, else one within
+// its quota. The queue has a quota of 4 A and 4 B, deserves 1 A and 2 B, and may use 3 CPU.
 func TestPodsWithAlternativesFitTogether(t *testing.T) {
 	ledger := New(1)
 	ledger.SetTree(map[string]Position{"q": {}})
-	ledger.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, Deserved: Amounts{"A": 1, "B": 2}, MilliCPU: 3000, Memory: Unlimited})
+	ledger.SetLimits("q", Limits{
+		Cards:    card.Quota{"A": 4, "B": 4},
+		Deserved: Amounts{"A": 1, "B": 2},
+		MilliCPU: 3000,
+		Memory:   Unlimited,
+	})
 
-	pods := func(count int, cpu int64, names ...card.Name) (all []Request) {
-		for range count {
-			all = append(all, Request{Names: names, Count: 1, MilliCPU: cpu})
-		}
-		return all
+	podsOfOneCard := func(count int, milliCPU int64, names ...card.Name) []Request {
+		return slices.Repeat([]Request{{Names: names, Count: 1, MilliCPU: milliCPU}}, count)
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		requests []Request
 		want     TogetherFit
 	}{
-		"each within what is deserved":    {pods(3, 0, "A", "B"), WithinDeserved},
-		"one borrows":                     {pods(4, 0, "A", "B"), WithinQuota},
-		"together above what is deserved": {pods(2, 0, "A"), WithinQuota},
-		"together above the quota":        {pods(9, 0, "A", "B"), ExceedsQuota},
-		"together above the CPU":          {pods(3, 1001, "A", "B"), ExceedsQuota},
-		"CPU alone":                       {[]Request{{MilliCPU: 3000}}, WithinDeserved},
-		"nothing":                         {nil, WithinDeserved},
+		"3 pods of A or B: 1 A and 2 B are deserved":            {podsOfOneCard(3, 0, "A", "B"), WithinDeserved},
+		"4 pods of A or B: the fourth borrows":                  {podsOfOneCard(4, 0, "A", "B"), WithinQuota},
+		"2 pods of A: the second borrows":                       {podsOfOneCard(2, 0, "A"), WithinQuota},
+		"9 pods of A or B: the quotas are for 8":                {podsOfOneCard(9, 0, "A", "B"), ExceedsQuota},
+		"3 pods of A or B, together 3 millicores above the CPU": {podsOfOneCard(3, 1001, "A", "B"), ExceedsQuota},
+		"a pod without cards that requests the whole CPU: fits": {[]Request{{MilliCPU: 3000}}, WithinDeserved},
+		"no pods: fit": {nil, WithinDeserved},
 	}) {
 		check.Equal(t, "fit", tc.want, ledger.FitsTogether("q", tc.requests, false))
 	}

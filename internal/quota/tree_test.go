@@ -18,8 +18,9 @@ func amountsOf(l Limits, name card.Name) [3]int64 {
 	return [3]int64{l.quota(name), l.deserved(name), l.Guarantee[name]}
 }
 
-// TestEachQueueHasTheFaultOfItsPath compares every fault with the path as it is written. Package
-// differential compares the amounts with the rules of the observer.
+// TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken (a missing parent, a cycle, more
+// than six queues), if a queue on the path is held, or if it is a parent. The fault and the parent of each queue of a
+// random tree must be those of the path as it is written. Package differential compares the amounts.
 func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -50,7 +51,9 @@ func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r Resolved
 	}
 }
 
-// TestResolvedAmountsAreConsistent checks what must hold of every tree, however it is written.
+// TestResolvedAmountsAreConsistent: whatever users write into a tree, the amounts that count are consistent. A guarantee
+// is at most what the queue deserves, and that at most its quota. The children of a queue together deserve at most
+// what the queue deserves, and are guaranteed at most its guarantee. Trees are random.
 func TestResolvedAmountsAreConsistent(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -92,8 +95,9 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name 
 	return sums
 }
 
-// TestExcessNamesEveryWrittenAmountThatDoesNotCount: an amount that counts as written is not
-// reported, and any other is, with the numbers.
+// TestExcessNamesEveryWrittenAmountThatDoesNotCount: where an amount is above that of its parent, or above another amount
+// of its queue, less of it counts. ResolveTree reports each such amount once, so that the administrator can correct
+// it, and reports no amount that counts as written. Trees are random.
 func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -169,7 +173,8 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name card.Name) [
 	return nil
 }
 
-// TestAQueueWithoutAPathChangesNoOtherQueue: a broken part of a tree closes itself only.
+// TestAQueueWithoutAPathChangesNoOtherQueue: a mistake in one part of the tree must not change what other queues may use.
+// The queues with a path to root are resolved as if those without one were not there. Trees are random.
 func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -185,7 +190,7 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 			if _, isSound := sound[name]; !isSound {
 				continue
 			}
-			if r.Fault.Kind == IsParent { // of a queue that is too deep
+			if r.Fault.Kind == IsParent { // its only children may be too deep
 				r.Fault = without[name].Fault
 			}
 			check.Must(t, fmt.Sprint(r) == fmt.Sprint(without[name]), "%s is %v, without the broken queues %v", name, r, without[name])
@@ -193,8 +198,9 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 	})
 }
 
-// TestScalingKeepsTheOrder: who writes more gets no less than a sibling, and more for the parent
-// takes at most the one card from a child that rounding moves.
+// TestScalingKeepsTheOrder: children that together deserve more than their parent are scaled down in proportion, and
+// rounded to whole cards. A child that writes more than a sibling (up to what the parent has) gets no less. If the
+// parent deserves more, no child loses more than the one card that rounding can move. Amounts are random.
 func TestScalingKeepsTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := map[string]TreeQueue{"parent": {Quota: Amounts{"A": 999}, Deserved: Amounts{"A": int64(rapid.IntRange(0, 20).Draw(t, "parent"))}}}
@@ -227,6 +233,9 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 	})
 }
 
+// TestResolveTreeByExample: an example in numbers of the amounts that count. "chat" deserves 6 H200 and is guaranteed 2.
+// Its children deserve 4 each and are guaranteed 2 and 1, so both are scaled down: to 3 and 3, and to 1⅓ and ⅔,
+// rounded to 1 and 1. The third number of each list below is the guarantee, the first the quota.
 func TestResolveTreeByExample(t *testing.T) {
 	resolved := ResolveTree(map[string]TreeQueue{
 		"chat":     {Quota: Amounts{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, Deserved: Amounts{"H200": 6}, Guarantee: Amounts{"H200": 2}},
@@ -237,11 +246,11 @@ func TestResolveTreeByExample(t *testing.T) {
 		"orphan":   {Parent: "gone", Quota: Amounts{"H200": 3}, Guarantee: Amounts{"H200": 3}},
 	})
 
-	check.Equal(t, "the larger fraction gets the odd card, equal ones the first name: serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))
-	check.Equal(t, "training", [3]int64{8, 3, 1}, amountsOf(resolved["training"].Limits, "H200"))
-	check.Equal(t, "inherited", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
-	check.Equal(t, "whole cards do not cover slices", []Excess{{Kind: NotInParent, Name: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
-	check.Equal(t, "the orphan is closed", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)
-	check.That(t, resolved["orphan"].Limits.IsHeld, "the unused guarantee of a closed queue stays reserved")
-	check.Equal(t, "a parent", Fault{Kind: IsParent, Queue: "chat"}, resolved["chat"].Fault)
+	check.Equal(t, "quota, deserved and guarantee of serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))
+	check.Equal(t, "quota, deserved and guarantee of training: 0.67 has the larger fraction, so it is rounded up", [3]int64{8, 3, 1}, amountsOf(resolved["training"].Limits, "H200"))
+	check.Equal(t, "quota of training, which writes none and inherits that of its parent", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
+	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Name: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
+	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)
+	check.That(t, resolved["orphan"].Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")
+	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved["chat"].Fault)
 }

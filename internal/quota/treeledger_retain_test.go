@@ -7,9 +7,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newGuaranteedTree returns a ledger with queues x, which is guaranteed 4 A, and y under root,
-// and an inventory of 8 A.
-func newGuaranteedTree() *Ledger {
+// newTreeWithGuaranteeOfX returns the ledger of queues x and y under root. The nodes have 8 A. Each queue has a
+// quota of 8 A and deserves them all, and x is guaranteed 4 A.
+func newTreeWithGuaranteeOfX() *Ledger {
 	quota := card.Quota{"A": 8}
 	return newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{
 		"x": {Cards: quota, Deserved: Amounts{"A": 8}, Guarantee: Amounts{"A": 4}},
@@ -17,55 +17,84 @@ func newGuaranteedTree() *Ledger {
 	}, quota)
 }
 
+// mostA returns the largest count of A, up to 20, that a check accepts for a queue.
+func mostA[Count ~int64](accepts func(queue string, name card.Name, count Count) bool, queue string) (most Count) {
+	for most < 20 && accepts(queue, "A", most+1) {
+		most++
+	}
+	return most
+}
+
+// fitsReclaimable is FitsCard for a pod from which other queues can reclaim.
+func (l *Ledger) fitsReclaimable(queue string, name card.Name, count card.Count) bool {
+	return l.FitsCard(queue, name, count, false)
+}
+
+// TestHoldOfADeletedQueueEnds: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. The
+// hold ends when the pod's queue x is deleted, so y gets the 4 A that were held, and all others.
 func TestHoldOfADeletedQueueEnds(t *testing.T) {
-	l := newGuaranteedTree()
+	l := newTreeWithGuaranteeOfX()
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	l.Retain(func(name string) bool { return name == "y" })
 	l.EndKeeping("pod")
-	check.That(t, l.FitsCard("y", "A", 8, false), "nothing is held for a pod of a queue that is gone")
+
+	check.Equal(t, "A that fit queue y", 8, mostA(l.fitsReclaimable, "y"))
 }
 
+// TestRequestBeyondTheGuaranteesOfOthersNeverFits: a queue waits in vain for cards that are guaranteed to others,
+// because no eviction frees them. Its own guarantee does not limit a queue.
 func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
-	l := newGuaranteedTree()
-	check.That(t, l.CouldFit("y", "A", 4) && !l.CouldFit("y", "A", 5), "y could use 4 of 8 A beside the guarantee of x")
-	check.That(t, l.CouldFit("x", "A", 8), "x could use all A, because its own guarantee is no limit for it")
+	l := newTreeWithGuaranteeOfX()
+	check.Equal(t, "A that could fit queue y", 8-4, mostA(l.CouldFit, "y"))
+	check.Equal(t, "A that could fit queue x, which has the guarantee", 8, mostA(l.CouldFit, "x"))
+
 	l.SetTree(nil)
 	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
-	check.That(t, l.CouldFit("y", "A", 5) && !l.CouldFit("y", "A", 6), "a flat queue could use its quota")
+	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l.CouldFit, "y"))
 }
 
-// What is already used beyond the guarantees of others must be released as well.
+// TestGuaranteeThatIsNotFreeMustBeReleased: queue y uses all 8 A, and 4 of them are guaranteed to x. MayUse says
+// how many more cards a queue may use at each level, here at root (level 1). What victims release adds to it.
 func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
-	l := newGuaranteedTree()
+	const root = 1
+
+	l := newTreeWithGuaranteeOfX()
 	l.Charge("borrower", &Charge{Queue: "y", Cards: []card.Amount{{Name: "A", Count: 8}}})
-	m := l.MayUseByLevel("y", "A")
-	check.That(t, m.Limit(1, 1, 1) == -4, "y may use %d A more, want 4 less than none", m.Limit(1, 1, 1))
-	m = l.MayUseByLevel("x", "A")
-	check.That(t, m.Limit(1, 4, 1) == 4 && m.Limit(1, 5, 1) == 0, "x may use its guarantee of 4 A, and nothing beyond without evictions: %v", m)
+
+	ofY := l.MayUseByLevel("y", "A")
+	check.Equal(t, "y, of 8 A less 8 used and 4 guaranteed to x", int64(-4), ofY.Limit(root, 1, root))
+	ofX := l.MayUseByLevel("x", "A")
+	check.Equal(t, "x for a request of 4 A, which its guarantee covers", int64(4), ofX.Limit(root, 4, root))
+	check.Equal(t, "x for a request of 5 A, beyond its guarantee: no A is free", int64(0), ofX.Limit(root, 5, root))
 }
 
-func TestWhatAQueueDeservesBesideItsUse(t *testing.T) {
-	l := newGuaranteedTree()
+// TestQueueDeservesWhatItDoesNotUse: queue x uses 3 A. In a tree it deserves 8 A, and without a tree its quota.
+func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
+	l := newTreeWithGuaranteeOfX()
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
-	check.That(t, l.Deserves("x", "A", 5) && !l.Deserves("x", "A", 6), "x deserves 5 A more beside 3 in use")
+	check.Equal(t, "further A that x deserves", int64(8-3), mostA(l.Deserves, "x"))
+
 	l.SetTree(nil)
 	l.SetLimits("x", Limits{Cards: card.Quota{"A": 5}})
-	check.That(t, l.Deserves("x", "A", 2) && !l.Deserves("x", "A", 3), "a flat queue deserves its quota of 5 A, of which 3 are in use")
+	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", int64(5-3), mostA(l.Deserves, "x"))
 }
 
-// TestHoldKeepsOtherQueuesOut: the queue itself may use what is held for its pods, up to what it
-// deserves.
+// TestHoldKeepsOtherQueuesOut: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. Here
+// it keeps 4 of the parent's 7 A for a pod of x. Other queues cannot use them. x itself can, up to the 4 A that it
+// deserves: otherwise it would borrow what was reclaimed for another of its pods.
 func TestHoldKeepsOtherQueuesOut(t *testing.T) {
 	quota := card.Quota{"A": 7}
-	l := newTreeLedger(map[string]Position{"p": {}, "x": {Parent: "p"}, "y": {Parent: "p"}}, map[string]Limits{
-		"p": {Cards: quota, Deserved: Amounts{"A": 7}},
-		"x": {Cards: quota, Deserved: Amounts{"A": 4}},
-		"y": {Cards: quota, Deserved: Amounts{"A": 3}},
+	l := newTreeLedger(map[string]Position{"parent": {}, "x": {Parent: "parent"}, "y": {Parent: "parent"}}, map[string]Limits{
+		"parent": {Cards: quota, Deserved: Amounts{"A": 7}},
+		"x":      {Cards: quota, Deserved: Amounts{"A": 4}},
+		"y":      {Cards: quota, Deserved: Amounts{"A": 3}},
 	}, card.Quota{"A": 20})
+
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	check.That(t, l.FitsCard("y", "A", 3, false) && !l.FitsCard("y", "A", 4, false), "y may use 3 of 7 A beside the 4 that are held for x")
-	check.That(t, l.FitsCard("x", "A", 4, false) && !l.FitsCard("x", "A", 5, false), "x may use the 4 A that are held and that it deserves, and borrow none of them")
+	check.Equal(t, "A that fit y beside the hold", 7-4, mostA(l.fitsReclaimable, "y"))
+	check.Equal(t, "A that fit x: what it deserves", 4, mostA(l.fitsReclaimable, "x"))
 
 	l.EndKeeping("pod")
-	check.That(t, l.FitsCard("y", "A", 7, false) && l.FitsCard("x", "A", 7, false), "each may use all 7 A once the hold has ended")
+	check.Equal(t, "A that fit y after the hold", 7, mostA(l.fitsReclaimable, "y"))
+	check.Equal(t, "A that fit x after the hold", 7, mostA(l.fitsReclaimable, "x"))
 }

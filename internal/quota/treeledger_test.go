@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// treeTest plays the same history on the ledger and on the naive one.
+// treeTest plays the same history on the ledger, and on a naive one that counts everything from scratch.
 type treeTest struct {
 	ledger *Ledger
 	naive  *naiveLedger
@@ -24,10 +24,26 @@ type treeTest struct {
 }
 
 func newTreeTest(t *rapid.T) *treeTest {
-	h := &treeTest{ledger: New(0), naive: &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[card.Name]bool{}}}
-	h.tree = drawTree(t)
+	return newTreeTestOf(t, drawTree(t))
+}
+
+func newTreeTestOf(t *rapid.T, tree map[string]TreeQueue) *treeTest {
+	naive := &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[card.Name]bool{}}
+	h := &treeTest{ledger: New(0), naive: naive, tree: tree}
 	h.setTree(t)
 	return h
+}
+
+// charge charges a pod in both ledgers.
+func (h *treeTest) charge(id string, p naivePod) {
+	h.naive.pods[id] = p
+	h.ledger.Charge(id, p.charge())
+}
+
+// holdFor keeps what a pod requests from other pods in both ledgers.
+func (h *treeTest) holdFor(id string, p naivePod) {
+	h.naive.holds[id] = p
+	h.ledger.Hold(id, p.charge())
 }
 
 // setTree puts the queues of both ledgers where the written tree says.
@@ -110,7 +126,7 @@ func (h *treeTest) drawPod(t *rapid.T) naivePod {
 	for range rapid.IntRange(1, 2).Draw(t, "names") {
 		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
 	}
-	p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "fixed") == 0
+	p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "unreclaimable") == 0
 	p.isOff = rapid.IntRange(0, 5).Draw(t, "off inventory") == 0
 	p.isNotOffered = rapid.IntRange(0, 5).Draw(t, "not offered") == 0
 	return p
@@ -130,14 +146,10 @@ func (h *treeTest) step(t *rapid.T) {
 	switch step {
 	case "charge":
 		h.pods++
-		p := h.drawPod(t)
-		h.naive.pods[fmt.Sprint(h.pods)] = p
-		h.ledger.Charge(fmt.Sprint(h.pods), p.charge())
+		h.charge(fmt.Sprint(h.pods), h.drawPod(t))
 	case "charge again":
 		if id, p := h.drawCharged(t); p.queue != "" {
-			p = h.drawPod(t)
-			h.naive.pods[id] = p
-			h.ledger.Charge(id, p.charge())
+			h.charge(id, h.drawPod(t))
 		}
 	case "terminate":
 		if id, p := h.drawCharged(t); p.queue != "" {
@@ -165,9 +177,7 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 	switch step {
 	case "hold":
 		p := h.drawPod(t)
-		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
-		h.naive.holds[id] = p
-		h.ledger.Hold(id, p.charge())
+		h.holdFor(fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held")), p)
 	case "end hold":
 		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
 		delete(h.naive.holds, id)
@@ -205,7 +215,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 			unreclaimable := q.tree.unreclaimableUsed(of)
 			held := q.tree.held[of]
 
-			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "fixed %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
+			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
 			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
 			if of != CPUName && of != MemoryName {
@@ -229,12 +239,12 @@ func (h *treeTest) fits(queue string, name card.Name, count int64, isUnreclaimab
 // checkFits compares the answers about one more pod of any queue.
 func (h *treeTest) checkFits(t *rapid.T) {
 	count := int64(rapid.IntRange(1, 6).Draw(t, "count"))
-	isUnreclaimable := rapid.Bool().Draw(t, "fixed")
+	isUnreclaimable := rapid.Bool().Draw(t, "unreclaimable")
 	for _, queue := range h.leaves() {
 		for _, name := range treeNames {
 			got := h.fits(queue, name, count, isUnreclaimable)
 			want := h.naive.refusal(queue, name, count, isUnreclaimable)
-			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (fixed %v): refused for %+v, want %q", count, name, queue, isUnreclaimable, got, want)
+			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v): refused for %+v, want %q", count, name, queue, isUnreclaimable, got, want)
 			if name == CPUName || name == MemoryName {
 				continue
 			}
@@ -251,8 +261,10 @@ func (h *treeTest) checkFits(t *rapid.T) {
 	}
 }
 
-// TestTheLedgerCountsATreeLikeARecount: after any history every sum is that of the pods, and
-// every answer that of the documents.
+// TestTheLedgerCountsATreeLikeARecount: the ledger changes its sums with each event, because it answers thousands of
+// requests in a session. After each event of a random history, in a random tree of queues, every sum must equal a
+// recount of the pods. At the end every request is accepted or refused as by the rules of the documents, which the
+// naive ledger has once more.
 func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -264,8 +276,9 @@ func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	})
 }
 
-// TestPermittedPodsKeepQuotasAndGuarantees places what the checks permit, and nothing else, in a
-// tree whose guarantees the inventory covers.
+// TestPermittedPodsKeepQuotasAndGuarantees: if the nodes have at least what all queues are guaranteed, and only
+// pods are placed that the ledger permits, then no queue exceeds its quota and every unused guarantee stays free.
+// A pod within the guarantee of its own queue is never refused for the guarantees of others. Trees and pods are random.
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -280,32 +293,31 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 		h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
 		leaves := h.leaves()
 		for i := range rapid.IntRange(1, 40).Draw(t, "pods") {
+			// now and then a pod ends
 			if id, p := h.drawCharged(t); p.queue != "" && rapid.IntRange(0, 3).Draw(t, "end") == 0 {
 				delete(h.naive.pods, id)
 				h.ledger.Release(id)
 			}
 
-			p := naivePod{queue: rapid.SampledFrom(leaves).Draw(t, "leaf"), amounts: map[card.Name]int64{}, isUnreclaimable: rapid.Bool().Draw(t, "fixed")}
+			queue := rapid.SampledFrom(leaves).Draw(t, "leaf")
+			isUnreclaimable := rapid.Bool().Draw(t, "unreclaimable")
 			name := rapid.SampledFrom(treeNames).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 4).Draw(t, "count"))
-			p.amounts[name] = count
-			onNode := h.naive.used("", name)+count <= inventory[name]
-			covered := h.naive.limits[p.queue].Guarantee[name]-h.naive.used(p.queue, name) >= count && !h.naive.limits[p.queue].IsHeld
+			fitsNodes := h.naive.used("", name)+count <= inventory[name]
+			isGuaranteed := h.naive.limits[queue].Guarantee[name]-h.naive.used(queue, name) >= count && !h.naive.limits[queue].IsHeld
 
-			refusal := h.fits(p.queue, name, count, p.isUnreclaimable)
-			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !covered, "%d %s of the own guarantee of %s are refused: %+v", count, name, p.queue, refusal)
-			if refusal != nil || !onNode {
-				continue
+			refusal := h.fits(queue, name, count, isUnreclaimable)
+			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !isGuaranteed, "%d %s of the own guarantee of %s are refused: %+v", count, name, queue, refusal)
+			if refusal == nil && fitsNodes {
+				h.charge(fmt.Sprint(i), naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isUnreclaimable: isUnreclaimable})
+				h.checkLimitsHold(t, name)
 			}
-
-			h.naive.pods[fmt.Sprint(i)] = p
-			h.ledger.Charge(fmt.Sprint(i), p.charge())
-			h.checkLimitsHold(t, name)
 		}
 	})
 }
 
-// checkLimitsHold checks quotas, what is fixed, and that unused guarantees are free.
+// checkLimitsHold checks quotas, that all a queue uses beyond what it deserves can be reclaimed, and that unused
+// guarantees are free.
 func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
 	for at := range h.tree {
 		limit, isLimited := h.naive.limit(at, name)
@@ -325,9 +337,10 @@ func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
 	check.Must(t, used+unused <= h.naive.inventory[name], "%d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
 }
 
-// TestALedgerThatLeavesItsTreeIsFlat: after any history a flat ledger answers as one that never
-// had a tree.
-func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
+// TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree: an administrator may remove all parents, so that the queues
+// are flat again. After a random history in a random tree the ledger becomes flat. A second ledger, flat from the
+// start, gets the same pods and limits. Both must give the same answers.
+func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
@@ -349,10 +362,10 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 			flat.SetLimits(name, limits)
 		}
 
-		keep := func(name string) bool { return h.tree[name].Quota != nil }
-		h.ledger.Retain(keep)
-		flat.Retain(keep)
-		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the tree stays")
+		isInTree := func(name string) bool { return h.tree[name].Quota != nil }
+		h.ledger.Retain(isInTree)
+		flat.Retain(isInTree)
+		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the ledger keeps its tree")
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
 
 		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsUnreclaimable: true}
@@ -362,10 +375,14 @@ func TestALedgerThatLeavesItsTreeIsFlat(t *testing.T) {
 				released := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
 				answers := func(l *Ledger) map[string]any {
 					return map[string]any{
-						"any": l.FitsAnyCard(queue, one), "card": l.FitsCard(queue, name, one.Count, true),
-						"released": l.InsufficientAfterRelease(queue, one, name, released), "deserved": l.FitsDeserved(queue, one, true),
-						"level": l.MayUseByLevel(queue, name), "headroom": l.EvictionHeadroom(queue, name),
-						"enqueue": l.CheckEnqueue(queue, only(&Reservations{}), request, 1.5), "share": l.DominantShare(queue),
+						"FitsAnyCard":              l.FitsAnyCard(queue, one),
+						"FitsCard":                 l.FitsCard(queue, name, one.Count, true),
+						"InsufficientAfterRelease": l.InsufficientAfterRelease(queue, one, name, released),
+						"FitsDeserved":             l.FitsDeserved(queue, one, true),
+						"MayUseByLevel":            l.MayUseByLevel(queue, name),
+						"EvictionHeadroom":         l.EvictionHeadroom(queue, name),
+						"CheckEnqueue":             l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),
+						"DominantShare":            l.DominantShare(queue),
 					}
 				}
 
@@ -387,27 +404,34 @@ func snapshotByName(l *Ledger) map[string]QueueUsage {
 	return usages
 }
 
-// TestHugeAmountsInATree: what users write in pods and limits overflows nothing.
-func TestHugeAmountsInATree(t *testing.T) {
+// TestHugeAmountsInATreeDoNotOverflow: pods and limits may have nearly the largest int64. The sums of a tree do not
+// wrap around. While five such pods use and hold the CPU of queue q, its sibling r gets none. When they are gone,
+// the ledger is as before: a small request fits, and one above the quota does not.
+func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	l := New(0)
-	l.SetTree(map[string]Position{"p": {}, "q": {Parent: "p"}, "r": {Parent: "p"}})
-	for _, queue := range []string{"p", "q", "r"} {
-		l.SetLimits(queue, Limits{Cards: card.Quota{}, MilliCPU: math.MaxInt64 - 1, Memory: Unlimited, Deserved: Amounts{CPUName: math.MaxInt64 - 1}, Guarantee: Amounts{CPUName: math.MaxInt64 - 2}})
+	l.SetTree(map[string]Position{"parent": {}, "q": {Parent: "parent"}, "r": {Parent: "parent"}})
+	for _, queue := range []string{"parent", "q", "r"} {
+		l.SetLimits(queue, Limits{
+			Cards:     card.Quota{},
+			MilliCPU:  math.MaxInt64 - 1,
+			Memory:    Unlimited,
+			Deserved:  Amounts{CPUName: math.MaxInt64 - 1},
+			Guarantee: Amounts{CPUName: math.MaxInt64 - 2},
+		})
 	}
-
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
 	l.Refresh()
+
 	for i := range 5 {
 		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsUnreclaimable: true})
 	}
+	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "CPU for r fits while q uses all of it")
 
-	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "more CPU than there is")
 	for i := range 5 {
 		l.Release(fmt.Sprint(i))
 		l.EndKeeping(fmt.Sprint(i))
 	}
-
-	check.Equal(t, "as before", (*InsufficientQuota)(nil), l.FitsAnyCard("q", Request{MilliCPU: 1}))
-	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: math.MaxInt64}) != nil, "more than the quota")
+	check.Equal(t, "insufficient for 1 millicore of q", nil, l.FitsAnyCard("q", Request{MilliCPU: 1}))
+	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: math.MaxInt64}) != nil, "CPU above the quota of r fits")
 }
