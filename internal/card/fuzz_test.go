@@ -16,10 +16,14 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// FuzzParseName: a name that is accepted is written back as it was, is good
-// everywhere a name may stand, and its form is the one it looks like.
+// FuzzParseName: ParseName returns the text that it accepts unchanged. The name fits a pod's request, a quota and
+// an event, and its form follows from what stands behind the model. A refused text gives "", and an error that fits
+// an event.
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/mig-x-mixed-mixed", "A/mps-0g*1/9999", "NVIDIA H200", "A/", ""} {
+	for _, seed := range []string{
+		"NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/mig-x-mixed-mixed", "A/mps-0g*1/9999",
+		"NVIDIA H200", "A/", "",
+	} {
 		f.Add(seed)
 	}
 
@@ -33,26 +37,19 @@ func FuzzParseName(f *testing.F) {
 		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.FitsEvent(text), "%q → %q", text, name)
 		wrong := validation.IsValidLabelValue(name.Model())
 		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
-		form := name.Form()
 
-		want := formOf(strings.TrimPrefix(text, name.Model()))
-		check.Must(t, form == want && (form == MIG) == (name.migProfile() != ""), "%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
+		wantForm := formOfSuffix(strings.TrimPrefix(text, name.Model()))
+		check.Equal(t, text+": form", wantForm, name.Form())
+		check.Equal(t, text+": has a MIG profile", wantForm == MIG, name.migProfile() != "")
 
-		checkUse(t, name)
+		request := check.Value(ParseRequest(text))(t)
+		check.Must(t, request.String() == text && request.Allows(name), "%s is the request %v", name, request)
+		check.Equal(t, "quota of one card", Quota{name: 1}, check.Value(ParseQuota(Quota{name: 1}.String()))(t))
 	})
 }
 
-// checkUse checks that a name is good everywhere a name may stand.
-func checkUse(t *testing.T, name Name) {
-	request, err := ParseRequest(string(name))
-	check.Must(t, err == nil && request.String() == string(name) && request.Allows(name), "%s is no request: %v, %v", name, request, err)
-	quota, err := ParseQuota(Quota{name: 1}.String())
-	diff := cmp.Diff(Quota{name: 1}, quota)
-	check.Must(t, err == nil && diff == "", "%s is no key of a quota: %v %s", name, err, diff)
-}
-
-// formOf tells the form of a name by what stands behind the model.
-func formOf(suffix string) Form {
+// formOfSuffix returns the form of a name by what stands behind its model.
+func formOfSuffix(suffix string) Form {
 	switch {
 	case suffix == "":
 		return Whole
@@ -63,10 +60,14 @@ func formOf(suffix string) Form {
 	}
 }
 
-// FuzzParseTotals: totals that are accepted survive writing and reading, in the
-// same order, and every request in them is one that a pod may carry.
+// FuzzParseTotals: ParseTotals parses the annotation card.request, {"alternatives": number of cards}. What it
+// accepts is sorted by request, names at least one card each, and is read back the same after it was written. A
+// refused text gives nothing, and an error that fits an event.
 func FuzzParseTotals(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`, `{"A":1.5}`, `{"A":`, `[]`} {
+	for _, seed := range []string{
+		`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`,
+		`{"A":1.5}`, `{"A":`, `[]`,
+	} {
 		f.Add(seed)
 	}
 
@@ -78,28 +79,27 @@ func FuzzParseTotals(f *testing.F) {
 		}
 
 		written := map[string]Count{}
-		for i, total := range totals {
-			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, total.Request, total.Count)
-			if i > 0 && totals[i-1].Request.String() >= total.Request.String() {
-				t.Fatalf("%q: %s stands behind %s", text, total.Request, totals[i-1].Request)
-			}
-			written[total.Request.String()] = total.Count
+		last := ""
+		for _, total := range totals {
+			request := total.Request.String()
+			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, request, total.Count)
+			check.Must(t, request > last, "%q: %s stands behind %s", text, request, last)
+			written[request] = total.Count
+			last = request
 		}
 
-		again := check.Value(json.Marshal(written))(t)
-		reread, err := ParseTotals(string(again))
-		diff := cmp.Diff(totals, reread, cmp.AllowUnexported(Request{}))
-		check.Must(t, err == nil && diff == "", "%q → %s: %v %s", text, again, err, diff)
+		again := check.Value(ParseTotals(string(check.Value(json.Marshal(written))(t))))(t)
+		check.Equal(t, text, totals, again, cmp.AllowUnexported(Request{}))
 	})
 }
 
-// absurdExponent is one of four digits or more. Kubernetes needs seconds to add
+// hugeExponent is one of four digits or more. Kubernetes needs seconds to add
 // such quantities, which has nothing to do with cards.
-var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 
-// fuzzedNode reads "key=value" as a label and "name:quantity" as a resource,
+// parseNode reads "key=value" as a label and "name:quantity" as a resource,
 // one a line, and reports whether the API server would accept the node.
-func fuzzedNode(text string) (n *corev1.Node, valid bool) {
+func parseNode(text string) (n *corev1.Node, valid bool) {
 	n = &corev1.Node{}
 	valid = true
 	n.Labels = map[string]string{}
@@ -108,7 +108,7 @@ func fuzzedNode(text string) (n *corev1.Node, valid bool) {
 		if key, value, ok := strings.Cut(line, "="); ok {
 			n.Labels[key] = value
 			valid = valid && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
-		} else if name, count, ok := strings.Cut(line, ":"); ok && !absurdExponent.MatchString(count) {
+		} else if name, count, ok := strings.Cut(line, ":"); ok && !hugeExponent.MatchString(count) {
 			quantity, err := resource.ParseQuantity(count)
 			if err != nil {
 				continue
@@ -121,8 +121,8 @@ func fuzzedNode(text string) (n *corev1.Node, valid bool) {
 	return n, valid
 }
 
-// written is a node in the form that fuzzedNode reads.
-func written(n *corev1.Node) string {
+// writeNode returns a node in the form that parseNode reads.
+func writeNode(n *corev1.Node) string {
 	var lines []string
 	for key, value := range n.Labels {
 		lines = append(lines, key+"="+value)
@@ -134,85 +134,98 @@ func written(n *corev1.Node) string {
 	return strings.Join(lines, "\n")
 }
 
-// FuzzRecognise: whatever stands on a node, recognising it neither panics nor
-// changes it, gives the same result twice, counts no resource that is not there,
-// none below zero and none that is withheld; a node without a clear model holds
-// nothing; and what has nothing to do with cards makes no difference.
+// FuzzRecognise: users and device plugins may write any labels and resources on a node. Recognise neither panics nor
+// changes the node, and it counts each resource of the node at most once, as the node counts it. It withholds a
+// resource only with a reason, and a node without a clear model offers no card. A network device and the label of a
+// team make no difference.
 func FuzzRecognise(f *testing.F) {
 	const h800 = "nvidia.com/gpu.product=NVIDIA-H800\nnvidia.com/gpu.memory=81559\n"
 	const npu = "huawei.com/npu.product=Ascend-910B\nhuawei.com/npu.memory=65536\n"
 	for _, seed := range []string{
-		h800 + "nvidia.com/gpu:8", h800 + "nvidia.com/gpu.replicas=2\nnvidia.com/gpu.shared:16\nnvidia.com/mig-1g.10gb:7",
-		h800 + npu + "nvidia.com/gpu:8\nhuawei.com/Ascend910:8", npu + "huawei.com/Ascend910:8\nhuawei.com/Ascend310:0",
-		h800 + "nvidia.com/hostdev:8", npu + "nvidia.com/mig-1g.10gb:1e30", "amd.com/gpu.family=AI\namd.com/gpu:-1",
-		"=\n:1", "/.product=x\n/.memory=1\n/:1", "nvidia.com/gpu.memory=9223372036854775807\nnvidia.com/gpu.product=A\nnvidia.com/gpu.replicas=1\nnvidia.com/gpu.shared:500m",
+		h800 + "nvidia.com/gpu:8",
+		h800 + "nvidia.com/gpu.replicas=2\nnvidia.com/gpu.shared:16\nnvidia.com/mig-1g.10gb:7",
+		h800 + npu + "nvidia.com/gpu:8\nhuawei.com/Ascend910:8",
+		npu + "huawei.com/Ascend910:8\nhuawei.com/Ascend310:0",
+		h800 + "nvidia.com/hostdev:8",
+		npu + "nvidia.com/mig-1g.10gb:1e30",
+		"amd.com/gpu.family=AI\namd.com/gpu:-1",
+		"=\n:1",
+		"/.product=x\n/.memory=1\n/:1",
+		"nvidia.com/gpu.memory=9223372036854775807\nnvidia.com/gpu.product=A\nnvidia.com/gpu.replicas=1\nnvidia.com/gpu.shared:500m",
 	} {
 		f.Add(seed)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(fleet)) {
-		f.Add(written(fleetNode(f, name)))
+	for _, file := range slices.Sorted(maps.Keys(fleet)) {
+		f.Add(writeNode(readFleetNode(f, file)))
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
-		n, valid := fuzzedNode(text)
+		n, valid := parseNode(text)
 		before := n.DeepCopy()
 		got := Recognise(n, nil)
-		check.Equal(t, "the node was changed", before, n)
-		check.Equal(t, "two results", got, Recognise(before, nil))
+		check.Equal(t, "the node after it was recognised", before, n)
+		check.Equal(t, "a second result", got, Recognise(before, nil))
 
-		checkRecognised(t, n, got)
-		checkModel(t, got)
+		expectResourcesOfNode(t, n, got)
+		expectOneModelInOrder(t, got)
 		if valid {
-			checkNames(t, got, len(text) < 500)
+			expectNamesForQuotas(t, got)
+			expectReasons(t, got, len(text) < 500)
 		}
 
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
-		if _, spoilt := before.Labels["rdma/hca.product"]; !spoilt && !strings.Contains(text, "rdma/") {
-			check.Equal(t, "a network device and a label of the team changed the cards", got, Recognise(n, nil))
+		if !strings.Contains(text, "rdma/") {
+			check.Equal(t, "with a network device and a label of a team", got, Recognise(n, nil))
 		}
 	})
 }
 
-// checkRecognised checks what holds for any node.
-func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
+// expectResourcesOfNode: each resource that Recognise returns is one of the node and there once, with the node's
+// count. Withheld ones come with an anomaly. Exactly these resources are cards in an inventory of the node.
+func expectResourcesOfNode(t *testing.T, n *corev1.Node, got Node) {
 	seen := map[corev1.ResourceName]bool{}
-	for _, h := range got.Cards {
-		quantity, there := n.Status.Allocatable[h.Resource]
-		check.Must(t, there && !seen[h.Resource] && h.Count >= 0 && h.Count == NewCount(quantity), "holds %d %s as %s of %s", h.Count, h.Resource, h.Name, quantity.String())
-		seen[h.Resource] = true
+	for _, offered := range got.Cards {
+		quantity, isThere := n.Status.Allocatable[offered.Resource]
+		check.Must(t, isThere && !seen[offered.Resource], "offers %s, which is not there or there twice", offered.Resource)
+		check.Equal(t, "count of "+string(offered.Resource), NewCount(quantity), offered.Count)
+		check.Must(t, offered.Count >= 0, "offers %d %s", offered.Count, offered.Resource)
+		seen[offered.Resource] = true
 	}
 
 	for _, resource := range got.Unnamed {
-		_, there := n.Status.Allocatable[resource]
-		check.Must(t, there && !seen[resource], "withholds %s, which is not there or held", resource)
+		_, isThere := n.Status.Allocatable[resource]
+		check.Must(t, isThere && !seen[resource], "withholds %s, which is not there or offered", resource)
 		seen[resource] = true
 	}
 
-	check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v and does not say why", got.Unnamed)
-	inv := NewInventory(map[string]Node{"n": got})
-	all := slices.Sorted(maps.Keys(seen))
-	check.Must(t, slices.Equal(all, inv.Resources()), "cards are %v, want %v", inv.Resources(), all)
+	check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v without a reason", got.Unnamed)
+	check.Equal(t, "cards of the inventory", slices.Sorted(maps.Keys(seen)), NewInventory(map[string]Node{"n": got}).Resources())
 }
 
-// checkModel checks that a node holds only what its one model names, in order.
-func checkModel(t *testing.T, got Node) {
-	for i, h := range got.Cards {
-		check.Must(t, got.Model != "" && strings.HasPrefix(string(h.Name), got.Model), "holds %s with the model %q", h.Name, got.Model)
-		check.Must(t, i == 0 || got.Cards[i-1].Resource < h.Resource, "%s does not stand behind the entry before it", h.Resource)
+// expectOneModelInOrder: the cards of a node are named after its one model, and sorted by resource.
+func expectOneModelInOrder(t *testing.T, got Node) {
+	last := corev1.ResourceName("")
+	for _, offered := range got.Cards {
+		check.Must(t, got.Model != "" && strings.HasPrefix(string(offered.Name), got.Model), "offers %s with the model %q", offered.Name, got.Model)
+		check.Must(t, last < offered.Resource, "%s stands behind %s", offered.Resource, last)
+		last = offered.Resource
 	}
 }
 
-// checkNames checks what holds for a node that the API server takes; what a
-// short one says fits into an event.
-func checkNames(t *testing.T, got Node, short bool) {
-	for _, h := range got.Cards {
-		_, err := ParseName(string(h.Name))
-		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)
+// expectNamesForQuotas: each card of a node that the API server accepts has a valid name, so that a quota can be
+// written for it.
+func expectNamesForQuotas(t *testing.T, got Node) {
+	for _, offered := range got.Cards {
+		check.Value(ParseName(string(offered.Name)))(t)
 	}
-	for _, said := range got.Anomalies {
-		check.Must(t, !short || check.FitsEvent(said.Message), "no event can hold %q", said.Message)
-		check.Must(t, said.Reason != "", "an anomaly has no reason: %q", said.Message)
+}
+
+// expectReasons: each anomaly has a reason, and a message that fits an event if the texts of the node are short.
+func expectReasons(t *testing.T, got Node, isShort bool) {
+	for _, anomaly := range got.Anomalies {
+		check.Must(t, anomaly.Reason != "", "an anomaly has no reason: %q", anomaly.Message)
+		check.Must(t, !isShort || check.FitsEvent(anomaly.Message), "no event can hold %q", anomaly.Message)
 	}
 }

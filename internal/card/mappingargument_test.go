@@ -10,9 +10,11 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func TestAnArgumentIsReadAsItWasWritten(t *testing.T) {
+// TestAWrittenArgumentIsReadBack: the operator writes spec.cards of the policy into the scheduler's configuration, as
+// argument "cards" of the plugin. The plugin reads the same mappings.
+func TestAWrittenArgumentIsReadBack(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		_, mappings := drawMapped(t)
+		_, mappings := drawNodeAndMappings(t)
 		if mappings.Validate() != nil {
 			return
 		}
@@ -21,32 +23,60 @@ func TestAnArgumentIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestParseMappings(t *testing.T) {
-	entry := func(fields map[any]any) []any { return []any{fields} }
+// TestParseMappingsReadsListsOfEntries: YAML libraries return an entry as a map with keys of any type or of strings.
+// Both are read. An empty list has no mappings.
+func TestParseMappingsReadsListsOfEntries(t *testing.T) {
 	got := check.Value(ParseMappings([]any{
 		map[any]any{"resource": "amd.com/gpu", "modelLabel": "amd.com/gpu.product-name"},
 		map[string]any{"resource": "a.b/c.shared", "model": "X", "memoryLabel": "m", "nodeSelector": map[any]any{"pool": "x"}},
 	}))(t)
-	check.Equal(t, "mappings", Mappings{amdByLabel, {Resource: "a.b/c.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"pool": "x"}}}, got)
+	check.Equal(t, "mappings", Mappings{
+		{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"},
+		{Resource: "a.b/c.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"pool": "x"}},
+	}, got)
 
-	check.Equal(t, "nothing", nil, check.Value(ParseMappings([]any{}))(t), cmpopts.EquateEmpty())
+	check.Equal(t, "mappings of an empty list", nil, check.Value(ParseMappings([]any{}))(t), cmpopts.EquateEmpty())
+}
 
+// TestParseMappingsRefusesAndSaysWhy: administrators may write argument "cards" by hand. An error names the entry, and
+// says what to write. YAML turns a number or a switch without quotes into something else than a text, so both are
+// refused.
+func TestParseMappingsRefusesAndSaysWhy(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		value any
-		wants []string
+		argument any
+		want     string
 	}{
-		"nothing":              {nil, []string{"write a list of entries"}},
-		"a text":               {"amd.com/gpu", []string{"write a list of entries"}},
-		"a mapping":            {map[string]any{"resource": "x"}, []string{"write a list of entries"}},
-		"an entry that is one": {[]any{"amd.com/gpu"}, []string{"entry 1: write resource, and modelLabel or model: it is not a mapping"}},
-		"an unknown key":       {entry(map[any]any{"Resource": "amd.com/gpu"}), []string{`entry 1: unknown key "Resource": write memoryLabel, model`}},
-		"a number as a key":    {entry(map[any]any{1: "amd.com/gpu"}), []string{`key "1" is not a word`}},
-		"a number as a model":  {entry(map[any]any{"resource": "amd.com/gpu", "model": 210}), []string{"entry 1: model: write a text, in quotes"}},
-		"a switch as a value":  {entry(map[any]any{"resource": "amd.com/gpu", "model": "X", "nodeSelector": map[any]any{"gpu": true}}), []string{`entry 1: nodeSelector: write the value of "gpu" in quotes`}},
-		"a list as a selector": {entry(map[any]any{"resource": "amd.com/gpu", "model": "X", "nodeSelector": []any{}}), []string{"nodeSelector: write labels and values"}},
-		"a mistake":            {entry(map[any]any{"resource": "cpu", "model": "X"}), []string{"entry 1, resource:"}},
+		"no value":                    {nil, "write a list of entries"},
+		"a text in place of a list":   {"amd.com/gpu", "write a list of entries"},
+		"an entry in place of a list": {map[string]any{"resource": "x"}, "write a list of entries"},
+		"an entry that is a text":     {[]any{"amd.com/gpu"}, "entry 1: write resource, and modelLabel or model: it is not a mapping"},
+		"an entry with an unknown key": {
+			argument: []any{map[any]any{"Resource": "amd.com/gpu"}},
+			want:     `entry 1: unknown key "Resource": write memoryLabel, model`,
+		},
+		"an entry with a number as a key": {
+			argument: []any{map[any]any{1: "amd.com/gpu"}},
+			want:     `key "1" is not a word`,
+		},
+		"an entry with a number as model": {
+			argument: []any{map[any]any{"resource": "amd.com/gpu", "model": 210}},
+			want:     "entry 1: model: write a text, in quotes",
+		},
+		"a nodeSelector with a switch as a value": {
+			argument: []any{map[any]any{"resource": "amd.com/gpu", "model": "X", "nodeSelector": map[any]any{"gpu": true}}},
+			want:     `entry 1: nodeSelector: write the value of "gpu" in quotes`,
+		},
+		"a nodeSelector that is a list": {
+			argument: []any{map[any]any{"resource": "amd.com/gpu", "model": "X", "nodeSelector": []any{}}},
+			want:     "nodeSelector: write labels and values",
+		},
+		"an entry that is no valid mapping: CPU is no card": {
+			argument: []any{map[any]any{"resource": "cpu", "model": "X"}},
+			want:     "entry 1, resource:",
+		},
 	}) {
-		_, err := ParseMappings(tc.value)
-		check.Refused(t, err, tc.wants...)
+		_, err := ParseMappings(tc.argument)
+
+		check.Refused(t, err, tc.want)
 	}
 }

@@ -10,88 +10,132 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// TestNearestIgnoresVendorsAndCase: a user who asks for a card that no node has reads the nearest name. Case,
+// separators and words of vendors make no difference. A part of a name finds the whole name, and the
+// other way round. A misspelt one finds the name with the smallest edit distance, up to a third of its length. A
+// word without a digit names no model.
 func TestNearestIgnoresVendorsAndCase(t *testing.T) {
-	fleet := []Name{
-		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D", "NVIDIA-H20", "NVIDIA-H200",
-		"NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800", "Tesla-T4", "PPU-ZW810E",
+	cardsOfNodes := []Name{
+		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D",
+		"NVIDIA-H20", "NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800", "Tesla-T4", "PPU-ZW810E",
 	}
 
-	for wanted, want := range map[Name]Name{
-		"H200": "NVIDIA-H200", "h200": "NVIDIA-H200", "nvidia-h200": "NVIDIA-H200", "NVIDIA-H20O": "NVIDIA-H200", "NVIDA-H200": "NVIDIA-H200", "NvidiaH200": "NVIDIA-H200",
-		"GeForce-RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX-4090": "NVIDIA-GeForce-RTX-4090", "RTX4090": "NVIDIA-GeForce-RTX-4090", "rtx-4090-d": "NVIDIA-GeForce-RTX-4090-D", "RTX4090D": "NVIDIA-GeForce-RTX-4090-D",
-		"A100": "NVIDIA-A100-SXM4-40GB", "A100-40GB": "NVIDIA-A100-SXM4-40GB", "A100-SXM4-80GB": "NVIDIA-A100-SXM4-40GB", "T4": "Tesla-T4", "NVIDIA-T4": "Tesla-T4",
-		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H200-141GB": "NVIDIA-H200", "910B": "Ascend-910B", "ascend_910b": "Ascend-910B",
-		"NVIDIA-B300": "", "B300": "", "NVIDIA": "", "GeForce": "", "Gaudi3": "", "mixed": "",
+	for wanted, want := range map[Name]Name{ // "" where no card is near
+		"H200":                    "NVIDIA-H200",
+		"h200":                    "NVIDIA-H200",
+		"nvidia-h200":             "NVIDIA-H200",
+		"NvidiaH200":              "NVIDIA-H200",
+		"NVIDIA-H20O":             "NVIDIA-H200", // the last letter is an O
+		"NVIDA-H200":              "NVIDIA-H200", // the vendor is misspelt
+		"NVIDIA-H200-141GB":       "NVIDIA-H200",
+		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
+		"GeForce-RTX-4090":        "NVIDIA-GeForce-RTX-4090",
+		"RTX-4090":                "NVIDIA-GeForce-RTX-4090",
+		"RTX4090":                 "NVIDIA-GeForce-RTX-4090",
+		"rtx-4090-d":              "NVIDIA-GeForce-RTX-4090-D",
+		"RTX4090D":                "NVIDIA-GeForce-RTX-4090-D",
+		"A100":                    "NVIDIA-A100-SXM4-40GB",
+		"A100-40GB":               "NVIDIA-A100-SXM4-40GB",
+		"A100-SXM4-80GB":          "NVIDIA-A100-SXM4-40GB",
+		"T4":                      "Tesla-T4",
+		"NVIDIA-T4":               "Tesla-T4",
+		"910B":                    "Ascend-910B",
+		"ascend_910b":             "Ascend-910B",
+		"NVIDIA-B300":             "",
+		"B300":                    "",
+		"NVIDIA":                  "",
+		"GeForce":                 "",
+		"Gaudi3":                  "",
+		"mixed":                   "",
 	} {
-		got, found := Nearest(wanted, fleet)
+		got, isFound := Nearest(wanted, cardsOfNodes)
 		check.Equal(t, string(wanted), want, got)
-		check.Equal(t, string(wanted)+" is found", want != "", found)
+		check.Equal(t, string(wanted)+" is found", want != "", isFound)
 	}
-
-	got, _ := Nearest("NVIDIA-C27-SXM4-40GB", []Name{"A-SXM4-40GB", "C27-SXM4-40GB"})
-	check.Equal(t, "a model that lost its vendor", "C27-SXM4-40GB", got)
 }
 
-// plainDistance is the edit distance by its definition.
-func plainDistance(a, b string) int {
+// TestNearestComparesModelsWithoutTheirVendor: NVIDIA-C27-SXM4-40GB is the same model as C27-SXM4-40GB, though
+// A-SXM4-40GB comes first.
+func TestNearestComparesModelsWithoutTheirVendor(t *testing.T) {
+	got, _ := Nearest("NVIDIA-C27-SXM4-40GB", []Name{"A-SXM4-40GB", "C27-SXM4-40GB"})
+	check.Equal(t, "nearest", "C27-SXM4-40GB", got)
+}
+
+// distanceByDefinition is the edit distance: the least number of bytes to insert, delete or replace.
+func distanceByDefinition(a, b string) int {
 	switch {
 	case a == "":
 		return len(b)
 	case b == "":
 		return len(a)
 	case a[0] == b[0]:
-		return plainDistance(a[1:], b[1:])
+		return distanceByDefinition(a[1:], b[1:])
 	}
-	return 1 + min(plainDistance(a[1:], b), plainDistance(a, b[1:]), plainDistance(a[1:], b[1:]))
+	return 1 + min(distanceByDefinition(a[1:], b), distanceByDefinition(a, b[1:]), distanceByDefinition(a[1:], b[1:]))
 }
 
-func TestEditDistance(t *testing.T) {
+// TestEditDistanceFollowsItsDefinition: editDistance is quick, and equals the definition on random texts, up to a
+// random limit.
+func TestEditDistanceFollowsItsDefinition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ab]{0,6}`)
 		a := text.Draw(t, "a")
 		b := text.Draw(t, "b")
 		limit := rapid.IntRange(1, 8).Draw(t, "limit")
-		check.Equal(t, a+" and "+b, min(plainDistance(a, b), limit), editDistance(a, b, limit))
+		check.Equal(t, a+" and "+b, min(distanceByDefinition(a, b), limit), editDistance(a, b, limit))
 	})
 }
 
+// TestMentionsCard: when the message about a node has the name that a user asks for, the name is right and something
+// else is wrong. Only whole names count, in their own case.
 func TestMentionsCard(t *testing.T) {
-	const text = "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10; models NVIDIA-H200, A10/mig-1g.5gb-mixed"
+	const message = "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10; models NVIDIA-H200, A10/mig-1g.5gb-mixed"
+
 	for name, want := range map[Name]bool{
-		"NVIDIA-GB10": true, "NVIDIA-H200": true, "A10/mig-1g.5gb-mixed": true, "NVIDIA-GB1": false, "GB10": false, "NVIDIA-H20": false, "A10": false, "nvidia-gb10": false,
+		"NVIDIA-GB10":          true,
+		"NVIDIA-H200":          true,
+		"A10/mig-1g.5gb-mixed": true,
+		"NVIDIA-GB1":           false,
+		"GB10":                 false,
+		"NVIDIA-H20":           false,
+		"A10":                  false,
+		"nvidia-gb10":          false,
 	} {
-		check.Equal(t, string(name), want, MentionsCard(text, name))
+		check.Equal(t, string(name), want, MentionsCard(message, name))
 	}
 }
 
+// TestNearestNameIsWithinAThird: among random names of letters, which have no vendor and no parts, the nearest has the
+// smallest edit distance. It is found if that is at most a third of the wanted name's length.
 func TestNearestNameIsWithinAThird(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[abc]{1,7}`)
 		known := rapid.SliceOfDistinct(name, rapid.ID).Draw(t, "known")
 		wanted := name.Draw(t, "wanted")
-		names := make([]Name, len(known))
 
+		names := make([]Name, len(known))
 		best := len(wanted)/3 + 1
 		for i, other := range known {
 			names[i] = Name(other)
-			best = min(best, plainDistance(wanted, other))
+			best = min(best, distanceByDefinition(wanted, other))
 		}
 
 		got, found := Nearest(Name(wanted), names)
 		check.Equal(t, "found", best <= len(wanted)/3, found)
-		check.Must(t, !found || plainDistance(wanted, string(got)) == best, "%s is not the nearest of %v to %s", got, known, wanted)
+		check.Must(t, !found || distanceByDefinition(wanted, string(got)) == best, "%s is not the nearest of %v to %s", got, known, wanted)
 	})
 }
 
-// TestAVendorIsNoDifference: a name with the vendor in front means the same as without it.
-func TestAVendorIsNoDifference(t *testing.T) {
+// TestNearestFindsAModelWithAndWithoutAVendor: a random model has the word of a random vendor in front, or none. A user
+// finds it by the model alone, in lower case, and with NVIDIA in front, though another card comes first.
+func TestNearestFindsAModelWithAndWithoutAVendor(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		model := rapid.StringMatching(`[A-Z]{1,3}[0-9]{2,4}(-[A-Z]{3}[0-9])?`).Draw(t, "model")
 		vendor := rapid.SampledFrom([]string{"NVIDIA-", "NVIDIA-GeForce-", "Tesla-", "AMD-", ""}).Draw(t, "vendor")
 		known := []Name{"Other-1", Name(vendor + model)}
 		for _, asked := range []string{model, strings.ToLower(model), "NVIDIA-" + model} {
-			got, found := Nearest(Name(asked), known)
-			check.Must(t, found && got == known[1], "%s is %s, want %s", asked, got, known[1])
+			got, _ := Nearest(Name(asked), known)
+			check.Equal(t, asked, known[1], got)
 		}
 	})
 }

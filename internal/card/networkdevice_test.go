@@ -1,7 +1,6 @@
 package card
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,53 +8,103 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLabelsMakeNoNetworkDeviceACard: a device of the card's own vendor neither hides which resource
-// is the card, nor stays a card itself. Pods request both together.
+// TestLabelsMakeNoNetworkDeviceACard: pods request network devices together with cards, and no quota limits them. A
+// device of the card's own vendor neither hides which resource is the card, nor is a card itself. It is one only if a
+// mapping or labels have its very name. The label npu names Ascend-910B for huawei.com; ascend is an entry of
+// spec.cards that names it, too.
 func TestLabelsMakeNoNetworkDeviceACard(t *testing.T) {
 	ascend := Mappings{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
+	eightAscends := map[Name]Count{"Ascend-910B": 8}
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		parts         string
-		before, after Mappings
-		cards         map[Name]Count
-		resources     []corev1.ResourceName
+		node          string
+		mappings      Mappings // before the node is known
+		laterMappings Mappings // in place of those before, once the node is known
+		wantResources []corev1.ResourceName
+		wantCards     map[Name]Count
 	}{
-		"by labels":                 {npu + "huawei.com/Ascend910:8 huawei.com/rdma_nic:8", nil, nil, map[Name]Count{"Ascend-910B": 8}, resources("huawei.com/Ascend910")},
-		"mapped":                    {npu + "huawei.com/Ascend910:8 huawei.com/rdma_nic:8", ascend, ascend, map[Name]Count{"Ascend-910B": 8}, resources("huawei.com/Ascend910")},
-		"mapped later":              {npu + "huawei.com/Ascend910:8 huawei.com/sriov_nic:8", nil, ascend, map[Name]Count{"Ascend-910B": 8}, resources("huawei.com/Ascend910")},
-		"before the card":           {npu + "huawei.com/rdma_nic:8", nil, nil, map[Name]Count{}, nil},
-		"of two models":             {npu + "a.b/c.product=X a.b/c.memory=1 huawei.com/rdma_nic:8 a.b/c:1", nil, nil, map[Name]Count{}, resources("a.b/c")},
-		"without a product":         {"huawei.com/rdma_nic.speed=200 huawei.com/rdma_nic:8", nil, nil, map[Name]Count{}, nil},
-		"a label of its name":       {"a.b/sriov.product=X a.b/sriov.memory=1 a.b/sriov:4", nil, nil, map[Name]Count{"X": 4}, resources("a.b/sriov")},
-		"a card that ends like one": {"v.w/unit.product=X v.w/unit.memory=1 v.w/ai-processor:4 v.w/rdma:8", nil, nil, map[Name]Count{"X": 4}, resources("v.w/ai-processor")},
-		"withheld":                  {"v.w/ai-processor.family=X v.w/ai-processor:4", nil, nil, map[Name]Count{}, resources("v.w/ai-processor")},
-		"a mapping of it":           {npu + "huawei.com/rdma_nic:8", nil, Mappings{{Resource: "huawei.com/rdma_nic", Model: "X"}}, map[Name]Count{"X": 8}, resources("huawei.com/rdma_nic")},
+		"the label names the card": {
+			node:          npu + "huawei.com/Ascend910:8 huawei.com/rdma_nic:8",
+			wantResources: resources("huawei.com/Ascend910"),
+			wantCards:     eightAscends,
+		},
+		"a mapping names the card": {
+			node:          npu + "huawei.com/Ascend910:8 huawei.com/rdma_nic:8",
+			mappings:      ascend,
+			laterMappings: ascend,
+			wantResources: resources("huawei.com/Ascend910"),
+			wantCards:     eightAscends,
+		},
+		"a mapping names the card later": {
+			node:          npu + "huawei.com/Ascend910:8 huawei.com/sriov_nic:8",
+			laterMappings: ascend,
+			wantResources: resources("huawei.com/Ascend910"),
+			wantCards:     eightAscends,
+		},
+		"the node does not offer the card of the label yet": {
+			node:      npu + "huawei.com/rdma_nic:8",
+			wantCards: map[Name]Count{},
+		},
+		"labels name two models: the card of the other vendor is withheld": {
+			node:          npu + "a.b/c.product=X a.b/c.memory=1 huawei.com/rdma_nic:8 a.b/c:1",
+			wantResources: resources("a.b/c"),
+			wantCards:     map[Name]Count{},
+		},
+		"only a label of its speed has the name of the network device": {
+			node:      "huawei.com/rdma_nic.speed=200 huawei.com/rdma_nic:8",
+			wantCards: map[Name]Count{},
+		},
+		"product and memory have the very name of the network device": {
+			node:          "a.b/sriov.product=X a.b/sriov.memory=1 a.b/sriov:4",
+			wantResources: resources("a.b/sriov"),
+			wantCards:     map[Name]Count{"X": 4},
+		},
+		"ai-processor contains roce, a word of networks, and is a card": {
+			node:          "v.w/unit.product=X v.w/unit.memory=1 v.w/ai-processor:4 v.w/rdma:8",
+			wantResources: resources("v.w/ai-processor"),
+			wantCards:     map[Name]Count{"X": 4},
+		},
+		"ai-processor without a product is withheld as a card": {
+			node:          "v.w/ai-processor.family=X v.w/ai-processor:4",
+			wantResources: resources("v.w/ai-processor"),
+			wantCards:     map[Name]Count{},
+		},
+		"a mapping names the network device": {
+			node:          npu + "huawei.com/rdma_nic:8",
+			laterMappings: Mappings{{Resource: "huawei.com/rdma_nic", Model: "X"}},
+			wantResources: resources("huawei.com/rdma_nic"),
+			wantCards:     map[Name]Count{"X": 8},
+		},
 	}) {
 		var tracker Tracker
-		tracker.SetMappings(tc.before)
-		tracker.Update(node(strings.Fields(tc.parts)...))
+		tracker.SetMappings(tc.mappings)
+		tracker.Update(newNode(tc.node))
+		tracker.SetMappings(tc.laterMappings)
 
-		tracker.SetMappings(tc.after)
-		check.Equal(t, "resources", tc.resources, tracker.Inventory().Resources())
-		check.Equal(t, "cards", tc.cards, tracker.Inventory().Physical())
+		check.Equal(t, "resources", tc.wantResources, tracker.Inventory().Resources())
+		check.Equal(t, "cards", tc.wantCards, tracker.Inventory().Physical())
 	}
 }
 
-// TestNoNetworkDeviceIsRemembered: earlier versions of the operator recorded them as cards.
-func TestNoNetworkDeviceIsRemembered(t *testing.T) {
+// TestNoNetworkDeviceIsReadFromTheRecord: the operator records which resources are cards. Earlier versions recorded
+// network devices, too, which are left out when the record is read.
+func TestNoNetworkDeviceIsReadFromTheRecord(t *testing.T) {
 	var tracker Tracker
-	check.That(t, tracker.AddResources("huawei.com/rdma_nic", "huawei.com/Ascend910"), "the card is no news")
-	check.Equal(t, "lasting", resources("huawei.com/Ascend910"), tracker.Inventory().LastingResources())
+	check.That(t, tracker.AddResources("huawei.com/rdma_nic", "huawei.com/Ascend910"), "the card is no change")
+	check.Equal(t, "lasting resources", resources("huawei.com/Ascend910"), tracker.Inventory().LastingResources())
 }
 
-// TestTheRecordHasNoNetworkDevice: what is read back from the record is what was written, also where
-// labels have the very name of a network device.
-func TestTheRecordHasNoNetworkDevice(t *testing.T) {
-	var before, after Tracker
-	before.Update(node(strings.Fields("a.b/sriov.product=X a.b/sriov.memory=1 a.b/sriov:4")...))
+// TestNoNetworkDeviceIsRecorded: labels have the very name of a network device, so it is a card. The record leaves it
+// out, because it would not be read back. So what is read is exactly what was written.
+func TestNoNetworkDeviceIsRecorded(t *testing.T) {
+	var before Tracker
+	before.Update(newNode("a.b/sriov.product=X a.b/sriov.memory=1 a.b/sriov:4"))
 	before.AddResources("a.b/c")
 	check.Equal(t, "cards", resources("a.b/c", "a.b/sriov"), before.Inventory().Resources())
 	written := before.Inventory().LastingResources()
 	check.Equal(t, "written", resources("a.b/c"), written)
+
+	var after Tracker
 	after.AddResources(written...)
 	check.Equal(t, "read", written, after.Inventory().LastingResources())
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -13,8 +12,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// realNodes reads testdata/realnodes.yaml.
-func realNodes(t *testing.T) []*corev1.Node {
+// readRealNodes reads testdata/realnodes.yaml.
+func readRealNodes(t *testing.T) []*corev1.Node {
 	text := check.Value(os.ReadFile("testdata/realnodes.yaml"))(t)
 
 	var entries []struct {
@@ -35,90 +34,128 @@ func realNodes(t *testing.T) []*corev1.Node {
 	return nodes
 }
 
-// TestRealNodesAreRecognised: the configurations of NVIDIA's software on two real cards.
+// TestRealNodesAreRecognised: testdata/realnodes.yaml has nodes with one real card, an H100 or an H200, as NVIDIA's
+// software labels them in each of its configurations. Parts of a card never count as whole cards: 4 or 2 shares of the
+// card get -SHARED behind the model. If the software renames their resource to gpu.shared, they get a name with the
+// memory of the card and their number. MODEL, MEMORY and CARD below stand for those of both cards.
 func TestRealNodesAreRecognised(t *testing.T) {
-	const (
-		gpu    = "nvidia.com/gpu"
-		shared = "nvidia.com/gpu.shared"
-	)
+	type expectation struct{ cards, sharing string } // cards as describeCards writes them
 
-	want := map[string]Node{}
-	strategies := map[string]string{}
-	for short, model := range map[string]struct{ name, memory string }{"h100": {"NVIDIA-H100-80GB-HBM3", "80g"}, "h200": {"NVIDIA-H200", "140g"}} {
-		share := func(replicas string) Name { return Name(model.name + "/mps-" + model.memory + "*1/" + replicas) }
-		for _, configuration := range []string{"no-sharing", "mig-none", "mig-single", "mig-mixed"} {
-			want[short+"-"+configuration] = one(model.name, gpu, 1)
-		}
-
-		want[short+"-time-slicing-4"] = one(model.name+"-SHARED", gpu, 4)
-		want[short+"-time-slicing-4-renamed"] = Node{Model: model.name, Cards: []NodeCard{{share("4"), shared, 4}}}
-		want[short+"-mps-2"] = one(model.name+"-SHARED", gpu, 2)
-		want[short+"-mps-2-renamed"] = Node{Model: model.name, Cards: []NodeCard{{share("2"), shared, 2}}}
-
-		for _, configuration := range []string{"time-slicing-4", "time-slicing-4-renamed"} {
-			strategies[short+"-"+configuration] = "time-slicing"
-		}
-		for _, configuration := range []string{"mps-2", "mps-2-renamed"} {
-			strategies[short+"-"+configuration] = "mps"
-		}
-
-		registered := "apiserver-" + short + "-"
-		want[registered+"whole"] = one(model.name, gpu, 1)
-		want[registered+"plugin-down"] = one(model.name, gpu, 0)
-		want[registered+"time-slicing"] = one(model.name+"-SHARED", gpu, 4)
-		want[registered+"time-slicing-renamed"] = Node{Model: model.name, Cards: []NodeCard{{Name(model.name), gpu, 0}, {share("4"), shared, 4}}}
-		want[registered+"whole-before-labels"] = Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []Anomaly{{NoModelLabel, gpu,
-			"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}}
-
-		strategies[registered+"time-slicing"] = "time-slicing"
-		strategies[registered+"time-slicing-renamed"] = "time-slicing"
+	configurations := map[string]expectation{
+		"CARD-no-sharing":                     {"MODEL=nvidia.com/gpu:1", ""},
+		"CARD-mig-none":                       {"MODEL=nvidia.com/gpu:1", ""},
+		"CARD-mig-single":                     {"MODEL=nvidia.com/gpu:1", ""},
+		"CARD-mig-mixed":                      {"MODEL=nvidia.com/gpu:1", ""},
+		"CARD-time-slicing-4":                 {"MODEL-SHARED=nvidia.com/gpu:4", "time-slicing"},
+		"CARD-time-slicing-4-renamed":         {"MODEL/mps-MEMORY*1/4=nvidia.com/gpu.shared:4", "time-slicing"},
+		"CARD-mps-2":                          {"MODEL-SHARED=nvidia.com/gpu:2", "mps"},
+		"CARD-mps-2-renamed":                  {"MODEL/mps-MEMORY*1/2=nvidia.com/gpu.shared:2", "mps"},
+		"apiserver-CARD-whole":                {"MODEL=nvidia.com/gpu:1", ""},
+		"apiserver-CARD-plugin-down":          {"MODEL=nvidia.com/gpu:0", ""},
+		"apiserver-CARD-time-slicing":         {"MODEL-SHARED=nvidia.com/gpu:4", "time-slicing"},
+		"apiserver-CARD-time-slicing-renamed": {"MODEL=nvidia.com/gpu:0 MODEL/mps-MEMORY*1/4=nvidia.com/gpu.shared:4", "time-slicing"},
+		"apiserver-CARD-whole-before-labels":  {"", ""}, // no label names the card, so it is withheld
 	}
 
-	nodes := realNodes(t)
-	check.Equal(t, "nodes", len(want), len(nodes))
-	for _, n := range nodes {
-		mustBeReal(t, n)
-		expected, isKnown := want[n.Name]
-		check.That(t, isKnown, "%s has no expectation", n.Name)
-		got := Recognise(n, nil)
-		check.Equal(t, n.Name, expected, got, cmpopts.EquateEmpty())
-
-		strategy := ""
-		for _, held := range got.Cards {
-			check.Value(ParseName(string(held.Name)))(t)
-			strategy += SharingStrategy(n, held)
+	wants := map[string]expectation{}
+	for configuration, want := range configurations {
+		for _, names := range []*strings.Replacer{
+			strings.NewReplacer("CARD", "h100", "MODEL", "NVIDIA-H100-80GB-HBM3", "MEMORY", "80g"),
+			strings.NewReplacer("CARD", "h200", "MODEL", "NVIDIA-H200", "MEMORY", "140g"),
+		} {
+			wants[names.Replace(configuration)] = expectation{names.Replace(want.cards), want.sharing}
 		}
+	}
 
-		check.Equal(t, n.Name+": sharing", strategies[n.Name], strategy)
+	nodes := readRealNodes(t)
+	check.Equal(t, "number of nodes", len(wants), len(nodes))
+	for _, n := range nodes {
+		expectValidKeysAndValues(t, n)
+		want, isKnown := wants[n.Name]
+		check.Must(t, isKnown, "%s has no expectation", n.Name)
+
+		got := Recognise(n, nil)
+		check.Equal(t, n.Name+": cards", want.cards, describeCards(got.Cards))
+		sharing := ""
+		for _, offered := range got.Cards {
+			check.Equal(t, n.Name+": model", offered.Name.Model(), got.Model)
+			check.Value(ParseName(string(offered.Name)))(t)
+			sharing += SharingStrategy(n, offered)
+		}
+		check.Equal(t, n.Name+": sharing", want.sharing, sharing)
+
+		if want.cards == "" {
+			check.Equal(t, n.Name+": withheld", resources("nvidia.com/gpu"), got.Unnamed)
+			check.Equal(t, n.Name+": anomalies", []Anomaly{{NoModelLabel, "nvidia.com/gpu",
+				"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}, got.Anomalies)
+			continue
+		}
+		check.Equal(t, n.Name+": withheld or wrong", 0, len(got.Unnamed)+len(got.Withheld)+len(got.Anomalies))
 	}
 }
 
-// TestAMissingMemoryLabelIsNamed: the model is there, and "correct the name" would help nothing.
+// TestAMissingMemoryLabelIsNamed: a label <type>.product names a model only beside <type>.memory, and feature discovery
+// writes no memory for NVIDIA-GB10. The message then names the one label that lacks, beside the product. Without the
+// product it asks for both labels.
 func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 "
-	elsewhere := Mappings{{Resource: "nvidia.com/gpu", Model: "X", NodeSelector: map[string]string{"pool": "x"}}, {Resource: "a.b/card", Model: "Y", NodeSelector: map[string]string{"pool": "x"}}}
-	for t, tc := range check.Cases(t, map[string]struct {
-		parts    string
-		mappings Mappings
-		says     string
-	}{
-		"whole cards": {gb10 + "nvidia.com/gpu:1", nil, "offers nvidia.com/gpu but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card"},
-		"shares":      {gb10 + "nvidia.com/gpu.shared:4", nil, "offers nvidia.com/gpu.shared but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10"},
-		"slices":      {gb10 + "nvidia.com/mig-1g.10gb:7", nil, "offers nvidia.com/mig-1g.10gb but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10"},
-		"mapped for other nodes": {gb10 + "nvidia.com/gpu:1", elsewhere,
-			"no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card"},
-		"another vendor":              {"a.b/card.product=Z a.b/card:1", nil, "no label a.b/card.memory beside a.b/card.product=Z names"},
-		"a resource of another name":  {"a.b/ai.product=Z a.b/card:1", elsewhere, "no label a.b/ai.memory beside a.b/ai.product=Z and no entry of spec.cards"},
-		"a memory of 0 is a memory":   {"nvidia.com/gpu.memory=0 nvidia.com/gpu:1", nil, "no label nvidia.com/<type>.product with nvidia.com/<type>.memory"},
-		"the product of slices alone": {"nvidia.com/mig-1g.10gb.product=Z nvidia.com/mig-1g.10gb:7", nil, "no label nvidia.com/<type>.product with nvidia.com/<type>.memory"},
-		"another vendor's product":    {gb10 + "a.b/card.family=Z a.b/card:1", nil, "offers a.b/card but no label a.b/<type>.product with a.b/<type>.memory"},
-	}) {
-		check.Contains(t, "the node says", joinMessages(Recognise(node(strings.Fields(tc.parts)...), tc.mappings).Anomalies), tc.says)
-	}
+	elsewhere := Mappings{mapPoolX("nvidia.com/gpu", "X"), mapPoolX("a.b/card", "Y")} // the nodes below lack label pool=x
 
-	held := Recognise(node(strings.Fields("nvidia.com/gpu.product=NVIDIA-GB10 nvidia.com/gpu.memory=0 nvidia.com/gpu:1")...), nil).Cards
-	check.Equal(t, "a memory of 0", []NodeCard{{"NVIDIA-GB10", "nvidia.com/gpu", 1}}, held)
-	one := Mappings{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}
-	held = Recognise(node(strings.Fields(gb10+"nvidia.com/gpu:1")...), one).Cards
-	check.Equal(t, "one entry of spec.cards", []NodeCard{{"NVIDIA-GB10", "nvidia.com/gpu", 1}}, held)
+	for t, tc := range check.Cases(t, map[string]struct {
+		node     string
+		mappings Mappings
+		want     string
+	}{
+		"whole cards": {
+			node: gb10 + "nvidia.com/gpu:1",
+			want: "offers nvidia.com/gpu but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card",
+		},
+		"shares": {
+			node: gb10 + "nvidia.com/gpu.shared:4",
+			want: "offers nvidia.com/gpu.shared but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10",
+		},
+		"slices": {
+			node: gb10 + "nvidia.com/mig-1g.10gb:7",
+			want: "offers nvidia.com/mig-1g.10gb but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10",
+		},
+		"whole cards that are mapped on other nodes": {
+			node:     gb10 + "nvidia.com/gpu:1",
+			mappings: elsewhere,
+			want:     "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card",
+		},
+		"cards of another vendor": {
+			node: "a.b/card.product=Z a.b/card:1",
+			want: "no label a.b/card.memory beside a.b/card.product=Z names",
+		},
+		"a resource with another name than the product, mapped on other nodes": {
+			node:     "a.b/ai.product=Z a.b/card:1",
+			mappings: elsewhere,
+			want:     "no label a.b/ai.memory beside a.b/ai.product=Z and no entry of spec.cards",
+		},
+		"the memory is there, the product lacks": {
+			node: "nvidia.com/gpu.memory=0 nvidia.com/gpu:1",
+			want: "no label nvidia.com/<type>.product with nvidia.com/<type>.memory",
+		},
+		"only slices have a product": {
+			node: "nvidia.com/mig-1g.10gb.product=Z nvidia.com/mig-1g.10gb:7",
+			want: "no label nvidia.com/<type>.product with nvidia.com/<type>.memory",
+		},
+		"only another vendor has a product": {
+			node: gb10 + "a.b/card.family=Z a.b/card:1",
+			want: "offers a.b/card but no label a.b/<type>.product with a.b/<type>.memory",
+		},
+	}) {
+		got := Recognise(newNode(tc.node), tc.mappings)
+		check.Contains(t, "message", joinMessages(got.Anomalies), tc.want)
+	}
+}
+
+// TestACardWithoutMemoryGetsItsNameOtherwise: NVIDIA-GB10, which has no memory of its own, gets its name from a label
+// of 0 MiB, or from an entry of spec.cards.
+func TestACardWithoutMemoryGetsItsNameOtherwise(t *testing.T) {
+	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 nvidia.com/gpu:1 "
+	byProduct := Mappings{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}
+
+	check.Equal(t, "a label of 0 MiB", "NVIDIA-GB10=nvidia.com/gpu:1", describeCards(Recognise(newNode(gb10+"nvidia.com/gpu.memory=0"), nil).Cards))
+	check.Equal(t, "an entry of spec.cards", "NVIDIA-GB10=nvidia.com/gpu:1", describeCards(Recognise(newNode(gb10), byProduct).Cards))
 }

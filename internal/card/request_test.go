@@ -3,36 +3,45 @@ package card
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestParseRequestKeepsTheOrderWritten: a pod's alternatives are in order of preference, so they keep it. Spaces around
+// names are dropped. The request allows its alternatives alone; a request without names allows any card.
 func TestParseRequestKeepsTheOrderWritten(t *testing.T) {
 	r := check.Value(ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D"))(t)
-	want := []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}
-	diff := cmp.Diff(want, r.Names())
-	check.Must(t, diff == "" && r.String() == "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", "%s: %s", r, diff)
-	check.Must(t, r.Allows("NVIDIA-GeForce-RTX-4090-D") && !r.Allows("NVIDIA-H200") && !r.AllowsAny() && (Request{}).Allows("NVIDIA-H200"),
-		"Allows does not follow the alternatives")
+	check.Equal(t, "names", []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}, r.Names())
+	check.Equal(t, "text", "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", r.String())
+
+	check.That(t, r.Allows("NVIDIA-GeForce-RTX-4090-D"), "an alternative is not allowed")
+	check.That(t, !r.Allows("NVIDIA-H200"), "a card that is no alternative is allowed")
+	check.That(t, !r.AllowsAny(), "any card is allowed")
+	check.That(t, Request{}.Allows("NVIDIA-H200"), "a request without names does not allow any card")
 }
 
+// TestParseRequestAcceptsAlternativesOfOneKind: whole cards, shares, and slices of one MIG profile may be alternatives,
+// because one resource of the pod can mean either.
 func TestParseRequestAcceptsAlternativesOfOneKind(t *testing.T) {
 	for _, text := range []string{"A|B", "A/mps-80g*1/2|B/mps-40g*1/4", "A/mig-1g.18gb-mixed|B/mig-1g.18gb-mixed"} {
 		check.Value(ParseRequest(text))(t)
 	}
 }
 
-func TestParseTotals(t *testing.T) {
-	got, err := ParseTotals(`{"B":1,"A|B":2}`)
-	check.Must(t, err == nil && len(got) == 2, "%v, %v", got, err)
-	check.Must(t, got[0].Request.String() == "A|B" && got[0].Count == 2 && got[1].Count == 1, "%v", got)
+// TestParseTotalsSortsByRequest: the annotation card.request of a job says how many cards it requests in total, for
+// each card or list of alternatives. The order of a JSON object has no meaning, so the totals are sorted.
+func TestParseTotalsSortsByRequest(t *testing.T) {
+	totals := check.Value(ParseTotals(`{"B":1,"A|B":2}`))(t)
+	check.Must(t, len(totals) == 2, "%v", totals)
+	check.Equal(t, "first request", "A|B", totals[0].Request.String())
+	check.Equal(t, "first count", 2, totals[0].Count)
+	check.Equal(t, "second count", 1, totals[1].Count)
 }
 
+// FuzzParseRequest: an accepted request allows each of its names, all of them are valid card names, and its text is
+// read back as the same request. A refused text gives a request without names, and an error that fits an event.
 func FuzzParseRequest(f *testing.F) {
-	for _, seed := range []string{"A|B", "NVIDIA-H800/mps-80g*1/2"} {
-		f.Add(seed)
-	}
+	f.Add("A|B")
+	f.Add("NVIDIA-H800/mps-80g*1/2")
 
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRequest(text)
@@ -42,12 +51,9 @@ func FuzzParseRequest(f *testing.F) {
 		}
 
 		for _, name := range r.Names() {
-			_, err := ParseName(string(name))
-			check.Must(t, err == nil && r.Allows(name), "%q allows %s: %v", text, name, err)
+			check.Value(ParseName(string(name)))(t)
+			check.Must(t, r.Allows(name), "%q does not allow %s", text, name)
 		}
-
-		if again, err := ParseRequest(r.String()); err != nil || again.String() != r.String() {
-			t.Fatalf("%q → %q → %v, %v", text, r, again, err)
-		}
+		check.Equal(t, text, r.String(), check.Value(ParseRequest(r.String()))(t).String())
 	})
 }

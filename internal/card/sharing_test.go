@@ -4,177 +4,357 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestSharesOfSlicesAreACardOfTheirOwn: a quarter of a slice is no slice, in a node's labels and in a request.
+// TestSharesOfSlicesAreACardOfTheirOwn: a quarter of a MIG slice is worth less than a slice, so it has another card
+// name, with -SHARED. NVIDIA's GPU feature discovery says that slices are shared by the product's label or by label
+// replicas. A node offers 7 slices, or 28 shares of them: 4 of each. An entry of spec.cards gives only the model.
 func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	const (
-		slice  = "nvidia.com/mig-1g.10gb"
-		shared = slice + ".product=NVIDIA-H800-MIG-1g.10gb-SHARED "
-		whole  = slice + ".product=NVIDIA-H800-MIG-1g.10gb "
+		slice           = "nvidia.com/mig-1g.10gb"
+		productOfSlices = slice + ".product=NVIDIA-H800-MIG-1g.10gb "
+		productOfShares = slice + ".product=NVIDIA-H800-MIG-1g.10gb-SHARED "
+		fourReplicas    = slice + ".replicas=4 "
+		renamedShares   = slice + ":0 " + slice + ".shared:28"
 	)
 
-	byModel := Mappings{{Resource: slice, Model: "Lab"}}
+	mapSlices := Mapping{Resource: slice, Model: "Lab"}
+	mapShares := Mapping{Resource: slice + ".shared", Model: "Q", MemoryLabel: "nvidia.com/gpu.memory"}
+	mapByProduct := Mapping{Resource: slice, ModelLabel: slice + ".product"}
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		parts    string
+		node     string
 		mappings Mappings
 		want     []NodeCard
 	}{
-		"exclusive":                   {h800 + whole + slice + ".replicas=1 " + slice + ":7", nil, []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}},
-		"shared":                      {h800 + shared + slice + ".replicas=4 " + slice + ":28", nil, []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}}},
-		"only the product says so":    {h800 + shared + slice + ":28", nil, []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}}},
-		"only the replicas say so":    {h800 + whole + slice + ".replicas=4 " + slice + ":28", nil, []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}}},
-		"replicas that are no number": {h800 + whole + slice + ".replicas=x " + slice + ":7", nil, []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}},
-		"the shares are renamed": {h800 + whole + slice + ".replicas=4 " + slice + ":0 " + slice + ".shared:28", nil,
-			[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 0}, {"NVIDIA-H800/mig-1g.10gb.shared-mixed", slice + ".shared", 28}}},
-		"the renamed shares are mapped": {h800 + whole + slice + ".replicas=4 " + slice + ":0 " + slice + ".shared:28", Mappings{{Resource: slice + ".shared", Model: "Q", MemoryLabel: "nvidia.com/gpu.memory"}},
-			[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 0}, {"Q/mps-80g*1/4", slice + ".shared", 28}}},
-		"another profile is not shared": {h800 + shared + slice + ":28 nvidia.com/mig-3g.40gb:2", nil,
-			[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}, {"NVIDIA-H800/mig-3g.40gb-mixed", "nvidia.com/mig-3g.40gb", 2}}},
-		"mapped, exclusive":                {h800 + whole + slice + ":7", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 7}}},
-		"mapped, shared":                   {h800 + shared + slice + ":28", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}}},
-		"mapped, only the replicas say so": {h800 + whole + slice + ".replicas=4 " + slice + ":28", byModel, []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}}},
-		"mapped, and its shares are renamed": {h800 + whole + slice + ".replicas=4 " + slice + ":0 " + slice + ".shared:28", append(Mappings{{Resource: slice + ".shared", Model: "Q", MemoryLabel: "nvidia.com/gpu.memory"}}, byModel...),
-			[]NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 0}, {"Q/mps-80g*1/4", slice + ".shared", 28}}},
-		"mapped by a label that says so itself": {h800 + shared + slice + ":28", Mappings{{Resource: slice, ModelLabel: slice + ".product"}},
-			[]NodeCard{{"NVIDIA-H800-MIG-1g.10gb-SHARED/mig-1g.10gb-mixed", slice, 28}}},
+		"product and replicas say that slices are not shared": {
+			node: h800 + productOfSlices + slice + ".replicas=1 " + slice + ":7",
+			want: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}},
+		},
+		"product and replicas say that slices are shared": {
+			node: h800 + productOfShares + fourReplicas + slice + ":28",
+			want: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"only the product says that slices are shared": {
+			node: h800 + productOfShares + slice + ":28",
+			want: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"only the replicas say that slices are shared": {
+			node: h800 + productOfSlices + fourReplicas + slice + ":28",
+			want: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"replicas that are no number say nothing": {
+			node: h800 + productOfSlices + slice + ".replicas=x " + slice + ":7",
+			want: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}},
+		},
+		"the shares have a resource of their own, so the slices are whole": {
+			node: h800 + productOfSlices + fourReplicas + renamedShares,
+			want: []NodeCard{
+				{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 0},
+				{"NVIDIA-H800/mig-1g.10gb.shared-mixed", slice + ".shared", 28},
+			},
+		},
+		"the shares have a resource of their own, which is mapped": {
+			node:     h800 + productOfSlices + fourReplicas + renamedShares,
+			mappings: Mappings{mapShares},
+			want: []NodeCard{
+				{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 0},
+				{"Q/mps-80g*1/4", slice + ".shared", 28},
+			},
+		},
+		"slices of another profile are not shared": {
+			node: h800 + productOfShares + slice + ":28 nvidia.com/mig-3g.40gb:2",
+			want: []NodeCard{
+				{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28},
+				{"NVIDIA-H800/mig-3g.40gb-mixed", "nvidia.com/mig-3g.40gb", 2},
+			},
+		},
+		"mapped slices that are not shared": {
+			node:     h800 + productOfSlices + slice + ":7",
+			mappings: Mappings{mapSlices},
+			want:     []NodeCard{{"Lab/mig-1g.10gb-mixed", slice, 7}},
+		},
+		"mapped slices that are shared by the product": {
+			node:     h800 + productOfShares + slice + ":28",
+			mappings: Mappings{mapSlices},
+			want:     []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"mapped slices that are shared by the replicas": {
+			node:     h800 + productOfSlices + fourReplicas + slice + ":28",
+			mappings: Mappings{mapSlices},
+			want:     []NodeCard{{"Lab/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"slices are mapped, and their shares, which have a resource of their own": {
+			node:     h800 + productOfSlices + fourReplicas + renamedShares,
+			mappings: Mappings{mapShares, mapSlices},
+			want: []NodeCard{
+				{"Lab/mig-1g.10gb-mixed", slice, 0},
+				{"Q/mps-80g*1/4", slice + ".shared", 28},
+			},
+		},
+		"a mapped model that ends with -SHARED gets no second -SHARED": {
+			node:     h800 + productOfShares + slice + ":28",
+			mappings: Mappings{mapByProduct},
+			want:     []NodeCard{{"NVIDIA-H800-MIG-1g.10gb-SHARED/mig-1g.10gb-mixed", slice, 28}},
+		},
 	}) {
-		n := node(strings.Fields(tc.parts)...)
-		mustBeReal(t, n)
+		n := newNode(tc.node)
+		expectValidKeysAndValues(t, n)
 
 		got := Recognise(n, tc.mappings)
-		check.Equal(t, "cards", tc.want, got.Cards, cmpopts.EquateEmpty())
+		check.Equal(t, "cards", tc.want, got.Cards)
 		check.Equal(t, "anomalies", 0, len(got.Anomalies))
-		for _, held := range got.Cards {
-			check.Value(ParseQuota(Quota{held.Name: 1}.String()))(t)
+		for _, offered := range got.Cards {
+			check.Value(ParseQuota(Quota{offered.Name: 1}.String()))(t)
 		}
 	}
 }
 
-// TestASliceAndItsShareAreAlternatives: pods request both by one resource.
+// TestASliceAndItsShareAreAlternatives: alternatives must be requested by one resource. A slice and a share of it are,
+// slices of two MIG profiles are not.
 func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 	request := check.Value(ParseRequest("A/mig-1g.10gb-mixed|A/mig-1g.10gb-mixed-SHARED"))(t)
 	check.Equal(t, "alternatives", 2, len(request.Names()))
+
 	_, err := ParseRequest("A/mig-1g.10gb-mixed|A/mig-3g.40gb-mixed-SHARED")
-	check.That(t, err != nil, "two profiles are one resource")
+	check.Says(t, err, "one resource request cannot mean either")
 }
 
-// TestMoreCardsThanTheLabelsSay: sharing that only the device plugin knows makes parts of cards look
-// like cards. A few more are no sharing.
+// TestMoreCardsThanTheLabelsSay: label <type>.count says how many cards a node has, and label replicas how many shares
+// each is cut into. A node that offers twice as many or more probably shares its cards without a label: a tenant with
+// quota for whole cards would get parts, so new pods get none. Fewer than twice as many are offered, with an anomaly.
+// The label h800 names NVIDIA-H800.
 func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	const (
-		gpu     = "nvidia.com/gpu"
-		shared  = "nvidia.com/gpu.shared"
-		slice   = "nvidia.com/mig-1g.10gb"
-		counted = h800 + "nvidia.com/gpu.count=8 "
+		gpu      = "nvidia.com/gpu"
+		shared   = "nvidia.com/gpu.shared"
+		slice    = "nvidia.com/mig-1g.10gb"
+		counted  = h800 + "nvidia.com/gpu.count=8 "
+		twoEach  = "nvidia.com/gpu.replicas=2 "
+		withheld = "no new pod gets one of them"
+		offered  = "pods get each of them as one NVIDIA-H800"
 	)
 
-	hami := Mappings{{Resource: gpu, Model: "Tenth"}}
-	elsewhere := Mappings{{Resource: gpu, Model: "Tenth", NodeSelector: map[string]string{"pool": "other"}}}
-	type want struct {
-		cards, withheld []NodeCard
-		says            string
-	}
+	mapCards := Mapping{Resource: gpu, Model: "Tenth"}
+	mapCardsElsewhere := Mapping{Resource: gpu, Model: "Tenth", NodeSelector: map[string]string{"pool": "other"}}
+	mapShares := Mapping{Resource: shared, Model: "Half", MemoryLabel: "nvidia.com/gpu.memory"}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		parts    string
-		mappings Mappings
-		want     want
+		node         string
+		mappings     Mappings
+		wantCards    []NodeCard
+		wantWithheld []NodeCard
+		wantMessage  string // "" without an anomaly
 	}{
-		"as many":                           {counted + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
-		"fewer":                             {counted + gpu + ":5", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 5}}}},
-		"no label":                          {h800 + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
-		"no number":                         {h800 + "nvidia.com/gpu.count=many " + gpu + ":80", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 80}}}},
-		"one more":                          {counted + gpu + ":9", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 9}}, says: "offers 9 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; pods get each of them as one NVIDIA-H800"}},
-		"almost twice":                      {counted + gpu + ":15", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 15}}, says: "pods get each"}},
-		"twice":                             {counted + gpu + ":16", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 16}}, says: "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; no new pod gets one of them"}},
-		"ten times":                         {counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 80}}, says: "no new pod"}},
-		"beside slices":                     {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":80 " + slice + ":7", nil, want{[]NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}}, []NodeCard{{"NVIDIA-H800", gpu, 80}}, "no new pod"}},
-		"no replicas":                       {counted + "nvidia.com/gpu.replicas=0 " + gpu + ":8", nil, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}}}},
-		"none is labelled":                  {h800 + "nvidia.com/gpu.count=0 " + gpu + ":1", nil, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 1}}, says: "more than label nvidia.com/gpu.count=0"}},
-		"announced":                         {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=2 nvidia.com/gpu.replicas=4 " + gpu + ":8", nil, want{cards: []NodeCard{{"A10-SHARED", gpu, 8}}}},
-		"announced by replicas":             {"nvidia.com/gpu.product=A10G nvidia.com/gpu.memory=23028 nvidia.com/gpu.count=1 nvidia.com/gpu.replicas=10 nvidia.com/gpu.sharing-strategy=time-slicing " + gpu + ":10", nil, want{cards: []NodeCard{{"A10G-SHARED", gpu, 10}}}},
-		"announced by replicas, and twice":  {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":32", nil, want{withheld: []NodeCard{{"NVIDIA-H800-SHARED", gpu, 32}}, says: "more than the 16 of labels"}},
-		"whole cards beside renamed shares": {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":16 " + shared + ":0", nil, want{[]NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 0}}, []NodeCard{{"NVIDIA-H800", gpu, 16}}, "more than label nvidia.com/gpu.count=8 says"}},
-		"whole cards beside mapped shares":  {counted + "nvidia.com/gpu.replicas=2 " + gpu + ":8 " + shared + ":16", Mappings{{Resource: shared, Model: "Half", MemoryLabel: "nvidia.com/gpu.memory"}}, want{cards: []NodeCard{{"NVIDIA-H800", gpu, 8}, {"Half/mps-80g*1/2", shared, 16}}}},
-		"many shares":                       {"nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " + gpu + ":131072", nil, want{cards: []NodeCard{{"L4-SHARED", gpu, 131072}}}},
-		"renamed":                           {counted + "nvidia.com/gpu.replicas=2 " + shared + ":16", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 16}}}},
-		"renamed, and more":                 {counted + "nvidia.com/gpu.replicas=2 " + shared + ":17", nil, want{cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 17}}, says: "offers 17 nvidia.com/gpu.shared, more than the 16 of labels nvidia.com/gpu.count=8 and nvidia.com/gpu.replicas=2"}},
-		"renamed, and twice":                {counted + "nvidia.com/gpu.replicas=2 " + shared + ":32", nil, want{withheld: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 32}}, says: "no new pod"}},
-		"slices": {h800 + slice + ".count=7 " + slice + ":28", nil, want{withheld: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 28}},
-			says: "offers 28 nvidia.com/mig-1g.10gb, more than label nvidia.com/mig-1g.10gb.count=7 says"}},
-		"shares of slices":                    {h800 + slice + ".count=7 " + slice + ".replicas=4 " + slice + ":28", nil, want{cards: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}}}},
-		"another vendor":                      {"a.b/c.product=X a.b/c.memory=1 a.b/c.count=2 a.b/c:8", nil, want{withheld: []NodeCard{{"X", "a.b/c", 8}}, says: "no new pod"}},
-		"a resource of another name":          {npu + "huawei.com/npu.count=1 huawei.com/Ascend910.count=1 huawei.com/Ascend910:8", nil, want{cards: []NodeCard{{"Ascend-910B", "huawei.com/Ascend910", 8}}}},
-		"an entry is the way out":             {counted + gpu + ":80", hami, want{cards: []NodeCard{{"Tenth", gpu, 80}}}},
-		"an entry for other nodes is no help": {counted + gpu + ":80", elsewhere, want{withheld: []NodeCard{{"NVIDIA-H800", gpu, 80}}, says: "no new pod"}},
+		"count 8, the node offers 8": {
+			node:      counted + gpu + ":8",
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 8}},
+		},
+		"count 8, the node offers 5": {
+			node:      counted + gpu + ":5",
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 5}},
+		},
+		"count 8, the node offers 9: an anomaly": {
+			node:        counted + gpu + ":9",
+			wantCards:   []NodeCard{{"NVIDIA-H800", gpu, 9}},
+			wantMessage: "offers 9 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; " + offered,
+		},
+		"count 8, the node offers 15, one less than twice as many: an anomaly": {
+			node:        counted + gpu + ":15",
+			wantCards:   []NodeCard{{"NVIDIA-H800", gpu, 15}},
+			wantMessage: offered,
+		},
+		"count 8, the node offers 16, twice as many: withheld": {
+			node:         counted + gpu + ":16",
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 16}},
+			wantMessage:  "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; " + withheld,
+		},
+		"count 8 in 1 replica each, the node offers 80: withheld": {
+			node:         counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80",
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 80}},
+			wantMessage:  withheld,
+		},
+		"no label of the count, the node offers 80": {
+			node:      h800 + gpu + ":80",
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 80}},
+		},
+		"the count is no number, the node offers 80": {
+			node:      h800 + "nvidia.com/gpu.count=many " + gpu + ":80",
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 80}},
+		},
+		"count 0, the node offers 1: withheld": {
+			node:         h800 + "nvidia.com/gpu.count=0 " + gpu + ":1",
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 1}},
+			wantMessage:  "more than label nvidia.com/gpu.count=0",
+		},
+		"count 8, the node offers 80 beside slices without a count: only the cards are withheld": {
+			node:         counted + "nvidia.com/gpu.replicas=0 " + gpu + ":80 " + slice + ":7",
+			wantCards:    []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 7}},
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 80}},
+			wantMessage:  withheld,
+		},
+		"0 replicas, which discovery writes beside slices, count as 1": {
+			node:      counted + "nvidia.com/gpu.replicas=0 " + gpu + ":8",
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 8}},
+		},
+		"2 cards in 4 replicas each are the 8 shares that the product announces": {
+			node:      "nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=2 nvidia.com/gpu.replicas=4 " + gpu + ":8",
+			wantCards: []NodeCard{{"A10-SHARED", gpu, 8}},
+		},
+		"1 card in 10 replicas is the 10 shares that only the replicas announce": {
+			node: "nvidia.com/gpu.product=A10G nvidia.com/gpu.memory=23028 nvidia.com/gpu.count=1 nvidia.com/gpu.replicas=10 " +
+				"nvidia.com/gpu.sharing-strategy=time-slicing " + gpu + ":10",
+			wantCards: []NodeCard{{"A10G-SHARED", gpu, 10}},
+		},
+		"8 cards in 2 replicas each, the node offers 32 shares, twice as many: withheld": {
+			node:         counted + twoEach + gpu + ":32",
+			wantWithheld: []NodeCard{{"NVIDIA-H800-SHARED", gpu, 32}},
+			wantMessage:  "more than the 16 of labels",
+		},
+		"8 cards whose shares have a resource of their own, the node offers 16 whole: withheld": {
+			node:         counted + twoEach + gpu + ":16 " + shared + ":0",
+			wantCards:    []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 0}},
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 16}},
+			wantMessage:  "more than label nvidia.com/gpu.count=8 says",
+		},
+		"8 cards whose shares are mapped": {
+			node:      counted + twoEach + gpu + ":8 " + shared + ":16",
+			mappings:  Mappings{mapShares},
+			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 8}, {"Half/mps-80g*1/2", shared, 16}},
+		},
+		"8 cards in 16384 replicas each are 131072 shares": {
+			node: "nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " +
+				gpu + ":131072",
+			wantCards: []NodeCard{{"L4-SHARED", gpu, 131072}},
+		},
+		"8 cards in 2 replicas each are 16 shares with a resource of their own": {
+			node:      counted + twoEach + shared + ":16",
+			wantCards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 16}},
+		},
+		"8 cards in 2 replicas each, the node offers 17 of the shares' resource: an anomaly": {
+			node:        counted + twoEach + shared + ":17",
+			wantCards:   []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 17}},
+			wantMessage: "offers 17 nvidia.com/gpu.shared, more than the 16 of labels nvidia.com/gpu.count=8 and nvidia.com/gpu.replicas=2",
+		},
+		"8 cards in 2 replicas each, the node offers 32 of the shares' resource: withheld": {
+			node:         counted + twoEach + shared + ":32",
+			wantWithheld: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 32}},
+			wantMessage:  withheld,
+		},
+		"7 slices, the node offers 28: withheld": {
+			node:         h800 + slice + ".count=7 " + slice + ":28",
+			wantWithheld: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed", slice, 28}},
+			wantMessage:  "offers 28 nvidia.com/mig-1g.10gb, more than label nvidia.com/mig-1g.10gb.count=7 says",
+		},
+		"7 slices in 4 replicas each are 28 shares": {
+			node:      h800 + slice + ".count=7 " + slice + ".replicas=4 " + slice + ":28",
+			wantCards: []NodeCard{{"NVIDIA-H800/mig-1g.10gb-mixed-SHARED", slice, 28}},
+		},
+		"2 cards of another vendor, the node offers 8: withheld": {
+			node:         "a.b/c.product=X a.b/c.memory=1 a.b/c.count=2 a.b/c:8",
+			wantWithheld: []NodeCard{{"X", "a.b/c", 8}},
+			wantMessage:  withheld,
+		},
+		"a resource with another name than its labels has no count": {
+			node:      npu + "huawei.com/npu.count=1 huawei.com/Ascend910.count=1 huawei.com/Ascend910:8",
+			wantCards: []NodeCard{{"Ascend-910B", "huawei.com/Ascend910", 8}},
+		},
+		"count 8, the node offers 80, and an entry of spec.cards names them": {
+			node:      counted + gpu + ":80",
+			mappings:  Mappings{mapCards},
+			wantCards: []NodeCard{{"Tenth", gpu, 80}},
+		},
+		"count 8, the node offers 80, and an entry for other nodes names them: withheld": {
+			node:         counted + gpu + ":80",
+			mappings:     Mappings{mapCardsElsewhere},
+			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 80}},
+			wantMessage:  withheld,
+		},
 	}) {
-		n := node(strings.Fields(tc.parts)...)
-		mustBeReal(t, n)
+		n := newNode(tc.node)
+		expectValidKeysAndValues(t, n)
 
 		got := Recognise(n, tc.mappings)
-		check.Equal(t, "cards", tc.want.cards, got.Cards, cmpopts.EquateEmpty())
-		check.Equal(t, "withheld", tc.want.withheld, got.Withheld, cmpopts.EquateEmpty())
-		check.Equal(t, "unnamed", resourcesOf(tc.want.withheld), got.Unnamed, cmpopts.EquateEmpty())
-		if tc.want.says == "" {
+		check.Equal(t, "cards", tc.wantCards, got.Cards)
+		check.Equal(t, "withheld cards", tc.wantWithheld, got.Withheld)
+		check.Equal(t, "number of withheld resources", len(tc.wantWithheld), len(got.Unnamed))
+		for i, card := range tc.wantWithheld {
+			check.Equal(t, "withheld resource", card.Resource, got.Unnamed[i])
+		}
+
+		if tc.wantMessage == "" {
 			check.Equal(t, "anomalies", 0, len(got.Anomalies))
 			continue
 		}
-
 		check.Must(t, len(got.Anomalies) == 1, "anomalies %+v", got.Anomalies)
 		check.Equal(t, "reason", MoreThanLabelled, got.Anomalies[0].Reason)
-		check.Contains(t, "the node says", got.Anomalies[0].Message, tc.want.says)
+		check.Contains(t, "message", got.Anomalies[0].Message, tc.wantMessage)
 	}
 }
 
-// TestSharesWhoseNameIsTooLong: a model has at most 63 characters.
+// TestSharesWhoseNameIsTooLong: a model has at most 63 characters. That of shares is 60 characters and -SHARED, 67
+// together. No quota could be written for it, so the shares are withheld.
 func TestSharesWhoseNameIsTooLong(t *testing.T) {
-	n := node("nvidia.com/gpu.product="+strings.Repeat("A", 60), "nvidia.com/gpu.memory=1", "nvidia.com/gpu.replicas=2", "nvidia.com/gpu:2")
-	got := Recognise(n, nil)
+	product := "nvidia.com/gpu.product=" + strings.Repeat("A", 60)
+	got := Recognise(newNode(product+" nvidia.com/gpu.memory=1 nvidia.com/gpu.replicas=2 nvidia.com/gpu:2"), nil)
+
 	check.Must(t, len(got.Anomalies) == 1 && len(got.Cards) == 0, "%+v", got)
 	check.Equal(t, "reason", InvalidLabel, got.Anomalies[0].Reason)
 }
 
-func resourcesOf(cards []NodeCard) (out []corev1.ResourceName) {
-	for _, held := range cards {
-		out = append(out, held.Resource)
-	}
-	return out
-}
-
-// TestWithheldCardsKeepTheirName: running pods are charged by it, and no card of the name is offered.
+// TestWithheldCardsKeepTheirName: a node with a count of 8 cards offers 80, so it withholds them: the inventory has none
+// of them. Pods that run on the node already are still charged by the name. 9 cards beside a count of 8 are not
+// withheld.
 func TestWithheldCardsKeepTheirName(t *testing.T) {
-	inv := inventory(map[string]string{"oversold": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80", "more": h200 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9"})
-	_, isOffered := inv.CardOnNode("oversold", "nvidia.com/gpu")
-	held, isHeld := inv.CardHeldOnNode("oversold", "nvidia.com/gpu")
-	check.That(t, !isOffered && isHeld && held == "NVIDIA-H800", "offered %v, held %q %v", isOffered, held, isHeld)
-	check.Equal(t, "cards", map[Name]Count{"NVIDIA-H200": 9}, inv.Physical())
-	check.That(t, inv.IsCard("nvidia.com/gpu"), "it is no card any more")
-	check.Equal(t, "nodes that withhold cards", 1, inv.AnomalousNodes())
-	_, isHeld = inv.CardHeldOnNode("unknown", "nvidia.com/gpu")
+	inventory := inventoryOf(map[string]string{
+		"eighty": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
+		"nine":   h200 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9",
+	})
+
+	_, isOffered := inventory.CardOnNode("eighty", "nvidia.com/gpu")
+	check.That(t, !isOffered, "the withheld card is offered")
+	held, _ := inventory.CardHeldOnNode("eighty", "nvidia.com/gpu")
+	check.Equal(t, "card that running pods hold", "NVIDIA-H800", held)
+
+	check.Equal(t, "physical", map[Name]Count{"NVIDIA-H200": 9}, inventory.Physical())
+	check.That(t, inventory.IsCard("nvidia.com/gpu"), "the resource is no card any more")
+	check.Equal(t, "nodes that withhold cards", 1, inventory.AnomalousNodes())
+
+	_, isHeld := inventory.CardHeldOnNode("unknown", "nvidia.com/gpu")
 	check.That(t, !isHeld, "an unknown node has a card")
 }
 
+// TestSharingStrategy: label sharing-strategy says how shares are made, by time slicing or by MPS. It counts only where
+// the node offers shares: they have a resource of their own (gpu.shared), or a name with -SHARED. Slices have labels
+// of their own.
 func TestSharingStrategy(t *testing.T) {
-	for parts, want := range map[string]string{
-		"nvidia.com/gpu:1": "", "nvidia.com/gpu.sharing-strategy=none nvidia.com/gpu:1": "", "nvidia.com/gpu.sharing-strategy=mps nvidia.com/gpu:1": "",
-		"nvidia.com/gpu.replicas=4 nvidia.com/gpu.sharing-strategy=time-slicing nvidia.com/gpu.shared:4":                                                        "time-slicing",
-		"nvidia.com/gpu.replicas=4 nvidia.com/gpu.sharing-strategy=mps nvidia.com/gpu.shared:4":                                                                 "mps",
-		"nvidia.com/gpu.replicas=4 nvidia.com/gpu.shared:4":                                                                                                     "",
-		"nvidia.com/gpu.replicas=4 nvidia.com/gpu.sharing-strategy=none nvidia.com/gpu.shared:4":                                                                "",
-		"nvidia.com/gpu.sharing-strategy=none nvidia.com/mig-1g.10gb.replicas=4 nvidia.com/mig-1g.10gb.sharing-strategy=time-slicing nvidia.com/mig-1g.10gb:28": "time-slicing",
-		"nvidia.com/gpu.sharing-strategy=none nvidia.com/mig-1g.10gb.replicas=4 nvidia.com/mig-1g.10gb.sharing-strategy=mps nvidia.com/mig-1g.10gb.shared:28":   "mps",
-	} {
-		n := node(strings.Fields(h800 + parts)...)
-		cards := Recognise(n, nil).Cards
-		check.Must(t, len(cards) == 1, "%s: cards %+v", parts, cards)
-		check.Equal(t, parts, want, SharingStrategy(n, cards[0]))
-	}
+	const (
+		gpu   = "nvidia.com/gpu"
+		slice = "nvidia.com/mig-1g.10gb"
+	)
 
-	n := node(strings.Fields("nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.sharing-strategy=mps nvidia.com/gpu:4")...)
-	check.Equal(t, "not renamed", "mps", SharingStrategy(n, Recognise(n, nil).Cards[0]))
+	for t, tc := range check.Cases(t, map[string]struct{ node, want string }{
+		"whole cards without the label":           {h800 + gpu + ":1", ""},
+		"whole cards with none":                   {h800 + gpu + ".sharing-strategy=none " + gpu + ":1", ""},
+		"whole cards with MPS: nothing is shared": {h800 + gpu + ".sharing-strategy=mps " + gpu + ":1", ""},
+		"shares by time slicing":                  {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=time-slicing " + gpu + ".shared:4", "time-slicing"},
+		"shares by MPS":                           {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=mps " + gpu + ".shared:4", "mps"},
+		"shares by MPS under the cards' resource": {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 " + gpu + ".sharing-strategy=mps " + gpu + ":4", "mps"},
+		"shares without the label":                {h800 + gpu + ".replicas=4 " + gpu + ".shared:4", ""},
+		"shares with none":                        {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=none " + gpu + ".shared:4", ""},
+		"shares of slices by time slicing": {
+			h800 + gpu + ".sharing-strategy=none " + slice + ".replicas=4 " + slice + ".sharing-strategy=time-slicing " + slice + ":28",
+			"time-slicing",
+		},
+		"shares of slices by MPS under a resource of their own": {
+			h800 + gpu + ".sharing-strategy=none " + slice + ".replicas=4 " + slice + ".sharing-strategy=mps " + slice + ".shared:28",
+			"mps",
+		},
+	}) {
+		n := newNode(tc.node)
+		cards := Recognise(n, nil).Cards
+		check.Must(t, len(cards) == 1, "cards %+v", cards)
+		check.Equal(t, "strategy", tc.want, SharingStrategy(n, cards[0]))
+	}
 }

@@ -7,21 +7,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func trackedGPUs(name, model, count string, changes ...func(*corev1.Node)) *corev1.Node {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "1024"}},
-		Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)},
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		},
+// newNamedNode builds a ready node from the text of newNode.
+func newNamedNode(name, text string, changes ...func(*corev1.Node)) *corev1.Node {
+	node := newNode(text)
+	node.Name = name
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeDiskPressure},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 	}
 	for _, change := range changes {
 		change(node)
@@ -29,51 +27,133 @@ func trackedGPUs(name, model, count string, changes ...func(*corev1.Node)) *core
 	return node
 }
 
+// gpusOf are the labels of a node with NVIDIA's cards of a model, as newNode reads them.
+func gpusOf(model string) string {
+	return "nvidia.com/gpu.product=" + model + " nvidia.com/gpu.memory=1024 "
+}
+
+// readiness sets the status of condition Ready.
 func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Status.Conditions[1].Status = status }
 }
 
-func TestTracker(t *testing.T) {
-	var tracker Tracker
-	expect := func(when string, changed, wantChanged bool, physical, healthy map[Name]Count) {
-		check.Equal(t, when+": changed", wantChanged, changed)
-		check.Equal(t, when+": physical", physical, tracker.Inventory().Physical())
-		check.Equal(t, when+": healthy", healthy, tracker.Healthy())
+func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+// TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a change: of
+// the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are not healthy, and
+// still physical. Each row updates node a, which has 8 H200 and is ready; node b keeps its 8 H800.
+func TestTrackerReportsWhatChangesCards(t *testing.T) {
+	const eightH200 = "nvidia.com/gpu.product=H200 nvidia.com/gpu.memory=1024 nvidia.com/gpu:8"
+	all := map[Name]Count{"H200": 8, "H800": 8}
+	onlyB := map[Name]Count{"H800": 8}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		update       *corev1.Node
+		wantChanged  bool
+		wantPhysical map[Name]Count
+		wantHealthy  map[Name]Count
+		wantState    string // of node a
+	}{
+		"only the resource version changes": {
+			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.ResourceVersion = "2" }),
+			wantPhysical: all,
+			wantHealthy:  all,
+			wantState:    "a ready",
+		},
+		"the same number is written in thousandths": {
+			update:       newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8000m"),
+			wantPhysical: all,
+			wantHealthy:  all,
+			wantState:    "a ready",
+		},
+		"a label that is none of a card changes": {
+			update:       newNamedNode("a", eightH200+" nvidia.com/gpu-driver-upgrade-state=done"),
+			wantPhysical: all,
+			wantHealthy:  all,
+			wantState:    "a ready",
+		},
+		"the node is cordoned": {
+			update:       newNamedNode("a", eightH200, cordon),
+			wantChanged:  true,
+			wantPhysical: all,
+			wantHealthy:  all,
+			wantState:    "a ready cordoned",
+		},
+		"the node is not ready": {
+			update:       newNamedNode("a", eightH200, readiness(corev1.ConditionFalse)),
+			wantChanged:  true,
+			wantPhysical: all,
+			wantHealthy:  onlyB,
+			wantState:    "a",
+		},
+		"the kubelet stops its heartbeats": {
+			update:       newNamedNode("a", eightH200, readiness(corev1.ConditionUnknown)),
+			wantChanged:  true,
+			wantPhysical: all,
+			wantHealthy:  onlyB,
+			wantState:    "a",
+		},
+		"the node has no conditions": {
+			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.Status.Conditions = nil }),
+			wantChanged:  true,
+			wantPhysical: all,
+			wantHealthy:  onlyB,
+			wantState:    "a",
+		},
+		"one of the 8 cards fails": {
+			update:       newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:7"),
+			wantChanged:  true,
+			wantPhysical: map[Name]Count{"H200": 7, "H800": 8},
+			wantHealthy:  map[Name]Count{"H200": 7, "H800": 8},
+			wantState:    "a ready",
+		},
+		"the labels name another model": {
+			update:       newNamedNode("a", gpusOf("H20")+"nvidia.com/gpu:8"),
+			wantChanged:  true,
+			wantPhysical: map[Name]Count{"H20": 8, "H800": 8},
+			wantHealthy:  map[Name]Count{"H20": 8, "H800": 8},
+			wantState:    "a ready",
+		},
+		"the label of the model is empty": {
+			update:       newNamedNode("a", gpusOf("")+"nvidia.com/gpu:8"),
+			wantChanged:  true,
+			wantPhysical: onlyB,
+			wantHealthy:  onlyB,
+			wantState:    "a ready",
+		},
+	}) {
+		var tracker Tracker
+		tracker.Replace(map[string]*corev1.Node{
+			"a": newNamedNode("a", eightH200),
+			"b": newNamedNode("b", gpusOf("H800")+"nvidia.com/gpu:8"),
+		})
+		before := tracker.Inventory()
+		check.Equal(t, "physical before", all, before.Physical())
+
+		check.Equal(t, "changed", tc.wantChanged, tracker.Update(tc.update))
+		check.Equal(t, "physical", tc.wantPhysical, tracker.Inventory().Physical())
+		check.Equal(t, "healthy", tc.wantHealthy, tracker.Healthy())
+		check.Equal(t, "states", []string{tc.wantState, "b ready"}, nodeStates(&tracker))
+
+		isSame := cmp.Equal(all, tc.wantPhysical)
+		check.Equal(t, "the inventory is the same pointer", isSame, before == tracker.Inventory())
+
+		check.That(t, !tracker.Update(tc.update), "the same object is reported as a change")
+		check.That(t, !tracker.Update(tc.update.DeepCopy()), "an equal object is reported as a change")
 	}
-
-	both := map[Name]Count{"H200": 8, "H800": 8}
-	a := trackedGPUs("a", "H200", "8")
-	expect("first", tracker.Replace(map[string]*corev1.Node{"a": a, "b": trackedGPUs("b", "H800", "8")}), true, both, both)
-	before := tracker.Inventory()
-
-	expect("the same object", tracker.Update(a), false, both, both)
-	expect("a heartbeat", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.ResourceVersion = "2" })), false, both, both)
-	expect("the same amount in another writing", tracker.Update(trackedGPUs("a", "H200", "8000m")), false, both, both)
-	expect("a label that is none of a card", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu-driver-upgrade-state"] = "done" })), false, both, both)
-	expect("a cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), true, both, both)
-	check.Equal(t, "states", []string{"a ready cordoned", "b ready"}, statesOf(&tracker))
-
-	expect("the same cordon", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Spec.Unschedulable = true })), false, both, both)
-	expect("a node that is not ready", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionFalse))), true, both, map[Name]Count{"H800": 8})
-	check.Equal(t, "states", []string{"a", "b ready"}, statesOf(&tracker))
-	check.That(t, tracker.Inventory() == before, "the inventory was made again although no cards changed")
-
-	expect("a node without a heartbeat", tracker.Update(trackedGPUs("a", "H200", "8", readiness(corev1.ConditionUnknown))), false, both, map[Name]Count{"H800": 8})
-	expect("a node that never said anything", tracker.Update(trackedGPUs("a", "H200", "8", func(n *corev1.Node) { n.Status.Conditions = nil })), false, both, map[Name]Count{"H800": 8})
-	failed := map[Name]Count{"H200": 7, "H800": 8}
-	expect("a failed card", tracker.Update(trackedGPUs("a", "H200", "7")), true, failed, failed)
-
-	other := map[Name]Count{"H20": 8, "H800": 8}
-	expect("another model", tracker.Update(trackedGPUs("a", "H20", "8")), true, other, other)
-	expect("a node that does not name its card", tracker.Update(trackedGPUs("a", "", "8")), true, map[Name]Count{"H800": 8}, map[Name]Count{"H800": 8})
-	expect("a node that goes", tracker.Delete("b"), true, map[Name]Count{}, map[Name]Count{})
-	expect("a node that is gone", tracker.Delete("b"), false, map[Name]Count{}, map[Name]Count{})
-	expect("no node", tracker.Replace(nil), true, map[Name]Count{}, map[Name]Count{})
-	check.That(t, tracker.Inventory().IsCard("nvidia.com/gpu"), "a resource that was a card does not stay one")
 }
 
-// statesOf is what the tracker says of each node.
-func statesOf(tracker *Tracker) []string {
+// TestTheReasonOfNotReadyIsNoChange: a node that says it is not ready and one without heartbeats are the same for
+// quotas, so nothing is counted again.
+func TestTheReasonOfNotReadyIsNoChange(t *testing.T) {
+	var tracker Tracker
+	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8", readiness(corev1.ConditionFalse)))
+	withoutHeartbeat := newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8", readiness(corev1.ConditionUnknown))
+	check.That(t, !tracker.Update(withoutHeartbeat), "the status Unknown is a change")
+}
+
+// nodeStates are the nodes of a tracker, each with what it says about its use.
+func nodeStates(tracker *Tracker) []string {
 	var states []string
 	for _, n := range tracker.Nodes() {
 		state := n.Name
@@ -89,28 +169,46 @@ func statesOf(tracker *Tracker) []string {
 	return states
 }
 
-// TestACardStaysOne: a node that is deleted before the inventory is read, and one that was
-// before the start.
-func TestACardStaysOne(t *testing.T) {
-	var tracker Tracker
-	tracker.Update(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"example.com/npu.product": "Novel-1", "example.com/npu.memory": "1"}},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"example.com/npu": resource.MustParse("1")}},
-	})
-	tracker.Delete("b")
-	check.That(t, tracker.AddResources("huawei.com/Ascend910"), "a new resource is no news")
-	check.That(t, !tracker.AddResources("huawei.com/Ascend910", "example.com/npu"), "a known resource is news")
-	check.Equal(t, "resources", []corev1.ResourceName{"example.com/npu", "huawei.com/Ascend910"}, tracker.Inventory().Resources())
-	check.Equal(t, "cards", 0, len(tracker.Inventory().Names()))
+// TestACardStaysOneWithoutNodes: a resource that was a card once stays one when its last node is deleted or removed.
+// Otherwise no quota would limit its pods until the next node with it is known.
+func TestACardStaysOneWithoutNodes(t *testing.T) {
+	noCards := map[Name]Count{}
+	for t, removeNode := range check.Cases(t, map[string]func(*Tracker) bool{
+		"the node is deleted":               func(tracker *Tracker) bool { return tracker.Delete("a") },
+		"a new list of nodes leaves it out": func(tracker *Tracker) bool { return tracker.Replace(nil) },
+	}) {
+		var tracker Tracker
+		tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))
+
+		check.That(t, removeNode(&tracker), "a removed node is no change")
+		check.Equal(t, "physical", noCards, tracker.Inventory().Physical())
+		check.Equal(t, "healthy", noCards, tracker.Healthy())
+		check.That(t, tracker.Inventory().IsCard("nvidia.com/gpu"), "the resource is no card any more")
+		check.That(t, !removeNode(&tracker), "an unknown node that is removed is a change")
+	}
 }
 
-// TestTrackerEqualsANewInventory: whatever happened before, a Tracker says what
-// one says that sees the nodes for the first time.
+// TestARecordedCardStaysOne: the operator records the resources that are cards, and adds them after its start. So a
+// resource whose last node left before the start is still a card, beside one whose node comes and goes before the
+// inventory is read. Only a resource that the tracker does not know yet is a change.
+func TestARecordedCardStaysOne(t *testing.T) {
+	var tracker Tracker
+	tracker.Update(newNamedNode("b", "example.com/npu.product=Novel-1 example.com/npu.memory=1 example.com/npu:1"))
+	tracker.Delete("b")
+
+	check.That(t, tracker.AddResources("huawei.com/Ascend910"), "a new resource is no change")
+	check.That(t, !tracker.AddResources("huawei.com/Ascend910", "example.com/npu"), "a known resource is a change")
+	check.Equal(t, "cards", resources("example.com/npu", "huawei.com/Ascend910"), tracker.Inventory().Resources())
+	check.Equal(t, "card names", 0, len(tracker.Inventory().Names()))
+}
+
+// TestTrackerEqualsANewInventory: after random updates and deletions of three nodes, a Tracker has the same cards and
+// states as a new one that only sees the last nodes. It reports each change, and a resource stays a card for ever.
 func TestTrackerEqualsANewInventory(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var tracker Tracker
 		nodes := map[string]*corev1.Node{}
-		var resources []corev1.ResourceName
+		var everCards []corev1.ResourceName
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node")
 			before := tracker.Inventory()
@@ -122,43 +220,48 @@ func TestTrackerEqualsANewInventory(t *testing.T) {
 				delete(nodes, name)
 				changed = tracker.Delete(name)
 			} else {
-				nodes[name] = trackedGPUs(name, rapid.SampledFrom([]string{"", "H200", "H800"}).Draw(t, "model"), fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "count")),
-					readiness(rapid.SampledFrom([]corev1.ConditionStatus{"True", "False"}).Draw(t, "ready")))
+				model := rapid.SampledFrom([]string{"", "H200", "H800"}).Draw(t, "model")
+				count := rapid.IntRange(0, 2).Draw(t, "count")
+				ready := rapid.SampledFrom([]corev1.ConditionStatus{"True", "False"}).Draw(t, "ready")
+				nodes[name] = newNamedNode(name, fmt.Sprintf("%snvidia.com/gpu:%d", gpusOf(model), count), readiness(ready))
 				nodes[name].Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
 				changed = tracker.Update(nodes[name])
 			}
 
-			resources = append(resources, tracker.Inventory().Resources()...)
-			slices.Sort(resources)
-			resources = slices.Compact(resources)
+			everCards = append(everCards, tracker.Inventory().Resources()...)
+			slices.Sort(everCards)
+			everCards = slices.Compact(everCards)
 
 			var fresh Tracker
 			fresh.Replace(nodes)
 			check.Equal(t, "physical", fresh.Inventory().Physical(), tracker.Inventory().Physical())
 			check.Equal(t, "healthy", fresh.Healthy(), tracker.Healthy())
 			check.Equal(t, "nodes", fresh.Nodes(), tracker.Nodes())
-			check.Equal(t, "resources", resources, tracker.Inventory().Resources())
-			check.Must(t, changed || (before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes())), "something changed without a notice")
+			check.Equal(t, "cards", everCards, tracker.Inventory().Resources())
+
+			isSame := before == tracker.Inventory() && cmp.Equal(healthy, tracker.Healthy()) && cmp.Equal(states, tracker.Nodes())
+			check.Must(t, changed || isSame, "something changed, and the tracker reports no change")
 		}
 	})
 }
 
-// TestTrackerFollowsHowCardsAreShared: the name of a share stays when only the strategy changes.
+// TestTrackerFollowsHowCardsAreShared: the label sharing-strategy says whether shares are of time slicing or of MPS. A
+// node's state follows it. The name of the share is the same for both, so the inventory stays as it is.
 func TestTrackerFollowsHowCardsAreShared(t *testing.T) {
-	shares := func(strategy string) *corev1.Node {
-		return trackedGPUs("a", "H200-SHARED", "8", func(n *corev1.Node) { n.Labels["nvidia.com/gpu.sharing-strategy"] = strategy })
+	newSharedNode := func(strategy string) *corev1.Node {
+		return newNamedNode("a", gpusOf("H200-SHARED")+"nvidia.com/gpu:8 nvidia.com/gpu.sharing-strategy="+strategy)
 	}
 
 	var tracker Tracker
-	tracker.Update(shares("time-slicing"))
+	tracker.Update(newSharedNode("time-slicing"))
 	inventory := tracker.Inventory()
+	check.Equal(t, "first strategy", map[corev1.ResourceName]string{"nvidia.com/gpu": "time-slicing"}, tracker.Nodes()[0].Sharing)
 
-	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "time-slicing"}, tracker.Nodes()[0].Sharing)
-	check.That(t, !tracker.Update(shares("time-slicing")), "the same strategy is a change")
-	check.That(t, tracker.Update(shares("mps")), "another strategy is no change")
-	check.Equal(t, "shared", map[corev1.ResourceName]string{"nvidia.com/gpu": "mps"}, tracker.Nodes()[0].Sharing)
-	check.That(t, inventory == tracker.Inventory(), "the inventory was made again although no cards changed")
+	check.That(t, !tracker.Update(newSharedNode("time-slicing")), "the same strategy is a change")
+	check.That(t, tracker.Update(newSharedNode("mps")), "another strategy is no change")
+	check.Equal(t, "second strategy", map[corev1.ResourceName]string{"nvidia.com/gpu": "mps"}, tracker.Nodes()[0].Sharing)
+	check.That(t, inventory == tracker.Inventory(), "the inventory was built again although no card changed")
 
-	tracker.Update(trackedGPUs("a", "H200", "8"))
-	check.Equal(t, "not shared", 0, len(tracker.Nodes()[0].Sharing))
+	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))
+	check.Equal(t, "strategies of whole cards", 0, len(tracker.Nodes()[0].Sharing))
 }

@@ -1,85 +1,81 @@
 package card
 
 import (
-	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestUnnamedCards: a node that offers a card and does not name it yet is known as such, also where only
-// other nodes tell that its resource is a card.
-func TestUnnamedCards(t *testing.T) {
-	const npu = "huawei.com/Ascend910"
-	node := func(name string, labels map[string]string, offered corev1.ResourceName, count string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{offered: resource.MustParse(count)}}}
-	}
-
-	named := map[string]string{"huawei.com/npu.product": "Ascend-910B", "huawei.com/npu.memory": "65536"}
+// TestUnnamedCardsListNodesWithoutAName: an unnamed card is one that a node offers and no label names, so that no new
+// pod gets it. NVIDIA's resources are cards by their name. A resource of another vendor is a card once some node names
+// it: from then on, an other node that offers it without labels has unnamed cards. Disks are no cards.
+func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
+	const ascend = "huawei.com/Ascend910"
 	tracker := &Tracker{}
-	for _, n := range []*corev1.Node{
-		node("npu-0", named, npu, "8"), node("npu-1", nil, npu, "0"), node("gpu-1", nil, "nvidia.com/gpu", "8"), node("gpu-0", nil, "nvidia.com/gpu", "8"),
-		node("disks", nil, "example.com/disk", "4"),
-	} {
-		tracker.Update(n)
-	}
+	tracker.Update(newNamedNode("npu-0", npu+ascend+":8"))
+	tracker.Update(newNamedNode("npu-1", ascend+":0"))
+	tracker.Update(newNamedNode("gpu-1", "nvidia.com/gpu:8"))
+	tracker.Update(newNamedNode("gpu-0", "nvidia.com/gpu:8"))
+	tracker.Update(newNamedNode("disks", "example.com/disk:4"))
 
+	// Node npu-1 has 0 cards yet.
 	unnamed := tracker.Inventory().UnnamedCards()
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
-	check.Equal(t, "nodes", []string{"gpu-0", "gpu-1"}, unnamed[0].Nodes)
+	check.Equal(t, "nodes with unnamed cards", []string{"gpu-0", "gpu-1"}, unnamed[0].Nodes)
 
-	tracker.Update(node("npu-1", nil, npu, "8"))
-	check.Equal(t, "of NVIDIA", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
-	ofNPU := tracker.Inventory().UnnamedCardsFor(npu)
-	check.Must(t, len(ofNPU) == 1 && len(ofNPU[0].Nodes) == 1 && ofNPU[0].Nodes[0] == "npu-1", "unnamed are %+v", ofNPU)
-	check.Contains(t, "message", ofNPU[0].Message, "offers "+npu, "huawei.com/<type>.product")
+	// Its device plugin starts, and reports 8 cards before the node has labels.
+	tracker.Update(newNamedNode("npu-1", ascend+":8"))
+	check.Equal(t, "unnamed cards of NVIDIA", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
+	ascends := tracker.Inventory().UnnamedCardsFor(ascend)
+	check.Must(t, len(ascends) == 1, "unnamed are %+v", ascends)
+	check.Equal(t, "nodes with unnamed Ascend cards", []string{"npu-1"}, ascends[0].Nodes)
+	check.Contains(t, "message", ascends[0].Message, "offers "+ascend, "huawei.com/<type>.product")
 
-	tracker.Update(node("npu-1", named, npu, "8"))
-	check.Equal(t, "once it is named", 0, len(tracker.Inventory().UnnamedCardsFor(npu)))
+	// Its labels name the cards.
+	tracker.Update(newNamedNode("npu-1", npu+ascend+":8"))
+	check.Equal(t, "unnamed Ascend cards", 0, len(tracker.Inventory().UnnamedCardsFor(ascend)))
 }
 
-// TestOtherDevicesAreNoNews: what is no card comes and goes without a new Inventory, and what is one elsewhere
-// does not.
-func TestOtherDevicesAreNoNews(t *testing.T) {
+// TestOtherDevicesAreNoChange: network devices, and devices that are no card on any node, come and go on node a without
+// a new inventory. Once node b names vendor.example/novel as its card, the same device on node a is an unnamed card,
+// with what its labels lack, and is reported as a change when it goes.
+func TestOtherDevicesAreNoChange(t *testing.T) {
 	const (
-		other = "vendor.example/novel"
-		novel = "vendor.example/novel.product=X vendor.example/novel.memory=1 vendor.example/novel:1"
+		eightH200 = h200 + "nvidia.com/gpu:8 "
+		novel     = "vendor.example/novel"
 	)
 
-	named := func(name, parts string) *corev1.Node {
-		n := node(strings.Fields(parts)...)
-		n.Name = name
-		return n
-	}
-
 	var tracker Tracker
-	tracker.Update(named("a", h200+"nvidia.com/gpu:8 rdma/hca:0"))
+	tracker.Update(newNamedNode("a", eightH200+"rdma/hca:0"))
 	before := tracker.Inventory()
-	isNews := tracker.Update(named("a", h200+"nvidia.com/gpu:8 rdma/hca:8 "+other+":1"))
-	check.That(t, !isNews && tracker.Inventory() == before, "devices that are no cards changed the inventory")
+	changed := tracker.Update(newNamedNode("a", eightH200+"rdma/hca:8 "+novel+":1"))
+	check.That(t, !changed && tracker.Inventory() == before, "devices that are no cards changed the inventory")
 
-	tracker.Update(named("b", novel))
-	check.Equal(t, "nodes that do not name it", 1, len(tracker.Inventory().UnnamedCardsFor(other)))
+	tracker.Update(newNamedNode("b", novel+".product=X "+novel+".memory=1 "+novel+":1"))
+	check.Equal(t, "unnamed cards", 1, len(tracker.Inventory().UnnamedCardsFor(novel)))
 
-	tracker.Update(named("a", h200+"nvidia.com/gpu:8 vendor.example/novel.product=X "+other+":1"))
-	unnamed := tracker.Inventory().UnnamedCardsFor(other)
+	tracker.Update(newNamedNode("a", eightH200+novel+".product=X "+novel+":1"))
+	unnamed := tracker.Inventory().UnnamedCardsFor(novel)
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
 	check.Contains(t, "message", unnamed[0].Message, "no label vendor.example/novel.memory")
-	check.That(t, tracker.Update(named("a", h200+"nvidia.com/gpu:8")), "a card that goes is no news")
-	check.Equal(t, "nodes that do not name it", 0, len(tracker.Inventory().UnnamedCardsFor(other)))
+
+	check.That(t, tracker.Update(newNamedNode("a", eightH200)), "an unnamed card that goes is no change")
+	check.Equal(t, "unnamed cards", 0, len(tracker.Inventory().UnnamedCardsFor(novel)))
 }
 
-// TestWithheldCards: their name is right, and no new pod gets them.
-func TestWithheldCards(t *testing.T) {
-	inv := inventory(map[string]string{"b": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80", "a": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80", "more": h200 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9"})
-	withheld := inv.WithheldCards("NVIDIA-H800")
+// TestWithheldCardsHaveAName: nodes a and b have a label of 8 cards and offer 80, so they withhold them. These are known
+// as H800, so they are no unnamed cards. Node c offers 9 of 8: pods get them, so they are not withheld.
+func TestWithheldCardsHaveAName(t *testing.T) {
+	inventory := inventoryOf(map[string]string{
+		"a": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
+		"b": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
+		"c": h200 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9",
+	})
+
+	withheld := inventory.WithheldCards("NVIDIA-H800")
 	check.Must(t, len(withheld) == 1, "withheld are %+v", withheld)
 	check.Equal(t, "nodes", []string{"a", "b"}, withheld[0].Nodes)
 	check.Contains(t, "message", withheld[0].Message, "offers 80 nvidia.com/gpu, more than label")
-	check.Equal(t, "cards that pods get", 0, len(inv.WithheldCards("NVIDIA-H200")))
-	check.Equal(t, "cards that no label names", 0, len(inv.UnnamedCardsFor("")))
+	check.Equal(t, "withheld H200", 0, len(inventory.WithheldCards("NVIDIA-H200")))
+	check.Equal(t, "unnamed cards", 0, len(inventory.UnnamedCardsFor("")))
 }
