@@ -153,7 +153,7 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 			Physical:    int64(f.Physical[name]),
 		}
 
-		f.Tree.setShares(&entry, f.Quota.Name)
+		f.Tree.setAmountsInForce(&entry, f.Quota.Name)
 		cards = append(cards, entry)
 	}
 

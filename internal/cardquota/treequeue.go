@@ -169,7 +169,7 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 
 		limits := t.resolved[q.Name].Limits
 		p.Limit[key] = t.computeLimit(q.Name, key)
-		if deserved, isShare := limits.Deserved[key]; isShare {
+		if deserved, deservesSome := limits.Deserved[key]; deservesSome {
 			p.Deserved[key] = deserved
 		}
 
@@ -181,7 +181,7 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	return p
 }
 
-// computeNames are the names of CPU and memory in Shares.
+// computeNames are the names of CPU and memory in quota.Amounts.
 var computeNames = []card.Name{quota.CPUName, quota.MemoryName}
 
 // applyTo writes the placement into the desired Queue.

@@ -41,9 +41,9 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			_, isWanted := of.wanted[key]
 			if leftOut[i] {
 				if isWanted && bounds.least[i] > want[i] {
-					forChildren = append(forChildren, fmt.Sprintf("no %s of %s", amountNames[i], formatShare(key, want[i])))
+					forChildren = append(forChildren, fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i])))
 				} else if isWanted {
-					forParent = append(forParent, fmt.Sprintf("no %s of %s", amountNames[i], formatShare(key, want[i])))
+					forParent = append(forParent, fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i])))
 				}
 				continue
 			}
@@ -52,7 +52,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 				of.staged[key] = got[i]
 			}
 
-			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatShare(key, got[i]), formatShare(key, want[i]))
+			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
 			switch {
 			case got[i] < want[i]:
 				forParent = append(forParent, text)
@@ -187,8 +187,8 @@ func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
 	return out
 }
 
-// formatShare formats an amount as Kubernetes writes it, with the name of its resource.
-func formatShare(key card.Name, amount int64) string {
+// formatAmount formats an amount as Kubernetes writes it, with the name of its resource.
+func formatAmount(key card.Name, amount int64) string {
 	if key == quota.CPUName {
 		return workload.FormatTreeAmount(key, amount) + " CPU"
 	}

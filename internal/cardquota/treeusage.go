@@ -165,9 +165,9 @@ func addCounts(sum, counts map[card.Name]card.Count) {
 	}
 }
 
-// setShares sets what a card's status says about a tree: the numbers in force. Without one, and
+// setAmountsInForce sets what a card's status says about a tree: the numbers in force. Without one, and
 // without a path to the top level, it sets nothing.
-func (t *Tree) setShares(entry *v1alpha1.CardStatus, name string) {
+func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 	if t == nil || t.quotas[name] == nil || !t.isPlaced(name) {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 // MaxDepth is how many queues a path below root may have.
 const MaxDepth = 6
 
-// CPUName and MemoryName stand for CPU, in millicores, and memory, in bytes, in Shares. They
+// CPUName and MemoryName stand for CPU, in millicores, and memory, in bytes, in Amounts. They
 // are no card names.
 const (
 	CPUName    card.Name = " cpu"
@@ -154,7 +154,7 @@ func ResolveTree(queues map[string]TreeQueue) map[string]Resolved {
 		}
 	}
 
-	t.findComputeShares()
+	t.findGrantedCompute()
 	slices.Sort(t.top)
 	t.resolveChildren("", slices.Compact(t.top))
 
@@ -167,25 +167,25 @@ type treeResolver struct {
 	children map[string][]string
 	// top are the queues directly under root, and those without a path to root.
 	top []string
-	// shares says for each queue whether it, or a queue below it, writes what it deserves of
+	// grantsCompute says for each queue whether it, or a queue below it, writes what it deserves of
 	// CPU or memory, or a guarantee.
-	shares map[string]map[card.Name]bool
+	grantsCompute map[string]map[card.Name]bool
 }
 
-// findComputeShares finds the queues whose CPU or memory is more than a ceiling.
-func (t *treeResolver) findComputeShares() {
-	t.shares = map[string]map[card.Name]bool{}
+// findGrantedCompute finds the queues whose CPU or memory is more than a ceiling.
+func (t *treeResolver) findGrantedCompute() {
+	t.grantsCompute = map[string]map[card.Name]bool{}
 	for name, q := range t.written {
 		for _, key := range []card.Name{CPUName, MemoryName} {
 			if _, deserves := q.Deserved[key]; !deserves && q.Guarantee[key] == 0 {
 				continue
 			}
 
-			for at := name; at != "" && !t.shares[at][key]; at = t.resolved[at].Parent {
-				if t.shares[at] == nil {
-					t.shares[at] = map[card.Name]bool{}
+			for at := name; at != "" && !t.grantsCompute[at][key]; at = t.resolved[at].Parent {
+				if t.grantsCompute[at] == nil {
+					t.grantsCompute[at] = map[card.Name]bool{}
 				}
-				t.shares[at][key] = true
+				t.grantsCompute[at][key] = true
 			}
 		}
 	}
@@ -225,18 +225,18 @@ func (t *treeResolver) findFault(name string) (fault Fault, isRooted bool) {
 // resolveChildren sets the amounts of the children of a queue, "" for those under root, and of
 // everything below them.
 func (t *treeResolver) resolveChildren(parent string, children []string) {
-	shares := make([]childShares, len(children))
+	amounts := make([]childAmounts, len(children))
 	for i, name := range children {
-		shares[i] = t.ownShares(name, parent)
+		amounts[i] = t.ownAmounts(name, parent)
 	}
 
 	if above, exists := t.resolved[parent]; exists {
-		scaleChildren(parent, above.Limits, shares)
+		scaleChildren(parent, above.Limits, amounts)
 	}
 
 	for i, name := range children {
 		r := t.resolved[name]
-		c := &shares[i]
+		c := &amounts[i]
 		r.Limits = t.limitsFor(name, c)
 		r.Excess = c.excess
 		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Name, b.Name) })
@@ -247,16 +247,16 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 	}
 }
 
-// childShares are the amounts of one queue while the tree is resolved.
-type childShares struct {
+// childAmounts are the amounts of one queue while the tree is resolved.
+type childAmounts struct {
 	quota, deserved, guarantee Amounts
 	excess                     []Excess
 }
 
-// ownShares returns the amounts of a queue as far as its parent's quota decides them.
-func (t *treeResolver) ownShares(name, parent string) childShares {
+// ownAmounts returns the amounts of a queue as far as its parent's quota decides them.
+func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	q := t.written[name]
-	c := childShares{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
+	c := childAmounts{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above, hasParent := t.resolved[parent]
 	for _, key := range q.Names() {
 		limit := c.ownLimit(&q, key, parent, above.Limits.quota(key), hasParent)
@@ -276,7 +276,7 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 
 		c.quota[key] = limit
 		c.guarantee[key] = min(q.Guarantee[key], deserved)
-		if !isCompute(key) || t.shares[name][key] {
+		if !isCompute(key) || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}
 	}
@@ -286,7 +286,7 @@ func (t *treeResolver) ownShares(name, parent string) childShares {
 
 // ownLimit returns the quota of a name, which is written or inherited, and reports what the
 // parent does not allow.
-func (c *childShares) ownLimit(q *TreeQueue, key card.Name, parent string, inherited int64, hasParent bool) int64 {
+func (c *childAmounts) ownLimit(q *TreeQueue, key card.Name, parent string, inherited int64, hasParent bool) int64 {
 	limit, isWritten := q.Quota[key]
 	switch {
 	case !hasParent && !isWritten:
@@ -308,13 +308,13 @@ func (c *childShares) ownLimit(q *TreeQueue, key card.Name, parent string, inher
 // isCompute reports whether a name is CPU or memory.
 func isCompute(name card.Name) bool { return name == CPUName || name == MemoryName }
 
-func (c *childShares) report(e Excess) { c.excess = append(c.excess, e) }
+func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
 // Names returns every name of the queue's entries, sorted.
 func (q *TreeQueue) Names() []card.Name {
 	var names []card.Name
-	for _, shares := range []Amounts{q.Quota, q.Deserved, q.Guarantee} {
-		names = slices.AppendSeq(names, maps.Keys(shares))
+	for _, amounts := range []Amounts{q.Quota, q.Deserved, q.Guarantee} {
+		names = slices.AppendSeq(names, maps.Keys(amounts))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -322,7 +322,7 @@ func (q *TreeQueue) Names() []card.Name {
 
 // scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
 // the queue has.
-func scaleChildren(parent string, above Limits, children []childShares) {
+func scaleChildren(parent string, above Limits, children []childAmounts) {
 	names := map[card.Name]bool{}
 	for i := range children {
 		for name := range children[i].quota {
@@ -331,10 +331,10 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		scale := func(kind ExcessKind, limit int64, shares func(*childShares) Amounts) {
+		scale := func(kind ExcessKind, limit int64, amountsOf func(*childAmounts) Amounts) {
 			values := make([]int64, len(children)) // 0 for a child that does not write the amount
 			for i := range children {
-				values[i] = shares(&children[i])[name]
+				values[i] = amountsOf(&children[i])[name]
 			}
 
 			scaled, sum := scaleToLimit(values, limit)
@@ -343,11 +343,11 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 					continue
 				}
 				children[i].report(Excess{Kind: kind, Name: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
-				shares(&children[i])[name] = scaled[i]
+				amountsOf(&children[i])[name] = scaled[i]
 			}
 		}
 		if !above.AnyCard || name == CPUName || name == MemoryName {
-			scale(DeservedAboveParent, above.deserved(name), func(c *childShares) Amounts { return c.deserved })
+			scale(DeservedAboveParent, above.deserved(name), func(c *childAmounts) Amounts { return c.deserved })
 		}
 
 		for i := range children {
@@ -356,7 +356,7 @@ func scaleChildren(parent string, above Limits, children []childShares) {
 			}
 		}
 
-		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childShares) Amounts { return c.guarantee })
+		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childAmounts) Amounts { return c.guarantee })
 	}
 }
 
@@ -402,7 +402,7 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 }
 
 // limitsFor returns the amounts of a queue as limits.
-func (t *treeResolver) limitsFor(name string, c *childShares) Limits {
+func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
 	limits := Limits{
 		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
 		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],

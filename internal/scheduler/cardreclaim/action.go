@@ -78,11 +78,11 @@ func (a *Action) Initialize() {}
 // UnInitialize does nothing.
 func (a *Action) UnInitialize() {}
 
-// maxTimeShare bounds the part of the time that searches take, here to a quarter. No pod is
-// scheduled during a search.
-const maxTimeShare = 4
+// restFactor is the least time from the begin of one search to the next, in times that the first
+// one took. So searches take at most a quarter of the time: no pod is scheduled meanwhile.
+const restFactor = 4
 
-// minPeriod is the shortest schedule period that maxTimeShare allows for; the shipped one is 3 s.
+// minPeriod is the shortest schedule period that restFactor allows for; the shipped one is 3 s.
 const minPeriod = time.Second
 
 // Execute reclaims cards for pending pods, the queue of the highest priority first, as far as
@@ -110,8 +110,8 @@ func (a *Action) Execute(ssn *framework.Session) {
 	s.serveWaitingJobs()
 	a.last.isComplete = !s.unfinished
 	took := s.repeatedPart(a.clock().Sub(began))
-	if took > minPeriod/(maxTimeShare-1) {
-		a.restsUntil = began.Add(maxTimeShare * took)
+	if took > minPeriod/(restFactor-1) {
+		a.restsUntil = began.Add(restFactor * took)
 	}
 }
 

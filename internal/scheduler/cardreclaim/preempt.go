@@ -74,7 +74,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	}
 
 	searches.end()
-	if took := p.reclaim.clock().Sub(began); took > minPeriod/(maxTimeShare-1) {
-		p.restsUntil = began.Add(maxTimeShare * took)
+	if took := p.reclaim.clock().Sub(began); took > minPeriod/(restFactor-1) {
+		p.restsUntil = began.Add(restFactor * took)
 	}
 }

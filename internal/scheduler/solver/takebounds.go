@@ -75,7 +75,7 @@ func (s *state) takenOf(part jobPart, limit int) (amount int64) {
 	return amount
 }
 
-// groupByLimit groups parts by the limit that allows the least share of them. The first group
+// groupByLimit groups parts by the limit that allows the smallest part of them. The first group
 // is of parts without a limit that could refuse them, and of jobs that have victims already.
 func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 	sums := make([]float64, len(s.limits))
@@ -92,10 +92,10 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 		at := 0
 		least := 1.0
 		for _, x := range s.takes[part.unit] {
-			share := s.leftToTake(x.limit) / max(sums[x.limit], 1)
-			if !x.onlyCounts && share < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
+			fraction := s.leftToTake(x.limit) / max(sums[x.limit], 1)
+			if !x.onlyCounts && fraction < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
 				at = x.limit + 1
-				least = share
+				least = fraction
 			}
 		}
 		groups[at] = append(groups[at], part)
@@ -115,12 +115,12 @@ func (s *state) leftToTake(limit int) float64 {
 }
 
 // mostGiven bounds how much of a resource parts of jobs give back within a limit, none for no
-// limit, if shares of them may be taken.
+// limit, if parts of them may be taken.
 func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
-	type share struct{ amount, taken float64 }
-	var shares []share
+	type offer struct{ amount, taken float64 }
+	var offers []offer
 	for _, part := range parts {
-		x := share{amount: s.amountOf(part.unit, resource)}
+		x := offer{amount: s.amountOf(part.unit, resource)}
 		for _, u := range part.minus {
 			x.amount -= s.amountOf(u, resource)
 		}
@@ -128,18 +128,18 @@ func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float6
 		most += max(0, x.amount)
 		if limit != none {
 			x.taken = float64(s.takenOf(part, limit))
-			shares = append(shares, x)
+			offers = append(offers, x)
 		}
 	}
 
 	if limit == none {
 		return most
 	}
-	slices.SortFunc(shares, func(a, b share) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
+	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
 	most = 0
 
 	left := s.leftToTake(limit)
-	for _, x := range shares {
+	for _, x := range offers {
 		part := min(1, left/x.taken)
 		most += part * max(0, x.amount)
 		left -= part * x.taken
