@@ -73,23 +73,27 @@ func (s *kindServer) RESTMapping(kind schema.GroupKind, versions ...string) (*me
 	return nil, answer
 }
 
+// TestControllersWaitForTheirKind: after an upgrade the cluster may lack a new CustomResourceDefinition, or the right to list
+// its objects. The operator starts all the same. The controller of that kind is set up when a lookup of the kind, and a
+// list, succeed. Each row has the answers of the API server to one lookup after the other, the last one for ever.
 func TestControllersWaitForTheirKind(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		answers                 []error
 		wantAtOnce, wantOnStart bool
 	}{
-		"the kind exists":                      {answers: []error{nil}, wantAtOnce: true},
-		"it is missing for a while":            {answers: []error{errNoKind, errNoKind, nil}, wantOnStart: true},
-		"the API server is away in between":    {answers: []error{errNoKind, errors.New("away"), nil}, wantOnStart: true},
-		"it never comes, and the manager ends": {answers: []error{errNoKind}},
-		"the rights are missing for a while":   {answers: []error{errNoRight, errNoRight, nil}, wantOnStart: true},
-		"first the kind, then the rights":      {answers: []error{errNoKind, errNoRight, nil}, wantOnStart: true},
+		"the kind exists":                                {answers: []error{nil}, wantAtOnce: true},
+		"the kind comes later":                           {answers: []error{errNoKind, errNoKind, nil}, wantOnStart: true},
+		"the kind comes after an error of the server":    {answers: []error{errNoKind, errors.New("away"), nil}, wantOnStart: true},
+		"the kind never comes, and the manager ends":     {answers: []error{errNoKind}},
+		"the right to list comes later":                  {answers: []error{errNoRight, errNoRight, nil}, wantOnStart: true},
+		"the kind comes first, and then the right to it": {answers: []error{errNoKind, errNoRight, nil}, wantOnStart: true},
 	}) {
 		server := &kindServer{answers: tc.answers}
-		calls := 0
-		check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { calls++; return nil }))
-		check.Equal(t, "set up at once", tc.wantAtOnce, calls == 1)
-		check.Equal(t, "waits", !tc.wantAtOnce, len(server.added) == 1)
+		setUps := 0
+		check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { setUps++; return nil }))
+		check.Equal(t, "set up at once", tc.wantAtOnce, setUps == 1)
+		check.Equal(t, "a runnable waits for the kind", !tc.wantAtOnce, len(server.added) == 1)
+
 		for _, runnable := range server.added {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -98,13 +102,14 @@ func TestControllersWaitForTheirKind(t *testing.T) {
 			}
 
 			check.NoError(t, runnable.Start(ctx))
-			check.Equal(t, "set up later", tc.wantOnStart, calls == 1)
+			check.Equal(t, "set up later", tc.wantOnStart, setUps == 1)
 		}
 	}
 }
 
-// TestWhatIsMissingIsLogged: each change of what is missing is one line.
-func TestWhatIsMissingIsLogged(t *testing.T) {
+// TestEachChangeOfWhatIsMissingIsLoggedOnce: first the kind is missing, and then the right to list its objects, each in two
+// lookups. Each is one line that says what the administrator must apply. The last line says that nothing is missing.
+func TestEachChangeOfWhatIsMissingIsLoggedOnce(t *testing.T) {
 	server := &kindServer{answers: []error{errNoKind, errNoKind, errNoRight, errNoRight, nil}}
 	check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { return nil }))
 	check.NoError(t, server.added[0].Start(t.Context()))
@@ -115,12 +120,16 @@ func TestWhatIsMissingIsLogged(t *testing.T) {
 	}
 }
 
+// TestAnUnreachableServerIsAnError: without an answer the operator does not know whether the kind is missing. So the set-up
+// fails, and Kubernetes starts the operator again.
 func TestAnUnreachableServerIsAnError(t *testing.T) {
 	server := &kindServer{answers: []error{errors.New("away")}}
 	err := SetUpWithKind(server, "LocalCardQuota", func() error { t.Error("set up without an answer"); return nil })
 	check.Says(t, err, "look up kind LocalCardQuota: away")
 }
 
+// TestAFailedSetupEndsTheManager: the kind comes after the start of the manager, and the set-up of its controller fails. The
+// runnable returns the error, with which the manager ends.
 func TestAFailedSetupEndsTheManager(t *testing.T) {
 	server := &kindServer{answers: []error{errNoKind, nil}}
 	check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { return errors.New("broken") }))

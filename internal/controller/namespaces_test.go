@@ -19,8 +19,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestSelectedNamespacesAreThoseThatMatch compares the answer of the index with a look at every
-// namespace.
+// TestSelectedNamespacesAreThoseThatMatch: the controllers find the namespaces of a CardQuota by an index of labels, so that
+// they need not read all. With random labels and selectors the index finds what a comparison with each namespace
+// finds. An empty selector selects none.
 func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"a", "b", "c"})
@@ -67,35 +68,51 @@ func teamQuota(name, uid, team string, generation int64) v1alpha1.CardQuota {
 	}).Obj()
 }
 
-// TestSelectorsFollowTheirCardQuota: a changed CardQuota has another generation, one that was created again
-// another UID, and one that lost its queue a condition.
+// TestSelectorsFollowTheirCardQuota: a parsed selector is kept and used again while UID and generation of its CardQuota stay.
+// A changed CardQuota has another generation, and one that was created again another UID.
 func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 	selectors := NewQuotaSelectors()
-	for _, tc := range []struct {
+
+	for _, step := range []struct {
+		when  string
 		quota v1alpha1.CardQuota
 		team  string
-	}{{teamQuota("q", "1", "chat", 1), "chat"}, {teamQuota("q", "1", "search", 2), "search"}, {teamQuota("q", "2", "lab", 2), "lab"}} {
-		for range 2 {
-			selector := selectors.selectorFor(&tc.quota)
-			check.That(t, selector.Matches(labels.Set{"team": tc.team}) && !selector.Matches(labels.Set{"team": "other"}), "%s selects %v", tc.team, selector)
+	}{
+		{"created", teamQuota("q", "1", "chat", 1), "chat"},
+		{"changed", teamQuota("q", "1", "search", 2), "search"},
+		{"created again", teamQuota("q", "2", "lab", 2), "lab"},
+	} {
+		for range 2 { // the second one is kept
+			check.Equal(t, step.when, "team="+step.team, selectors.selectorFor(&step.quota).String())
 		}
 	}
+}
 
+// TestACardQuotaWithoutItsQueueSelectsNothing: condition QueueSynced says that the queue belongs to another CardQuota. Then
+// no namespace has a view of this one.
+func TestACardQuotaWithoutItsQueueSelectsNothing(t *testing.T) {
 	conflicting := teamQuota("q", "2", "lab", 2)
 	conflicting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict}}
-	check.That(t, selectors.selectorFor(&conflicting) == nil, "it selects for a queue that belongs to another CardQuota")
+	check.That(t, NewQuotaSelectors().selectorFor(&conflicting) == nil, "the CardQuota selects namespaces")
+}
 
+// TestSelectorsOfGoneCardQuotasAreForgotten: 1,000 CardQuotas were created and deleted beside the one that exists. Their
+// selectors must not fill the memory.
+func TestSelectorsOfGoneCardQuotasAreForgotten(t *testing.T) {
+	selectors := NewQuotaSelectors()
+	existing := teamQuota("q", "2", "lab", 2)
+	selectors.selectorFor(&existing)
 	for i := range 1_000 {
 		gone := teamQuota(fmt.Sprint("gone", i), "1", "chat", 1)
 		selectors.selectorFor(&gone)
 	}
 
-	selectors.forgetGone([]v1alpha1.CardQuota{conflicting})
-	check.Equal(t, "known", 1, len(selectors.known))
+	selectors.forgetGone([]v1alpha1.CardQuota{existing})
+	check.Equal(t, "known selectors", 1, len(selectors.known))
 }
 
-// BenchmarkRequestsForNamespace asks 10,000 CardQuotas about a changed namespace. Measured on a shared 2-core
-// machine: 2 ms.
+// BenchmarkRequestsForNamespace asks 10,000 CardQuotas whether they select a changed namespace. More than 20 ms fail it.
+// Measured on a shared 2-core machine: 2 ms.
 func BenchmarkRequestsForNamespace(b *testing.B) {
 	const (
 		quotas = 10_000

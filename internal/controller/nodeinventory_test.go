@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"slices"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -16,71 +15,78 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestNodeInventory(t *testing.T) {
+// TestInventoryRemembersCardResources: the admission policies guard the resources by which pods request cards. A resource
+// stays one when its last node is gone, and those in the annotation of an admission policy were cards before the
+// operator started. Listeners are called only for a change of cards or resources.
+func TestInventoryRemembersCardResources(t *testing.T) {
 	const (
 		gpu = corev1.ResourceName("nvidia.com/gpu")
 		npu = corev1.ResourceName("example.com/npu")
 	)
+	remembered := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: string(npu)}}}
 
 	n := NewNodeInventory(nil)
-	told := 0
-	n.OnChange(func() { told++ })
-	expect := func(when string, wantTold int, want ...corev1.ResourceName) {
+	calls := 0
+	n.OnChange(func() { calls++ })
+	expect := func(when string, wantCalls int, wantResources ...corev1.ResourceName) {
 		inventory, known := n.Inventory()
 		check.That(t, !known, "%s: all nodes are known before they were read", when)
-		check.That(t, slices.Equal(inventory.Resources(), want), "%s: resources %v, want %v", when, inventory.Resources(), want)
-		check.Equal(t, when+": notices", wantTold, told)
-		told = 0
+		check.Equal(t, when+": resources", wantResources, inventory.Resources())
+		check.Equal(t, when+": calls of the listener", wantCalls, calls)
+		calls = 0
 	}
 
 	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	expect("a node comes", 1, gpu)
+	expect("a node joins", 1, gpu)
 	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
 	expect("a label that changes no card", 0, gpu)
 	n.deleteNode(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
-	expect("the node goes", 1, gpu)
+	expect("the node is deleted", 1, gpu)
 
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: string(npu)}}}
-	n.rememberResources(policy)
-	expect("what was a card before the start", 1, npu, gpu)
-	n.rememberResources(policy)
-	expect("what is known", 0, npu, gpu)
+	n.rememberResources(remembered)
+	expect("the annotation of an admission policy", 1, npu, gpu)
+	n.rememberResources(remembered)
+	expect("the same annotation again", 0, npu, gpu)
 }
 
-// TestNodeChanges: the CardInventory shows more of a node than its recognised cards. Heartbeats
-// of nodes must cost nothing.
-func TestNodeChanges(t *testing.T) {
+// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory shows readiness, cordons, broken cards and unknown resources
+// of nodes, so each change of them calls the listener. Nodes change with each heartbeat, which must cost nothing. Before
+// the change, the node has 8 H200. Its creation and its deletion are one call each.
+func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
+	const gpu = "nvidia.com/gpu"
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {
-		after *corev1.Node
-		want  int
+		after     *builder.NodeBuilder
+		wantCalls int
 	}{
-		"a heartbeat":                        {h200().With(func(n *corev1.Node) { n.ResourceVersion = "2" }).Obj(), 0},
-		"storage":                            {h200().Resource(corev1.ResourceEphemeralStorage, "1Gi").Obj(), 0},
-		"the same number, written otherwise": {h200().Resource("nvidia.com/gpu", "8000m").Obj(), 0},
-		"a cordon":                           {h200().Cordoned().Obj(), 1},
-		"a node that is not ready":           {h200().NotReady().Obj(), 1},
-		"a label":                            {h200().Label("nvidia.com/gpu.memory", "1").Obj(), 1},
-		"a broken card":                      {h200().With(func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") }).Obj(), 1},
-		"a card more":                        {h200().With(func(n *corev1.Node) { n.Status.Capacity["nvidia.com/gpu"] = resource.MustParse("9") }).Obj(), 1},
-		"another resource":                   {h200().Resource("gpu.intel.com/xe", "1").Obj(), 1},
-		"a resource that goes":               {builder.Node("a").GPUs("NVIDIA-H200", 8).With(func(n *corev1.Node) { delete(n.Status.Capacity, "nvidia.com/gpu") }).Obj(), 1},
+		"a heartbeat":                          {h200().With(func(n *corev1.Node) { n.ResourceVersion = "2" }), 0},
+		"storage":                              {h200().Resource(corev1.ResourceEphemeralStorage, "1Gi"), 0},
+		"8 cards as 8000m, which is the same":  {h200().Resource(gpu, "8000m"), 0},
+		"a cordon":                             {h200().Cordoned(), 1},
+		"the node is not ready":                {h200().NotReady(), 1},
+		"a label about the cards":              {h200().Label("nvidia.com/gpu.memory", "1"), 1},
+		"7 of 8 cards are allocatable":         {h200().With(func(n *corev1.Node) { n.Status.Allocatable[gpu] = resource.MustParse("7") }), 1},
+		"9 cards":                              {h200().With(func(n *corev1.Node) { n.Status.Capacity[gpu] = resource.MustParse("9") }), 1},
+		"a resource that may be another card":  {h200().Resource("gpu.intel.com/xe", "1"), 1},
+		"the resource of the cards disappears": {h200().With(func(n *corev1.Node) { delete(n.Status.Capacity, gpu) }), 1},
 	}) {
 		n := NewNodeInventory(nil)
-		changes := 0
-		n.OnNodeChange(func() { changes++ })
+		calls := 0
+		n.OnNodeChange(func() { calls++ })
 		n.updateNode(h200().Obj())
-		check.Equal(t, "a node comes", 1, changes)
+		check.Equal(t, "calls for a new node", 1, calls)
 
-		n.updateNode(tc.after)
-		check.Equal(t, "it changes", 1+tc.want, changes)
-		n.deleteNode(tc.after)
-		check.Equal(t, "it goes", 2+tc.want, changes)
+		n.updateNode(tc.after.Obj())
+		check.Equal(t, "calls after the change", 1+tc.wantCalls, calls)
+		n.deleteNode(tc.after.Obj())
+		check.Equal(t, "calls after the deletion", 2+tc.wantCalls, calls)
 	}
 }
 
-// TestMappingsOfThePolicy: the operator recognises nodes by the policy in force.
-func TestMappingsOfThePolicy(t *testing.T) {
+// TestNodesAreRecognisedByTheMappingsInForce: a mapping of the ServiceTypePolicy makes a resource a card that the operator does
+// not know itself. Node a has 2 of gpu.intel.com/xe, which are no cards until the mapping to B60 is in force. A policy that
+// has not taken effect changes nothing.
+func TestNodesAreRecognisedByTheMappingsInForce(t *testing.T) {
 	n := NewNodeInventory(nil)
 	changes := 0
 	nodeChanges := 0
@@ -88,23 +94,26 @@ func TestMappingsOfThePolicy(t *testing.T) {
 	n.OnNodeChange(func() { nodeChanges++ })
 	n.updateNode(builder.Node("a").Resource("gpu.intel.com/xe", "2").Obj())
 
-	policy := policyInForce
+	mapping := v1alpha1.CardMapping{Resource: "gpu.intel.com/xe", Model: "B60"}
 	for _, step := range []struct {
-		apply func()
-		told  int
-		want  map[card.Name]card.Count
+		name      string
+		policy    *v1alpha1.ServiceTypePolicy
+		wantCalls int
+		wantCards map[card.Name]card.Count
 	}{
-		{func() { n.updatePolicy(policy()) }, 0, map[card.Name]card.Count{}},
-		{func() { n.updatePolicy(policy(v1alpha1.CardMapping{Resource: "gpu.intel.com/xe", Model: "B60"})) }, 1, map[card.Name]card.Count{"B60": 2}},
-		{func() { n.updatePolicy(policy(v1alpha1.CardMapping{Resource: "gpu.intel.com/xe", Model: "B60"})) }, 0, map[card.Name]card.Count{"B60": 2}},
-		{func() { n.updatePolicy(builder.ServiceTypePolicy().Obj()) }, 0, map[card.Name]card.Count{"B60": 2}},
-		{func() { n.updatePolicy(policy()) }, 1, map[card.Name]card.Count{}},
+		{"a policy without mappings is in force", policyInForce(), 0, map[card.Name]card.Count{}},
+		{"the mapping is in force", policyInForce(mapping), 1, map[card.Name]card.Count{"B60": 2}},
+		{"the same mapping again", policyInForce(mapping), 0, map[card.Name]card.Count{"B60": 2}},
+		{"a new policy that has not taken effect", builder.ServiceTypePolicy().Obj(), 0, map[card.Name]card.Count{"B60": 2}},
+		{"the mapping is removed", policyInForce(), 1, map[card.Name]card.Count{}},
 	} {
 		changes = 0
 		nodeChanges = 0
-		step.apply()
+		n.updatePolicy(step.policy)
+
 		inventory, _ := n.Inventory()
-		check.Equal(t, "cards", step.want, inventory.Physical())
-		check.Equal(t, "told", [2]int{step.told, step.told}, [2]int{changes, nodeChanges})
+		check.Equal(t, step.name+": cards", step.wantCards, inventory.Physical())
+		check.Equal(t, step.name+": calls of the listener of cards", step.wantCalls, changes)
+		check.Equal(t, step.name+": calls of the listener of nodes", step.wantCalls, nodeChanges)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// policyInForce returns a policy whose status says that these entries are in force.
+// policyInForce returns a policy whose status says that these mappings are in force.
 func policyInForce(cards ...v1alpha1.CardMapping) *v1alpha1.ServiceTypePolicy {
 	p := builder.ServiceTypePolicy().Obj()
 	p.Status.Cards = cards
@@ -49,8 +49,9 @@ func (f *fakeInformers) AddEventHandler(handler toolscache.ResourceEventHandler)
 
 func (f *fakeInformers) HasSynced() bool { return true }
 
-// TestMappedChargesOutliveThePolicy: the scheduler goes on charging mapped cards while the policy is
-// deleted or created again, and so do used cards, bills and views.
+// TestMappedChargesOutliveThePolicy: the ServiceTypePolicy maps resource hygon.com/dcu to card K100, and pod p uses 4 of them.
+// The scheduler goes on charging mapped cards while the policy is deleted or created again. So the operator keeps the
+// mapping too, for used cards, bills and views, until a policy in force has no such mapping.
 func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	informers := &fakeInformers{}
 	n := NewNodeInventory(informers)
@@ -60,8 +61,7 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	check.NoError(t, n.Start(ended)) // the policy is watched last
 	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
 	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
-	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
-	old := policyInForce(entry)
+	old := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})
 
 	created := builder.ServiceTypePolicy().Obj()
 	created.Spec.Cards = old.Status.Cards
@@ -76,32 +76,32 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 		event func()
 		want  []card.Amount
 	}{
-		{"in force", func() { informers.handler.OnAdd(old, true) }, charged},
-		{"deleted", func() { informers.handler.OnDelete(old) }, charged},
-		{"missed the deletion", func() { informers.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: old}) }, charged},
-		{"created again, not in force yet", func() { informers.handler.OnAdd(created, false) }, charged},
-		{"created again with a refused spec", func() { informers.handler.OnUpdate(created, invalid) }, charged},
-		{"in force again", func() { informers.handler.OnUpdate(created, old) }, charged},
-		{"the entry removed", func() { informers.handler.OnUpdate(old, removed) }, nil},
+		{"the policy is in force", func() { informers.handler.OnAdd(old, true) }, charged},
+		{"the policy is deleted", func() { informers.handler.OnDelete(old) }, charged},
+		{"a deletion that the watch missed", func() { informers.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: old}) }, charged},
+		{"the policy is created again, and not in force yet", func() { informers.handler.OnAdd(created, false) }, charged},
+		{"the new policy has an invalid spec", func() { informers.handler.OnUpdate(created, invalid) }, charged},
+		{"the new policy is in force", func() { informers.handler.OnUpdate(created, old) }, charged},
+		{"the mapping is removed", func() { informers.handler.OnUpdate(old, removed) }, nil},
 	} {
 		step.event()
 		inventory, _ := n.Inventory()
 		r := workload.Resolver{Inventory: inventory}
-		check.Equal(t, step.name, step.want, r.Usage(pod, nil, nil).Cards)
+		check.Equal(t, step.name+": used cards of the pod", step.want, r.Usage(pod, nil, nil).Cards)
 		check.Equal(t, step.name+": mappings in force", len(step.want), len(n.PolicyInForce(nil).Status.Cards))
-		check.Equal(t, step.name+": is a card", step.want != nil, inventory.IsCard(corev1.ResourceName(entry.Resource)))
+		check.Equal(t, step.name+": hygon.com/dcu is a card", step.want != nil, inventory.IsCard("hygon.com/dcu"))
 	}
 }
 
-// TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: kubectl delete stp default is the first command
-// of break-glass.md, and a drained node restarts the operator.
+// TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: an administrator deletes the ServiceTypePolicy in an emergency (the first
+// command of break-glass.md), and a drained node restarts the operator. The scheduler keeps its configuration. So the operator
+// reads from a ConfigMap that a tree and the mapping to K100 are in force, until a policy in force says otherwise.
 func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
-	entry := v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"}
-	last := policyInForce(entry)
+	last := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	text := check.Value(policy.EncodeKept(last))(t)
 
-	restarted := func(stored string) *NodeInventory {
+	// restartWith starts an operator that finds a text in the ConfigMap, and a node with the mapped resource.
+	restartWith := func(stored string) *NodeInventory {
 		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "cards", Name: policy.KeptConfigMapName}, Data: map[string]string{policy.KeptConfigMapKey: stored}}
 		n := NewNodeInventory(nil)
 		check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().WithObjects(kept).Build(), "cards"))
@@ -109,7 +109,7 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 		return n
 	}
 
-	n := restarted(text)
+	n := restartWith(check.Value(policy.EncodeKept(last))(t))
 	inventory, _ := n.Inventory()
 	check.That(t, policy.IsTree(n.PolicyInForce(nil)), "queues are flat after the restart")
 	check.Equal(t, "cards", []card.Name{"K100"}, inventory.Names())
@@ -123,14 +123,15 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	n.updatePolicy(flat)
 	check.That(t, !policy.IsTree(n.PolicyInForce(flat)), "the tree outlives an explicit Flat")
 
-	check.That(t, restarted("{").PolicyInForce(nil) == nil, "a text that is no policy is in force")
-	n = NewNodeInventory(nil)
-	check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().Build(), "cards"))
-	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
+	check.That(t, restartWith("{").PolicyInForce(nil) == nil, "a text that is no policy is in force")
+	first := NewNodeInventory(nil)
+	check.NoError(t, first.RestorePolicy(t.Context(), fake.NewClientBuilder().Build(), "cards"))
+	check.That(t, first.PolicyInForce(nil) == nil, "a policy is in force although there is no ConfigMap")
 }
 
-// TestAnOperatorWithEarlierRightsStarts: the rights of an earlier version do not name the ConfigMap, and that
-// version wrote none. Other errors end the operator, which then starts again.
+// TestAnOperatorWithEarlierRightsStarts: the ClusterRole of an earlier version does not allow to read the ConfigMap that keeps the
+// policy in force. That version wrote none, so the operator starts without it. After any other error it may lack what
+// is in force, so it ends, and Kubernetes starts it again.
 func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 	restore := func(answer error) error {
 		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -140,5 +141,5 @@ func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 		return NewNodeInventory(nil).RestorePolicy(t.Context(), live, "cards")
 	}
 	check.NoError(t, restore(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, policy.KeptConfigMapName, errors.New("no rule"))))
-	check.That(t, restore(errors.New("the API server is away")) != nil, "it starts although it does not know what is in force")
+	check.Says(t, restore(errors.New("the API server is away")), "the API server is away")
 }

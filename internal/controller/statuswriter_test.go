@@ -19,11 +19,16 @@ import (
 	"cardquota.dev/operator/internal/testing/fieldowner"
 )
 
-type quotaStatusWriter = StatusWriter[v1alpha1.CardQuotaStatus]
+// writerScene is a writer of the status of CardQuota llm, the object in its memory, and its events.
+type writerScene struct {
+	*StatusWriter[v1alpha1.CardQuotaStatus]
+	quota  *v1alpha1.CardQuota
+	events <-chan string
+}
 
-// newStatusWriter returns a writer of the status of a stored CardQuota, whose events say its summary.
-// patchError is the answer to each write, nil for that of the fake API server.
-func newStatusWriter(t *testing.T, patchError error) (*quotaStatusWriter, *v1alpha1.CardQuota, *record.FakeRecorder) {
+// newStatusWriter returns the writer of a stored CardQuota without a status, with an interval of an hour. Its events have the
+// summary. patchError is the answer to each write, nil for that of the fake API server.
+func newStatusWriter(t *testing.T, patchError error) *writerScene {
 	api := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, v1alpha1.AddToScheme)).
 		WithObjects(builder.CardQuota("llm").Obj()).WithStatusSubresource(&v1alpha1.CardQuota{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, api client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
@@ -36,76 +41,84 @@ func newStatusWriter(t *testing.T, patchError error) (*quotaStatusWriter, *v1alp
 	quota := &v1alpha1.CardQuota{}
 	check.NoError(t, api.Get(t.Context(), client.ObjectKey{Name: "llm"}, quota))
 	events := record.NewFakeRecorder(10)
-	return &quotaStatusWriter{
+	return &writerScene{quota: quota, events: events.Events, StatusWriter: &StatusWriter[v1alpha1.CardQuotaStatus]{
 		Client: api, Throttle: NewStatusThrottle(time.Hour), Object: quota, Status: &quota.Status, Recorder: events,
 		Events: func(before, after v1alpha1.CardQuotaStatus) []conditions.Event {
 			return []conditions.Event{{Type: "Normal", Reason: "Changed", Message: fmt.Sprintf("%q to %q, stored as version %s", before.Summary, after.Summary, quota.ResourceVersion)}}
 		},
-	}, quota, events
+	}}
 }
 
+// write writes a status with a summary, and compares whether it was written, and after which time the next reconcile
+// is due. It returns the error.
+func (w *writerScene) write(t *testing.T, summary string, wantWritten bool, wantWait time.Duration) error {
+	isWritten, wait, err := w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: summary})
+	check.Equal(t, "written", wantWritten, isWritten)
+	check.Equal(t, "wait", wantWait, wait)
+	return err
+}
+
+// TestStatusWriterEmitsEventsAfterTheWrite: an event reports a change of the status that is stored, so it names the version of
+// the write. The write begins an interval of the throttle. The same status again is no write and no event.
 func TestStatusWriterEmitsEventsAfterTheWrite(t *testing.T) {
-	w, quota, events := newStatusWriter(t, nil)
-	before := quota.ResourceVersion
-	isWritten, wait, err := w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: "8 H200"})
-	check.NoError(t, err)
-	check.That(t, isWritten && wait == 0, "written: %t, wait %s", isWritten, wait)
-	check.That(t, quota.ResourceVersion != before, "no version of the write")
-	check.Equal(t, "event", `Normal Changed "" to "8 H200", stored as version `+quota.ResourceVersion, <-events.Events)
+	w := newStatusWriter(t, nil)
+	before := w.quota.ResourceVersion
+
+	check.NoError(t, w.write(t, "8 H200", true, 0))
+	check.That(t, w.quota.ResourceVersion != before, "the object has no version of the write")
+	check.Equal(t, "event", `Normal Changed "" to "8 H200", stored as version `+w.quota.ResourceVersion, <-w.events)
 	check.That(t, w.Throttle.Wait("llm") > 0, "the write is not recorded")
 
-	isWritten, wait, err = w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: "8 H200"})
-	check.NoError(t, err)
-	check.That(t, !isWritten && wait == 0 && len(events.Events) == 0, "the same status: written: %t, wait %s, %d events", isWritten, wait, len(events.Events))
+	check.NoError(t, w.write(t, "8 H200", false, 0))
+	check.Equal(t, "events for the same status", 0, len(w.events))
 }
 
-// TestStatusWriterWritesNothingToAGoneObject: the end of an object is no error, and no event may report a
-// status that was not stored. An object created under its name does not wait.
+// TestStatusWriterWritesNothingToAGoneObject: that an object was deleted meanwhile is no error, and no event may report a
+// status that was not stored. An object that is created under its name does not wait.
 func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
-	w, quota, events := newStatusWriter(t, nil)
-	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), quota.DeepCopy()))
-	isWritten, wait, err := w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: "8 H200"})
-	check.NoError(t, err)
-	check.That(t, !isWritten && wait == 0, "written: %t, wait %s", isWritten, wait)
-	check.Equal(t, "events", 0, len(events.Events))
+	w := newStatusWriter(t, nil)
+	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), w.quota.DeepCopy()))
+
+	check.NoError(t, w.write(t, "8 H200", false, 0))
+	check.Equal(t, "events", 0, len(w.events))
 	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
 }
 
-func TestStatusWriterReportsAFailedWriteOnly(t *testing.T) {
-	w, _, events := newStatusWriter(t, errors.New("no answer"))
-	isWritten, _, err := w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: "8 H200"})
-	check.Says(t, err, "write status: no answer")
-	check.That(t, !isWritten, "it is written")
-	check.Equal(t, "events", 0, len(events.Events))
+// TestStatusWriterReturnsTheErrorOfAWrite: a failed write emits no event, and begins no interval of the throttle, so that the
+// retry is not delayed.
+func TestStatusWriterReturnsTheErrorOfAWrite(t *testing.T) {
+	w := newStatusWriter(t, errors.New("no answer"))
+
+	check.Says(t, w.write(t, "8 H200", false, 0), "write status: no answer")
+	check.Equal(t, "events", 0, len(w.events))
 	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
 }
 
+// TestStatusWriterWaitsForTheCacheAndItsDelay: while the cache lacks the last write, version 999999, the writer cannot know what
+// changed, so it writes nothing and asks to be called again after StaleRetry. A Delay puts a changed status off. The longer
+// wait counts. Summary "" is the stored status.
 func TestStatusWriterWaitsForTheCacheAndItsDelay(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		// written is the version that the last write made, "" for none.
-		written string
-		delay   time.Duration
-		// summary is that of the next status, "" for the same as before.
-		summary string
-		want    time.Duration
+		lastWrite string
+		delay     time.Duration
+		summary   string
+		wantWait  time.Duration
 	}{
-		"a delay":                               {summary: "8 H200", delay: time.Minute, want: time.Minute},
-		"a delay, nothing changed":              {delay: time.Minute},
-		"a late cache":                          {written: "999999", summary: "8 H200", want: StaleRetry},
-		"a late cache, nothing seems to change": {written: "999999", want: StaleRetry},
-		"a late cache and a longer delay":       {written: "999999", summary: "8 H200", delay: time.Minute, want: time.Minute},
+		"a delay of a minute":                        {summary: "8 H200", delay: time.Minute, wantWait: time.Minute},
+		"a delay of a minute, the same status":       {delay: time.Minute},
+		"a late cache":                               {lastWrite: "999999", summary: "8 H200", wantWait: StaleRetry},
+		"a late cache, the status seems to be equal": {lastWrite: "999999", wantWait: StaleRetry},
+		"a late cache and a longer delay":            {lastWrite: "999999", summary: "8 H200", delay: time.Minute, wantWait: time.Minute},
 	}) {
-		w, quota, events := newStatusWriter(t, nil)
+		w := newStatusWriter(t, nil)
 		w.Delay = tc.delay
-		if tc.written != "" {
-			w.Throttle.RecordWrite("llm", tc.written)
+		if tc.lastWrite != "" {
+			w.Throttle.RecordWrite("llm", tc.lastWrite)
 		}
+		before := w.quota.DeepCopy()
 
-		before := quota.DeepCopy()
-		isWritten, wait, err := w.Write(t.Context(), v1alpha1.CardQuotaStatus{Summary: tc.summary})
-		check.NoError(t, err)
-		check.That(t, !isWritten && len(events.Events) == 0, "written: %t, %d events", isWritten, len(events.Events))
-		check.Equal(t, "wait", tc.want, wait)
-		check.Equal(t, "the object in memory", before, quota)
+		check.NoError(t, w.write(t, tc.summary, false, tc.wantWait))
+		check.Equal(t, "events", 0, len(w.events))
+		check.Equal(t, "the object in memory", before, w.quota)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// dropSpec is a transform of pods.
+// dropSpec is a transform of pods: it keeps their metadata. Objects of other kinds are an error.
 func dropSpec(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return &corev1.Pod{ObjectMeta: pod.ObjectMeta}, nil
@@ -26,6 +26,8 @@ func dropSpec(object any) (any, error) {
 	return nil, errors.New("no pod")
 }
 
+// TestObjectsOfAListAreTransformed: the caches keep stripped objects, to save memory. The operator strips each page of a list
+// before the cache collects the next one. The version of the list and the token of the next page stay.
 func TestObjectsOfAListAreTransformed(t *testing.T) {
 	fail := false
 	source := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -39,14 +41,19 @@ func TestObjectsOfAListAreTransformed(t *testing.T) {
 	list := check.Value(transformed.ListWithContext(t.Context(), metav1.ListOptions{}))(t)
 
 	pods, ok := list.(*corev1.PodList)
-	check.Must(t, ok && len(pods.Items) == 1, "it lists %v", list)
-	check.Equal(t, "list", []string{"a", "", "7", "next"}, []string{pods.Items[0].Name, pods.Items[0].Spec.NodeName, pods.ResourceVersion, pods.Continue})
+	check.Must(t, ok && len(pods.Items) == 1, "the list has %v", list)
+	check.Equal(t, "name of the pod", "a", pods.Items[0].Name)
+	check.Equal(t, "node of the pod", "", pods.Items[0].Spec.NodeName)
+	check.Equal(t, "version of the list", "7", pods.ResourceVersion)
+	check.Equal(t, "token of the next page", "next", pods.Continue)
 
 	fail = true
 	_, err := transformed.ListWithContext(t.Context(), metav1.ListOptions{})
 	check.Says(t, err, "gone")
 }
 
+// TestObjectsOfAWatchAreTransformed: pods of events are stripped, whatever the event. A bookmark, which only has a version,
+// passes unchanged. The transformed watch ends with its source.
 func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	source := watch.NewFakeWithChanSize(4, false)
 	transformed := check.Value(toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
@@ -63,17 +70,19 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-transformed.ResultChan()
 		got, ok := event.Object.(*corev1.Pod)
-		check.Must(t, ok && event.Type == want, "%s of %v", event.Type, event.Object)
-		check.Equal(t, "pod", []string{"a", ""}, []string{got.Name, got.Spec.NodeName})
+		check.Must(t, ok && event.Type == want, "event %s of %v, want %s of a pod", event.Type, event.Object, want)
+		check.Equal(t, "name of the pod", "a", got.Name)
+		check.Equal(t, "node of the pod", "", got.Spec.NodeName)
 	}
 
-	bookmark := <-transformed.ResultChan()
-	check.That(t, bookmark.Type == watch.Bookmark && bookmark.Object == runtime.Object(end), "a bookmark is %v", bookmark)
+	check.Equal(t, "bookmark", watch.Event{Type: watch.Bookmark, Object: end}, <-transformed.ResultChan())
 	source.Stop()
 	_, isOpen := <-transformed.ResultChan()
-	check.That(t, !isOpen, "it goes on after its source")
+	check.Equal(t, "the watch is open after its source", false, isOpen)
 }
 
+// TestAnObjectThatCannotBeTransformedIsAnError: a node is no pod, so the transform fails. The cache gets an event with the
+// error, after which it lists and watches again.
 func TestAnObjectThatCannotBeTransformedIsAnError(t *testing.T) {
 	source := watch.NewFakeWithChanSize(1, false)
 	transformed := newTransformedWatch(source, dropSpec)
@@ -81,10 +90,12 @@ func TestAnObjectThatCannotBeTransformedIsAnError(t *testing.T) {
 	source.Add(&corev1.Node{})
 	event := <-transformed.ResultChan()
 	status, isStatus := event.Object.(*metav1.Status)
-	check.That(t, event.Type == watch.Error && isStatus && status.Message == "no pod", "%s of %v", event.Type, event.Object)
+	check.Must(t, event.Type == watch.Error && isStatus, "event %s of %v, want an error", event.Type, event.Object)
+	check.Equal(t, "message", "no pod", status.Message)
 }
 
-// TestAStoppedWatchEnds: a reflector that stops a watch reads no more events of it.
+// TestAStoppedWatchEnds: a cache that stops a watch reads no more events of it, here those of pods a and b. The transformed
+// watch must not wait for a reader then: it ends, and stops its source.
 func TestAStoppedWatchEnds(t *testing.T) {
 	source := watch.NewFakeWithChanSize(2, false)
 	transformed := newTransformedWatch(source, dropSpec)
@@ -92,17 +103,19 @@ func TestAStoppedWatchEnds(t *testing.T) {
 	source.Add(builder.Pod("lab", "b").Obj())
 	transformed.Stop()
 	transformed.Stop()
-	for range transformed.ResultChan() { // the test times out if it does not end
+	for range transformed.ResultChan() { // the test times out if the watch does not end
 	}
-	check.That(t, source.IsStopped(), "the source goes on")
+	check.Equal(t, "the source is stopped", true, source.IsStopped())
 }
 
+// TestTheCacheTransformsOnce: controller-runtime would transform each object that a list returned a second time. So the
+// transform that it knows changes nothing, and the one of the kind works in lists and watches. Nodes have none.
 func TestTheCacheTransformsOnce(t *testing.T) {
 	pod := &corev1.Pod{}
 	node := &corev1.Node{}
 	options := TransformWatches(cache.Options{ByObject: map[client.Object]cache.ByObject{pod: {Transform: dropSpec}, node: {}}})
 	kept := check.Value(options.ByObject[pod].Transform(builder.Pod("lab", "a").Node("h200").Obj()))(t)
-	check.Equal(t, "node", "h200", kept.(*corev1.Pod).Spec.NodeName)
+	check.Equal(t, "node of a pod after the transform of controller-runtime", "h200", kept.(*corev1.Pod).Spec.NodeName)
 	check.That(t, options.ByObject[node].Transform == nil, "nodes have a transform")
 
 	source := watch.NewFakeWithChanSize(2, false)
@@ -118,12 +131,12 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 
 	go informer.RunWithContext(ctx)
 	check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
-	check.Equal(t, "node", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
+	check.Equal(t, "node of a pod in the cache", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
 }
 
-// TestTheDefaultTransformSeesWatches: of kinds without a transform of their own, such as LocalCardQuotas, which a
-// cluster may not have yet. It also lets metadata pass.
-func TestTheDefaultTransformSeesWatches(t *testing.T) {
+// TestTheDefaultTransformStripsOtherKinds: kinds without a transform of their own, such as LocalCardQuotas, have the default one,
+// here one that drops the labels of nodes. A cache of metadata alone has no nodes, so they pass unchanged.
+func TestTheDefaultTransformStripsOtherKinds(t *testing.T) {
 	options := TransformWatches(cache.Options{DefaultTransform: func(object any) (any, error) {
 		if node, ok := object.(*corev1.Node); ok {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, nil
@@ -132,12 +145,19 @@ func TestTheDefaultTransformSeesWatches(t *testing.T) {
 	}})
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		object client.Object
-		list   runtime.Object
-		want   string
+		object    client.Object
+		list      runtime.Object
+		wantLabel string
 	}{
-		"a kind":   {&corev1.Node{}, &corev1.NodeList{Items: []corev1.Node{*builder.Node("a").Label("b", "c").Obj()}}, ""},
-		"metadata": {&metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"b": "c"}}}}}, "c"},
+		"nodes lose their label": {
+			object: &corev1.Node{},
+			list:   &corev1.NodeList{Items: []corev1.Node{*builder.Node("a").Label("b", "c").Obj()}},
+		},
+		"metadata keep it": {
+			object:    &metav1.PartialObjectMetadata{},
+			list:      &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: builder.Node("a").Label("b", "c").Obj().ObjectMeta}}},
+			wantLabel: "c",
+		},
 	}) {
 		source := watch.NewFakeWithChanSize(2, false)
 		informer := options.NewInformer(&toolscache.ListWatch{
@@ -149,7 +169,9 @@ func TestTheDefaultTransformSeesWatches(t *testing.T) {
 		go informer.RunWithContext(ctx)
 		check.Must(t, toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced), "no sync")
 		stored, ok := informer.GetStore().List()[0].(client.Object)
-		check.That(t, ok && stored.GetName() == "a" && stored.GetLabels()["b"] == tc.want, "it stores %v", informer.GetStore().List()[0])
+		check.Must(t, ok, "the cache has %v", informer.GetStore().List()[0])
+		check.Equal(t, "name", "a", stored.GetName())
+		check.Equal(t, "label b", tc.wantLabel, stored.GetLabels()["b"])
 		cancel()
 	}
 }

@@ -1,10 +1,8 @@
 package admissionpolicy
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -13,44 +11,36 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// uses are the variables that an expression uses.
-func uses(expression string) []string {
-	var out []string
-	for _, match := range regexp.MustCompile(`variables\.(\w+)`).FindAllStringSubmatch(expression, -1) {
-		out = append(out, match[1])
-	}
-	return out
-}
-
-// TestVariablesComeBeforeTheirUse: the API server refuses a policy that names one
-// it has not read yet, or in a matchCondition.
-func TestVariablesComeBeforeTheirUse(t *testing.T) {
-	policies := Policies(owner, effective(nil), cards)
+// TestPoliciesDefineVariablesBeforeTheirUse: the API server refuses a policy with an expression that uses a variable
+// before its definition, or in a match condition, where no variable is known. All policies fail closed, and
+// without card resources there are none.
+func TestPoliciesDefineVariablesBeforeTheirUse(t *testing.T) {
+	policies := Policies(owner, specWith(), cards)
 	check.Must(t, len(policies) == len(PolicyNames()), "%d policies, want one for each of %v", len(policies), PolicyNames())
 
 	for i, p := range policies {
-		if p.Name != PolicyNames()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
-			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, PolicyNames()[i])
-		}
-
+		check.Equal(t, "name", PolicyNames()[i], p.Name)
+		check.Equal(t, "failurePolicy of "+p.Name, admissionv1.Fail, *p.Spec.FailurePolicy)
 		checkVariables(t, p)
 	}
 
-	check.That(t, Policies(owner, effective(nil), nil) == nil && ChargePolicy(owner, effective(nil), nil) == nil, "policies about no card")
+	check.Equal(t, "policies without card resources", nil, Policies(owner, specWith(), nil))
+	check.That(t, ChargePolicy(owner, specWith(), nil) == nil, "there is a charge policy although no card resource is known")
 }
 
 // checkVariables reports each variable of a policy that an expression uses before it is defined.
 func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	var known []string
 	checkExpression := func(where, expression string) {
-		for _, name := range uses(expression) {
-			check.That(t, slices.Contains(known, name), "%s: %s uses %s, which is not defined there", p.Name, where, name)
+		for _, use := range regexp.MustCompile(`variables\.(\w+)`).FindAllStringSubmatch(expression, -1) {
+			check.That(t, slices.Contains(known, use[1]), "%s: %s uses %s, which is not defined there", p.Name, where, use[1])
 		}
 	}
 
 	for _, c := range p.Spec.MatchConditions {
 		checkExpression(c.Name, c.Expression)
-		check.That(t, !strings.Contains(c.Expression, "authorizer"), "%s: %s asks the authorizer about every request", p.Name, c.Name)
+		// The authorizer would be asked about every request to the API server, which is slow.
+		check.Text(t, p.Name+" "+c.Name, c.Expression).Lacks("authorizer")
 	}
 
 	for _, v := range p.Spec.Variables {
@@ -64,30 +54,34 @@ func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	}
 }
 
-func TestMaxGracePeriod(t *testing.T) {
-	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
-		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
-		rule := BypassPolicy(owner, spec, cards).Spec.Validations[3].Expression
-		check.That(t, strings.HasSuffix(rule, "<= "+want), "%d: new pods by %s, want a limit of %s", seconds, rule, want)
-		for _, i := range []int{0, 1} { // deletions and evictions
-			condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[i].Expression
-			check.That(t, strings.Contains(condition, "> "+want), "%d: condition %s, want a limit of %s", seconds, condition, want)
-		}
+// TestGracePeriodsOfPodsWithCardsAreBounded: a terminating pod holds cards that no queue is charged for, so a long grace
+// period would be free cards. maxTerminationGracePeriodSeconds is one hour unless it is set. It bounds new pods, and
+// the grace period of a deletion or an eviction that prolongs the pod's own one.
+func TestGracePeriodsOfPodsWithCardsAreBounded(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		seconds int64
+		want    string
+	}{
+		"not set: one hour": {0, "3600"},
+		"30 seconds":        {30, "30"},
+	}) {
+		spec := specWith(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = tc.seconds })
+		check.Contains(t, "rule for new pods", BypassPolicy(owner, spec, cards).Spec.Validations[3].Expression+"$", "<= "+tc.want+"$")
 
-		if condition := ChargePolicy(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+podGrace) {
-			t.Errorf("%d: condition %s refuses to delete a pod with its own grace period when that is longer", seconds, condition)
-		}
+		conditions := ChargePolicy(owner, spec, cards).Spec.MatchConditions
+		// A pod may be deleted with its own grace period, even when that is longer than the limit.
+		check.Contains(t, "condition for deletions", conditions[0].Expression, "> "+tc.want+" && "+deletionGrace+" > "+podGrace)
+		check.Contains(t, "condition for evictions", conditions[1].Expression, "> "+tc.want)
 	}
 }
 
-func TestExemptAccountsOfCharges(t *testing.T) {
-	without := ChargePolicy(owner, effective(nil), cards).Spec.MatchConditions
-	with := ChargePolicy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
-		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}}
-	}), cards).Spec.MatchConditions
-	check.Equal(t, fmt.Sprintf("%d conditions, with an exempt account", len(without)), len(without)+2, len(with))
-	for i, want := range []string{`"system:serviceaccount:n:a"`, `"n/a"`} {
-		got := with[len(without)+i].Expression
-		check.That(t, strings.Contains(got, want), "condition %s lacks %s", got, want)
-	}
+// TestChargePolicyExemptsNamedAccounts: the charge policy refuses requests that move or end the charge for used cards.
+// One exempt account adds two match conditions: one for its requests, one for the pods that run as it.
+func TestChargePolicyExemptsNamedAccounts(t *testing.T) {
+	without := ChargePolicy(owner, specWith(), cards).Spec.MatchConditions
+	with := ChargePolicy(owner, specWith(exemptAccounts("a")), cards).Spec.MatchConditions
+
+	check.Must(t, len(with) == len(without)+2, "%d conditions, without an exempt account %d", len(with), len(without))
+	check.Contains(t, "condition for requests", with[len(with)-2].Expression, `"system:serviceaccount:n:a"`)
+	check.Contains(t, "condition for pods", with[len(with)-1].Expression, `"n/a"`)
 }

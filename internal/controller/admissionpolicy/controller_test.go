@@ -17,23 +17,24 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// oneNode is one node with NVIDIA cards.
+// oneNode is the inventory of one node with 8 NVIDIA cards.
 type oneNode struct{}
 
 func (oneNode) Inventory() (*card.Inventory, bool) {
 	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), nil)}), true
 }
 
-// TestTheStatusHasAnotherWriter: the conditions of the ServiceTypePolicy are one list, and
-// this controller passes its findings to the writer of the status.
-func TestTheStatusHasAnotherWriter(t *testing.T) {
+// TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which another
+// controller writes. So this controller writes no status. It signals condition BypassGuarded to the other one,
+// once for each change.
+func TestGuardConditionIsPassedToTheWriterOfTheStatus(t *testing.T) {
 	owner := builder.ServiceTypePolicy().Obj()
 
-	written := 0
+	statusWrites := 0
 	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(builder.Scheme(t, clientgoscheme.AddToScheme, v1alpha1.AddToScheme)).
 		WithObjects(owner).WithStatusSubresource(owner).Build(), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			written++
+			statusWrites++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
@@ -45,15 +46,16 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	}
 
 	check.Value(r.Reconcile(t.Context(), ctrl.Request{}))(t)
-	check.Equal(t, "writes of the status", 0, written)
+	check.Equal(t, "writes of the status", 0, statusWrites)
 
-	got := r.guard.Latest()
-	check.Must(t, got != nil, "nothing is passed on")
-	check.Equal(t, "told", "True/"+v1alpha1.ReasonBypassDenied, string(got.Status)+"/"+got.Reason)
-	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "passed on for %s, generation %d", got.UID, got.Generation)
-	check.Equal(t, "words that it changed", 1, len(r.guard.Changed()))
+	guard := r.guard.Latest()
+	check.Must(t, guard != nil, "no condition is passed on")
+	check.Equal(t, "condition", "True/"+v1alpha1.ReasonBypassDenied, string(guard.Status)+"/"+guard.Reason)
+	check.Equal(t, "UID of the policy", owner.UID, guard.UID)
+	check.Equal(t, "generation of the policy", owner.Generation, guard.Generation)
+	check.Equal(t, "signals of the first reconcile", 1, len(r.guard.Changed()))
 
 	<-r.guard.Changed()
 	check.Value(r.Reconcile(t.Context(), ctrl.Request{}))(t)
-	check.Equal(t, "words after nothing changed", 0, len(r.guard.Changed()))
+	check.Equal(t, "signals when nothing changed", 0, len(r.guard.Changed()))
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +45,7 @@ func (s *sources) InventoryCount() *cardinventory.Count {
 	return cardinventory.NewCount(cardinventory.CountInput{})
 }
 
-// scene is a reconciler with a fake API server. Its interval ends when a test says so.
+// scene is a reconciler with a fake API server. Its interval between two writes ends when a test calls endInterval.
 type scene struct {
 	*testing.T
 	*sources
@@ -61,7 +62,7 @@ func newScene(t *testing.T, objects ...client.Object) *scene {
 	return s
 }
 
-// endInterval lets the next write pass.
+// endInterval lets the next write pass at once.
 func (s *scene) endInterval() { s.r.throttle = shared.NewStatusThrottle(time.Hour) }
 
 func (s *scene) reconcile(name string) ctrl.Result {
@@ -78,7 +79,12 @@ func (s *scene) summary() string {
 	return s.inventory().Status.Summary
 }
 
+// TestTheInventoryIsCreatedAndWrittenOncePerInterval: the operator writes the one CardInventory, its creation included, at
+// most once per interval, because nodes change often. In between it does not even read the nodes, which is costly in
+// a large fleet. The summary counts allocated and all cards: nodes a and b have 8 cards each, and no pod uses one.
 func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
+	check.Equal(t, "interval by default", time.Second, DefaultOptions().Interval)
+
 	s := newScene(t)
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	s.reconcile(v1alpha1.InventoryName)
@@ -87,46 +93,49 @@ func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
-	check.Equal(t, "summary", "0/8 NVIDIA-H200", s.summary())
+	check.Equal(t, "summary with node a", "0/8 NVIDIA-H200", s.summary())
 
+	// Node b joins in the interval of that write.
 	s.Update(builder.Node("b").GPUs("NVIDIA-H200", 8).Obj())
 	reads := s.reads
-	check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "a second write in one interval")
+	check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "the status is written twice in one interval")
 	check.Equal(t, "summary in the same interval", "0/8 NVIDIA-H200", s.summary())
 	check.Equal(t, "reads of the nodes in the same interval", reads, s.reads)
 
 	s.endInterval()
 	s.reconcile(v1alpha1.InventoryName)
-	check.Equal(t, "interval by default", time.Second, DefaultOptions().Interval)
 	check.Equal(t, "summary in the next interval", "0/16 NVIDIA-H200", s.summary())
+
 	s.endInterval()
 	check.Equal(t, "result without a change", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 }
 
+// TestADeletedInventoryIsCreatedOncePerInterval: a client that deletes the CardInventory again and again costs one
+// creation per interval. Until the interval ends the reconcile only asks for a later one.
 func TestADeletedInventoryIsCreatedOncePerInterval(t *testing.T) {
 	s := newScene(t)
 	for range 2 {
 		s.reconcile(v1alpha1.InventoryName)
-		inventory := &v1alpha1.CardInventory{}
-		inventory.Name = v1alpha1.InventoryName
-		check.NoError(t, s.client.Delete(t.Context(), inventory))
-		check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "it is created again in the same interval")
+		check.NoError(t, s.client.Delete(t.Context(), s.inventory()))
+		check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "the inventory is created again in the same interval")
 		s.endInterval()
 	}
 }
 
-// TestNothingIsWrittenBeforeTheFirstCount: 0 allocated cards would be wrong.
+// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the operator does not know how many of the
+// 8 cards are allocated, and a status with 0 allocated cards would be wrong.
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	s := newScene(t)
 	s.isCounted = false
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	s.reconcile(v1alpha1.InventoryName)
 	s.endInterval()
+
 	check.Equal(t, "result before the first count", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 	check.Equal(t, "summary", "", s.summary())
 }
 
-// devices are ResourceSlices of one driver, and whether they were read.
+// devices are ResourceSlices of dynamic resource allocation with 8 devices of node a, and whether they were read.
 type devices struct{ isRead bool }
 
 func (d *devices) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
@@ -138,34 +147,39 @@ func (d *devices) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
 
 func (*devices) OnChange(func()) {}
 
-// TestNothingIsWrittenBeforeTheDevicesAreRead: at the start of another leader the anomaly of the last one
-// would end, and its alert would start again.
+// TestNothingIsWrittenBeforeTheDevicesAreRead: cards that a driver offers by dynamic resource allocation are an anomaly
+// of the inventory. A new leader that writes a status before it has read them would end the anomaly of the last
+// leader, and its alert would start again. Then the status counts the 8 devices of the driver.
 func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
-	before := &v1alpha1.CardInventory{}
-	before.Name = v1alpha1.InventoryName
-	before.Status.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyResourceClaimCards}}
-	s := newScene(t, before)
+	ofLastLeader := []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyResourceClaimCards}}
+	s := newScene(t, &v1alpha1.CardInventory{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName},
+		Status:     v1alpha1.CardInventoryStatus{Anomalies: ofLastLeader},
+	})
 	claimed := &devices{}
 	s.r.devices = claimed
-
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	anomalies := func() []v1alpha1.InventoryAnomaly { return s.inventory().Status.Anomalies }
 
 	check.Equal(t, "result before the devices were read", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
-	check.Equal(t, "anomalies of the last leader", before.Status.Anomalies, anomalies())
-	check.That(t, s.r.metrics.latest.Load() == nil, "metrics before the devices were read")
+	check.Equal(t, "anomalies of the last leader", ofLastLeader, s.inventory().Status.Anomalies)
+	check.That(t, s.r.metrics.latest.Load() == nil, "there are metrics before the devices were read")
 
 	claimed.isRead = true
 	s.reconcile(v1alpha1.InventoryName)
-	check.That(t, len(anomalies()) == 1 && anomalies()[0].Count == 8, "anomalies are %+v", anomalies())
+	anomalies := s.inventory().Status.Anomalies
+	check.Must(t, len(anomalies) == 1, "anomalies are %+v", anomalies)
+	check.Equal(t, "devices of the anomaly", 8, anomalies[0].Count)
 }
 
-func TestAnotherNameIsLeftAlone(t *testing.T) {
-	other := &v1alpha1.CardInventory{}
-	other.Name = "other"
-	s := newScene(t, other)
+// TestAnInventoryOfAnotherNameIsLeftAlone: there is one CardInventory, whose name is fixed. The operator writes no status to
+// one that a user created under another name, and creates none because of it.
+func TestAnInventoryOfAnotherNameIsLeftAlone(t *testing.T) {
+	s := newScene(t, &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+
 	check.Equal(t, "result for another name", ctrl.Result{}, s.reconcile("other"))
+
 	var list v1alpha1.CardInventoryList
 	check.NoError(t, s.client.List(t.Context(), &list))
-	check.That(t, len(list.Items) == 1 && list.Items[0].Status.Summary == "", "objects are %+v", list.Items)
+	check.Must(t, len(list.Items) == 1, "objects are %+v", list.Items)
+	check.Equal(t, "summary", "", list.Items[0].Status.Summary)
 }

@@ -15,15 +15,16 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// podsOfScheduler returns what a count reads of a cluster whose running pods name a scheduler, in gangs of 8, and
-// the cards of its nodes.
+// podsOfScheduler returns what a count reads of a cluster whose running pods name a scheduler, and the cards of its
+// nodes. Each pod has one card, each PodGroup 8 pods on a node of 8 cards, each queue 10 PodGroups.
 func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 	nodes := &tracked{}
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) {
 		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: 20000}}
 	}).Obj()
 
-	s := objectStores{pods: newStore(), groups: newStore(), queues: newStore(), namespaces: newStore(), quotas: newStore(), policies: newStore(policy)}
+	s := newObjectStores()
+	s.policies = newStore(policy)
 	add := func(store toolscache.Store, object metav1.Object) { _ = store.Add(object) }
 	for i := range pods {
 		node := fmt.Sprint("n", i/8)
@@ -38,23 +39,29 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 	return s, nodes
 }
 
-// TestBypassesWakeTheirQueue: a pod of another scheduler name is a bypass in the queue of its PodGroup alone.
-func TestBypassesWakeTheirQueue(t *testing.T) {
+// TestABypassWakesTheQueueOfItsPodGroup: a running pod with cards under a schedulerName that is not in the
+// ServiceTypePolicy is a bypass, and the status of its queue reports it. Here 200 pods of 25 PodGroups are in queues
+// q0 (80 pods), q1 (80) and q2 (40). When pod p100 of queue q1 is one of our scheduler, the count reconciles q1 alone.
+func TestABypassWakesTheQueueOfItsPodGroup(t *testing.T) {
 	s, nodes := podsOfScheduler(200, "volcano-prod")
 	u := newUsageCollector(nil, 0, nodes)
 	check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
-	byQueue, isCounted := u.bypassesByQueue()
-	all, _ := u.Bypasses()
-	check.That(t, isCounted && len(all) == 200 && len(byQueue) == 3 && len(byQueue["q0"]) == 80, "%d bypasses of %d queues", len(all), len(byQueue))
-	check.Equal(t, "woken without a change", 0, len(u.countUsage(s)))
 
+	all, _ := u.Bypasses()
+	check.Equal(t, "bypasses", 200, len(all))
+	byQueue, isCounted := u.bypassesByQueue()
+	check.That(t, isCounted, "the bypasses are not counted")
+	check.Equal(t, "queues with bypasses", 3, len(byQueue))
+	check.Equal(t, "bypasses of queue q0", 80, len(byQueue["q0"]))
+
+	check.Equal(t, "woken without a change", 0, len(u.countUsage(s)))
 	ours := builder.Pod("lab", "p100").UID("u100").PodGroup("g12").Scheduler("volcano").Card("NVIDIA-H200").GPUs(1).Running("n12").Obj()
 	check.NoError(t, s.pods.Update(ours))
 	check.Equal(t, "woken by a pod of our scheduler in the place of a bypass", []string{"q1"}, u.countUsage(s))
 }
 
-// BenchmarkCountBypasses says how much longer a count takes if all pods name a scheduler that is none of ours.
-// Measured on a shared 2-core machine: 8 ms.
+// BenchmarkCountBypasses measures how much longer a count takes if all 10,000 pods bypass our scheduler than if none
+// does. More than 50 ms fail it. Measured on a shared 2-core machine: 8 ms.
 func BenchmarkCountBypasses(b *testing.B) {
 	const (
 		pods = 10_000

@@ -1,7 +1,6 @@
 package cardquota
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,48 +15,56 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
-	node := builder.Node("node").GPUs("NVIDIA-H200", 8).Obj()
-	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
-	stripped := stripNode(node.DeepCopy())
-	check.That(t, stripped.Status.Images == nil, "the node is not stripped")
+// TestStrippedNodesKeepWhatCardsDependOn: the cache drops what the operator does not read of a node, such as the list of
+// images, to save memory. It keeps what decides about the cards: labels, resources, readiness, and the cordon.
+func TestStrippedNodesKeepWhatCardsDependOn(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		node         *builder.NodeBuilder
+		wantReady    bool
+		wantCordoned bool
+	}{
+		"a ready node":             {node: builder.Node("node"), wantReady: true},
+		"a ready node, cordoned":   {node: builder.Node("node").Cordoned(), wantReady: true, wantCordoned: true},
+		"a node that is not ready": {node: builder.Node("node").NotReady()},
+	}) {
+		node := tc.node.GPUs("NVIDIA-H200", 8).Obj()
+		node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 
-	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
-		got := card.IsNodeReady(stripNode(node.DeepCopy()))
-		check.That(t, got == (ready == corev1.ConditionTrue), "a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
+		stripped := stripNode(node.DeepCopy())
+
+		check.Equal(t, "images", nil, stripped.Status.Images)
+		check.Equal(t, "ready", tc.wantReady, card.IsNodeReady(stripped))
+		check.Equal(t, "cordoned", tc.wantCordoned, stripped.Spec.Unschedulable)
+		check.Equal(t, "recognised cards", card.Recognise(node, nil), card.Recognise(stripped, nil))
+		check.Equal(t, "capacity", node.Status.Capacity, stripped.Status.Capacity)
 	}
-
-	for _, isCordoned := range []bool{true, false} {
-		node.Spec.Unschedulable = isCordoned
-		check.Equal(t, "cordoned", isCordoned, stripNode(node.DeepCopy()).Spec.Unschedulable)
-	}
-
-	check.Equal(t, "the stripped node is recognised differently", card.Recognise(node, nil), card.Recognise(stripped, nil))
-	check.Equal(t, "capacity", node.Status.Capacity, stripped.Status.Capacity)
 }
 
-func TestStripLetsOtherObjectsPass(t *testing.T) {
-	in := "a tombstone"
-	out, err := transformOnly(strip.PodGroup)(in)
-	check.That(t, err == nil && out == in, "transform(%v) = %v, %v", in, out, err)
+// TestStripLetsObjectsOfOtherTypesPass: a cache also passes the tombstone of a deletion that it missed to the function that
+// strips PodGroups.
+func TestStripLetsObjectsOfOtherTypesPass(t *testing.T) {
+	out := check.Value(transformOnly(strip.PodGroup)("a tombstone"))(t)
+	check.Equal(t, "stripped", any("a tombstone"), out)
 }
 
-// TestManagedFieldsOfAStatusAreDropped: those of the spec of a CardQuota say which fields are unknown,
-// and those of a Queue who holds its fields.
-func TestManagedFieldsOfAStatusAreDropped(t *testing.T) {
-	transform := CacheOptions().DefaultTransform
-	for _, tc := range []struct {
-		object client.Object
-		want   []string
-	}{{&v1alpha1.CardQuota{}, []string{"spec"}}, {&v1alpha1.LocalCardQuota{}, nil}, {&v1beta1.Queue{}, []string{"spec", "status"}}} {
+// TestTheCacheDropsManagedFieldsThatItDoesNotRead: managed fields take much memory. Those of the spec of a CardQuota say
+// which fields this version does not know, so they stay. Those of a Queue say which field manager has its fields.
+func TestTheCacheDropsManagedFieldsThatItDoesNotRead(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		object       client.Object
+		wantManagers []string
+	}{
+		"a CardQuota keeps those of its spec":    {&v1alpha1.CardQuota{}, []string{"spec"}},
+		"a LocalCardQuota keeps none":            {&v1alpha1.LocalCardQuota{}, nil},
+		"a Queue keeps those of spec and status": {&v1beta1.Queue{}, []string{"spec", "status"}},
+	}) {
 		tc.object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "spec"}, {Manager: "status", Subresource: "status"}})
-		kept := check.Value(transform(tc.object))(t)
+		kept := check.Value(CacheOptions().DefaultTransform(tc.object))(t)
 
 		var managers []string
 		for _, entry := range kept.(client.Object).GetManagedFields() {
 			managers = append(managers, entry.Manager)
 		}
-		check.Equal(t, fmt.Sprintf("managers of %T", tc.object), tc.want, managers)
+		check.Equal(t, "managers", tc.wantManagers, managers)
 	}
 }

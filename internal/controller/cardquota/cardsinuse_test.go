@@ -16,92 +16,93 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestACardThatMayBeOneOfTwoIsBilledOnce: after a restart nothing says what the cards of a node without
-// labels are. The quota has both candidates, bills and the CardInventory have the 8 cards that exist. The
-// cards of a pod without a queue are billed to its namespace.
+// TestACardThatMayBeOneOfTwoIsBilledOnce: node "bare" has 8 cards but no labels, so after a restart they may be H200 or
+// H800, the cards of other nodes. Pod p uses all 8: it is charged 8 of both against the quota, to be safe. Bills and the
+// CardInventory have them once, as H200. The cards of a pod without a queue are billed to its namespace.
 func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("H200", 8).Obj(), builder.Node("b").GPUs("H800", 8).Obj(), builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj())
-	pods := []*corev1.Pod{builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").Obj(), builder.Pod("lab", "none").GPUs(2).Running("bare").Obj()}
+	nodes := trackNodes(
+		builder.Node("a").GPUs("H200", 8).Obj(),
+		builder.Node("b").GPUs("H800", 8).Obj(),
+		builder.Node("bare").Resource("nvidia.com/gpu", "8").Obj(),
+	)
+	start := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
+	p := builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").With(func(p *corev1.Pod) { p.Status.StartTime = &start }).Obj()
+	pods := []*corev1.Pod{p, builder.Pod("lab", "without-queue").GPUs(2).Running("bare").Obj()}
+
 	facts := cardquota.PodFacts{}
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: nodes.Tracker.Inventory(), Facts: &facts})
-	check.Equal(t, "used", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
+	check.Equal(t, "used cards of the quota", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
 
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
-	inQueue := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}
-	outside := cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
-	check.Equal(t, "billed", map[cardseconds.Series]card.Count{inQueue: 8, outside: 2}, payers.cardsInUse(facts.HeldPods()))
-
-	start := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
-	pods[0].Status.StartTime = &start
-	check.Equal(t, "held since", []cardseconds.Holding{{Series: inQueue, Count: 8, Since: start.Time}}, payers.listHoldings(facts.HeldPods()))
+	ofQueue := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}
+	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
+	check.Equal(t, "billed cards", map[cardseconds.Series]card.Count{ofQueue: 8, ofNamespace: 2}, payers.cardsInUse(facts.HeldPods()))
+	check.Equal(t, "billed since", []cardseconds.Holding{{Series: ofQueue, Count: 8, Since: start.Time}}, payers.listHoldings(facts.HeldPods()))
 
 	status := cardinventory.NewStatus(cardinventory.Input{
 		Nodes: nodes.TrackedNodes(), Cards: nodes.Tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
 	})
+	allocated := map[string]int64{}
 	for _, entry := range status.Cards {
-		check.Equal(t, "allocated of "+entry.Name, map[string]int64{"H200": 10}[entry.Name], entry.Allocated)
+		allocated[entry.Name] = entry.Allocated
 	}
+	check.Equal(t, "allocated cards of the CardInventory: 8 of p and 2 of the other pod", map[string]int64{"H200": 10, "H800": 0}, allocated)
 }
 
-// TestHoldingsAreDatedByTheBinding: pods that state neither binding nor start do not count. The cards of a
-// queue that does not exist are billed to the namespace of the pod, because a pod may name any queue.
-func TestHoldingsAreDatedByTheBinding(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start. A pod that
+// states neither is not dated: after a change of the leader nothing proves since when it held them. A pod may name any
+// queue, so the cards of a queue that does not exist are billed to the namespace of the pod.
+func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
-	pod := func(name, queue string, isDated bool) *corev1.Pod {
-		p := builder.Pod("lab", name).Queue(queue).GPUs(2).Running("a").Obj()
-		p.Status.StartTime = nil
-		if isDated {
-			later := metav1.NewTime(bound.Add(time.Minute))
-			p.Status.StartTime = &later
+	started := metav1.NewTime(bound.Add(time.Minute))
+	podIn := func(queue string) *builder.PodBuilder {
+		return builder.Pod("lab", "in-"+queue).Queue(queue).GPUs(2).Running("a").With(func(p *corev1.Pod) {
+			p.Status.StartTime = &started
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: bound})
-		}
-		return p
+		})
 	}
 
-	u := newUsageCollector(nil, 0, nodes)
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
 	check.Equal(t, "holdings before the first count", 0, len(u.Holdings()))
 
-	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj()),
-		pods:   newStore(pod("dated", "web", true), pod("undated", "web", false)),
-		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
-	}
-
+	s := newObjectStores()
+	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
+	undated := builder.Pod("lab", "undated").Queue("web").GPUs(2).Running("a").With(func(p *corev1.Pod) { p.Status.StartTime = nil }).Obj()
+	s.pods = newStore(podIn("web").Obj(), undated)
 	u.countUsage(s)
-	inQueue := cardseconds.Holding{Series: cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}, Count: 2, Since: bound.Time}
-	check.Equal(t, "holdings", []cardseconds.Holding{inQueue}, u.Holdings())
+	ofQueue := cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}
+	check.Equal(t, "holdings", []cardseconds.Holding{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.Holdings())
 
-	s.pods = newStore(pod("outside", "ghost", true))
+	s.pods = newStore(podIn("missing").Obj())
 	u.countUsage(s)
-	outside := cardseconds.Holding{Series: cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}, Count: 2, Since: bound.Time}
-	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.Holding{outside}, u.Holdings())
+	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}
+	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.Holding{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.Holdings())
 }
 
-// TestATerminatingPodIsBilled: its cards are in no usage of its queue, and computing goes on until the pod is gone.
+// TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue, but it computes on its 8
+// cards until its grace period of an hour ends. So the bill has them.
 func TestATerminatingPodIsBilled(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	pod := builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj()
-	u := newUsageCollector(nil, 0, nodes)
-
-	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").Card("NVIDIA-H200", 8).Obj()), pods: newStore(pod),
-		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
-	}
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	s := newObjectStores()
+	s.quotas = newStore(builder.CardQuota("web").Tenant("team").ServiceType("training").Card("NVIDIA-H200", 8).Obj())
+	s.pods = newStore(builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj())
 
 	u.countUsage(s)
+
 	own, _, _ := u.QueueUsage("web")
 	check.Equal(t, "cards that count against the quota", 0, len(own.Used))
-	check.Equal(t, "cards in the bill", map[cardseconds.Series]card.Count{{Tenant: "team", Queue: "web", Card: "NVIDIA-H200", ServiceType: "training"}: 8}, u.CardsInUse())
+	inBill := map[cardseconds.Series]card.Count{{Tenant: "team", Queue: "web", Card: "NVIDIA-H200", ServiceType: "training"}: 8}
+	check.Equal(t, "cards in the bill", inBill, u.CardsInUse())
 }
 
-// TestACountFollowsTheEndOfAPod: no event says that the grace period of a pod on a lost node is over.
+// TestACountFollowsTheEndOfAPod: the grace period of a pod on a lost node ends without an event, because no kubelet
+// deletes the pod. So the collector itself counts again when the period ends, here after about a second, and
+// the bill no longer has the cards.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj())
-	pod := builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj()
-
 	u := newUsageCollector(nil, 0, nodes)
-	s := objectStores{quotas: newStore(), pods: newStore(pod), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore()}
+	s := newObjectStores()
+	s.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
 	u.countUsage(s)
 	check.Equal(t, "billed before the end", 1, len(u.CardsInUse()))
 
@@ -115,10 +116,11 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	check.Equal(t, "billed after it", 0, len(u.CardsInUse()))
 }
 
-// TestTheCacheKeepsTheStartOfPods: a pod whose binding is not dated is credited from there.
+// TestTheCacheKeepsTheStartOfPods: a pod without a dated binding holds its cards from its start, so the cache that strips
+// pods must keep that time.
 func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()
 	pod.Status.StartTime = &at
-	check.Equal(t, "start", at.Time, cardquota.HeldSince(strip.Pod(pod)))
+	check.Equal(t, "held since", at.Time, cardquota.HeldSince(strip.Pod(pod)))
 }

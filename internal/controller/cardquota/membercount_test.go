@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -23,8 +22,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// pages is an API server that takes a while for each list and remembers how much it was
-// asked for.
+// pages is an API server that takes a second for each list. It counts the requests and the largest page.
 type pages struct {
 	client.Reader
 	groups   []v1beta1.PodGroup
@@ -75,8 +73,7 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 
 // newScheme returns the types that the controller reads and writes.
 func newScheme(t *testing.T) *runtime.Scheme {
-	scheme := builder.Scheme(t, clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme)
-	return scheme
+	return builder.Scheme(t, clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme)
 }
 
 // newCounter is a Reconciler whose cache has no PodGroup but those given.
@@ -84,16 +81,19 @@ func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reco
 	return &Reconciler{client: fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(cached...).Build(), live: live, inventory: &tracked{}, memberCounts: newMemberCounts()}
 }
 
-// members asks for a queue as a pass over its CardQuota does.
-func (r *Reconciler) members(ctx context.Context, queue string) (cardquota.Members, bool, error) {
+// members returns the members of a queue as the reconcile of its deleted CardQuota gets them. It is false while a count
+// runs that does not include this queue.
+func (r *Reconciler) members(ctx context.Context, queue string) (members cardquota.Members, known bool, err error) {
 	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 		return r.countMembers(ctx, owners)
 	})
 }
 
-// TestDeletingManyListsInPagesAndOnceForAll: 200 CardQuotas are deleted in a cluster of
-// 3,000 pods, by eight workers.
-func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
+// TestManyDeletedCardQuotasShareTheListsOfMembers: before the operator deletes the queue of a deleted CardQuota, it lists
+// all PodGroups and pods from the API server, since one may be in the queue that the cache does not have yet. With 200 deleted
+// CardQuotas, one count answers all that wait for it. Eight workers need at most three counts: one for the first worker,
+// one for the other seven, and one for all that those put off. Each lists 3,000 pods and 375 PodGroups in pages.
+func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			quotas = 200
@@ -116,7 +116,7 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 		}
 
 		answers := make(chan error, quotas)
-		for range 8 {
+		for range 8 { // workers
 			go func() {
 				for queue := range waiting {
 					members, known, err := r.members(t.Context(), queue)
@@ -143,103 +143,112 @@ func TestDeletingManyListsInPagesAndOnceForAll(t *testing.T) {
 	})
 }
 
-// TestWhatIsAMemberOnTheAPIServer: the cache may not have heard of what came a moment ago.
-func TestWhatIsAMemberOnTheAPIServer(t *testing.T) {
-	other := builder.PodGroup("lab", "of-other").Queue("other").Obj()
+// TestMembersAreCountedOnTheAPIServer: the queue of a deleted CardQuota stays while it has members: PodGroups that have not
+// completed, and pods that name the queue or belong to one of its PodGroups. The PodGroup decides before the annotation
+// of a pod. Objects of a moment ago may be on the API server alone, except PodGroup of-other, which the cache has.
+func TestMembersAreCountedOnTheAPIServer(t *testing.T) {
+	ofOther := builder.PodGroup("lab", "of-other").Queue("other").Obj()
+	completed := builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj()
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		group *v1beta1.PodGroup
-		pod   *corev1.Pod
-		want  cardquota.Members
+		groups []v1beta1.PodGroup
+		pods   []metav1.PartialObjectMetadata
+		want   cardquota.Members
 	}{
-		"nothing":                              {},
-		"a PodGroup":                           {group: builder.PodGroup("lab", "g").Queue("q").Obj(), want: cardquota.Members{PodGroups: 1}},
-		"a PodGroup of another queue":          {group: other},
-		"a completed PodGroup":                 {group: builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj()},
-		"a pod of a completed PodGroup":        {group: builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj(), pod: builder.Pod("lab", "p").PodGroup("g").Obj(), want: cardquota.Members{Pods: 1}},
-		"a pod that names the queue":           {pod: builder.Pod("lab", "p").Queue("q").Obj(), want: cardquota.Members{Pods: 1}},
-		"a pod whose PodGroup names the other": {pod: builder.Pod("lab", "p").Queue("q").PodGroup("of-other").Obj()},
-		"a pod of the other queue":             {pod: builder.Pod("lab", "p").Queue("other").Obj()},
+		"no object":                                            {},
+		"a PodGroup of the queue":                              {groups: []v1beta1.PodGroup{*builder.PodGroup("lab", "g").Queue("q").Obj()}, want: cardquota.Members{PodGroups: 1}},
+		"a PodGroup of another queue":                          {groups: []v1beta1.PodGroup{*ofOther}},
+		"a completed PodGroup":                                 {groups: []v1beta1.PodGroup{*completed}},
+		"a pod of a completed PodGroup":                        {groups: []v1beta1.PodGroup{*completed}, pods: metadataOf(builder.Pod("lab", "p").PodGroup("g")), want: cardquota.Members{Pods: 1}},
+		"a pod that names the queue":                           {pods: metadataOf(builder.Pod("lab", "p").Queue("q")), want: cardquota.Members{Pods: 1}},
+		"a pod that names the queue, of a PodGroup of another": {pods: metadataOf(builder.Pod("lab", "p").Queue("q").PodGroup("of-other"))},
+		"a pod that names another queue":                       {pods: metadataOf(builder.Pod("lab", "p").Queue("other"))},
 	}) {
 		synctest.Test(t, func(t *testing.T) {
-			api := &pages{}
-			if tc.group != nil {
-				api.groups = append(api.groups, *tc.group)
-			}
-			if tc.pod != nil {
-				api.pods = append(api.pods, metav1.PartialObjectMetadata{ObjectMeta: tc.pod.ObjectMeta})
-			}
-			members, known, err := newCounter(t, api, other).members(t.Context(), "q")
+			members, known, err := newCounter(t, &pages{groups: tc.groups, pods: tc.pods}, ofOther).members(t.Context(), "q")
 			check.NoError(t, err)
-			check.That(t, known, "the only queue that asks is answered at once")
+			check.That(t, known, "the members of the only queue that is counted are not known")
 			check.Equal(t, "members", tc.want, members)
 		})
 	}
 }
 
-// TestACountThatFailsIsRepeated: callers that waited for it ask again.
+// metadataOf returns what the API server lists of a pod.
+func metadataOf(pod *builder.PodBuilder) []metav1.PartialObjectMetadata {
+	return []metav1.PartialObjectMetadata{{ObjectMeta: pod.Obj().ObjectMeta}}
+}
+
+// TestACountThatFailsIsRepeated: queue b asks while the count for queue a runs, and does not begin a second one. That
+// count fails, so no queue has an answer. The next requests for both queues are counted again.
 func TestACountThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := &pages{fails: errors.New("etcdserver: request timed out")}
+		timeout := errors.New("etcdserver: request timed out")
+		api := &pages{fails: timeout}
 		r := newCounter(t, api)
 		api.meanwhile = func() {
 			_, known, err := r.members(t.Context(), "b")
-			check.That(t, !known && err == nil, "a second count began beside the first one: %v", err)
+			check.NoError(t, err)
+			check.That(t, !known, "the members of b are known while the count for a runs")
 		}
 
 		_, _, err := r.members(t.Context(), "a")
-		check.That(t, errors.Is(err, api.fails), "got error %v", err)
+		check.That(t, errors.Is(err, timeout), "got error %v", err)
 
 		api.fails = nil
 		for _, queue := range []string{"b", "a"} {
 			_, known, err := r.members(t.Context(), queue)
-			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
+			check.NoError(t, err)
+			check.That(t, known, "the members of queue %s are not known", queue)
 		}
+	})
+}
 
-		// An answer that was not fetched in time proves nothing.
-		r.memberCounts.counted = map[string]memberAnswer{"c": {members: cardquota.Members{Pods: 7}}}
+// TestAnOldAnswerIsCountedAgain: the 7 pods of an answer that was not read within memberCountTTL may be gone.
+func TestAnOldAnswerIsCountedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCounter(t, &pages{})
+		r.memberCounts.counted = map[string]memberAnswer{"q": {members: cardquota.Members{Pods: 7}, at: time.Now()}}
 		time.Sleep(memberCountTTL)
-		members, _, err := r.members(t.Context(), "c")
+
+		members, _, err := r.members(t.Context(), "q")
 		check.NoError(t, err)
 		check.Equal(t, "members by a new count", cardquota.Members{}, members)
 	})
 }
 
-// TestACountKeepsTheAnswersOfTheOneBefore: who has not read an answer of the last count yet
-// finds it after the next one, and need not ask again.
+// TestACountKeepsTheAnswersOfTheOneBefore: queues b and c ask while the count for a runs, so the next count is for both. Only
+// b reads its answer then. The count for d keeps the answer for c, which reads it later without a count of its own.
+// An answer is returned once: when c asks once more, its members are counted again.
 func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		counts := newMemberCounts()
-		counted := 0
-		count := func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
+	counts := newMemberCounts()
+	counted := 0
+	// isKnown reports whether the members of a queue are known at once. meanwhile runs during a count that this begins.
+	isKnown := func(queue string, meanwhile func()) bool {
+		_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(requested map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
+			meanwhile()
 			counted++
 			answers := map[string]cardquota.Members{}
-			for queue := range asked {
+			for queue := range requested {
 				answers[queue] = cardquota.Members{Pods: 1}
 			}
 			return answers, nil
-		}
+		})
+		check.NoError(t, err)
+		return known
+	}
 
-		// While the count for a is under way, b asks for the next one.
-		ask := func(queue string, meanwhile func()) bool {
-			_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
-				meanwhile()
-				return count(asked)
-			})
-			check.NoError(t, err)
-			return known
-		}
+	nothing := func() {}
+	requestOthers := func() {
+		check.Equal(t, "b is known before the count for a ended", false, isKnown("b", nothing))
+		check.Equal(t, "c is known before the count for a ended", false, isKnown("c", nothing))
+	}
 
-		nothing := func() {}
-		check.That(t, ask("a", func() {
-			check.That(t, !ask("b", nothing) && !ask("c", nothing), "a count has an answer before it ended")
-		}), "a has no answer")
+	check.Equal(t, "a is known by its own count", true, isKnown("a", requestOthers))
+	check.Equal(t, "b is known by the count for b and c", true, isKnown("b", nothing))
+	check.Equal(t, "d is known by its own count", true, isKnown("d", nothing))
+	check.Equal(t, "c is known by the count before", true, isKnown("c", nothing))
+	check.Equal(t, "counts", 3, counted)
 
-		check.That(t, ask("b", nothing), "b has no answer")
-		check.That(t, ask("d", nothing), "d has no answer")
-		check.That(t, ask("c", nothing), "c has no answer")
-		check.Equal(t, "counts", 3, counted)
-		check.That(t, ask("c", nothing), "c has no answer when it asks once more")
-		check.Equal(t, "counts when an answer is asked for twice", 4, counted)
-	})
+	check.Equal(t, "c is known when it asks once more", true, isKnown("c", nothing))
+	check.Equal(t, "counts when an answer is read twice", 4, counted)
 }

@@ -20,17 +20,25 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestMetrics(t *testing.T) {
+// TestMetricsFollowTheStatusOfACardQuota: queue q has numbers of two cards, of which H200 is used beyond its quota of 8. Then
+// its CardQuota is in a tree, where queues deserve cards, and has H200 alone: the series of H800 end. Another CardQuota
+// takes the queue over, so the end of the first one ends no series.
+func TestMetricsFollowTheStatusOfACardQuota(t *testing.T) {
 	s := newMetricsCollector()
-	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}, {Name: "NVIDIA-H800", Quota: 1}}
-	team := queueMetrics{quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org", cards: both, oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0), blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2}}
+	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}
+	team := queueMetrics{
+		quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org",
+		cards:  []v1alpha1.CardStatus{h200, {Name: "NVIDIA-H800", Quota: 1}},
+		oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0),
+		blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},
+	}
 	s.setQueue("q", team)
-	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
-	check.Equal(t, "one card is over its quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
-	check.Equal(t, "flat queues deserve nothing", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
+	check.Equal(t, "series of quotas: both cards", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
+	check.Equal(t, "series over quota: H200", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
+	check.Equal(t, "series of deserved cards of a flat queue", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
 
-	both[0].Deserved = 4
-	team.cards = both[:1]
+	h200.Deserved = 4
+	team.cards = []v1alpha1.CardStatus{h200}
 	team.isInTree = true
 	s.setQueue("q", team)
 
@@ -45,16 +53,15 @@ cardquota_queue_info{cardquota="team",parent="org",project="llm",queue="q",servi
 cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 8
 cardquota_used_cards{card="NVIDIA-H200",queue="q"} 9
 `
-	check.Equal(t, "a card that is gone has no series", want, seriesOf(t, s))
+	check.Equal(t, "series in a tree, without H800", want, seriesOf(t, s))
 
-	heir := team
-	heir.quota = "heir"
-	s.setQueue("q", heir)
+	team.quota = "successor"
+	s.setQueue("q", team)
 	s.forgetQuota("team")
-	check.Equal(t, "the queue went to another CardQuota and has series", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
+	check.Equal(t, "series of used cards when the queue has another CardQuota", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
 
-	s.forgetQuota("heir")
-	check.Equal(t, "a CardQuota that is gone has no series", "\n", seriesOf(t, s))
+	s.forgetQuota("successor")
+	check.Equal(t, "series without a CardQuota", "\n", seriesOf(t, s))
 }
 
 // seriesOf returns the series of a collector as text: gauges with their value, histograms with
@@ -81,42 +88,45 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 	return series
 }
 
-// TestZerosHaveNoSeries: a CardQuota may list every card of the fleet. Numbers of a card come together.
-func TestZerosHaveNoSeries(t *testing.T) {
+// TestCardsWithoutNumbersHaveNoSeries: a CardQuota may list every card of the fleet, so a card has series only if its quota,
+// deserved, used or pending cards are not zero. Then quota, deserved, used and pending come together, 4 series, and a
+// fifth for cards over the quota. A card of which no node has one has only its pending cards. Each row gives the numbers
+// of H200; the queue also lists H800 without numbers.
+func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		numbers v1alpha1.CardStatus
-		want    int
+		h200       v1alpha1.CardStatus
+		wantSeries int
 	}{
-		"no numbers":                {v1alpha1.CardStatus{Physical: 8}, 0},
-		"a guarantee alone":         {v1alpha1.CardStatus{Physical: 8, Guarantee: 1}, 0},
-		"quota":                     {v1alpha1.CardStatus{Quota: 1}, 4},
-		"deserved without a quota":  {v1alpha1.CardStatus{Physical: 8, Deserved: 1}, 4},
-		"use":                       {v1alpha1.CardStatus{Used: 1, OverQuotaBy: 1}, 5},
-		"pending":                   {v1alpha1.CardStatus{Physical: 8, Pending: 1}, 4},
-		"pending for no card there": {v1alpha1.CardStatus{Pending: 1}, 1},
+		"no numbers":                    {v1alpha1.CardStatus{Physical: 8}, 0},
+		"a guarantee alone":             {v1alpha1.CardStatus{Physical: 8, Guarantee: 1}, 0},
+		"quota":                         {v1alpha1.CardStatus{Quota: 1}, 4},
+		"deserved without a quota":      {v1alpha1.CardStatus{Physical: 8, Deserved: 1}, 4},
+		"used without a quota":          {v1alpha1.CardStatus{Used: 1, OverQuotaBy: 1}, 5},
+		"pending":                       {v1alpha1.CardStatus{Physical: 8, Pending: 1}, 4},
+		"pending, no node has such one": {v1alpha1.CardStatus{Pending: 1}, 1},
 	}) {
 		s := newMetricsCollector()
-		tc.numbers.Name = "NVIDIA-H200"
+		tc.h200.Name = "NVIDIA-H200"
 
-		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.numbers, {Name: "NVIDIA-H800", Physical: 8}}})
-		check.Equal(t, "series of cards", tc.want, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
+		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.h200, {Name: "NVIDIA-H800", Physical: 8}}})
+		check.Equal(t, "series of cards", tc.wantSeries, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
 	}
 }
 
-// TestSeriesEndWithTheirNumbers: for Prometheus they end, and no alert fires for the last value.
+// TestSeriesEndWithTheirNumbers: queue q uses 2 cards without quota, and then none. Its series end, so that no alert goes
+// on for their last value. Only the information about the queue stays.
 func TestSeriesEndWithTheirNumbers(t *testing.T) {
 	s := newMetricsCollector()
-	numbers := v1alpha1.CardStatus{Name: "NVIDIA-H200", Physical: 8, Quota: 0, Used: 2, OverQuotaBy: 2}
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
-	check.Equal(t, "cards over the quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
-	numbers.Used = 0
-	numbers.OverQuotaBy = 0
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{numbers}})
-	check.Equal(t, "series of a queue that uses nothing", 1, testutil.CollectAndCount(s))
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8, Used: 2, OverQuotaBy: 2}}})
+	check.Equal(t, "series over the quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
+
+	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8}}})
+	check.Equal(t, "series of a queue that uses no card", 1, testutil.CollectAndCount(s))
 }
 
-// TestAnInvalidNameCostsItsSeries: and no others.
-func TestAnInvalidNameCostsItsSeries(t *testing.T) {
+// TestAnInvalidNameLosesOnlyItsOwnSeries: Prometheus refuses a page with a label that is no UTF-8, such as "\xff". So the
+// collector leaves out the series with the tenant and the card of that name, and shows those of H200.
+func TestAnInvalidNameLosesOnlyItsOwnSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})
 	check.Equal(t, "series", `
@@ -126,7 +136,8 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 0
 `, seriesOf(t, s))
 }
 
-// TestSeriesComeInTheOrderOfThePage: sorting them would take most of the time of a scrape.
+// TestSeriesComeInTheOrderOfThePage: the client library sorts the series of a page, which takes most of the time of a scrape
+// unless they come in order. Here 20 CardQuotas have 20 cards with 4 series each.
 func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	sent := make(chan prometheus.Metric, 10_000)
 	newFleet(20, listedCards).Collect(sent)
@@ -149,7 +160,8 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	check.Equal(t, "series by card", 20*listedCards*4, compared)
 }
 
-// TestAScrapeSeesOneCount: also one that comes while the numbers are replaced.
+// TestAScrapeSeesOneCount: each count of the pods replaces the numbers of a queue. A scrape at the same time must see
+// those of one count, so here all 6 values of a scrape are equal: one goroutine replaces them a thousand times.
 func TestAScrapeSeesOneCount(t *testing.T) {
 	s := newMetricsCollector()
 	replace := func(count int64) {
@@ -183,106 +195,123 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 	writer.Wait()
 }
 
-// A user who may create pods may request cards that do not exist, others each minute.
+// TestUnknownCardsAreOneSeries: a user who may create pods may request cards that do not exist, others each minute. So the
+// pending cards of all names without quota, use and nodes are one series "unknown": 3 + 4 cards here.
 func TestUnknownCardsAreOneSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{
-		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},
-		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
+		{Name: "NVIDIA-H200", Quota: 8},
+		{Name: "on-a-node", Physical: 4, Pending: 1},
+		{Name: "used", Used: 1},
+		{Name: "made-up", Pending: 3},
+		{Name: "made-up-too", Pending: 4},
 	}})
 
 	check.Contains(t, "series", seriesOf(t, s), `
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
-cardquota_pending_cards{card="held",queue="q"} 0
-cardquota_pending_cards{card="there",queue="q"} 1
+cardquota_pending_cards{card="on-a-node",queue="q"} 1
 cardquota_pending_cards{card="unknown",queue="q"} 7
+cardquota_pending_cards{card="used",queue="q"} 0
 cardquota_queue_info`)
-	check.Equal(t, "series of quota and use", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
+	check.Equal(t, "series of quota and use of the first three cards", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
 }
 
-// TestACardNamedUnknownIsNoSecondSeries: one series twice would fail the whole page.
+// TestACardNamedUnknownIsNoSecondSeries: Prometheus refuses a page that has one series twice. A CardQuota may grant a card
+// with the name "unknown", so its pending card adds to the 3 of the made-up name.
 func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "unknown", Quota: 2, Pending: 1}, {Name: "made-up", Pending: 3}}})
 	check.Contains(t, "series", seriesOf(t, s), `cardquota_pending_cards{card="unknown",queue="q"} 4`+"\n")
 }
 
-// TestSeriesOfAQueueAreBounded: docs/metrics.md states this bound.
+// TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus: 4 series for each queue, one
+// for each reason for which pods are blocked (here 2), and 5 for each card. Each number here has a series.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
-	for _, count := range []int{0, 1, 20, cardquota.MaxStatusCards} {
-		numbers := queueMetrics{oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true,
-			blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 1, v1alpha1.BlockedQuotaExhausted: 1}}
-		for i := range count {
+	for _, cards := range []int{0, 1, 20, cardquota.MaxStatusCards} {
+		numbers := queueMetrics{
+			oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true,
+			blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 1, v1alpha1.BlockedQuotaExhausted: 1},
+		}
+		for i := range cards {
 			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
 		}
 
 		s := newMetricsCollector()
 		s.setQueue("q", numbers)
-		got := testutil.CollectAndCount(s)
-		check.That(t, got <= 4+2+5*count, "%d cards have %d series, more than 4 + 2 reasons + 5 × %d", count, got, count)
+		series := testutil.CollectAndCount(s)
+		check.That(t, series <= 4+2+5*cards, "%d cards have %d series, more than 4 + 2 reasons + 5 × %d", cards, series, cards)
 	}
 }
 
-// TestCountMetrics: a count records its time and how long newly bound pods waited.
-func TestCountMetrics(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of how long it
+// waited, here 20 seconds. Pods that were bound before the first count are none: the operator that ran then observed them.
+// A count of the same pods observes nothing more.
+func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-	pod := func(name string, waited time.Duration) *corev1.Pod {
+	boundAfter := func(name string, waited time.Duration) *corev1.Pod {
 		p := builder.Pod("lab", name).Queue("web").GPUs(2).Created(created).Running("a").Obj()
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(waited))})
 		return p
 	}
 
-	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj()), pods: newStore(pod("old", time.Hour)),
-		groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
-	}
-
-	u := newUsageCollector(nil, 0, nodes)
-	check.That(t, u.CardsInUse() == nil, "cards are in use before the first count")
+	s := newObjectStores()
+	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
+	s.pods = newStore(boundAfter("old", time.Hour))
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	check.Equal(t, "cards in use before the first count", nil, u.CardsInUse())
 	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(u.metrics.lastCount))
 
 	before := time.Now()
 	u.countUsage(s)
 	check.Equal(t, "series of pods that were bound before the first count", 0, testutil.CollectAndCount(u.metrics.waited))
-
 	last := testutil.ToFloat64(u.metrics.lastCount)
 	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
-	check.NoError(t, s.pods.Add(pod("new", 20*time.Second)))
-	check.NoError(t, s.pods.Add(builder.Pod("lab", "outside").Queue("ghost").GPUs(2).Running("a").Obj())) // no queue has its cards in a bill, but its namespace
+
+	check.NoError(t, s.pods.Add(boundAfter("new", 20*time.Second)))
+	check.NoError(t, s.pods.Add(builder.Pod("lab", "in-a-missing-queue").Queue("missing").GPUs(2).Running("a").Obj()))
 	u.countUsage(s)
 	u.countUsage(s)
+	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
+	check.Equal(t, "observations, and their sum in seconds", want, seriesOf(t, u.metrics.waited))
 
-	check.Equal(t, "time until pods were bound", "\n"+`cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20`+"\n", seriesOf(t, u.metrics.waited))
-
-	inUse := map[cardseconds.Series]card.Count{{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, {Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}: 2}
-	check.Equal(t, "cards in use", inUse, u.CardsInUse())
+	check.Equal(t, "cards in use", map[cardseconds.Series]card.Count{
+		{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, // of pods old and new
+		{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}:                 2, // the queue of the third pod does not exist
+	}, u.CardsInUse())
 	for _, collector := range Metrics() {
 		check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(collector))(t))
 	}
 }
 
-// TestAQueueWithoutCardsHasMetrics: pods may wait for CPU there. A CardQuota that does not own its
-// queue has no metrics.
+// TestAQueueWithoutCardsHasMetrics: pods may wait for CPU in a queue without cards. The status of a CardQuota that does not
+// own its queue has no CPU, and then the CardQuota has no metrics.
 func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
 	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("cpu-only").Obj()}
 	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}})
 	check.Equal(t, "series of a queue without cards", 1, testutil.CollectAndCount(r.metrics, "cardquota_queue_info"))
+
 	r.updateMetrics(&v1alpha1.CardQuotaStatus{})
 	check.Equal(t, "series without a queue", 0, testutil.CollectAndCount(r.metrics))
 }
 
-// TestThePageIsTheStatus: a deserved amount is the one in force, and a parent leaves its cards to the
-// queues below it.
-func TestThePageIsTheStatus(t *testing.T) {
+// TestMetricsShowTheStatusOfALeaf: CardQuota leaf asks to deserve 8 cards, and its status has the 3 that are in force, so
+// the metric is 3. A parent has no series of cards, since those of the queues below it would be in sums twice.
+func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 	quota := builder.CardQuota("leaf").Tenant("lab").Parent("top").Card("H200", 8).Deserves(8).Obj()
-	status := v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}, Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}}}
-	usage := &cardquota.Usage{BlockedCards: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2}, OldestPending: metav1.Unix(5, 0), OldestWithinQuota: metav1.Unix(6, 0)}
+	status := v1alpha1.CardQuotaStatus{
+		CPU:   &v1alpha1.ResourceStatus{},
+		Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}},
+	}
+	usage := &cardquota.Usage{
+		BlockedCards:      map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},
+		OldestPending:     metav1.Unix(5, 0),
+		OldestWithinQuota: metav1.Unix(6, 0),
+	}
 	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: &cardquota.Tree{}, usage: usage}
 
 	const info = `cardquota_queue_info{cardquota="leaf",parent="top",project="",queue="leaf",service_type="training",tenant="lab"} 1` + "\n"
 	r.updateMetrics(&status)
-	check.Equal(t, "page", `
+	check.Equal(t, "page of a leaf", `
 cardquota_blocked_cards{queue="leaf",reason="NoFreeCard"} 2
 cardquota_deserved_cards{card="H200",queue="leaf"} 3
 cardquota_oldest_pending_timestamp_seconds{queue="leaf"} 5

@@ -53,7 +53,7 @@ func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), selectors: shared.NewQuotaSelectors(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}
 }
 
-// reconcileAll reconciles every CardQuota several times, as watches do after each write.
+// reconcileAll reconciles every CardQuota six times, as watches do after each write.
 func (r *Reconciler) reconcileAll(t *testing.T) {
 	for range 6 {
 		for _, request := range r.requestsForQueue(t.Context(), allQueues) {
@@ -62,7 +62,8 @@ func (r *Reconciler) reconcileAll(t *testing.T) {
 	}
 }
 
-// newFamily returns a parent and two leaves, with their Queues.
+// newFamily returns CardQuota tenant and two leaves below it, web and lab, with their Queues. Each has a quota of 8 H200.
+// The parent deserves 8 of them, each leaf 4.
 func newFamily() []client.Object {
 	quota := func(name, parent, serviceType string, deserved int64) *v1alpha1.CardQuota {
 		return builder.CardQuota(name).Parent(parent).ServiceType(serviceType).Card("H200", 8).Deserves(deserved).Obj()
@@ -99,71 +100,75 @@ func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.
 	}).Obj()
 }
 
-// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler
-// keeps the tree, and so do the Queues. Only a policy in force that says Flat ends it.
+// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the tree of queues
+// and the priority 500 of training, and so do the Queues. Only a policy in force that says Flat ends the tree. Then a
+// parent has no quota, leaves are below root with priority 700, and the fields of the tree are reported as unused.
 func TestTreeOutlivesItsPolicy(t *testing.T) {
 	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	r := newFakeReconciler(t, append(newFamily(), policy)...)
 	expectTree := func(when string) {
 		r.reconcileAll(t)
-		check.Equal(t, when+": a parent", `below root: {"H200":8} {"H200":8}, priority 0, True/Synced, hierarchy true`, r.describe(t, "tenant"))
-		check.Equal(t, when+": a leaf", `below tenant: {"H200":8} {"H200":4}, priority 500, True/Synced, hierarchy true`, r.describe(t, "web"))
+		check.Equal(t, when+": Queue tenant", `below root: {"H200":8} {"H200":8}, priority 0, True/Synced, hierarchy true`, r.describe(t, "tenant"))
+		check.Equal(t, when+": Queue web", `below tenant: {"H200":8} {"H200":4}, priority 500, True/Synced, hierarchy true`, r.describe(t, "web"))
 	}
 
-	expectTree("in force")
+	expectTree("the policy is in force")
 	check.NoError(t, r.client.Delete(t.Context(), policy))
-	expectTree("deleted")
+	expectTree("the policy is deleted")
 	enforced := conditions.Get(fetch(t, r.client, "web", &v1alpha1.CardQuota{}).Status.Conditions, v1alpha1.ConditionEnforced)
-	check.Equal(t, "whether that is enforced is not known", v1alpha1.ReasonNoPolicy, enforced.Reason)
+	check.Equal(t, "reason of condition Enforced without a policy", v1alpha1.ReasonNoPolicy, enforced.Reason)
 
 	created := builder.ServiceTypePolicy().Obj()
 	check.NoError(t, r.client.Create(t.Context(), created))
-	expectTree("created again, not in force yet")
+	expectTree("the policy is created again, and not in force yet")
+
 	created.Status = policyInForce(v1alpha1.QueueHierarchyFlat, 700).Status
 	check.NoError(t, r.client.Update(t.Context(), created))
-
 	r.reconcileAll(t)
-	check.Equal(t, "flat: a parent", `below root: {} , priority 0, True/TreeFieldsUnused, hierarchy false`, r.describe(t, "tenant"))
+	check.Equal(t, "the policy says Flat: Queue tenant", `below root: {} , priority 0, True/TreeFieldsUnused, hierarchy false`, r.describe(t, "tenant"))
 	for _, leaf := range []string{"web", "lab"} {
-		check.Equal(t, "flat: a leaf", `below root: {"H200":8} , priority 700, True/TreeFieldsUnused, hierarchy false`, r.describe(t, leaf))
+		check.Equal(t, "the policy says Flat: Queue "+leaf, `below root: {"H200":8} , priority 700, True/TreeFieldsUnused, hierarchy false`, r.describe(t, leaf))
 	}
 }
 
-// TestQueuesAreFlatBeforeAnyPolicy: the scheduler has no configuration then, or one without a tree.
+// TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one without a tree. A
+// tree in the Queues would then be wrong. Training has the default priority 20000.
 func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
-	r := newFakeReconciler(t, newFamily()...)
 	const flat = `below root: {"H200":8} , priority 20000, True/TreeFieldsUnused, hierarchy false`
+	r := newFakeReconciler(t, newFamily()...)
+
 	r.reconcileAll(t)
-	check.Equal(t, "without a policy", flat, r.describe(t, "web"))
+	check.Equal(t, "Queue web without a policy", flat, r.describe(t, "web"))
+
 	created := builder.ServiceTypePolicy().Obj()
 	created.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	check.NoError(t, r.client.Create(t.Context(), created))
 	r.reconcileAll(t)
-	check.Equal(t, "before the first one takes effect", flat, r.describe(t, "web"))
+	check.Equal(t, "Queue web with a policy of a tree that has not taken effect", flat, r.describe(t, "web"))
 }
 
-// TestCountsOutliveThePolicy: a count uses the tree and the schedulers of the last policy in force.
+// TestCountsOutliveThePolicy: a count uses the tree of the last policy in force, and the scheduler names of the present or
+// the last policy. Pod p of queue web requests 2 cards under schedulerName "other". Its cards are pending as long as no
+// policy says which schedulers are ours. Then they are not, because our scheduler will not place the pod.
 func TestCountsOutliveThePolicy(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("H200", 8).Obj())
-	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").Card("H200", 8).Obj()), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
-		pods: newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj()),
-	}
+	s := newObjectStores()
+	s.quotas = newStore(builder.CardQuota("web").Card("H200", 8).Obj())
+	s.pods = newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj())
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("H200", 8).Obj()))
 
-	u := newUsageCollector(nil, 0, nodes)
-	isTree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
+	tree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	created := builder.ServiceTypePolicy().Obj()
 	for _, step := range []struct {
 		name   string
 		change func() error
 		want   string
 	}{
-		{"before any policy", func() error { return nil }, "tree false, pending 2"}, // our schedulers are unknown
-		{"created", func() error { return s.policies.Add(created) }, "tree false, pending 0"},
-		{"in force", func() error { return s.policies.Update(isTree) }, "tree true, pending 0"},
-		{"deleted", func() error { return s.policies.Delete(isTree) }, "tree true, pending 0"},
-		{"created again, not in force yet", func() error { return s.policies.Add(created) }, "tree true, pending 0"},
-		{"flat", func() error { return s.policies.Update(policyInForce(v1alpha1.QueueHierarchyFlat, 500)) }, "tree false, pending 0"},
+		{"before any policy", func() error { return nil }, "tree false, pending 2"},
+		{"a policy is created", func() error { return s.policies.Add(created) }, "tree false, pending 0"},
+		{"a tree is in force", func() error { return s.policies.Update(tree) }, "tree true, pending 0"},
+		{"the policy is deleted", func() error { return s.policies.Delete(tree) }, "tree true, pending 0"},
+		{"a policy is created again, and not in force yet", func() error { return s.policies.Add(created) }, "tree true, pending 0"},
+		{"Flat is in force", func() error { return s.policies.Update(policyInForce(v1alpha1.QueueHierarchyFlat, 500)) }, "tree false, pending 0"},
 	} {
 		check.NoError(t, step.change())
 		u.countUsage(s)

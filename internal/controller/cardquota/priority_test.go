@@ -23,8 +23,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tenThousand are the requests of a count that wakes all CardQuotas.
-func tenThousand(context.Context, string) []reconcile.Request {
+// requestTenThousand returns the requests for CardQuotas q0 to q9999, all of which a count wakes.
+func requestTenThousand(context.Context, string) []reconcile.Request {
 	requests := make([]reconcile.Request, 10_000)
 	for i := range requests {
 		requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{Name: fmt.Sprint("q", i)}}
@@ -32,8 +32,8 @@ func tenThousand(context.Context, string) []reconcile.Request {
 	return requests
 }
 
-// changedTo returns the event of a CardQuota whose quota of a card changes.
-func changedTo(before, after int64) event.UpdateEvent {
+// changeQuota returns the event of CardQuota q9999 whose quota of H200 changes, from generation 1 to 2.
+func changeQuota(before, after int64) event.UpdateEvent {
 	quota := func(count, generation int64) *v1alpha1.CardQuota {
 		q := builder.CardQuota("q9999").Card("NVIDIA-H200", count).Obj()
 		q.Generation = generation
@@ -42,97 +42,110 @@ func changedTo(before, after int64) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: quota(before, 1), ObjectNew: quota(after, 2)}
 }
 
-// TestALoweredQuotaOvertakesTenThousandStatuses: with ten thousand CardQuotas woken by a count, an
-// emergency quota of 0 is the next to be reconciled.
+// TestALoweredQuotaOvertakesTenThousandStatuses: a count of the pods wakes 10,000 CardQuotas, whose statuses take minutes. An
+// administrator sets the quota of the last one, q9999, to 0 in an emergency: it is the next to be reconciled.
 func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	queue := priorityqueue.New[reconcile.Request]("lowered")
 	defer queue.ShutDown()
 
-	wakeupHandler(tenThousand).Generic(t.Context(), event.TypedGenericEvent[wakeup]{Object: wakeup{queue: allQueues}}, queue)
+	wakeupHandler(requestTenThousand).Generic(t.Context(), event.TypedGenericEvent[wakeup]{Object: wakeup{queue: allQueues}}, queue)
 	first, _ := queue.Get() // a worker takes one before the change
-	lowered := changedTo(8, 0)
-	check.Must(t, isLowered.Update(lowered), "0 of 8 cards is not less")
-	loweredHandler.Update(t.Context(), lowered, queue)
+	check.That(t, first.Name != "q9999", "q9999 was taken before the change")
+	loweredHandler.Update(t.Context(), changeQuota(8, 0), queue)
 
-	began := time.Now()
 	next, priority, _ := queue.GetWithPriority()
-	check.That(t, first.Name != next.Name, "it was taken before")
 	check.Equal(t, "next", "q9999", next.Name)
-	check.Equal(t, "priority", loweredPriority, priority)
+	check.Equal(t, "priority of a lowered quota", loweredPriority, priority)
 
-	t.Logf("taken after %s", time.Since(began))
 	queue.Done(first)
 	queue.Done(next)
 	_, priority, _ = queue.GetWithPriority()
 	check.That(t, priority < 0, "priority of what a count woke: %d", priority)
 }
 
-// TestWhichChangesOvertake: only those that take cards away.
-func TestWhichChangesOvertake(t *testing.T) {
-	deleted := changedTo(8, 8)
+// TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent, since more pods could
+// start under the old quota. A change of the status alone keeps the generation.
+func TestChangesThatTakeCardsAwayOvertake(t *testing.T) {
+	deleted := changeQuota(8, 8)
 	deleted.ObjectNew.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
-	status := changedTo(8, 0)
-	status.ObjectNew.SetGeneration(1)
-	removed := changedTo(8, 8)
+	sameGeneration := changeQuota(8, 0)
+	sameGeneration.ObjectNew.SetGeneration(1)
+	removed := changeQuota(8, 8)
 	removed.ObjectNew.(*v1alpha1.CardQuota).Spec.Cards = nil
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		change event.UpdateEvent
-		want   bool
+		change       event.UpdateEvent
+		wantOvertake bool
 	}{
-		"lowered":     {changedTo(8, 7), true},
-		"raised":      {changedTo(7, 8), false},
-		"unchanged":   {changedTo(8, 8), false},
-		"deleted":     {deleted, true},
-		"the status":  {status, false},
-		"a card gone": {removed, true},
+		"the quota falls from 8 to 7":       {changeQuota(8, 7), true},
+		"the quota falls from 8 to 0":       {changeQuota(8, 0), true},
+		"the quota rises from 7 to 8":       {changeQuota(7, 8), false},
+		"the quota stays":                   {changeQuota(8, 8), false},
+		"the CardQuota is deleted":          {deleted, true},
+		"the spec has the same generation":  {sameGeneration, false},
+		"the card is removed from the spec": {removed, true},
 	}) {
-		check.Equal(t, "overtakes", tc.want, isLowered.Update(tc.change))
+		check.Equal(t, "overtakes", tc.wantOvertake, isLowered.Update(tc.change))
 	}
 }
 
-// TestANodeRewritesNoStatus: how many cards all nodes have is a fact of the cluster. One that joins,
-// leaves or flaps wakes no CardQuota, and a status that is written anyway follows it.
-func TestANodeRewritesNoStatus(t *testing.T) {
+// TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard: each status shows how many H200 all nodes have. A node that joins or
+// leaves would rewrite the statuses of all 10,000 CardQuotas, so it wakes none, unless it has the last cards.
+func TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard(t *testing.T) {
 	quotas := map[string]card.Quota{}
 	for i := range 10_000 {
 		quotas[fmt.Sprint("q", i)] = card.Quota{"NVIDIA-H200": 8}
 	}
 
-	physical := func(count card.Count) map[card.Name]card.Count { return map[card.Name]card.Count{"NVIDIA-H200": count} }
-	woken := func(before, after card.Count) int {
-		return len(queuesWithCards(changedKeys(physical(before), physical(after), bothOrNone), nil, quotas))
+	for t, tc := range check.Cases(t, map[string]struct{ before, after, wantWoken int }{
+		"a node of 8 cards joins 800":    {before: 800, after: 808, wantWoken: 0},
+		"the node of the last 8 leaves":  {before: 8, after: 0, wantWoken: 10_000},
+		"the first node of a card joins": {before: 0, after: 8, wantWoken: 10_000},
+	}) {
+		changed := changedKeys(h200s(tc.before), h200s(tc.after), bothOrNone)
+		check.Equal(t, "woken", tc.wantWoken, len(queuesWithCards(changed, nil, quotas)))
 	}
-	check.Equal(t, "woken by a node more", 0, woken(800, 808))
-	check.Equal(t, "woken by the last node that leaves", len(quotas), woken(8, 0))
-
-	quota := builder.CardQuota("q0").Card("NVIDIA-H200", 8).Obj()
-	next := func(count card.Count, used card.Count) bool {
-		usage := &cardquota.Usage{Used: map[card.Name]card.Count{"NVIDIA-H200": used}}
-		status := cardquota.NewStatus(cardquota.StatusInput{
-			Quota: quota, Usage: usage, Own: usage, Physical: physical(count), Totals: cardquota.NewQuotaTotals(nil, nil, nil), Now: time.Unix(0, 0),
-		})
-		isWritten := !equality.Semantic.DeepEqual(quota.Status, status)
-		quota.Status = status
-		return isWritten
-	}
-
-	check.That(t, next(800, 0), "the first status is not written")
-	check.That(t, !next(808, 0), "a node more rewrites the status")
-	check.Equal(t, "physical", 800, quota.Status.Cards[0].Physical)
-	check.That(t, next(808, 1), "a used card does not")
-	check.Equal(t, "physical beside another change", 808, quota.Status.Cards[0].Physical)
-	check.That(t, next(0, 1), "the last node that leaves does not")
-	check.Equal(t, "physical without a node", 0, quota.Status.Cards[0].Physical)
 }
 
-// TestAFlappingNodeRefreshesOverAllocationRarely: the healthy cards are a number in condition
-// InventorySatisfied of every CardQuota of an over-allocated card. The more CardQuotas there are, the more
-// rarely a node that flaps wakes them.
+// h200s returns a number of cards of all nodes.
+func h200s(count int) map[card.Name]card.Count {
+	return map[card.Name]card.Count{"NVIDIA-H200": card.Count(count)}
+}
+
+// TestANodeMoreIsShownWithTheNextChange: a status that differs from the stored one only in the cards of all nodes is not
+// written, but it has the present number when another number changes, or when the last card of the nodes is gone.
+func TestANodeMoreIsShownWithTheNextChange(t *testing.T) {
+	quota := builder.CardQuota("q").Card("NVIDIA-H200", 8).Obj()
+	for _, step := range []struct {
+		name           string
+		physical, used int
+		wantWritten    bool
+		wantPhysical   int64
+	}{
+		{name: "the first status", physical: 800, used: 0, wantWritten: true, wantPhysical: 800},
+		{name: "a node of 8 cards more", physical: 808, used: 0, wantWritten: false, wantPhysical: 800},
+		{name: "a used card", physical: 808, used: 1, wantWritten: true, wantPhysical: 808},
+		{name: "no card of any node", physical: 0, used: 1, wantWritten: true, wantPhysical: 0},
+	} {
+		usage := &cardquota.Usage{Used: h200s(step.used)}
+		status := cardquota.NewStatus(cardquota.StatusInput{
+			Quota: quota, Usage: usage, Own: usage, Physical: h200s(step.physical), Totals: cardquota.NewQuotaTotals(nil, nil, nil), Now: time.Unix(0, 0),
+		})
+
+		check.Equal(t, step.name+" is written", step.wantWritten, !equality.Semantic.DeepEqual(quota.Status, status))
+		check.Equal(t, step.name+": cards of all nodes", step.wantPhysical, status.Cards[0].Physical)
+		quota.Status = status
+	}
+}
+
+// TestAFlappingNodeRefreshesOverAllocationRarely: the healthy cards are a number in condition InventorySatisfied of every
+// CardQuota of an over-allocated card. A node that flaps changes that number again and again. At most 20 statuses a second
+// follow it, so with 1,000 CardQuotas the number may be 50 seconds old, and with few of them 10 seconds. There are 16
+// cards, and each CardQuota grants 8. The node with 8 of the 16 flaps.
 func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 	for _, tc := range []struct {
 		quotas int
-		age    time.Duration
+		maxAge time.Duration
 	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, nodes := podsOfScheduler(16, "volcano")
@@ -146,31 +159,33 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 				return len(u.countUsage(s))
 			}
 
-			check.Equal(t, "woken by the first count", 1, flap(8))
+			check.Equal(t, "woken by the first count: all queues in one request", 1, flap(8))
 			check.Equal(t, "woken by the first change", tc.quotas, flap(0))
 			for range 5 {
 				check.Equal(t, "woken by a node that flaps", 0, flap(8)+flap(0))
 			}
 
-			time.Sleep(tc.age - time.Second)
+			time.Sleep(tc.maxAge - time.Second)
 			check.Equal(t, "woken before the numbers are old", 0, flap(8))
 			time.Sleep(time.Second)
 			check.Equal(t, "woken by old numbers", tc.quotas, flap(4))
 
 			latest := slices.Max(slices.Collect(maps.Values(u.delays)))
-			check.Equal(t, "the last of them is reconciled after", time.Duration(tc.quotas-1)*time.Second/20, latest)
+			check.Equal(t, "delay of the last one, at 20 a second", time.Duration(tc.quotas-1)*time.Second/20, latest)
 		})
 	}
 }
 
-// TestUrgentQueuesDoNotWait: a queue whose use changes as well is reconciled at once.
+// TestUrgentQueuesDoNotWait: at most 20 statuses a second follow a number of the nodes, one in 50 ms. A queue whose own use
+// changes as well, here b, is reconciled at once, but keeps its place: c waits for 100 ms.
 func TestUrgentQueuesDoNotWait(t *testing.T) {
-	want := map[string]time.Duration{"a": 0, "c": 100 * time.Millisecond}
-	check.Equal(t, "delays", want, spreadOver([]string{"a", "b", "c"}, []string{"b", "d"}))
+	refreshed := []string{"a", "b", "c"}
+	urgent := []string{"b", "d"}
+	check.Equal(t, "delays", map[string]time.Duration{"a": 0, "c": 100 * time.Millisecond}, spreadOver(refreshed, urgent))
 }
 
-// TestOldNumbersAreCountedOnce: counts that put off the numbers of more and more CardQuotas cause one count
-// together.
+// TestOldNumbersAreCountedOnce: six counts within no time put off the numbers of 1, 101, … 501 CardQuotas, each for as long
+// as so many statuses take. One count follows for all of them, in the two minutes that the test waits.
 func TestOldNumbersAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, nodes := podsOfScheduler(16, "volcano")

@@ -8,39 +8,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestNamespaceCheck(t *testing.T) {
-	of := func(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
+// TestAQueueAllowsTheNamespacesOfItsSelector: pods of a namespace that the selector of a CardQuota does not select cannot
+// use its queue. In case of doubt a namespace is allowed, so that its pods count and the operator deletes no queue in
+// use. Namespaces chat and lab have the labels team=chat and team=lab.
+func TestAQueueAllowsTheNamespacesOfItsSelector(t *testing.T) {
+	quotaWith := func(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 		return &v1alpha1.CardQuota{Spec: v1alpha1.CardQuotaSpec{NamespaceSelector: selector}}
 	}
-	owners := map[string]*v1alpha1.CardQuota{
-		"for all namespaces": of(nil), "all of them": of(&metav1.LabelSelector{}),
-		"chat's":   of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}),
-		"nonsense": of(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value"}}),
-	}
+	allows := namespaceCheck(map[string]*v1alpha1.CardQuota{
+		"without-selector": quotaWith(nil),
+		"empty-selector":   quotaWith(&metav1.LabelSelector{}),
+		"team-chat":        quotaWith(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}),
+		"invalid-selector": quotaWith(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value"}}),
+	}, []*corev1.Namespace{builder.Namespace("chat", "team", "chat"), builder.Namespace("lab", "team", "lab")})
 
-	admits := namespaceCheck(owners, []*corev1.Namespace{
-		{ObjectMeta: metav1.ObjectMeta{Name: "chat", Labels: map[string]string{"team": "chat"}}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{"team": "lab"}}},
-	})
 	for _, tc := range []struct {
 		queue, namespace string
 		want             bool
 	}{
-		{"for all namespaces", "lab", true}, {"all of them", "lab", true}, {"for no namespace", "lab", true}, {"nonsense", "lab", true},
-		{"chat's", "chat", true}, {"chat's", "lab", false}, {"chat's", "unheard of", false}, {"chat's", "lab", false},
+		{"without-selector", "lab", true},
+		{"empty-selector", "lab", true},
+		{"without-cardquota", "lab", true},
+		{"invalid-selector", "lab", true},
+		{"team-chat", "chat", true},
+		{"team-chat", "lab", false},
+		{"team-chat", "missing", false},
+		{"team-chat", "lab", false}, // asked again: the answer is remembered
 	} {
-		check.Equal(t, fmt.Sprintf("queue %s admits namespace %s", tc.queue, tc.namespace), tc.want, admits(tc.queue, tc.namespace))
+		check.Equal(t, fmt.Sprintf("queue %s allows namespace %s", tc.queue, tc.namespace), tc.want, allows(tc.queue, tc.namespace))
 	}
 }
 
-func TestOurSchedulers(t *testing.T) {
-	of := func(schedulers ...string) *v1alpha1.ServiceTypePolicy {
-		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.Scheduler{Names: schedulers}}}
+// TestSchedulerNamesComeFromThePolicy: spec.scheduler.names says under which names our scheduler places pods: "volcano" by
+// default. Without a policy no name is known.
+func TestSchedulerNamesComeFromThePolicy(t *testing.T) {
+	policyWith := func(names ...string) *v1alpha1.ServiceTypePolicy {
+		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.Scheduler{Names: names}}}
 	}
-	check.Equal(t, "without the policy", nil, ourSchedulers(nil))
-	check.Equal(t, "by default", []string{"volcano"}, ourSchedulers(of()))
-	check.Equal(t, "as written", []string{"a", "b"}, ourSchedulers(of("a", "b")))
+	check.Equal(t, "names without a policy", nil, ourSchedulers(nil))
+	check.Equal(t, "names by default", []string{"volcano"}, ourSchedulers(policyWith()))
+	check.Equal(t, "names in the policy", []string{"a", "b"}, ourSchedulers(policyWith("a", "b")))
 }

@@ -16,41 +16,41 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestQueueChanged(t *testing.T) {
+// TestQueuesWakeTheirCardQuotaExceptForNumbers: a change of a Queue reconciles its CardQuota, which then repairs a
+// change of another field manager. The scheduler writes the allocated resources into the status all the time; nothing
+// follows from them.
+func TestQueuesWakeTheirCardQuotaExceptForNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*v1beta1.Queue)
-		want   bool
+		after    v1beta1.Queue
+		wantWake bool
 	}{
-		"numbers of the scheduler": {change: func(q *v1beta1.Queue) { q.Status.Allocated = corev1.ResourceList{"cpu": resource.MustParse("1")} }},
-		"its state":                {change: func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateClosed }, want: true},
-		"an annotation":            {change: func(q *v1beta1.Queue) { q.Annotations = map[string]string{"a": "b"} }, want: true},
-		"its spec":                 {change: func(q *v1beta1.Queue) { q.Generation = 2 }, want: true},
-		"the beginning of its end": {change: func(q *v1beta1.Queue) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
+		"allocated resources":   {after: v1beta1.Queue{Status: v1beta1.QueueStatus{Allocated: corev1.ResourceList{"cpu": resource.MustParse("1")}}}},
+		"the state":             {after: v1beta1.Queue{Status: v1beta1.QueueStatus{State: v1beta1.QueueStateClosed}}, wantWake: true},
+		"an annotation":         {after: v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}, wantWake: true},
+		"the spec":              {after: v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, wantWake: true},
+		"a deletion that began": {after: v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}, wantWake: true},
 	}) {
-		after := &v1beta1.Queue{}
-
-		tc.change(after)
-		check.Equal(t, "queueChanged", tc.want, queueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: &v1beta1.Queue{}, ObjectNew: after}))
+		check.Equal(t, "wakes", tc.wantWake, queueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: &v1beta1.Queue{}, ObjectNew: &tc.after}))
 	}
 }
 
-func TestQuotaChanged(t *testing.T) {
+// TestACardQuotaIsNotWokenByItsOwnStatus: each reconcile may write the status, which must not cause the next reconcile.
+func TestACardQuotaIsNotWokenByItsOwnStatus(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*v1alpha1.CardQuota)
-		want   bool
+		after    v1alpha1.CardQuota
+		wantWake bool
 	}{
-		"its own status":           {change: func(q *v1alpha1.CardQuota) { q.Status.Summary = "new" }},
-		"its spec":                 {change: func(q *v1alpha1.CardQuota) { q.Generation = 2 }, want: true},
-		"the beginning of its end": {change: func(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
+		"the status":            {after: v1alpha1.CardQuota{Status: v1alpha1.CardQuotaStatus{Summary: "new"}}},
+		"the spec":              {after: v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, wantWake: true},
+		"a deletion that began": {after: v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}, wantWake: true},
 	}) {
-		after := &v1alpha1.CardQuota{}
-
-		tc.change(after)
-		check.Equal(t, "SpecChanged", tc.want, shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: &v1alpha1.CardQuota{}, ObjectNew: after}))
+		check.Equal(t, "wakes", tc.wantWake, shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: &v1alpha1.CardQuota{}, ObjectNew: &tc.after}))
 	}
 }
 
-func TestChangedQueues(t *testing.T) {
+// TestACountWakesQueuesWhoseUsageDiffers: two counts of the pods are compared queue by queue. The status of each queue that
+// is new, gone or uses another number of cards must follow.
+func TestACountWakesQueuesWhoseUsageDiffers(t *testing.T) {
 	used := func(n card.Count) cardquota.Usage { return cardquota.Usage{Used: map[card.Name]card.Count{"A": n}} }
 	got := changedKeys(
 		map[string]cardquota.Usage{"same": used(1), "more": used(1), "gone": used(1)},
@@ -60,42 +60,46 @@ func TestChangedQueues(t *testing.T) {
 	check.Equal(t, "queues to wake", []string{"gone", "more", "new"}, got)
 }
 
-func TestPolicyChanged(t *testing.T) {
-	usual := func() *v1alpha1.ServiceTypePolicy {
+// TestAPolicyWakesCardQuotasOnlyForWhatTheyShow: all CardQuotas show the priority of their service type in force, and whether
+// quotas are enforced. Other changes of the ServiceTypePolicy must not reconcile them all. A bypass, a pod that got
+// cards without our scheduler, concerns its queue alone, which the collector of usage wakes.
+func TestAPolicyWakesCardQuotasOnlyForWhatTheyShow(t *testing.T) {
+	// inForce returns a policy that has taken effect, with the priority of training.
+	inForce := func(priority int32) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{}
-		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
+		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}
 		return p
 	}
+	usual := inForce(20000)
 
-	other := usual()
-	other.Status.ServiceTypes[1].Priority = 5
-	counted := usual()
+	counted := inForce(20000)
 	counted.Status.ServiceTypes[1].CardQuotas = 7
 	counted.Status.ConfigHash = "x"
-	refused := usual()
+	refused := inForce(20000)
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "other"}}
 
-	enforced := func(status, reason, message string) *v1alpha1.ServiceTypePolicy {
-		p := usual()
-		p.Status.Conditions = []metav1.Condition{{Type: "Enforced", Status: metav1.ConditionStatus(status), Reason: reason, Message: message}}
+	// enforced returns a policy with condition Enforced.
+	enforced := func(status metav1.ConditionStatus, reason, message string) *v1alpha1.ServiceTypePolicy {
+		p := inForce(20000)
+		p.Status.Conditions = []metav1.Condition{{Type: "Enforced", Status: status, Reason: reason, Message: message}}
 		return p
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicy
-		want          bool
+		wantWake      bool
 	}{
-		"what is in force changes":                        {before: usual(), after: other, want: true},
-		"something else in the status":                    {before: usual(), after: counted},
-		"a spec that is not in force":                     {before: usual(), after: refused},
-		"one takes effect, and the last one may be other": {before: &v1alpha1.ServiceTypePolicy{}, after: usual(), want: true},
-		"quotas are enforced":                             {before: usual(), after: enforced("True", "Enforced", "yes"), want: true},
-		"quotas are no longer enforced":                   {before: enforced("True", "Enforced", "yes"), after: enforced("False", "NoHeartbeat", "no"), want: true},
-		"they are not, for a reason in other words":       {before: enforced("False", "NoHeartbeat", "no"), after: enforced("False", "NoHeartbeat", "none"), want: true},
-		"a pod came past the scheduler":                   {before: enforced("True", "Enforced", "yes"), after: enforced("False", "CardBypass", "lab/a")},
-		"another pod came past the scheduler":             {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "CardBypass", "lab/b")},
-		"the scheduler stopped, and a pod had come past":  {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "NoHeartbeat", "no"), want: true},
+		"the priority of training changes":     {before: usual, after: inForce(5), wantWake: true},
+		"the count of CardQuotas changes":      {before: usual, after: counted},
+		"a spec changes that is not in force":  {before: usual, after: refused},
+		"the first policy takes effect":        {before: &v1alpha1.ServiceTypePolicy{}, after: usual, wantWake: true},
+		"quotas become enforced":               {before: usual, after: enforced("True", "Enforced", "yes"), wantWake: true},
+		"quotas are no longer enforced":        {before: enforced("True", "Enforced", "yes"), after: enforced("False", "NoHeartbeat", "no"), wantWake: true},
+		"the message of the condition changes": {before: enforced("False", "NoHeartbeat", "no"), after: enforced("False", "NoHeartbeat", "none"), wantWake: true},
+		"pod lab/a bypasses the scheduler":     {before: enforced("True", "Enforced", "yes"), after: enforced("False", "CardBypass", "lab/a")},
+		"pod lab/b bypasses it instead":        {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "CardBypass", "lab/b")},
+		"the scheduler stops after a bypass":   {before: enforced("False", "CardBypass", "lab/a"), after: enforced("False", "NoHeartbeat", "no"), wantWake: true},
 	}) {
-		check.Equal(t, "passes", tc.want, policyChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
+		check.Equal(t, "wakes", tc.wantWake, policyChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}))
 	}
 }

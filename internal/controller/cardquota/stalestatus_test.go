@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -65,8 +64,9 @@ func llmOf(t *testing.T, api client.Reader) *v1alpha1.CardQuota {
 	return fetch(t, api, "llm", &v1alpha1.CardQuota{})
 }
 
-// TestStatusIsRightAfterALateWatch: a number changes and changes back before the cache shows the
-// first change. A patch against the cache would leave out that number, and no event would follow.
+// TestStatusIsRightAfterALateWatch: the used CPU changes from 1 to 2 and back to 1 before the cache shows the 2. A patch that is
+// computed against the cache would leave the CPU out, so the stored 2 would stay, and no event would follow. So the
+// operator writes no status until the cache has its own last write.
 func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	r, api := newLLMReconciler(t)
 
@@ -81,7 +81,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 			}
 		}
 
-		check.That(t, cached != nil, "it is reconciled for ever")
+		check.That(t, cached != nil, "each reconcile asks for another one")
 		cached = nil
 		for range 3 {
 			check.Value(r.Reconcile(t.Context(), llm))(t)
@@ -106,9 +106,10 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	check.Equal(t, "CPU of the third count, the same as at first", "1", llmOf(t, api).Status.CPU.Used.String())
 }
 
-// TestQueueIsReadOnlyFromALateCache: the operator writes card.allocated often. It asks the API server
-// for a Queue only while the cache may not have its own last write.
-func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
+// TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate: the operator writes the annotation card.allocated of a Queue often. Before
+// a write it must know its last one, else that looks like another manager's. It reads the Queue from the API server only
+// while the cache may lack that write, and from the cache otherwise.
+func TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate(t *testing.T) {
 	r, api := newLLMReconciler(t)
 
 	reads := 0
@@ -119,75 +120,78 @@ func TestQueueIsReadOnlyFromALateCache(t *testing.T) {
 
 	var cached *v1beta1.Queue // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
-	queue := func() *v1beta1.Queue {
-		return fetch(t, api, "llm", &v1beta1.Queue{})
-	}
+	queue := func() *v1beta1.Queue { return fetch(t, api, "llm", &v1beta1.Queue{}) }
 
+	// After a start no write is known.
 	r.setUsage(1, 0)
 	r.reconcileAll(t)
-	check.That(t, reads > 0, "the first write is of a Queue that was not read from the API server")
-
+	check.That(t, reads > 0, "the operator writes a Queue that it has not read from the API server")
 	late := queue()
+
+	// The cache is up to date: neither another usage nor another spec is a reason to read.
 	reads = 0
 	r.setUsage(2, 0)
 	r.reconcileAll(t)
-	check.Equal(t, "reads of a Queue with the last write", 0, reads)
 	check.Equal(t, "allocated", `{"H200":2}`, queue().Annotations[v1alpha1.AnnotationCardAllocated])
 
 	quota := llmOf(t, api)
 	quota.Spec.StopPolicy = v1alpha1.StopPolicyHold
 	quota.Generation++
 	check.NoError(t, api.Update(t.Context(), quota))
-
 	r.reconcileAll(t)
-	check.Equal(t, "reads of a Queue with the last write after a change of the spec", 0, reads)
 	check.Equal(t, "stop policy", "Hold", queue().Annotations[v1alpha1.AnnotationStopPolicy])
+	check.Equal(t, "reads of a Queue whose last write the cache has", 0, reads)
 
+	// The cache has the Queue of before these writes.
 	late.ResourceVersion = "1" // the fake client makes no new version when it applies
 	cached = late
 	r.reconcileAll(t)
-	check.That(t, reads > 0, "a Queue without the last write is not read again")
+	check.That(t, reads > 0, "a Queue without the last write is not read from the API server")
 
 	events := r.events.(*record.FakeRecorder).Events
 	for len(events) > 0 {
-		event := <-events
-		check.That(t, !strings.Contains(event, v1alpha1.ReasonForeignChangeReplaced), "its own write is another manager's: %s", event)
+		check.Text(t, "event", <-events).Lacks(v1alpha1.ReasonForeignChangeReplaced)
 	}
 }
 
-// TestAForeignChangeBesideALateStatusIsNamed: another manager changes the Queue before the cache has the
-// status that says what the Queue carried.
-func TestAForeignChangeBesideALateStatusIsNamed(t *testing.T) {
+// TestAChangeOfAnotherManagerIsReportedDespiteALateStatus: condition QueueSynced reports a change of the Queue by another
+// manager, which the operator replaces. It compares with what the status says that the Queue had. Here another manager
+// raises the quota from 8 to 9 before the cache has that status, so the report follows when the cache has it.
+func TestAChangeOfAnotherManagerIsReportedDespiteALateStatus(t *testing.T) {
 	r, api := newLLMReconciler(t)
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
 
-	check.Value(r.Reconcile(t.Context(), llm))(t)
+	reason := func() string {
+		return conditions.Get(llmOf(t, api).Status.Conditions, v1alpha1.ConditionQueueSynced).Reason
+	}
 
+	check.Value(r.Reconcile(t.Context(), llm))(t)
 	late := llmOf(t, api)
 	late.Status = v1alpha1.CardQuotaStatus{}
 	late.ResourceVersion = "1"
 	r.reconcileAll(t)
-	check.Equal(t, "condition before", v1alpha1.ReasonSynced, conditions.Get(llmOf(t, api).Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
+	check.Equal(t, "reason before the change", v1alpha1.ReasonSynced, reason())
 
 	queue := fetch(t, api, "llm", &v1beta1.Queue{})
 	queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":9}`
 	check.NoError(t, api.Update(t.Context(), queue))
 	cached = late
-
 	check.Value(r.Reconcile(t.Context(), llm))(t)
+
 	cached = nil
 	r.reconcileAll(t)
-
-	check.Equal(t, "condition", v1alpha1.ReasonForeignChangeReplaced, conditions.Get(llmOf(t, api).Status.Conditions, v1alpha1.ConditionQueueSynced).Reason)
+	check.Equal(t, "reason after the change", v1alpha1.ReasonForeignChangeReplaced, reason())
 }
 
-// TestAFailedApplyIsNotKnown: an answer may be lost, so the next difference is read from the API server.
-func TestAFailedApplyIsNotKnown(t *testing.T) {
+// TestAFailedApplyForgetsTheLastWrite: an apply that fails may have been stored all the same, when only the answer was lost. Then
+// the last version that the operator knows is too old, and it must read the Queue from the API server next time.
+func TestAFailedApplyForgetsTheLastWrite(t *testing.T) {
 	r, api := newLLMReconciler(t)
 	r.reconcileAll(t)
-	known := func() bool { return r.queueWrites.CacheHasWrite("llm", "999999") }
-	check.That(t, known(), "an applied Queue is not known")
+	// isKnown reports whether a write of Queue llm is known, by a version that is newer than all writes.
+	isKnown := func() bool { return r.queueWrites.CacheHasWrite("llm", "999999") }
+	check.Equal(t, "the write of an applied Queue is known", true, isKnown())
 
 	r.client = interceptor.NewClient(api, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return errors.New("timeout")
@@ -199,32 +203,37 @@ func TestAFailedApplyIsNotKnown(t *testing.T) {
 
 	_, err := r.Reconcile(t.Context(), llm)
 	check.Says(t, err, "timeout")
-	check.That(t, !known(), "the version before a failed apply is known")
+	check.Equal(t, "the write before a failed apply is known", false, isKnown())
 }
 
-// TestTheWriteOfAGoneCardQuotaIsForgotten: a user may remove its finalizer by hand. Its queue stays known if
-// another CardQuota has it now.
-func TestTheWriteOfAGoneCardQuotaIsForgotten(t *testing.T) {
-	for _, hasSuccessor := range []bool{false, true} {
+// TestTheWritesOfAGoneCardQuotaAreForgotten: a user removed the finalizer of CardQuota llm by hand, so the operator only sees
+// that it is gone. It forgets the writes of Queue llm, unless CardQuota "next" has that queue now.
+func TestTheWritesOfAGoneCardQuotaAreForgotten(t *testing.T) {
+	next := builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj()
+	for t, tc := range check.Cases(t, map[string]struct {
+		left      []client.Object
+		wantKnown bool
+	}{
+		"the Queue is left":                          {[]client.Object{builder.Queue("llm").Obj()}, false},
+		"the Queue is left, and has a new CardQuota": {[]client.Object{builder.Queue("llm").Obj(), next}, true},
+	}) {
 		r, _ := newLLMReconciler(t)
 		r.reconcileAll(t)
-		rest := newFakeReconciler(t, builder.Queue("llm").Obj())
-		if hasSuccessor {
-			rest = newFakeReconciler(t, builder.Queue("llm").Obj(), builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj())
-		}
+		without := newFakeReconciler(t, tc.left...)
+		r.client = without.client
+		r.live = without.live
 
-		r.client = rest.client
-		r.live = rest.live // without CardQuota llm
 		check.Value(r.Reconcile(t.Context(), llm))(t)
-		check.Equal(t, "known", hasSuccessor, r.queueWrites.CacheHasWrite("llm", "999999"))
 
-		_, isLeft := r.writtenQueues.Load("llm")
-		check.That(t, !isLeft, "the CardQuota is not forgotten")
+		check.Equal(t, "a write of Queue llm is known", tc.wantKnown, r.queueWrites.CacheHasWrite("llm", "999999"))
+		_, isKnown := r.writtenQueues.Load("llm")
+		check.Equal(t, "CardQuota llm is known", false, isKnown)
 	}
 }
 
-// TestAnApplyTellsTheVersion with the real client, which decodes answers in another way than the fake one.
-func TestAnApplyTellsTheVersion(t *testing.T) {
+// TestAnApplyRecordsTheVersionOfTheAnswer: the real client decodes the answer of an apply in another way than the fake one,
+// so this test has an HTTP server that answers with version 1234. A cache with that version has the write.
+func TestAnApplyRecordsTheVersionOfTheAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		check.Equal(t, "request", "PATCH /apis/scheduling.volcano.sh/v1beta1/queues/llm", request.Method+" "+request.URL.Path)
 		w.Header().Set("Content-Type", "application/json")
@@ -239,5 +248,7 @@ func TestAnApplyTellsTheVersion(t *testing.T) {
 	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
 	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", nil).Config
 	check.NoError(t, r.applyAndRecord(t.Context(), config))
-	check.That(t, r.queueWrites.CacheHasWrite("llm", "1234") && !r.queueWrites.CacheHasWrite("llm", "1233"), "the version of the answer is not known")
+
+	check.Equal(t, "version 1234 has the write", true, r.queueWrites.CacheHasWrite("llm", "1234"))
+	check.Equal(t, "version 1233 has the write", false, r.queueWrites.CacheHasWrite("llm", "1233"))
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -18,82 +19,85 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRetryDelayGrows: a write that Volcano refuses is retried soon at first, since its webhook may
-// not know the last writes yet, and then ever more rarely.
+// TestRetryDelayGrows: Volcano's webhook may refuse the write of a Queue because it does not know the last writes yet. So the
+// operator retries soon at first, and then after as long as condition QueueSynced has been False: what never succeeds
+// costs little. The delay is at least waitingRetry and at most RefusedRetry.
 func TestRetryDelayGrows(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	between := (waitingRetry + shared.RefusedRetry) / 2
 	for t, tc := range check.Cases(t, map[string]struct {
-		status metav1.ConditionStatus
-		since  time.Duration
-		want   time.Duration
+		status    metav1.ConditionStatus
+		since     time.Duration
+		wantDelay time.Duration
 	}{
-		"not reported yet":  {"", 0, waitingRetry},
-		"True until now":    {metav1.ConditionTrue, time.Hour, waitingRetry},
-		"just now":          {metav1.ConditionFalse, 0, waitingRetry},
-		"for some time":     {metav1.ConditionFalse, waitingRetry + (shared.RefusedRetry-waitingRetry)/2, waitingRetry + (shared.RefusedRetry-waitingRetry)/2},
-		"for a long time":   {metav1.ConditionFalse, time.Hour, shared.RefusedRetry},
-		"a clock went back": {metav1.ConditionFalse, -time.Hour, waitingRetry},
+		"Unknown":                    {metav1.ConditionUnknown, 0, waitingRetry},
+		"True for an hour until now": {metav1.ConditionTrue, time.Hour, waitingRetry},
+		"False since now":            {metav1.ConditionFalse, 0, waitingRetry},
+		"False for a time between the least and the longest delay": {metav1.ConditionFalse, between, between},
+		"False for an hour":                       {metav1.ConditionFalse, time.Hour, shared.RefusedRetry},
+		"False since later, as a clock went back": {metav1.ConditionFalse, -time.Hour, waitingRetry},
 	}) {
 		quota := builder.CardQuota("a").Obj()
-		if tc.status != "" {
-			quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.since))}}
-		}
+		quota.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.since))}}
 
 		r := reconciliation{quota: quota, now: now}
-		check.Equal(t, "delay", tc.want, r.retryDelay())
+		check.Equal(t, "delay", tc.wantDelay, r.retryDelay())
 	}
+
+	notReported := reconciliation{quota: builder.CardQuota("a").Obj(), now: now}
+	check.Equal(t, "delay before the condition is reported", waitingRetry, notReported.retryDelay())
 }
 
-// TestNeighborsWakeUpOnlyForWhatTheyWaitFor: the operator writes card.allocated every second, and
-// that must not reconcile whole trees.
+// TestNeighborsWakeUpOnlyForWhatTheyWaitFor: in a tree, a Queue may wait until its parent or sibling is written, for example
+// for a larger quota. The operator writes the annotation card.allocated every second, and that must not reconcile
+// whole trees. Such a change also asks for a count, except at the top level, where no queue above has its numbers.
 func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
+	annotate := func(key, value string) func(*v1beta1.Queue) {
+		return func(q *v1beta1.Queue) { q.Annotations[key] = value }
+	}
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*v1beta1.Queue)
-		below  string
-		want   bool
+		change              func(*v1beta1.Queue)
+		parent              string
+		wantWake, wantCount bool
 	}{
-		"nothing":           {func(*v1beta1.Queue) {}, "web", false},
-		"what is allocated": {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardAllocated] = "{}" }, "web", false},
-		"the status":        {func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateOpen }, "web", false},
-		"the spec":          {func(q *v1beta1.Queue) { q.Generation++ }, "web", true},
-		"the quota":         {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardQuota] = `{"H200":1}` }, "web", true},
-		"what it deserves":  {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardDeserved] = `{"H200":1}` }, "web", true},
-		"the guarantee":     {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCardGuarantee] = `{"H200":1}` }, "web", true},
-		"the stop policy":   {func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationStopPolicy] = "Hold" }, "web", true},
-		"at the top level":  {func(q *v1beta1.Queue) { q.Generation++ }, "root", true},
+		"no change":                            {change: func(*v1beta1.Queue) {}, parent: "web"},
+		"the allocated cards":                  {change: annotate(v1alpha1.AnnotationCardAllocated, "{}"), parent: "web"},
+		"the status":                           {change: func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateOpen }, parent: "web"},
+		"the spec":                             {change: func(q *v1beta1.Queue) { q.Generation++ }, parent: "web", wantWake: true, wantCount: true},
+		"the quota":                            {change: annotate(v1alpha1.AnnotationCardQuota, `{"H200":1}`), parent: "web", wantWake: true, wantCount: true},
+		"the deserved cards":                   {change: annotate(v1alpha1.AnnotationCardDeserved, `{"H200":1}`), parent: "web", wantWake: true, wantCount: true},
+		"the guarantee":                        {change: annotate(v1alpha1.AnnotationCardGuarantee, `{"H200":1}`), parent: "web", wantWake: true, wantCount: true},
+		"the stop policy":                      {change: annotate(v1alpha1.AnnotationStopPolicy, "Hold"), parent: "web", wantWake: true, wantCount: true},
+		"the spec of a Queue at the top level": {change: func(q *v1beta1.Queue) { q.Generation++ }, parent: "root", wantWake: true},
 	}) {
-		before := builder.Queue("a").Quota("{}").Parent(tc.below).Obj()
+		before := builder.Queue("a").Quota("{}").Parent(tc.parent).Obj()
 		after := before.DeepCopy()
-
 		tc.change(after)
-		check.Equal(t, "neighbors", tc.want, treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: before, ObjectNew: after}))
-		check.Equal(t, "a new count", tc.want && tc.below != "root", changedInTree(before, after))
+
+		check.Equal(t, "wakes neighbors", tc.wantWake, treeQueueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: before, ObjectNew: after}))
+		check.Equal(t, "asks for a count", tc.wantCount, changedInTree(before, after))
 	}
 }
 
-// TestTreeAroundOneHasTheNumbersOfTheWholeTree: before the next count the operator reads only a
-// part of the tree. A Queue must not get other numbers from it.
-func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
-	amounts := func(text string) *v1alpha1.ResourceAmounts {
-		amount := resource.MustParse(text)
-		return &v1alpha1.ResourceAmounts{CPU: &amount}
-	}
-
+// TestAPartOfTheTreeHasTheNumbersOfTheWholeTree: before the next count the operator reads only the CardQuotas around the one
+// that it reconciles: those above it, their children, and all below. Each Queue must get the same CPU from that part as
+// from the whole tree, though what is deserved below decides whether a limit is divided among children.
+func TestAPartOfTheTreeHasTheNumbersOfTheWholeTree(t *testing.T) {
 	all := map[string]*v1alpha1.CardQuota{}
-	add := func(name, parent, cpu string, deserved *v1alpha1.ResourceAmounts) {
-		all[name] = builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
-			limit := resource.MustParse(cpu)
-			q.Spec.Parent = parent
-			q.Spec.Resources = &v1alpha1.Resources{CPU: &limit, Deserved: deserved}
-		}).Obj()
+	for _, quota := range []struct{ name, parent, limit, deserved string }{
+		{"tenant", "", "10", ""},
+		{"web", "tenant", "10", ""},
+		{"lab", "tenant", "10", ""},
+		{"chat", "web", "5", "5"},
+		{"far", "chat", "5", "4"},
+		{"other", "", "7", "7"},
+	} {
+		resources := &v1alpha1.Resources{CPU: ptr.To(resource.MustParse(quota.limit))}
+		if quota.deserved != "" {
+			resources.Deserved = &v1alpha1.ResourceAmounts{CPU: ptr.To(resource.MustParse(quota.deserved))}
+		}
+		all[quota.name] = builder.CardQuota(quota.name).Parent(quota.parent).With(func(q *v1alpha1.CardQuota) { q.Spec.Resources = resources }).Obj()
 	}
-
-	add("tenant", "", "10", nil)
-	add("web", "tenant", "10", nil)
-	add("lab", "tenant", "10", nil)
-	add("chat", "web", "5", amounts("5"))
-	add("far", "chat", "5", amounts("4"))
-	add("other", "", "7", amounts("7"))
 
 	whole := cardquota.NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 	for name, q := range all {
@@ -118,10 +122,15 @@ func TestTreeAroundOneHasTheNumbersOfTheWholeTree(t *testing.T) {
 	}
 }
 
-// TestQueuesWithoutCardQuotasCountAtEveryLevel: Queues that are written by hand may have others
-// below them, and even form a cycle.
+// TestQueuesWithoutCardQuotasCountAtEveryLevel: a Queue that an administrator writes by hand has no CardQuota, but its numbers
+// count in the queues above it. Such Queues may have others below them, and even form a cycle: "by-hand" is above
+// "deeper", and below it. Each is found once or more, and the search ends.
 func TestQueuesWithoutCardQuotasCountAtEveryLevel(t *testing.T) {
-	below := map[string][]string{"team": {"by-hand", "other"}, "by-hand": {"deeper"}, "deeper": {"by-hand", "deepest"}}
+	below := map[string][]string{
+		"team":    {"by-hand", "other"},
+		"by-hand": {"deeper"},
+		"deeper":  {"by-hand", "deepest"},
+	}
 	found := check.Value(unownedBelow([]string{"team", "empty"}, func(queue string) (children []*v1beta1.Queue, err error) {
 		for _, name := range below[queue] {
 			children = append(children, builder.Queue(name).Obj())

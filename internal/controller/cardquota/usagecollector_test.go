@@ -1,7 +1,6 @@
 package cardquota
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -16,12 +15,20 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// newStore returns the cache of one kind with the given objects.
 func newStore(objects ...client.Object) toolscache.Store {
 	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
 	for _, object := range objects {
 		_ = store.Add(object)
 	}
 	return store
+}
+
+// newObjectStores returns empty caches of every kind that a count reads.
+func newObjectStores() objectStores {
+	return objectStores{
+		quotas: newStore(), pods: newStore(), groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
+	}
 }
 
 // tracked are cards of which all nodes were read, and the last policy that took effect.
@@ -49,70 +56,82 @@ func (t *tracked) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Serv
 	return policy.InForce(read, t.last)
 }
 
-// TestQueuesWithChangedCards: a driver that is rolled out changes labels of each node several
-// times. A status follows only that no node has a card any more, or that one has it again.
-func TestQueuesWithChangedCards(t *testing.T) {
+// TestACountWakesQueuesWhoseCardsComeOrGo: a driver that is rolled out changes labels of each node several times, and that
+// must not rewrite every status. A status follows only that a card is gone from all nodes, or is back. Node a has 8 H200,
+// node b 8 H800, and CardQuotas h200 and h800 grant one of these each. CardQuota unknown grants NVIDIA-H20-3e, which no
+// node has, so its condition suggests a card that nodes have: it follows the set of card names.
+func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {
-		change *corev1.Node
-		want   []string
+		change    *corev1.Node
+		wantWoken []string
 	}{
-		"another label":                {change: h200().Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj()},
-		"a node without cards comes":   {change: builder.Node("c").Obj()},
-		"a node with fewer cards":      {change: builder.Node("a").GPUs("NVIDIA-H200", 7).Obj()},
-		"a node with another model":    {change: builder.Node("a").GPUs("NVIDIA-H20", 8).Obj(), want: []string{"grants", "holds"}},
-		"a node that is not ready":     {change: h200().NotReady().Obj(), want: []string{"grants"}},
-		"a card that no node had":      {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), want: []string{"holds"}},
-		"more cards of the other kind": {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
+		"a label of node a changes":                      {change: h200().Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj()},
+		"a node without cards joins":                     {change: builder.Node("c").Obj()},
+		"node a has 7 cards left":                        {change: builder.Node("a").GPUs("NVIDIA-H200", 7).Obj()},
+		"node a has H20 instead of the last H200":        {change: builder.Node("a").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"h200", "unknown"}},
+		"node a with all H200 is not ready":              {change: h200().NotReady().Obj(), wantWoken: []string{"h200"}},
+		"a node with H20 joins, which no other node has": {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"unknown"}},
+		"a second node with H800 joins":                  {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
 	}) {
 		cards := trackNodes(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
-		r := newUsageCollector(nil, 0, cards)
-
-		s := objectStores{
-			quotas: newStore(builder.CardQuota("grants").Card("NVIDIA-H200", 1).Obj(), builder.CardQuota("other").Card("NVIDIA-H800", 1).Obj(),
-				builder.CardQuota("holds").Card("NVIDIA-H20-3e", 1).Obj()),
-			pods:   newStore(builder.Pod("lab", "p").Queue("holds").Card("NVIDIA-H200").GPUs(1).Obj()),
-			groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
-		}
-		check.Equal(t, "woken by the first count", []string{allQueues}, r.countUsage(s))
+		u := newUsageCollector(nil, 0, cards)
+		s := newObjectStores()
+		s.quotas = newStore(
+			builder.CardQuota("h200").Card("NVIDIA-H200", 1).Obj(),
+			builder.CardQuota("h800").Card("NVIDIA-H800", 1).Obj(),
+			builder.CardQuota("unknown").Card("NVIDIA-H20-3e", 1).Obj(),
+		)
+		s.pods = newStore(builder.Pod("lab", "p").Queue("unknown").Card("NVIDIA-H200").GPUs(1).Obj())
+		check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
 
 		cards.Update(tc.change)
-		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.countUsage(s), cmpopts.EquateEmpty())
+		check.Equal(t, "woken by node "+tc.change.Name, tc.wantWoken, u.countUsage(s), cmpopts.EquateEmpty())
 	}
 }
 
-// TestBlockedNamesHolders: the collector gives the count the nodes, the service types of queues
-// and the tree.
-func TestBlockedNamesHolders(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj())
+// TestBlockedPodsNameWhoHoldsTheCards: the status says which workloads hold the cards for which a blocked pod waits.
+// Pods one (queue chat, inference) and two (a Queue by hand, training) hold 4 cards each on a node that is cordoned. Pod
+// x finds no free card: both hold them. Pod y lacks quota of web, the parent of chat: only pod one is below web. Both
+// blocked pods count in namespace lab, which the selector of the parent selects.
+func TestBlockedPodsNameWhoHoldsTheCards(t *testing.T) {
 	running := func(name, queue string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).GPUs(4).Running("a").Obj()
 	}
-
-	waits := func(name, queue, message string) *corev1.Pod {
+	blocked := func(name, queue, message string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(1).Unschedulable(message).Obj()
 	}
-	s := objectStores{
-		quotas: newStore(builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).Selects("team", "chat").Obj(),
-			builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Parent("web").Obj()),
-		pods: newStore(running("one", "chat"), running("two", "byhand"), waits("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
-			waits("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>")),
-		groups: newStore(), queues: newStore(builder.Queue("byhand").ServiceType("training").Obj()), namespaces: newStore(builder.Namespace("lab", "team", "chat")),
-		policies: newStore(builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj()),
-	}
 
-	u := newUsageCollector(nil, 0, nodes)
+	s := newObjectStores()
+	s.quotas = newStore(
+		builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).Selects("team", "chat").Obj(),
+		builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Parent("web").Obj(),
+	)
+	s.queues = newStore(builder.Queue("byhand").ServiceType("training").Obj())
+	s.namespaces = newStore(builder.Namespace("lab", "team", "chat"))
+	s.policies = newStore(builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj())
+	s.pods = newStore(
+		running("one", "chat"),
+		running("two", "byhand"),
+		blocked("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
+		blocked("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>"),
+	)
+
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj()))
 	u.countUsage(s)
-	usage, _, _ := u.QueueUsage("chat")
 
-	got := map[string][]string{}
+	usage, _, _ := u.QueueUsage("chat")
+	holders := map[string][]string{}
 	for _, b := range usage.Blocked {
 		for _, h := range b.Holders {
-			got[string(b.Reason)] = append(got[string(b.Reason)], h.Workload.Name+" "+h.Queue+" "+h.ServiceType)
+			holders[string(b.Reason)] = append(holders[string(b.Reason)], h.Workload.Name+" "+h.Queue+" "+h.ServiceType)
 		}
 	}
+	check.Equal(t, "holders by reason", map[string][]string{
+		"NoFreeCard":             {"one chat inference", "two byhand training"},
+		"AncestorQuotaExhausted": {"one chat inference"},
+	}, holders)
 
 	_, parent, _ := u.QueueUsage("web")
-	check.Equal(t, "seen in namespaces, by the parent's selector", 2, parent.Local["lab"].Total)
-	check.Equal(t, "holders", map[string][]string{"NoFreeCard": {"one chat inference", "two byhand training"}, "AncestorQuotaExhausted": {"one chat inference"}}, got)
+	check.Equal(t, "blocked workloads in namespace lab below web", 2, parent.Local["lab"].Total)
 }

@@ -19,8 +19,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// count lets one pod hold a card, and stores, each minute.
-func (s *scene) count(minutes int) {
+// useOneCard lets one pod hold a card for some minutes. Each minute the leader counts the pods and stores the sums.
+func (s *scene) useOneCard(minutes int) {
 	for range minutes {
 		s.at = s.at.Add(time.Minute)
 		s.use(1)
@@ -42,10 +42,11 @@ func (s *scene) sum(period cardseconds.Period) string {
 	return check.Value(s.report().Sums(period))(s.T)[training].String()
 }
 
-// beforeMidnight is two minutes before a day ends.
+// beforeMidnight is two minutes before 29 November ends.
 var beforeMidnight = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
 
-// entries returns all entries, with their slots.
+// entries returns all entries of closed days and months by "<number of the ConfigMap> <key>". Numbers 0 to 15 are running
+// parts, and 16 to 63 are the slots of entries.
 func (s *scene) entries() map[string]string {
 	all := map[string]string{}
 	for i := range s.store.objects {
@@ -56,97 +57,107 @@ func (s *scene) entries() map[string]string {
 	return all
 }
 
-// TestADayAndAMonthAreWrittenOnce: only the running day is written again, also if leaders change in between.
+// TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds are written
+// once, as an entry of their own. Afterwards only the ConfigMap of the running day is written again, also if leaders
+// change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
-
 	s.zone = berlin
 	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
 	s.use(1)
-	s.count(3)
-	check.Equal(t, "a minute after midnight", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
+	s.useOneCard(3)
+	check.Equal(t, "sums a minute after midnight", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "entries", []string{"16 2026-11-29.0"}, slices.Collect(maps.Keys(s.entries())))
 	written := s.entries()
 
 	s.restart()
 	s.use(1)
-	s.count(1)
+	s.useOneCard(1)
+	// No leader runs, and no pod holds the card, until a minute before the month ends.
 	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, berlin)
-	s.restart() // a day without a leader, in which nothing held the card
+	s.restart()
 	s.use(1)
-
-	s.count(2)
-	check.Equal(t, "in the next month", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300", "2026-12-01": "60", "2026-12": "60"}, s.sums())
+	s.useOneCard(2)
+	check.Equal(t, "sums in the next month", map[string]string{
+		"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300",
+		"2026-12-01": "60", "2026-12": "60",
+	}, s.sums())
 	for key, packed := range written {
 		check.Equal(t, "entry "+key, packed, s.entries()[key])
 	}
-	check.Equal(t, "entries", 3, len(s.entries()))
+	check.Equal(t, "entries: two days and November", 3, len(s.entries()))
 
-	use, known := s.k.MonthlyUse("q")
+	// Each leader knows the use of this month and the last one, as soon as it has loaded the sums.
 	want := cardseconds.QueueMonths{
 		CountedUntil: s.at, Ends: time.Date(2027, 1, 1, 0, 0, 0, 0, berlin),
 		This: cardseconds.QueueMonth{Month: "2026-12", Cards: map[string]cardseconds.Milli{"A": 60_000}},
 		Last: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 300_000}},
 	}
-
+	use, known := s.k.MonthlyUse("q")
 	check.That(t, known, "the use of months is not known")
 	check.Equal(t, "use of months", want, use)
+
 	s.restart()
 	_, known = s.k.MonthlyUse("q")
 	check.That(t, !known, "the use of months is known before it is loaded")
-
 	s.use(1)
 	_ = s.k.storeSums(t.Context())
 	use, _ = s.k.MonthlyUse("q")
 	check.Equal(t, "use of months that the next leader loaded", want, use)
 }
 
-// TestALeaderThatEndsAfterAnEntryCountsNothingTwice: the running part has the day still, and all of it.
+// TestALeaderThatEndsAfterAnEntryCountsNothingTwice: a leader that dies right after it wrote the entry of a day leaves the same
+// 120 seconds in the running part. The next leader, a minute later, counts the day once: 120 + 60 seconds in all.
 func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)
-	s.count(2)
+	s.useOneCard(2)
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
 
 	s.restartAfter(time.Minute)
 	s.useSince(1, s.at.Add(-time.Hour))
 	check.NoError(t, s.k.storeSums(t.Context()))
+
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "total", 180.0, s.stored())
 }
 
-// TestAPartThatCannotBeWrittenClosesNoDay: its entry would have more than the part, and a leader that ends in between
-// would lose it in the month.
+// TestAPartThatCannotBeWrittenClosesNoDay: the entry of a day is written only after the running part that has the same sums.
+// Else the entry would have more than the part, and a leader that dies in between would lose the difference in the sum
+// of the month. Here the part is refused for the 2 minutes around midnight; then all 5 minutes are there.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)
-	s.count(1)
+	s.useOneCard(1)
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
-	s.count(2)
-	check.Equal(t, "entries", 0, len(s.entries()))
+	s.useOneCard(2)
+	check.Equal(t, "entries while the part cannot be written", 0, len(s.entries()))
+
 	delete(s.store.refused, 0)
-	s.count(2)
+	s.useOneCard(2)
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Equal(t, "entries", 1, len(s.entries()))
 }
 
-// TestAnEntryWithALostAnswerIsWrittenOnce: and one that cannot be written goes into the next slot.
-func TestAnEntryWithALostAnswerIsWrittenOnce(t *testing.T) {
+// TestAnEntryGoesIntoTheNextSlotWhenAWriteFails: an administrator made the first slot, ConfigMap 16, immutable, so the entry
+// of the day goes into slot 17. The API server loses the answer of that write. The leader may write the entry again,
+// but the day counts once.
+func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)
-	s.count(1)
+	s.useOneCard(1)
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable")
-
-	s.count(1)
+	s.useOneCard(1)
 	s.store.losesAnswers = true
-	s.count(1)
+	s.useOneCard(1)
 	s.store.losesAnswers = false
-	s.count(2)
-	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
+	s.useOneCard(2)
 
+	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Contains(t, "entries", strings.Join(slices.Collect(maps.Keys(s.entries())), ", "), "17 2026-11-29.0")
 }
 
-// fillSlots fills each slot with one of the periods that begin with the first, but for some bytes in the last slot.
+// fillSlots fills each of the 48 slots with the entry of one period, from the first one on. The last slot has so many
+// bytes left.
 func (s *scene) fillSlots(first cardseconds.Period, left int) {
 	full := make([]byte, cardseconds.MaxPartSize)
 	for i := range cardseconds.Slots {
@@ -156,90 +167,104 @@ func (s *scene) fillSlots(first cardseconds.Period, left int) {
 	s.store.writes = 100
 }
 
-// TestWithoutRoomTheOldestDaysAreDropped: a running part says so before, and no month is lost.
-func TestWithoutRoomTheOldestDaysAreDropped(t *testing.T) {
+// TestTheOldestDaysAreDroppedWhenSlotsAreFull: all 48 slots are full of the days from 1 October on. The entry of 29 November
+// needs one, so the entry of 1 October is dropped. A running part records that before, so that a report never
+// takes the missing day for one without use. No month is lost.
+func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)
 	s.fillSlots("2026-10-01", 0)
-	s.count(2)
-	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
-	check.Equal(t, "said", cardseconds.Period(""), s.report().Coverage().DaysDropped)
+	s.useOneCard(2)
+	check.Equal(t, "entries before the day is closed", cardseconds.Slots, len(s.entries()))
+	check.Equal(t, "dropped days before the day is closed", cardseconds.Period(""), s.report().Coverage().DaysDropped)
 
-	s.count(3)
-	coverage := s.report().Coverage()
-	check.That(t, coverage.DaysDropped == "2026-10-01" && coverage.LackedRoom, "coverage %v", coverage)
-	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
-
-	check.Equal(t, "of the day", "120", s.sum("2026-11-29"))
-	check.Equal(t, "of the month", "300", s.sum("2026-11"))
+	s.useOneCard(3)
+	check.Equal(t, "entries", cardseconds.Slots, len(s.entries()))
+	check.Equal(t, "dropped days", cardseconds.Period("2026-10-01"), s.report().Coverage().DaysDropped)
+	check.Equal(t, "they were dropped because slots were full", true, s.report().Coverage().LackedRoom)
 	check.Equal(t, "problems", cardinventory.Bills{Refused: map[string]metav1.StatusReason{}, DaysDropped: "2026-10-01"}, s.k.StorageProblems())
+
+	check.Equal(t, "sum of 29 November", "120", s.sum("2026-11-29"))
+	check.Equal(t, "sum of November", "300", s.sum("2026-11"))
 }
 
-// TestAMonthWithoutRoomStays: in its running part, when months fill all slots. Days are not kept then.
-func TestAMonthWithoutRoomStays(t *testing.T) {
+// TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots: months are never dropped for other months. October has no slot, so it
+// stays in the running part, which the CardInventory reports. Days are not kept then.
+func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC))
 	s.fillSlots("2020-01", 0)
-	s.count(6)
-	check.Equal(t, "slots", cardseconds.Slots, len(s.entries()))
-	check.Equal(t, "months without room", 1, s.k.StorageProblems().MonthsWithoutRoom)
+	s.useOneCard(6)
+	check.Equal(t, "entries", cardseconds.Slots, len(s.entries()))
+	check.Equal(t, "months without a slot", 1, s.k.StorageProblems().MonthsWithoutRoom)
 
-	check.Equal(t, "of the month before", "120", s.sum("2026-10"))
-	check.Equal(t, "of the month", "240", s.sum("2026-11"))
+	check.Equal(t, "sum of October: 2 minutes", "120", s.sum("2026-10"))
+	check.Equal(t, "sum of November: 4 minutes", "240", s.sum("2026-11"))
 	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), s.report().Coverage().DaysDropped)
 }
 
-// TestDaysExpire: after more than a year, which is no lack of room.
+// TestDaysExpire: the entry of a day is dropped after more than a year, and that of a month is kept. The report says so, but not
+// that slots were full.
 func TestDaysExpire(t *testing.T) {
 	s := newScene(t)
 	s.store.objects[20] = object{version: "1", entries: map[string][]byte{"2024-01-01.0": {1}, "2024-01.0": {1}}}
 	s.use(1)
-	s.count(3)
+	s.useOneCard(3)
+
 	check.Equal(t, "entries", []string{"20 2024-01.0"}, slices.Collect(maps.Keys(s.entries())))
 	coverage := s.report().Coverage()
-	check.That(t, coverage.DaysDropped > "2024-01-01" && !coverage.LackedRoom, "coverage %v", coverage)
+	check.That(t, coverage.DaysDropped > "2024-01-01", "days are dropped until %s", coverage.DaysDropped)
+	check.Equal(t, "they were dropped because slots were full", false, coverage.LackedRoom)
 }
 
-// TestSlotsThatMayNotBeReadAreNotUsed: after an upgrade without its Role, sums go on in the old ConfigMaps.
+// TestSlotsThatMayNotBeReadAreNotUsed: the Role of an earlier version allows the first 8 ConfigMaps. After an upgrade without
+// the new Role, sums go on there, and the metric serves them. The use of months could lack a closed month, so it is unknown.
 func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)
 	s.k.store = &forbidden{s.store, apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))}
-	s.count(3)
+	s.useOneCard(3)
+
 	check.Equal(t, "entries", 0, len(s.entries()))
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "served", 180.0, s.served(training))
 	_, known := s.k.MonthlyUse("q")
-	check.That(t, !known, "the use of months is known, and could lack a closed month")
+	check.Equal(t, "the use of months is known", false, known)
 }
 
-// TestMonthlyUseIsThatOfAMinuteAgoAtMost: and right when a month begins.
-func TestMonthlyUseIsThatOfAMinuteAgoAtMost(t *testing.T) {
-	s := newSceneAt(t, time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC))
+// TestMonthlyUseIsLessThanAMinuteOld: views of tenants show the use of this month and the last one. Over a change of the month,
+// with a store every 20 seconds, the sum of both is the time since the pod got its one card, less than a minute ago.
+func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
+	begin := time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC)
+	s := newSceneAt(t, begin)
 	for range 40 {
 		s.at = s.at.Add(20 * time.Second)
 		s.use(1)
 		_ = s.k.storeSums(t.Context())
+
 		use, known := s.k.MonthlyUse("q", "of no pod")
-		used := use.CountedUntil.Sub(time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC))
-		check.That(t, known && s.at.Sub(use.CountedUntil) < time.Minute, "known %t, counted until %s at %s", known, use.CountedUntil, s.at)
-		check.Equal(t, "sum", used.Milliseconds(), int64(use.This.Cards["A"]+use.Last.Cards["A"]))
+		check.That(t, known, "the use of months is not known at %s", s.at)
+		check.That(t, s.at.Sub(use.CountedUntil) < time.Minute, "counted until %s at %s", use.CountedUntil, s.at)
+		check.Equal(t, "sum of both months", use.CountedUntil.Sub(begin).Milliseconds(), int64(use.This.Cards["A"]+use.Last.Cards["A"]))
 	}
 
 	use, _ := s.k.MonthlyUse("q")
 	check.Equal(t, "months", []cardseconds.Period{"2026-12", "2026-11"}, []cardseconds.Period{use.This.Month, use.Last.Month})
 }
 
-// TestTheZoneOfThePolicyCutsDays: a change of the zone loses nothing.
+// TestTheZoneOfThePolicyCutsDays: a day ends at midnight in the time zone of the policy, and a change of the zone loses nothing.
+// It is 22:00 UTC. The change at 22:10 to a zone 3 hours east ends 29 November at the next count, after 11 of 20 minutes.
+// When the zone is UTC again, the closed day does not go on: the last 10 minutes also count on the 30th.
 func TestTheZoneOfThePolicyCutsDays(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC))
-	s.count(10)
+	s.useOneCard(10)
 	s.zone = time.FixedZone("east", 3*3600)
-	s.count(10)
-	check.Equal(t, "a day begins early", map[string]string{"2026-11-29": "660", "2026-11-30": "540", "2026-11": "1200"}, s.sums())
+	s.useOneCard(10)
+	check.Equal(t, "sums in the east", map[string]string{"2026-11-29": "660", "2026-11-30": "540", "2026-11": "1200"}, s.sums())
+
 	s.zone = nil
-	s.count(10)
-	check.Equal(t, "a closed day does not go on", map[string]string{"2026-11-29": "660", "2026-11-30": "1140", "2026-11": "1800"}, s.sums())
+	s.useOneCard(10)
+	check.Equal(t, "sums in UTC", map[string]string{"2026-11-29": "660", "2026-11-30": "1140", "2026-11": "1800"}, s.sums())
 }
 
-// forbidden refuses everything but the first ConfigMaps.
+// forbidden refuses everything but the first 8 ConfigMaps.
 type forbidden struct {
 	*fakeStore
 	refusal error

@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestNoMonthIsLostWhenAllSlotsAreFull compares with a naive sum while there is room for few days, over changes of
-// the leader and writes that fail. Months are right at any time, and so are the days that no running part calls
-// dropped.
+// TestNoMonthIsLostWhenAllSlotsAreFull: all slots are full of old months, but for at most 3,000 bytes, and on each of up to 50 days
+// a pod uses a card for a minute or two. The leader changes and writes of the last slot fail now and then. The sum of each
+// month is always that of a naive count, and so is each day that the report does not call dropped.
 func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 	var dropped, kept int
 	seed.Check(t, func(r *rapid.T) {
@@ -37,10 +37,10 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 
 			minutes := rapid.IntRange(1, 2).Draw(r, "minutes")
 			s.use(1)
-			s.count(minutes)
+			s.useOneCard(minutes)
 			clear(s.store.refused)
 			s.use(0)
-			for range 2 { // a day is dropped when a running part has said so
+			for range 2 { // the first store records that a day is dropped, the second one drops it
 				_ = s.k.storeSums(t.Context())
 			}
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// fakeStore is what the API server has.
+// fakeStore is an API server with the 64 ConfigMaps of card-seconds.
 type fakeStore struct {
 	objects [cardseconds.Parts + cardseconds.Slots]object
 	writes  int
@@ -30,10 +29,10 @@ type fakeStore struct {
 	refused map[int]error
 	// unreadable are objects that cannot be read.
 	unreadable map[int]error
-	// losesAnswers makes each write, and fails all the same.
+	// losesAnswers makes each write succeed, but return an error.
 	losesAnswers bool
-	// left is after how many writes all fail, 0 for never.
-	left int
+	// writesLeft is after how many writes all fail, 0 for never.
+	writesLeft int
 }
 
 func (s *fakeStore) read(_ context.Context, i int) (object, error) {
@@ -51,8 +50,8 @@ func (s *fakeStore) write(_ context.Context, i int, version string, c change) (s
 		return "", apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, cardseconds.ConfigMapName(i), errors.New("another version"))
 	}
 
-	s.left--
-	if s.left == 0 {
+	s.writesLeft--
+	if s.writesLeft == 0 {
 		s.fails = errors.New("killed")
 	}
 
@@ -80,6 +79,7 @@ func (s *fakeStore) write(_ context.Context, i int, version string, c change) (s
 	return o.version, nil
 }
 
+// scene is a fake store and the replica that leads.
 type scene struct {
 	*testing.T
 	store *fakeStore
@@ -87,29 +87,31 @@ type scene struct {
 	k     *Keeper
 
 	replicas int
-	// holdings are what pods hold by each count.
+	// holdings are what pods hold by each count, with the time since when.
 	holdings []cardseconds.Holding
 	zone     *time.Location
 }
 
+// newScene has an empty store at 9 o'clock on 23 November 2026. A new sum is served at once: zeroTime is 0.
 func newScene(t *testing.T) *scene {
 	usual := zeroTime
-	zeroTime = 0 // but in its own test
+	zeroTime = 0
 	t.Cleanup(func() { zeroTime = usual })
 	s := &scene{T: t, store: &fakeStore{refused: map[int]error{}}, at: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
 	s.restart()
 	return s
 }
 
-// restart starts another replica.
+// restart lets another replica lead, which has neither loaded sums nor counted pods.
 func (s *scene) restart() {
 	s.replicas++
 	s.k = &Keeper{store: s.store, log: testr.New(s.T), now: func() time.Time { return s.at }, identity: fmt.Sprint("replica-", s.replicas)}
 }
 
+// training is the sum to which the pods of these tests add.
 var training = cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "q", Card: "A", ServiceType: "training"}
 
-// newSceneAt has a pod that holds a card since a time.
+// newSceneAt has a leader that counted at a time that one pod holds a card.
 func newSceneAt(t *testing.T, at time.Time) *scene {
 	s := newScene(t)
 	s.at = at
@@ -117,6 +119,7 @@ func newSceneAt(t *testing.T, at time.Time) *scene {
 	return s
 }
 
+// use is a count of the pods by the leader: they use so many cards.
 func (s *scene) use(count card.Count) {
 	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings }, s.zone)
 }
@@ -127,7 +130,7 @@ func (s *scene) useSince(count card.Count, since time.Time) {
 	s.use(count)
 }
 
-// expectServed stores, and compares the metric; -1 is no series.
+// expectServed stores the sums, and compares the card-seconds that the metric serves; -1 is no series.
 func (s *scene) expectServed(when string, want float64) {
 	_ = s.k.storeSums(s.Context())
 	check.Equal(s.T, "card-seconds "+when, want, s.served(training))
@@ -151,38 +154,45 @@ func (s *scene) restartAfter(passed time.Duration) {
 	s.restart()
 }
 
+// TestCardSecondsAreKeptOverRestarts: the sums are stored, so another leader goes on with them. 2 cards for 30 seconds are 60.
+// The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it holds its
+// cards. The next one counts 3 cards for 10 seconds.
 func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s := newScene(t)
 	s.expectServed("before the first count", -1)
 	s.use(2)
-	s.expectServedAfter(30*time.Second, "after half a minute", 60)
-	s.restartAfter(10 * time.Second) // which are lost: the replica dies
+	s.expectServedAfter(30*time.Second, "after 30 seconds", 60)
+
+	s.restartAfter(10 * time.Second)
 	s.expectServed("of the next replica before it has counted", 60)
 	s.use(3)
-	s.expectServedAfter(10*time.Second, "of the next replica", 90)
+	s.expectServedAfter(10*time.Second, "of the next replica after 10 seconds", 90)
 }
 
+// TestNothingIsServedThatIsNotStored: a bill from the metric must not fall when another replica leads, so the metric serves
+// what is stored. One card adds 60 a minute. While the API server fails the sum stays, and a new leader that cannot
+// read the stored sums serves none. Nothing is lost: after 3 minutes there are 180.
 func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(time.Minute, "after a minute", 60)
-	s.at = s.at.Add(time.Minute)
-	s.store.fails = errors.New("no API server")
 
-	s.expectServed("while they cannot be stored", 60)
+	s.store.fails = errors.New("no API server")
+	s.expectServedAfter(time.Minute, "while sums cannot be stored", 60)
 	s.store.fails = nil
-	s.expectServed("when they can", 120)
-	s.store.fails = errors.New("no API server")
+	s.expectServed("when they are stored", 120)
 
+	s.store.fails = errors.New("no API server")
 	s.restart()
 	s.use(1)
-	s.expectServedAfter(time.Minute, "while those of the last replica cannot be read", -1)
+	s.expectServedAfter(time.Minute, "while a new leader cannot read the sums", -1)
 	s.store.fails = nil
-	s.expectServed("when they can", 180)
+	s.expectServed("when it has read them", 180)
 }
 
-// TestSumsAreServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins, and may
-// scrape once a minute.
+// TestSumsAreServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins, and may scrape once a
+// minute. So a new sum is served as 0 for two minutes. 2 cards for 120 seconds are 240. A leader that loads a
+// stored sum serves it at once, since its series is not new.
 func TestSumsAreServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
@@ -197,29 +207,32 @@ func TestSumsAreServedAtZeroFirst(t *testing.T) {
 		s.use(2)
 	}
 
-	s.expectServedAfter(4*time.Second, "then", 240)
+	s.expectServedAfter(4*time.Second, "after two minutes", 240) // 4 × 29 + 4 seconds
 	s.restart()
 	s.expectServed("of the next leader, at once", 240)
 }
 
-// TestAtRestLittleIsWritten: only until when sums were counted.
-func TestAtRestLittleIsWritten(t *testing.T) {
+// TestLittleIsWrittenWhileNoCardIsUsed: sums that do not grow are not stored again every 30 seconds. Only the time until
+// which they were counted is, every 10 minutes, so an hour has 6 writes.
+func TestLittleIsWrittenWhileNoCardIsUsed(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(time.Minute, "after a minute", 60)
 	s.use(0)
-	s.expectServed("at rest", 60)
+	s.expectServed("when the pod is gone", 60)
 	writes := s.store.writes
 
 	for range 120 {
 		s.at = s.at.Add(30 * time.Second)
 		s.use(0)
-		s.expectServed("at rest", 60)
+		s.expectServed("while no card is used", 60)
 	}
 
-	check.Equal(t, "writes in an hour at rest", 6, s.store.writes-writes)
+	check.Equal(t, "writes in an hour", 6, s.store.writes-writes)
 }
 
+// TestStopStoresOnceMore: a replica that is stopped stores its sums before it ends, so the next one has the 20 seconds
+// since the last store.
 func TestStopStoresOnceMore(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
@@ -227,31 +240,33 @@ func TestStopStoresOnceMore(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	check.NoError(t, s.k.Start(ctx))
+
 	s.restart()
-	s.expectServed("after a stop", 20)
+	s.expectServed("of the next replica", 20)
 }
 
-func TestMetricIsWellFormed(t *testing.T) {
+// TestMetricOfCardSecondsIsWellFormed: its name and help text follow the rules of Prometheus. One card is used for a second.
+func TestMetricOfCardSecondsIsWellFormed(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(time.Second, "after a second", 1)
 	check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(s.k))(t))
 }
 
-// TestOnePartThatCannotBeWrittenStopsNoOther: an administrator made its ConfigMap immutable. The metric says until
-// when all sums are stored.
+// TestOnePartThatCannotBeWrittenStopsNoOther: tenants a and b have 10 card-seconds each, in two ConfigMaps. An administrator made
+// that of a immutable. Both use a card for an hour, and the sum of b grows meanwhile. The leader adds nothing for the first
+// minute, before its first count. A gauge says until when all sums are stored, for an alert.
 func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s := newScene(t)
-	s.twoParts()
-	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
+	s.storeTwoParts()
+	oneEach := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
 	begun := s.at
 
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
 	for range 60 {
 		s.at = s.at.Add(time.Minute)
-		s.k.setCounts(both, noHoldings, nil)
-		err := s.k.storeSums(t.Context())
-		check.That(t, err != nil && strings.Contains(err.Error(), "immutable"), "error %v", err)
+		s.k.setCounts(oneEach, noHoldings, nil)
+		check.Says(t, s.k.storeSums(t.Context()), "immutable")
 	}
 
 	check.Equal(t, "served of a", 10.0, s.served(seriesA))
@@ -264,21 +279,22 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	check.Equal(t, "stored until then", float64(s.at.Unix()), s.gauge("cardquota_card_seconds_stored_timestamp_seconds"))
 }
 
-// TestALeaderThatEndsBetweenTwoPartsLosesNoGap: two sums are stored in two ConfigMaps, and no leader counts for
-// five hours. The next one ends after the first of them.
+// TestALeaderThatEndsBetweenTwoPartsLosesNoGap: tenants a and b have 10 card-seconds each, in two ConfigMaps. No leader counts for
+// five hours, in which a pod of each holds a card. A new leader credits those hours, stores the part of a, and dies. The
+// next one, 20 seconds later, credits both tenants with all that is missing, and nothing twice.
 func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
 	s := newScene(t)
-	s.twoParts()
-	begun := s.at
+	s.storeTwoParts()
+	since := s.at.Add(-time.Hour)
 	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
 	holdings := func() []cardseconds.Holding {
-		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: begun.Add(-time.Hour)}, {Series: seriesB, Count: 1, Since: begun.Add(-time.Hour)}}
+		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: since}, {Series: seriesB, Count: 1, Since: since}}
 	}
 
 	s.restartAfter(5 * time.Hour)
-	s.store.left = cardseconds.Parts + 1 // the claims, and part 0
+	s.store.writesLeft = cardseconds.Parts + 1 // each part gets the name of the new leader, and then part 0 its sums
 	s.k.setCounts(both, holdings, nil)
-	check.That(t, s.k.storeSums(t.Context()) != nil, "it did not end")
+	check.Says(t, s.k.storeSums(t.Context()), "killed")
 
 	s.store.fails = nil
 	s.restartAfter(20 * time.Second)
@@ -297,8 +313,8 @@ var (
 
 func noHoldings() []cardseconds.Holding { return nil }
 
-// twoParts stores 10 card-seconds of each of two tenants, in two parts.
-func (s *scene) twoParts() {
+// storeTwoParts stores 10 card-seconds of tenants a and b, in parts 0 and 1.
+func (s *scene) storeTwoParts() {
 	for i, tenant := range []string{"a", "b"} {
 		header := fmt.Sprintf(`{"countedUntil":%q,"timeZone":"UTC","since":"2026-11-01T00:00:00Z"}`, s.at.Format(time.RFC3339))
 		row := fmt.Sprintf(`{"queue":%[1]q,"tenant":%[1]q,"type":"training","card":"A","cardSeconds":10,"at":%[2]d}`, tenant, s.at.Unix())
@@ -307,12 +323,11 @@ func (s *scene) twoParts() {
 	s.store.writes = 100
 }
 
-// gauge returns the value of a gauge.
+// gauge returns the value of a gauge, -1 if there is none.
 func (s *scene) gauge(name string) float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(s.k)
-	families := check.Value(registry.Gather())(s.T)
-	for _, family := range families {
+	for _, family := range check.Value(registry.Gather())(s.T) {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetGauge().GetValue()
 		}

@@ -12,11 +12,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// expectRefused compares the ConfigMaps that cannot be written.
+// expectRefused compares the ConfigMaps that the CardInventory reports as refused, with the reason of the API server.
 func (s *scene) expectRefused(when string, want map[string]metav1.StatusReason) {
 	check.Equal(s.T, "refused "+when, want, s.k.StorageProblems().Refused)
 }
 
+// nothing is the report without a refused ConfigMap.
 var nothing = map[string]metav1.StatusReason{}
 
 // immutable is what the API server answers to a write of an immutable ConfigMap.
@@ -24,72 +25,81 @@ func immutable(name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, nil)
 }
 
-// TestAPartThatCannotBeWrittenIsNamed: after two minutes, and until it is written again. One that has no sums lacks
-// nothing.
-func TestAPartThatCannotBeWrittenIsNamed(t *testing.T) {
+// TestAPartThatCannotBeWrittenIsReported: an administrator made the ConfigMaps of all parts immutable. After two minutes the
+// CardInventory reports the one with sums, until it is written again. The others have no sums, so nothing is missing there.
+// The next leader reports it again after two minutes of its own.
+func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newScene(t)
 	s.k.namespace = "volcano-system"
-	s.count(2)
-	s.expectRefused("while all is well", nothing)
+	s.useOneCard(2)
+	s.expectRefused("while all is written", nothing)
 	for part := range cardseconds.Parts {
 		s.store.refused[part] = immutable(cardseconds.ConfigMapName(part))
 	}
 
-	s.count(2)
+	s.useOneCard(2)
 	s.expectRefused("for a minute", nothing)
-	s.count(1)
-	named := map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid}
-	s.expectRefused("for two minutes", named)
+	s.useOneCard(1)
+	part0 := map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid}
+	s.expectRefused("for two minutes", part0)
 
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.count(4)
-	s.expectRefused("by the next leader", named)
+	s.useOneCard(4)
+	s.expectRefused("by the next leader", part0)
+
 	clear(s.store.refused)
-	s.count(1)
+	s.useOneCard(1)
 	s.expectRefused("after it was written", nothing)
 }
 
-// TestAConfigMapThatCannotBeReadIsNamed: the next leader loads no sums without it, and counts meanwhile.
-func TestAConfigMapThatCannotBeReadIsNamed(t *testing.T) {
-	for _, i := range []int{0, 5, slotNumber(3)} {
+// TestAConfigMapThatCannotBeReadIsReported: a new leader loads no sums before it has read every ConfigMap, and only counts
+// meanwhile. After two minutes it reports the one that it cannot read, be it a part with or without sums, or a slot.
+func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
+	for t, number := range check.Cases(t, map[string]int{
+		"the part with the sums": 0,
+		"a part without sums":    5,
+		"the fourth slot":        slotNumber(3),
+	}) {
 		s := newScene(t)
-		s.k.namespace = "volcano-system"
-		s.count(2)
+		s.useOneCard(2)
 		s.restart()
 		s.k.namespace = "volcano-system"
-		s.store.unreadable = map[int]error{i: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
+		s.store.unreadable = map[int]error{number: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
 
-		s.count(2)
+		s.useOneCard(2)
 		s.expectRefused("for a minute", nothing)
-		s.count(1)
-		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(i): metav1.StatusReasonInternalError})
+		s.useOneCard(1)
+		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(number): metav1.StatusReasonInternalError})
+
 		s.store.unreadable = nil
-		s.count(2)
+		s.useOneCard(2)
 		s.expectRefused("after it was read", nothing)
 	}
 }
 
-// TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits: if another one takes the entry, nothing is lost.
-func TestASlotThatCannotBeWrittenIsNamedWhileAnEntryWaits(t *testing.T) {
+// TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of 29 November. The next
+// slot takes it, so nothing is lost and nothing is reported. The next night all slots refuse: then the entry of 30
+// November waits, and they are reported until it is written.
+func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
 	s.at = beforeMidnight
-	s.count(1)
+	s.useOneCard(1)
 	s.store.refused[cardseconds.Parts] = errors.New("refused")
-	s.count(10)
+	s.useOneCard(10)
 	s.expectRefused("where the next slot took the entry", nothing)
 
 	s.at = beforeMidnight.AddDate(0, 0, 1)
 	for slot := range cardseconds.Slots {
 		s.store.refused[slotNumber(slot)] = immutable("x")
 	}
-
-	s.count(5)
+	s.useOneCard(5)
 	refused := s.k.StorageProblems().Refused
-	check.That(t, len(refused) >= 2 && refused["/cardquota-card-seconds-17"] == metav1.StatusReasonInvalid, "refused %v", refused)
+	check.That(t, len(refused) >= 2, "refused %v, want at least two slots", refused)
+	check.Equal(t, "reason of slot 17", metav1.StatusReasonInvalid, refused["/cardquota-card-seconds-17"])
 
 	clear(s.store.refused)
-	s.count(1)
+	s.useOneCard(1)
 	s.expectRefused("after the entries were written", nothing)
 }

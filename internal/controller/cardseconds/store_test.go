@@ -7,41 +7,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestConfigMapsStoreObjects(t *testing.T) {
-	last := cardseconds.Parts + cardseconds.Slots - 1
+// TestConfigMapsRefuseWritesOfAnOldVersion: replicas A and B may both believe that they lead. Each write states the version that
+// the replica read, so that of A fails after B has written, and the sums of B stay. Version "" means that the replica
+// found no ConfigMap. Entries are added and removed (nil) one by one, beside the text of the running sums.
+func TestConfigMapsRefuseWritesOfAnOldVersion(t *testing.T) {
 	existing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-card-seconds-7"}}
 	api := fake.NewClientBuilder().WithObjects(existing).Build()
 	store := &configMaps{client: api, live: api, namespace: "volcano-system"}
-	one := "one\n"
-	two := "two\n"
-	three := "three\n"
-	a := "a"
-	b := "b"
+	sumsOf := func(replica string) change { return change{text: ptr.To("sums of " + replica), writer: &replica} }
 
-	empty := check.Value(store.read(t.Context(), last))(t)
-	check.That(t, empty.version == "" && empty.isEmpty(), "a ConfigMap that does not exist is %v", empty)
+	missing := check.Value(store.read(t.Context(), cardseconds.Parts+cardseconds.Slots-1))(t)
+	check.Equal(t, "version of a missing ConfigMap", "", missing.version)
+	check.Equal(t, "a missing ConfigMap is empty", true, missing.isEmpty())
 
 	first := check.Value(store.read(t.Context(), 7))(t)
-
-	second := check.Value(store.write(t.Context(), 7, first.version, change{text: &two, writer: &b}))(t)
-	_, err := store.write(t.Context(), 7, first.version, change{text: &three, writer: &a})
-	check.That(t, apierrors.IsConflict(err), "a write of an old version returns %v", err)
-
+	second := check.Value(store.write(t.Context(), 7, first.version, sumsOf("B")))(t)
+	for _, old := range []string{first.version, ""} {
+		_, err := store.write(t.Context(), 7, old, sumsOf("A"))
+		check.That(t, apierrors.IsConflict(err), "a write of version %q returns %v", old, err)
+	}
 	got := check.Value(store.read(t.Context(), 7))(t)
-	check.Equal(t, "running part", fmt.Sprint(object{text: two, writer: b, version: second}), fmt.Sprint(got))
-	_, err = store.write(t.Context(), 7, "", change{text: &one, writer: &a})
-	check.That(t, apierrors.IsConflict(err), "a write of a ConfigMap that another replica created returns %v", err)
+	check.Equal(t, "running part", fmt.Sprint(object{text: "sums of B", writer: "B", version: second}), fmt.Sprint(got))
 
-	version := check.Value(store.write(t.Context(), 7, second, change{entries: map[string][]byte{"2026-10.0": []byte("x"), "2026-10-01.0": []byte("y")}}))(t)
-	check.Value(store.write(t.Context(), 7, version, change{entries: map[string][]byte{"2026-10-01.0": nil}}))(t)
-
+	third := check.Value(store.write(t.Context(), 7, second, change{entries: map[string][]byte{"2026-10.0": []byte("x"), "2026-10-01.0": []byte("y")}}))(t)
+	check.Value(store.write(t.Context(), 7, third, change{entries: map[string][]byte{"2026-10-01.0": nil}}))(t)
 	got = check.Value(store.read(t.Context(), 7))(t)
 	check.Equal(t, "entries", map[string][]byte{"2026-10.0": []byte("x")}, got.entries)
-	check.Equal(t, "text beside them", two, got.text)
+	check.Equal(t, "text beside them", "sums of B", got.text)
 }

@@ -17,8 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestTwoLeaders: a replica that stood still past its lease goes on while another one leads.
-func TestTwoLeaders(t *testing.T) {
+// TestAReplicaThatNoLongerLeadsStoresNothing: a replica that stood still past its lease goes on while another one leads. Its
+// store fails, or 2 cards would count twice. The sum is 60 of the first leader and 2 × 20 seconds of the second one.
+func TestAReplicaThatNoLongerLeadsStoresNothing(t *testing.T) {
 	s := newScene(t)
 	s.use(2)
 	s.expectServedAfter(30*time.Second, "of the first leader", 60)
@@ -30,32 +31,38 @@ func TestTwoLeaders(t *testing.T) {
 	s.at = s.at.Add(10 * time.Second)
 	check.That(t, first.storeSums(t.Context()) != nil, "the first leader stored its sums")
 
-	s.expectServedAfter(10*time.Second, "of the second leader, which counted for 20 s", 100)
+	s.expectServedAfter(10*time.Second, "of the second leader, which counted for 20 seconds", 100)
 }
 
-// TestGapWithoutALeaderIsCredited: a node is lost, and nothing counts for five minutes. What pods still
-// hold then counts, also if the sums cannot be loaded at first.
+// TestGapWithoutALeaderIsCredited: the node of the leader is lost, and no replica counts for five minutes. Pods that still run
+// then held their 2 cards all the time, so the new leader credits the gap once, also if it cannot load the sums at
+// first.
 func TestGapWithoutALeaderIsCredited(t *testing.T) {
-	for name, failing := range map[string]error{"at once": nil, "after the API server was away": errors.New("no API server")} {
+	for t, loading := range check.Cases(t, map[string]error{
+		"the sums are loaded at once": nil,
+		"the API server is away":      errors.New("no API server"),
+	}) {
 		s := newScene(t)
 		begun := s.at
 		s.useSince(2, begun)
 		s.expectServedAfter(30*time.Second, "of the first leader", 60)
 
 		s.restartAfter(5 * time.Minute)
-		s.store.fails = failing
+		s.store.fails = loading
 		s.useSince(2, begun)
 		s.at = s.at.Add(30 * time.Second)
 		_ = s.k.storeSums(t.Context())
 
 		s.store.fails = nil
-		s.expectServedAfter(30*time.Second, name, 2*(30+300+60))
+		s.expectServedAfter(30*time.Second, "of the new leader", 2*(30+300+60))
 		s.useSince(2, begun)
-		s.expectServedAfter(30*time.Second, "and nothing twice", 2*(30+300+90))
+		s.expectServedAfter(30*time.Second, "of the new leader later", 2*(30+300+90))
 	}
 }
 
-// TestACreditedSumIsServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins.
+// TestACreditedSumIsServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins. The pod got its
+// card while no replica led, so the new leader credits a minute for a series that was never served. It serves 0 for two
+// minutes, and then 60 + 120 seconds.
 func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
@@ -82,8 +89,9 @@ func (s *scene) served(series cardseconds.Series) float64 {
 	return -1
 }
 
-// TestSumsWithoutRoomAreReportedAsSuch: all others are stored, so it is no failed write.
-func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
+// TestASumThatFitsInNoPartIsLogged: each of the 16 parts has a largest size, and each of 17 tenants has a name of half of it or more. So
+// one sum fits nowhere. All others are stored, such as the 30 seconds of training, and the log counts the one.
+func TestASumThatFitsInNoPartIsLogged(t *testing.T) {
 	s := newScene(t)
 	var logged []string
 	s.k.log = funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
@@ -96,8 +104,10 @@ func TestSumsWithoutRoomAreReportedAsSuch(t *testing.T) {
 
 	s.k.setCounts(counts, noHoldings, nil)
 	s.storeAfter(30 * time.Second)
+
 	check.Equal(t, "stored", 30.0, s.stored())
-	check.That(t, len(logged) == 1 && strings.Contains(logged[0], "all others are stored") && strings.Contains(logged[0], `"sumsWithoutRoom"=1`), "log %q", logged)
+	check.Equal(t, "lines of the log", 1, len(logged))
+	check.Contains(t, "log", strings.Join(logged, "\n"), "all others are stored", `"sumsWithoutRoom"=1`)
 }
 
 // report returns what a report reads.
@@ -119,7 +129,7 @@ func (s *scene) report() *cardseconds.Stored {
 	return stored
 }
 
-// stored returns the stored sum.
+// stored returns the stored sum of series training in seconds.
 func (s *scene) stored() float64 {
 	for i := range cardseconds.Parts {
 		for _, row := range check.Value(cardseconds.ParseRunning(s.store.objects[i].text))(s.T).Rows {
@@ -167,9 +177,10 @@ func (l *leaders) takeOver(now time.Time) {
 	}
 }
 
-// TestFrozenLeaderStoresNothing: whatever earlier leaders do, what is stored are the sums of the
-// present one. It credits what pods held since the last store, else loses it, and counts nothing twice.
-func TestFrozenLeaderStoresNothing(t *testing.T) {
+// TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and earlier ones wake
+// up and try to store. What is stored is always the naive count of the present leader. A new leader credits the time since
+// the last store if the pod states since when it holds the card. Else that time is lost. Nothing counts twice.
+func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)
 		naive := leaders{isCredited: rapid.Bool().Draw(r, "credited"), countedAt: s.at, advanced: s.at, storedUntil: s.at, sumsUntil: s.at}
@@ -213,28 +224,34 @@ func TestFrozenLeaderStoresNothing(t *testing.T) {
 	})
 }
 
-func TestLostAnswerOfAWrite(t *testing.T) {
+// TestAWriteWithALostAnswerCountsOnce: the API server stores the sum, but its answer is lost. The leader serves the last sum of
+// which it knows, and finds its own write at the next store: 3 × 30 seconds in all.
+func TestAWriteWithALostAnswerCountsOnce(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(30*time.Second, "at first", 30)
-	s.at = s.at.Add(30 * time.Second)
+
 	s.store.losesAnswers = true
-	s.expectServed("while answers are lost", 30)
+	s.expectServedAfter(30*time.Second, "while answers are lost", 30)
 	s.store.losesAnswers = false
 	s.expectServedAfter(30*time.Second, "afterwards", 90)
 }
 
-func TestDeletedPartIsWrittenAgain(t *testing.T) {
+// TestADeletedPartIsWrittenAgain: a user deletes the ConfigMaps. The next store fails and finds them missing; the one after it
+// writes the sums that the leader still has: 3 × 30 seconds of one card.
+func TestADeletedPartIsWrittenAgain(t *testing.T) {
 	s := newScene(t)
-	s.use(card.Count(1))
+	s.use(1)
 	s.expectServedAfter(30*time.Second, "at first", 30)
+
 	clear(s.store.objects[:])
 	s.expectServedAfter(30*time.Second, "right after the deletion", 30)
 	s.expectServedAfter(30*time.Second, "half a minute later", 90)
 }
 
-// TestLeaderOnceMore: a replica that gave up and still leads goes on with what is stored.
-func TestLeaderOnceMore(t *testing.T) {
+// TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored: the second replica led for a moment and gave up. The first one finds by a
+// conflict that the sums belong to the other, loads them, and counts from then on.
+func TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(30*time.Second, "of the first replica", 30)

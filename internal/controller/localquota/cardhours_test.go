@@ -38,7 +38,8 @@ func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	return l.meter.MonthlyUse(closed).Queues(queues...), l.isKnown
 }
 
-// newBilledView returns a view that was written, and its leader.
+// newBilledView returns a view (LocalCardQuota) of queue chat in namespace a that was written, and its leader. The queue has
+// held 2 cards for an hour since the given time.
 func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(at)
@@ -64,48 +65,50 @@ func (f *fixture) expectCardHours(when, want string) {
 	check.Equal(f, "card-hours "+when, want, got)
 }
 
-// block changes something else that the view shows.
+// block changes something else that the view shows: how many workloads are blocked.
 func (f *fixture) block(workloads int) {
 	f.reconciler.usage = counted{"chat": {BlockedTotal: workloads}}
 }
 
 var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// TestCardHoursAreRefreshedOnceAnHour: they grow every second, and go with another write after an hour.
+// TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, so a view shows them as of an hour ago or less when it is
+// written for another reason, here a blocked workload, and after one to two hours without one. Queue chat always holds 2
+// cards: 2 card-hours each hour.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
-
 	again := f.reconcile(1)
-	check.That(t, again >= time.Hour && again < 90*time.Minute, "looks again after %s", again)
+	check.That(t, again >= time.Hour && again < 90*time.Minute, "the view is reconciled again after %s", again)
 
+	// Another 59 minutes: the card-hours that the view shows are not an hour old.
 	bills.hold("chat", 2, 59*time.Minute)
 	_, before := f.view()
 	f.reconcile(1)
 	_, after := f.view()
 	check.Equal(t, "version without another change", before, after)
-
 	f.block(1)
 	f.reconcile(1)
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
-	f.expectCardHours("in a write less than an hour later", "2026-11: 2 A, 2026-10: none")
+	f.expectCardHours("in a write after 59 minutes", "2026-11: 2 A, 2026-10: none")
 
+	// Another minute: now they are.
 	bills.hold("chat", 2, time.Minute)
 	f.block(2)
 	f.reconcile(1)
-	f.expectCardHours("in a write an hour later", "2026-11: 4 A, 2026-10: none")
+	f.expectCardHours("in a write after an hour", "2026-11: 4 A, 2026-10: none")
+
 	bills.hold("chat", 2, 2*time.Hour)
 	f.reconcile(1)
 	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
 }
 
-// TestANewLeaderLosesNoCardHours: before it knows them a view keeps what it shows, also in a write for another
-// reason.
+// TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until then a view keeps
+// those of the last leader, also when it is written because a workload is blocked, and is reconciled again soon.
 func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f, bills := newBilledView(t, november)
-	next := &leader{meter: &cardseconds.Meter{}, at: bills.at}
-	f.reconciler.bills = next
-	check.Equal(t, "looks again", unknownRetry, f.reconcile(1))
+	f.reconciler.bills = &leader{meter: &cardseconds.Meter{}, at: bills.at} // isKnown is false
+	check.Equal(t, "delay of the next reconcile", unknownRetry, f.reconcile(1))
 
 	f.block(1)
 	f.reconcile(1)
@@ -118,18 +121,20 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f.expectCardHours("that were not an hour old", "2026-11: 2 A, 2026-10: none")
 }
 
-// TestCardHoursFollowTheMonthAtOnce: the view looks again when the month ends, and is written without another
-// change.
+// TestCardHoursFollowTheMonthAtOnce: at 23:50 on 30 November the view has 2 card-hours, and is reconciled again when the month
+// ends. The queue then holds 6 cards for an hour: 10 minutes of November, 1 card-hour, and 50 minutes of December, 5.
 func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC))
 	again := f.reconcile(1)
-	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "looks again after %s", again)
+	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "the view is reconciled again after %s", again)
+
 	bills.hold("chat", 6, time.Hour)
 	f.reconcile(1)
 	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
 }
 
-// TestAParentShowsTheCardHoursOfTheQueuesBelow: as its usage does.
+// TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and so do its
+// card-hours. Queue chat-below is below chat and held 3 cards for an hour. Queue other is not.
 func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(november)

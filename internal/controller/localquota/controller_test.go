@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
@@ -40,12 +41,15 @@ func (c counted) QueuesBelow(name string) []string {
 	return []string{name}
 }
 
+// fixture is an API server and the controller of the views, the LocalCardQuotas that show tenants their CardQuota in each
+// namespace that it selects.
 type fixture struct {
 	*testing.T
 	client.Client
 	reconciler *Reconciler
 }
 
+// newFixture has no usage, and an interval between two writes of a view.
 func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) *fixture {
 	c := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
 		WithObjects(objects...).WithStatusSubresource(&v1alpha1.LocalCardQuota{}, &v1alpha1.CardQuota{}).
@@ -54,7 +58,8 @@ func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) 
 	return &fixture{t, c, &Reconciler{client: c, usage: counted{}, interval: time.Minute, throttle: shared.NewStatusThrottle(interval), selectors: shared.NewQuotaSelectors()}}
 }
 
-// reconcile reconciles until every view is written, and returns the last result.
+// reconcile reconciles CardQuota chat some times, since a view is created and then written. It returns after which time the
+// last one asks for another.
 func (f *fixture) reconcile(times int) time.Duration {
 	var again time.Duration
 	for range times {
@@ -63,7 +68,8 @@ func (f *fixture) reconcile(times int) time.Duration {
 	return again
 }
 
-// views returns namespace, queue and blocked workloads of each view.
+// views returns each view as "namespace/name queue blocked+elsewhere": the workloads of queue that are blocked in the
+// namespace of the view, and those of other namespaces.
 func (f *fixture) views() (lines []string) {
 	var list v1alpha1.LocalCardQuotaList
 	check.NoError(f, f.List(f.Context(), &list))
@@ -80,29 +86,38 @@ func chatQuota(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 
 var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 
+// TestViewsFollowTheSelector: each namespace that the selector team=chat of CardQuota chat selects has a view. It shows how
+// many of the 3 blocked workloads are in that namespace, and how many elsewhere. Then b leaves the team, c joins it, and
+// nothing is blocked. In the end the CardQuota is deleted.
 func TestViewsFollowTheSelector(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 1}}}}
-	check.Equal(t, "looks again where the CardQuota is older than the count", time.Minute, f.reconcile(2))
-	check.Equal(t, "views", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
+	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcile(2))
+	check.Equal(t, "views of a and b", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
 
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("b", "team", "search")))
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("c", "team", "chat")))
 	f.reconciler.usage = counted{}
-	check.Equal(t, "nothing waits", time.Duration(0), f.reconcile(3))
-	check.Equal(t, "views of other namespaces", []string{"a/chat chat 0+0", "c/chat chat 0+0"}, f.views())
+	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcile(3))
+	check.Equal(t, "views of a and c", []string{"a/chat chat 0+0", "c/chat chat 0+0"}, f.views())
 
 	check.NoError(t, f.Delete(f.Context(), chatQuota(nil)))
 	f.reconcile(1)
 	check.Equal(t, "views without a CardQuota", nil, f.views())
 }
 
-func TestViewsEndWithTheirCardQuota(t *testing.T) {
+// TestViewsAreReplacedWithTheirCardQuota: CardQuota chat was deleted and created again. The view of b belongs to the one
+// before, and that of a, which a tenant made, to none. Both are replaced by views that belong to the present CardQuota, with
+// which Kubernetes deletes them.
+func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 	before := chatQuota(chatNamespaces)
 	before.UID = "before"
 	byTenant := localquota.New(before, "a")
 	byTenant.OwnerReferences = nil
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), byTenant, localquota.New(before, "b"))
+	f := newFixture(t, 0, chatQuota(chatNamespaces),
+		builder.Namespace("a", "team", "chat"), byTenant,
+		builder.Namespace("b", "team", "chat"), localquota.New(before, "b"))
+
 	f.reconcile(3)
 
 	var list v1alpha1.LocalCardQuotaList
@@ -113,151 +128,159 @@ func TestViewsEndWithTheirCardQuota(t *testing.T) {
 	}
 }
 
-func TestAtMostFiftyViews(t *testing.T) {
+// TestACardQuotaHasAtMostFiftyViews: a selector may select any number of namespaces, and each view is written after each
+// count. Of 60 namespaces the first 50 by name, n00 to n49, have a view.
+func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 	objects := []client.Object{chatQuota(chatNamespaces)}
 	for i := range 60 {
 		objects = append(objects, builder.Namespace(fmt.Sprintf("n%02d", i), "team", "chat"))
 	}
 	f := newFixture(t, 0, objects...)
 	f.reconcile(2)
+
 	views := f.views()
-	check.That(t, len(views) == 50 && views[49] == "n49/chat chat 0+0", "%d views: %v", len(views), views)
+	check.Must(t, len(views) == 50, "%d views: %v", len(views), views)
+	check.Equal(t, "the last view", "n49/chat chat 0+0", views[49])
 }
 
+// TestAViewIsWrittenOncePerInterval: the view was written in this interval of an hour. When a workload is blocked, it stays
+// as it is, and is reconciled again when the interval ends.
 func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2)
+
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
 	again := f.reconcile(1)
+
 	check.Equal(t, "views", []string{"a/chat chat 0+0"}, f.views())
-	check.That(t, again > 0 && again <= time.Hour, "tries again after %s", again)
+	check.That(t, again > 0 && again <= time.Hour, "the view is reconciled again after %s", again)
 }
 
-// TestAViewFollowsTheNextCount: a CardQuota that gets a selector has views before a count has what
-// waits in their namespaces, and that count changes nothing of its status.
+// TestAViewFollowsTheNextCount: a CardQuota that gets a selector has views before a count has found which of its 3 blocked
+// workloads are in their namespaces. That count changes nothing of its status, so no event follows. So after each write
+// of a view it is reconciled again a minute later, until nothing changes.
 func TestAViewFollowsTheNextCount(t *testing.T) {
 	quota := chatQuota(chatNamespaces)
 	quota.Status.BlockedTotal = 3
 	f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
+
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3}}
-	check.Equal(t, "looks again after a write", time.Minute, f.reconcile(2))
+	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2))
+
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 2}}}}
-	check.Equal(t, "looks again after another write", time.Minute, f.reconcile(1))
+	check.Equal(t, "delay after another write", time.Minute, f.reconcile(1))
 	check.Equal(t, "views", []string{"a/chat chat 2+1"}, f.views())
-	check.Equal(t, "looks again when it is right", 0, f.reconcile(1))
+	check.Equal(t, "delay without a change", 0, f.reconcile(1))
 }
 
-// TestAViewLooksAgainWhereMoreWaitsThanIsListed: changes of what is not listed are no event.
-func TestAViewLooksAgainWhereMoreWaitsThanIsListed(t *testing.T) {
-	for what, usage := range map[string]cardquota.Usage{
-		"more workloads": {BlockedTotal: cardquota.MaxBlocked + 1}, "more entries of one workload": {BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, cardquota.MaxBlocked)},
-	} {
+// TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed: a CardQuota lists MaxBlocked blocked workloads at most. What
+// changes of the others is no event, so the view is reconciled again after a minute, though nothing was written.
+func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
+	for t, usage := range check.Cases(t, map[string]cardquota.Usage{
+		"one workload more than is listed":                     {BlockedTotal: cardquota.MaxBlocked + 1},
+		"one workload with as many entries as a list can have": {BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, cardquota.MaxBlocked)},
+	}) {
 		quota := chatQuota(chatNamespaces)
 		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
 		f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
 		f.reconciler.usage = counted{"chat": usage}
 		f.reconcile(2)
-		check.Equal(t, what+": looks again", time.Minute, f.reconcile(1))
+		check.Equal(t, "delay", time.Minute, f.reconcile(1))
 	}
 }
 
-// TestADeletedViewIsForgotten: a view also ends with its namespace, when the controller deletes
-// nothing itself.
+// TestADeletedViewIsForgotten: a view also ends with its namespace, when the controller deletes nothing itself. The event of
+// its deletion ends the interval of the view, so that a new one is written at once, and reconciles the CardQuota.
 func TestADeletedViewIsForgotten(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2)
 	var view v1alpha1.LocalCardQuota
 	check.NoError(t, f.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
 	check.That(t, f.reconciler.throttle.Wait(shared.ThrottleKey(&view)) > 0, "the write was not recorded")
+
 	queue := workqueue.NewTypedRateLimitingQueue(newRateLimiter(time.Minute))
 	defer queue.ShutDown()
 	f.reconciler.viewEvents().Delete(t.Context(), event.DeleteEvent{Object: &view}, queue)
+
 	check.Equal(t, "wait for a view that is gone", time.Duration(0), f.reconciler.throttle.Wait(shared.ThrottleKey(&view)))
 	check.Equal(t, "requests", 1, queue.Len())
 }
 
+// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the controller does not know what is blocked. It
+// creates the view, leaves its status empty, and tries again after a second.
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconciler.usage = counted(nil)
-	check.Equal(t, "tries again", time.Second, f.reconcile(2))
-	check.Equal(t, "views", []string{"a/chat  0+0"}, f.views())
+	check.Equal(t, "delay", time.Second, f.reconcile(2))
+	check.Equal(t, "views, without a queue in the status", []string{"a/chat  0+0"}, f.views())
 }
 
-func TestRequestsForNamespaces(t *testing.T) {
+// TestANamespaceReconcilesTheCardQuotasThatSelectIt: a new or changed namespace may need a view. CardQuota chat selects the
+// namespaces of team chat. CardQuota all has no selector, so it has no views.
+func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.CardQuota("all").Obj())
-	for _, tc := range []struct {
-		namespace *corev1.Namespace
-		want      []string
-	}{{builder.Namespace("a", "team", "chat"), []string{"/chat"}}, {builder.Namespace("b", "team", "search"), nil}} {
-		var names []string
-		for _, request := range f.reconciler.requestsForNamespace(t.Context(), tc.namespace) {
-			names = append(names, request.String())
-		}
-		check.Equal(t, "requests for "+tc.namespace.Name, tc.want, names)
-	}
+
+	ofTeam := f.reconciler.requestsForNamespace(t.Context(), builder.Namespace("a", "team", "chat"))
+	check.Equal(t, "requests for a namespace of team chat", []reconcile.Request{shared.RequestFor("chat")}, ofTeam)
+
+	ofOther := f.reconciler.requestsForNamespace(t.Context(), builder.Namespace("b", "team", "search"))
+	check.Equal(t, "requests for a namespace of another team", 0, len(ofOther))
 }
 
-// TestANamespaceThatRefusesItsViewDelaysNoOther: "a" refuses every write. The others get, keep and
+// TestANamespaceThatRefusesItsViewDelaysNoOther: namespaces a, b and c are of team chat. In a, the API server refuses creates,
+// then writes of the status, then deletes, as a ResourceQuota or a webhook of the tenant may. The others get, keep and
 // lose their views all the same, and the error makes the controller try again.
 func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
-	refused := "create"
 
 	refusal := errors.New("exceeded quota")
-	refuse := func(verb string, view client.Object) error {
+	refused := ""
+	// write makes a write unless its verb is refused in namespace a.
+	write := func(verb string, view client.Object, write func() error) error {
 		if view.GetNamespace() == "a" && verb == refused {
 			return refusal
 		}
-		return nil
+		return write()
 	}
-
-	inner := f.Client.(client.WithWatch)
-	f.reconciler.client = interceptor.NewClient(inner, interceptor.Funcs{
+	f.reconciler.client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if err := refuse("create", o); err != nil {
-				return err
-			}
-			return c.Create(ctx, o, options...)
+			return write("create", o, func() error { return c.Create(ctx, o, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			if err := refuse("delete", o); err != nil {
-				return err
-			}
-			return c.Delete(ctx, o, options...)
+			return write("delete", o, func() error { return c.Delete(ctx, o, options...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := refuse("patch", o); err != nil {
-				return err
-			}
-			return c.SubResource(sub).Patch(ctx, o, patch, options...)
+			return write("patch", o, func() error { return c.SubResource(sub).Patch(ctx, o, patch, options...) })
 		},
 	})
 
-	reconcile := func(when string, refuses bool, views ...string) {
-		_, _ = f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat")) // a view gets its status after it exists
+	// expectViews reconciles twice, since a view gets its status after it exists.
+	expectViews := func(wantError error, views ...string) {
+		_, _ = f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat"))
 		_, err := f.reconciler.Reconcile(t.Context(), shared.RequestFor("chat"))
-		check.Equal(t, when+": refused", refuses, errors.Is(err, refusal))
-		check.Equal(t, when, views, f.views())
+		check.That(t, errors.Is(err, wantError), "%q is refused: error %v", refused, err)
+		check.Equal(t, fmt.Sprintf("views while %q is refused", refused), views, f.views())
 	}
 
-	reconcile("no view can be created", true, "b/chat chat 0+0", "c/chat chat 0+0")
+	refused = "create"
+	expectViews(refusal, "b/chat chat 0+0", "c/chat chat 0+0")
 	refused = "patch"
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
-	reconcile("no status can be written", true, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1")
+	expectViews(refusal, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1")
 	refused = ""
-
-	reconcile("nothing is refused", false, "a/chat chat 0+1", "b/chat chat 0+1", "c/chat chat 0+1")
+	expectViews(nil, "a/chat chat 0+1", "b/chat chat 0+1", "c/chat chat 0+1")
 	refused = "delete"
 	check.NoError(t, f.Delete(t.Context(), chatQuota(nil)))
-	reconcile("no view can be deleted", true, "a/chat chat 0+1")
+	expectViews(refusal, "a/chat chat 0+1")
 }
 
-// TestErrorsAreRetriedWithinTheInterval: a refusal that lasts must not make other views old.
+// TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view for ever, and each retry also reconciles the views of
+// the other namespaces. So the delay grows to the interval of 10 seconds at most.
 func TestErrorsAreRetriedWithinTheInterval(t *testing.T) {
 	limiter := newRateLimiter(10 * time.Second)
 	for range 50 {
 		wait := limiter.When(shared.RequestFor("chat"))
-		check.Must(t, wait > 0 && wait <= 10*time.Second, "tries again after %s", wait)
+		check.Must(t, wait > 0 && wait <= 10*time.Second, "the delay is %s", wait)
 	}
 }
