@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,29 +13,53 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBestNode opens sessions in which the pod j-0 waits. Nodes are scored as Volcano
-// scores them, written "score:node,node".
-func TestBestNode(t *testing.T) {
+// TestBestNodeHasTheFirstCardAndThenTheHighestScore: Volcano scores the nodes on which a pod fits, and asks this
+// plugin for the best one. The plugin takes a node with the first card of the pod's alternatives that any scored node
+// has. Among those it takes the highest score, and among equal scores the first name. Nodes a1 to a3 have card A, b1
+// and b2 card B, c1 card C.
+func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		running, pod, scored, want string
+		running, pod string
+		scored       map[float64]string // nodes by score
+		want         string
 	}{
-		"the first card before a better score":        {"", "card=B|A", "200:a1,c1 1:b1", "b1"},
-		"the second card when the first has no node":  {"", "card=B|A", "5:c1,a2", "a2"},
-		"within a card the better score":              {"running=a1*3", "card=A|B", "1:a1 7:a3 3:a2 9:b1", "a3"},
-		"of one card the better score":                {"running=a1*3", "", "1:a1 7:a3 3:a2", "a3"},
-		"of equal scores the first name":              {"", "", "1:a3,a2", "a2"},
-		"scores below zero":                           {"", "card=A|B", "-5:a3 -9:a2", "a3"},
-		"without card.name no card is preferred":      {"running=b1", "card=none", "1:a1 9:b1", "b1"},
-		"a pod without cards is left to the score":    {"", "cards=0", "9:a1 0:b1", ""},
-		"only nodes of other cards is left to others": {"", "card=C|D", "9:a1 0:b1", ""},
+		"B|A: the B before an A with a higher score": {
+			pod: "card=B|A", scored: map[float64]string{200: "a1 c1", 1: "b1"}, want: "b1",
+		},
+		"B|A, no node with B is scored: the A": {
+			pod: "card=B|A", scored: map[float64]string{5: "c1 a2"}, want: "a2",
+		},
+		"A|B: the A with the highest score": {
+			running: "running=a1*3", pod: "card=A|B", scored: map[float64]string{1: "a1", 7: "a3", 3: "a2", 9: "b1"}, want: "a3",
+		},
+		"A: the highest score": {
+			running: "running=a1*3", scored: map[float64]string{1: "a1", 7: "a3", 3: "a2"}, want: "a3",
+		},
+		"A, equal scores: the first name": {
+			scored: map[float64]string{1: "a3 a2"}, want: "a2",
+		},
+		"A|B, scores below zero: the higher one": {
+			pod: "card=A|B", scored: map[float64]string{-5: "a3", -9: "a2"}, want: "a3",
+		},
+		"no card is named: the highest score, whatever the card": {
+			running: "running=b1", pod: "card=none", scored: map[float64]string{1: "a1", 9: "b1"}, want: "b1",
+		},
+		"the pod requests no cards: Volcano chooses": {
+			pod: "cards=0", scored: map[float64]string{9: "a1", 0: "b1"}, want: "",
+		},
+		"C|D, no scored node has either: Volcano chooses": {
+			pod: "card=C|D", scored: map[float64]string{9: "a1", 0: "b1"}, want: "",
+		},
 	}) {
-		s := newScene(t, `node a1,a2,a3 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 `+tc.running).addObjects("job j queue=q min=9 pending=1 minCards=9999 phase=Pending " + tc.pod).enqueueAndAllocate()
+		s := newScene(t, `node a1,a2,a3 model=A
+			node b1,b2 model=B
+			node c1 model=C
+			queue q quota={"A":99,"B":99,"C":99}
+			job r queue=q min=1 `+tc.running+`
+			job j queue=q min=9 pending=1 minCards=9999 phase=Pending `+tc.pod).enqueueAndAllocate()
 		scored := map[float64][]*api.NodeInfo{}
-		for _, word := range strings.Fields(tc.scored) {
-			var score float64
-			var names string
-			check.Value(fmt.Sscanf(word, "%f:%s", &score, &names))(t)
-			for _, name := range strings.Split(names, ",") {
+		for score, names := range tc.scored {
+			for name := range strings.FieldsSeq(names) {
 				scored[score] = append(scored[score], s.Ssn.Nodes[name])
 			}
 		}
@@ -51,91 +74,151 @@ func TestBestNode(t *testing.T) {
 	}
 }
 
-// TestScoresFollowTheSameOrder: preempt uses only the scores.
-func TestScoresFollowTheSameOrder(t *testing.T) {
-	s := newScene(t, `node a1 model=A; node b1,b2 model=B; node c1 model=C; queue q quota={"A":99,"B":99,"C":99}; job r queue=q min=1 running=a1*7; job x queue=q min=1 running=b2*3 card=B; job j queue=q min=9 pending=1 card=B|A minCards=9999 phase=Pending`).enqueueAndAllocate()
-	score := func(node string) float64 { return s.scoreOf("j-0", node) }
-	scores := []float64{score("c1"), score("a1"), score("b1"), score("b2")}
-	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) == 4 && scores[0] == 0,
-		"scores of c1, a1, b1, b2 are %v, want them to rise from 0", scores)
-	check.That(t, scores[2]-scores[1] >= packingScore/2, "the first card scores %v more, want much", scores[2]-scores[1])
-}
-
-// TestPackingWeight: the weight multiplies it, preferences of a pod leave a fifth, and
-// a node to be avoided is not packed.
-func TestPackingWeight(t *testing.T) {
-	preferring := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
-	}
-	spreading := func(p *corev1.Pod) {
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
-	}
-
-	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
-	scene := func(change func(*corev1.Pod)) *scene {
-		s := newScene(t, `node a1,a2 model=A; queue q quota={"A":99}; job r queue=q min=1 running=a1*3,a2*3; job j queue=q min=1 pending=1 minCards=9999 phase=Pending`, change)
-		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
-		return s
-	}
-
-	base := scene(nil).openSession().scoreOf("j-0", "a1")
-	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
-	check.Equal(t, "with weight 10", 10*base, scene(nil).withArguments(map[string]any{"nodeOrderWeight": 10}).openSession().scoreOf("j-0", "a1"))
-	check.Equal(t, "beside a preferred affinity", base*preferenceFactor, scene(preferring).openSession().scoreOf("j-0", "a1"))
-	check.Equal(t, "beside preferred spreading", base*preferenceFactor, scene(spreading).openSession().scoreOf("j-0", "a1"))
-	check.Equal(t, "to be avoided", 0, scene(nil).openSession().scoreOf("j-0", "a2"))
-	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).openSession().scoreOf("j-0", "a2"))
-
-	topology := scene(nil)
-	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
-	check.Equal(t, "beside a task topology", base*preferenceFactor, topology.openSession().scoreOf("j-0", "a1"))
-	for _, affinity := range []v1beta1.Affinity{
-		{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
-		{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
-	} {
-		groups := scene(nil).changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
-		check.Equal(t, "beside preferred node groups", base*preferenceFactor, groups.openSession().scoreOf("j-0", "a1"))
-	}
-}
-
-// scoreOf is the plugin's own score of a node for a pod.
+// scoreOf returns this plugin's score of a node for a pod.
 func (s *scene) scoreOf(pod, node string) float64 {
 	return check.Value(s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node]))(s.t)
 }
 
-// TestOrderIsExactAboveAHundredNodes: the only node of the first card is
-// found among 300, whatever Volcano looks at first.
-func TestOrderIsExactAboveAHundredNodes(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":2,"B":8}; job j queue=q min=3 pending=3 card=A|B`)
+// TestScoresFollowTheOrderOfAlternatives: Volcano's action preempt asks no plugin for the best node; it takes the
+// highest score. So the scores too must prefer the first alternative. Pod j-0 accepts "B|A". c1 has neither card and
+// scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. b1 is unused, and b2
+// has 3 cards in use.
+func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
+	s := newScene(t, `node a1 model=A
+		node b1,b2 model=B
+		node c1 model=C
+		queue q quota={"A":99,"B":99,"C":99}
+		job r queue=q min=1 running=a1*7
+		job x queue=q min=1 running=b2*3 card=B
+		job j queue=q min=9 pending=1 card=B|A minCards=9999 phase=Pending`).enqueueAndAllocate()
+	a1 := s.scoreOf("j-0", "a1")
+	b1 := s.scoreOf("j-0", "b1")
+	b2 := s.scoreOf("j-0", "b2")
+
+	check.Equal(t, "score of the node without such a card", 0, s.scoreOf("j-0", "c1"))
+	check.That(t, a1 > 0, "the A scores %v, want more than 0", a1)
+	check.That(t, b1-a1 >= packingScore/2, "the unused B scores only %v more than the full A: packing could outweigh that", b1-a1)
+	check.That(t, b2 > b1, "the B in use scores %v, want more than the unused one with %v", b2, b1)
+}
+
+// TestPackingWeight: nodeOrderWeight multiplies the score for packing. A pod, job or queue that prefers nodes itself
+// keeps a fifth of it, so that a user's preference decides. A node that its PreferNoSchedule taint says to avoid
+// scores 0. a1 and a2 both have 3 of 8 cards in use, and only a2 has the taint.
+func TestPackingWeight(t *testing.T) {
+	newTaintedScene := func(t *testing.T, change func(*corev1.Pod)) *scene {
+		s := newScene(t, `node a1,a2 model=A
+			queue q quota={"A":99}
+			job r queue=q min=1 running=a1*3,a2*3
+			job j queue=q min=1 pending=1 minCards=9999 phase=Pending`, change)
+		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
+		return s
+	}
+
+	base := newTaintedScene(t, nil).openSession().scoreOf("j-0", "a1")
+	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
+
+	preferredGroup := []string{"g"}
+	for t, tc := range check.Cases(t, map[string]struct {
+		change     func(*corev1.Pod)
+		args       map[string]any
+		affinity   *v1beta1.Affinity // of the queue
+		topology   string            // of the job's tasks
+		node       string
+		wantFactor float64 // of the score without all this
+	}{
+		"the weight is 10": {args: map[string]any{"nodeOrderWeight": 10}, node: "a1", wantFactor: 10},
+		"the pod prefers nodes": {
+			change: func(p *corev1.Pod) {
+				p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}},
+				}}
+			},
+			node: "a1", wantFactor: preferenceFactor,
+		},
+		"the pod prefers to be spread": {
+			change: func(p *corev1.Pod) {
+				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
+			},
+			node: "a1", wantFactor: preferenceFactor,
+		},
+		"the job keeps its tasks apart": {topology: "w", node: "a1", wantFactor: preferenceFactor},
+		"the queue prefers a node group": {
+			affinity: &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: preferredGroup,
+			}},
+			node: "a1", wantFactor: preferenceFactor,
+		},
+		"the queue would rather avoid a node group": {
+			affinity: &v1beta1.Affinity{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: preferredGroup,
+			}},
+			node: "a1", wantFactor: preferenceFactor,
+		},
+		"the node has the taint": {node: "a2", wantFactor: 0},
+		"the node has the taint, and the pod tolerates it": {
+			change: func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+			node:   "a2", wantFactor: 1,
+		},
+	}) {
+		s := newTaintedScene(t, tc.change).withArguments(tc.args)
+		s.Queues[0].Spec.Affinity = tc.affinity
+		s.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = tc.topology
+
+		check.Equal(t, "score", base*tc.wantFactor, s.openSession().scoreOf("j-0", tc.node))
+	}
+}
+
+// TestFirstAlternativeIsFoundAmongManyNodes: of more than a hundred nodes Volcano looks at a sample. For a pod with
+// alternatives, "A|B", it must not miss the only node with A among 300 with B. The gang has three pods and the quota
+// of A is 2, so the third pod gets a B.
+func TestFirstAlternativeIsFoundAmongManyNodes(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue q quota={"A":2,"B":8}
+		job j queue=q min=3 pending=3 card=A|B`)
 	for i := range 300 {
 		s.addObjects(fmt.Sprintf("node b%d model=B", i))
 	}
-	on := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
-	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
+
+	placed := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
+	check.That(t, len(placed) == 2 && placed[0] == "a:2", "placed %v, want two pods on the only A and one on a B", placed)
 }
 
-// TestNodeOfTheGangIsCheckedOutsideTheSample: Volcano looks at a sample of 300 nodes, which need not
-// contain the one that holds pods of the same job.
+// TestNodeOfTheGangIsCheckedOutsideTheSample: Volcano's sample of 300 nodes need not contain the node that already
+// holds pods of the gang. This plugin checks it besides. So the 4 waiting pods join the running one on its node of 8
+// cards, wherever it is in the list.
 func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
-	for _, own := range []int{0, 60, 120, 180, 240, 299} {
+	for _, gangNode := range []int{0, 60, 120, 180, 240, 299} {
 		s := newScene(t, `queue q quota={"A":99}`)
 		for i := range 300 {
 			s.addObjects(fmt.Sprintf("node a%d model=A", i))
 		}
-		s.addObjects(fmt.Sprintf("job j queue=q min=2 running=a%d pending=4", own)).enqueueAndAllocate()
-		check.Equal(t, "placed", fmt.Sprintf("a%d:5", own), s.podsByNode("j"))
+
+		s.addObjects(fmt.Sprintf("job j queue=q min=2 running=a%d pending=4", gangNode)).enqueueAndAllocate()
+		check.Equal(t, "placed", fmt.Sprintf("a%d:5", gangNode), s.podsByNode("j")) // 1 running + 4 pending
 	}
 }
 
-// TestSampleOfNodes: all for a pod that names alternatives, as many as the
-// flag says for any other one, and the flag is as it was when the session is closed.
-func TestSampleOfNodes(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job one queue=q min=1 pending=1 card=A; job any queue=q min=1 pending=1 card=none; job two queue=q min=1 pending=1 card=A|B; job none queue=q min=1 pending=1 cards=0`).openSession()
-	for pod, want := range map[string]int32{"one-0": 0, "any-0": 0, "two-0": 100, "none-0": 0} {
+// TestAllNodesAreSearchedForAPodWithAlternatives: Volcano's flag --percentage-nodes-to-find is the size of the
+// sample, and 0 lets Volcano choose it. The plugin sets it to 100 % while Volcano looks for nodes for a pod with
+// alternatives, and back to what the flag says for every other pod and when the session closes.
+func TestAllNodesAreSearchedForAPodWithAlternatives(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue q quota={"A":8}
+		job one queue=q min=1 pending=1 card=A
+		job any queue=q min=1 pending=1 card=none
+		job two queue=q min=1 pending=1 card=A|B
+		job none queue=q min=1 pending=1 cards=0`).openSession()
+	percentageFor := func(pod string) int32 {
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(pod)))
-		check.Equal(t, "percentage for "+pod, want, options.ServerOpts.PercentageOfNodesToFind)
+		return options.ServerOpts.PercentageOfNodesToFind
 	}
-	check.NoError(t, s.Ssn.PrePredicateFn(s.Task("two-0")))
+
+	for _, pod := range []string{"one-0", "any-0", "none-0"} {
+		check.Equal(t, "percentage for "+pod, 100, percentageFor("two-0"))
+		check.Equal(t, "percentage for "+pod, 0, percentageFor(pod))
+	}
+
+	check.Equal(t, "percentage for two-0", 100, percentageFor("two-0"))
 	s.Close()
 	check.Equal(t, "percentage after the session", 0, options.ServerOpts.PercentageOfNodesToFind)
 }

@@ -28,25 +28,25 @@ import (
 
 const gpu = session.GPU
 
-// scene is a cluster with a scheduler process of its own, and the plugin of the
-// session that is open.
+// scene is a cluster with a scheduler process of its own.
 type scene struct {
 	*session.Cluster
-	t    testing.TB
+	t testing.TB
+	// m is what the process keeps between sessions. p is the plugin of the open session, with its arguments.
 	m    *Cache
 	p    *plugin
 	args framework.Arguments
 	// clock is the time of the scheduler once useClock was called.
 	clock time.Time
-	// habits are those of Volcano jobs by name; of others it is not known.
-	habits map[string]workload.EvictionPolicy
+	// vcjobPolicies say how Volcano jobs handle evictions, by name. Those of other jobs are unknown.
+	vcjobPolicies map[string]workload.EvictionPolicy
 	// preempted are the pods that the last preempt evicts, job by job.
 	preempted [][]*api.TaskInfo
 }
 
 func (s *scene) evictionPolicyOf(_, name string) (workload.EvictionPolicy, bool) {
-	habit, known := s.habits[name]
-	return habit, known
+	policy, known := s.vcjobPolicies[name]
+	return policy, known
 }
 
 // newScene returns a scene of texts as package session reads them.
@@ -102,8 +102,8 @@ func (s *scene) allocate() *scene {
 	return s
 }
 
-// evict opens the next session, in which pods are placed and an action evicts.
-// Of pods the first is the oldest.
+// evict opens the next session, in which pods are placed and then an action evicts pods. The first pod of the scene is
+// the oldest.
 func (s *scene) evict(action framework.Action, configurations ...conf.Configuration) *scene {
 	for i, pod := range s.Pods {
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
@@ -117,28 +117,24 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 	return s
 }
 
-// reopen opens another session on what the first one has, as if Volcano had handed
-// it out again.
+// reopen opens the plugin's next session on the same jobs and nodes of Volcano's session, with their changes.
 func (s *scene) reopen() *scene {
 	s.p = buildPlugin(s.m, s.args)
 	s.p.OnSessionOpen(s.Ssn)
 	return s
 }
 
-// addToPodLister puts pods into the pod lister and takes stock again, as the next session
-// would.
+// addToPodLister has the API server show pods that Volcano's session does not have, and counts all pods again, as
+// the next session would.
 func (s *scene) addToPodLister(pods ...*corev1.Pod) {
-	s.t.Helper()
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
 	s.p.buildSnapshot()
 }
 
-// listNode puts a node into the node lister, and into the cache as a session would that
-// opens.
+// listNode has the API server show a node. The plugin's cache takes it, as when a session opens.
 func (s *scene) listNode(node *corev1.Node) {
-	s.t.Helper()
 	check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer().Add(node))
 	s.m.nodes.Update(node)
 }
@@ -148,9 +144,8 @@ func (s *scene) usedCards(queue, name string) int {
 	return int(s.p.ledger.Used(queue, card.Name(name)))
 }
 
-// reclaimPolicy is what the session says to an action that takes cards back.
+// reclaimPolicy returns the rules that the open session gives to the actions that evict.
 func (s *scene) reclaimPolicy() *ReclaimPolicy {
-	s.t.Helper()
 	rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
 	check.Must(s.t, ok, "the session has no rules")
 	return rules
@@ -187,18 +182,22 @@ func hasCondition(group *api.PodGroup, text string) bool {
 	})
 }
 
-// containsText reports whether what is said holds what is wanted, nothing when that is "".
-func containsText(said, want string) bool {
-	return strings.Contains(said, want) && (want != "" || said == "")
+// containsText reports whether a text contains the wanted one, or is empty if that is "".
+func containsText(text, want string) bool {
+	return strings.Contains(text, want) && (want != "" || text == "")
+}
+
+// checkText compares a text, which contains the wanted one, or is empty if that is "".
+func checkText(t testing.TB, what, want, got string) {
+	check.That(t, containsText(got, want), "%s: %q, want %q", what, got, want)
 }
 
 // expectEvictions compares which pods are evicted and which are pipelined, in the notation of
 // session.Spell.
-func (s *scene) expectEvictions(wantGoes, wantPromised string) {
-	s.t.Helper()
-	goes, promised := s.Outcome()
-	check.That(s.t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
-		"%q go and %q are promised nodes, want %q and %q", goes, promised, wantGoes, wantPromised)
+func (s *scene) expectEvictions(wantEvicted, wantPipelined string) {
+	evicted, pipelined := s.Outcome()
+	check.Equal(s.t, "evicted pods", session.Spell(wantEvicted), evicted)
+	check.Equal(s.t, "pipelined pods", session.Spell(wantPipelined), pipelined)
 }
 
 // changeQueue changes a queue before the session opens.
@@ -216,105 +215,241 @@ func annotate(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[key] = value }
 }
 
-// requests has a pod ask for so much of a resource.
+// requests has a pod request so much of a resource.
 func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = amount(quantity) }
 }
 
-// deleted has a pod end within an hour.
+// deleted has a pod terminate.
 func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp = ptr.To(metav1.Now())
 	p.DeletionGracePeriodSeconds = ptr.To(int64(3600))
 }
 
+// oneJob is a scene in which queue q has a quota of four cards A, and uses two on node a for the pods of job j. Node b
+// has cards B.
 func oneJob(t testing.TB) *scene {
-	return newScene(t, `node a model=A; node b model=B; queue q quota={"A":4}; job j queue=q min=1 running=a*2`)
+	return newScene(t, `node a model=A
+		node b model=B
+		queue q quota={"A":4}
+		job j queue=q min=1 running=a*2`)
 }
 
-func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ quota, job, want, why string }{
-		"what fits runs": {`{"A":4}`, "min=1 pending=2 cards=2", "a:2", ""},
-		"the third pod waits although cards are free": {`{"A":4}`, "min=1 pending=3 cards=2", "a:2",
-			"Queue <q> has insufficient <A> quota: requested <2>, total would be <6>, but capability is <4>"},
-		"a gang that does not fit starts nothing":          {`{"A":4}`, "min=3 pending=3 cards=2", "", "requested <2>, total would be <6>, but capability is <4>"},
-		"quota for another model does not help":            {`{"B":8}`, "min=1 pending=1", "", "requested <1>, total would be <1>, but capability is <0>"},
-		"without card.name only cards with quota are used": {`{"B":2}`, "min=1 pending=3 card=none", "b:2", "capability is <2>"},
-		"alternatives use both quotas and no more":         {`{"A":1,"B":2}`, "min=1 pending=5 card=A|B", "a:1 b:2", "the other card it may use has no more room"},
-		"running pods count":                               {`{"A":4}`, "min=1 running=a*3 pending=2", "a:4", "total would be <5>"},
-		"a lowered quota kills nothing and starts nothing": {`{"A":1}`, "min=1 running=a*3 pending=1", "a:3", "total would be <4>"},
-		"an unreadable quota withholds everything":         {`{"A":1.5}`, "min=1 pending=1", "", "invalid volcano.sh/card.quota"},
-		"an unmanaged queue has no cards":                  {"none", "min=1 pending=1", "", "capability is <0>"},
-		"a bad card.name is refused with the reason":       {`{"A":8}`, "min=1 pending=1 card=A_B", "", "must be a label value"},
+// TestQuotaIsEnforcedForTheCardOfTheNode: a queue has a quota for each card model, and a pod is charged for the cards
+// of the node where it is placed. Pods beyond the quota wait although cards are free, and the reason says what is
+// missing. Node a has 8 cards A, node b 8 cards B. A pod's card.name says which models it accepts, "A" unless the row
+// says more.
+func TestQuotaIsEnforcedForTheCardOfTheNode(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, job             string
+		wantPlaced, wantReason string // "a:2" is two pods on node a
+	}{
+		"two pods of two cards, quota 4: both run": {
+			quota: `{"A":4}`, job: "min=1 pending=2 cards=2",
+			wantPlaced: "a:2",
+		},
+		"three pods of two cards, quota 4: the third waits": {
+			quota: `{"A":4}`, job: "min=1 pending=3 cards=2",
+			wantPlaced: "a:2", wantReason: "Queue <q> has insufficient <A> quota: requested <2>, total would be <6>, but capability is <4>",
+		},
+		"a gang of three pods of two cards, quota 4: none runs": {
+			quota: `{"A":4}`, job: "min=3 pending=3 cards=2",
+			wantPlaced: "", wantReason: "requested <2>, total would be <6>, but capability is <4>",
+		},
+		"the pod names A, and the quota is for B: it waits": {
+			quota: `{"B":8}`, job: "min=1 pending=1",
+			wantPlaced: "", wantReason: "requested <1>, total would be <1>, but capability is <0>",
+		},
+		"the pods name no card, quota for two B: two run on b": {
+			quota: `{"B":2}`, job: "min=1 pending=3 card=none",
+			wantPlaced: "b:2", wantReason: "capability is <2>",
+		},
+		"five pods accept A or B, quota for one A and two B: three run": {
+			quota: `{"A":1,"B":2}`, job: "min=1 pending=5 card=A|B",
+			wantPlaced: "a:1 b:2", wantReason: "the other card it may use has no more room",
+		},
+		"three pods run and two wait, quota 4: one more runs": {
+			quota: `{"A":4}`, job: "min=1 running=a*3 pending=2",
+			wantPlaced: "a:4", wantReason: "total would be <5>",
+		},
+		"three pods run, and the quota was lowered to 1: they run on, and no other starts": {
+			quota: `{"A":1}`, job: "min=1 running=a*3 pending=1",
+			wantPlaced: "a:3", wantReason: "total would be <4>",
+		},
+		"the quota is not a whole number: no pod starts": {
+			quota: `{"A":1.5}`, job: "min=1 pending=1",
+			wantPlaced: "", wantReason: "invalid volcano.sh/card.quota",
+		},
+		"the queue has no quota: it gets no cards": {
+			quota: "none", job: "min=1 pending=1",
+			wantPlaced: "", wantReason: "capability is <0>",
+		},
+		"card.name has a space: the pod waits": {
+			quota: `{"A":8}`, job: "min=1 pending=1 card=A_B", // a scene writes _ for a space
+			wantPlaced: "", wantReason: "must be a label value",
+		},
 	}) {
 		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+"; job j queue=q "+tc.job).enqueueAndAllocate()
-		check.Equal(t, "placed", tc.want, s.podsByNode("j"))
 
-		got := s.refusals("j")
-		check.That(t, containsText(got, tc.why), "reasons %q, want %q", got, tc.why)
+		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
+		checkText(t, "reasons", tc.wantReason, s.refusals("j"))
 	}
 }
 
-func TestPredicateAloneKeepsTheQuota(t *testing.T) {
-	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":1}; job j queue=q min=1 running=a pending=1`).enqueueAndAllocate()
-	for node, code := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
+// TestPredicateRefusesPodsBeyondTheQuota: Volcano asks the predicate about a pod and a node. The quota of one A is in
+// use. On node a an eviction could help the second pod (Unschedulable). On node b, which has another card than the
+// pod names, it could not.
+func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
+	s := newScene(t, `node a model=A
+		node b model=B
+		queue q quota={"A":1}
+		job j queue=q min=1 running=a pending=1`).enqueueAndAllocate()
+
+	for node, wantCode := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
 		var fit *api.FitError
-		check.That(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit) && fit.Status[0].Code == code,
-			"node %s: %+v, want code %d: a full quota is Unschedulable, another card is unresolvable", node, fit, code)
+		check.Must(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit), "node %s is not refused", node)
+		check.Equal(t, "code of node "+node, wantCode, fit.Status[0].Code)
 	}
 }
 
-func TestEnqueue(t *testing.T) {
-	const announced = `job j queue=q min=2 phase=Pending minCards=2 request={"A":2}`
+// TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds: a PodGroup in phase Pending waits until Volcano enqueues it; only
+// then are its pods created or scheduled. A job without pods needs the larger of its minimum (minCards) and its total
+// (request, annotation card.request). Pods that exist are counted instead. What the queue uses and has enqueued
+// before counts too, but elastic pods, those above a job's minimum, do not. A refused job gets the reason as a
+// condition of its PodGroup.
+func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota, jobs string
+		queue, jobs string
 		args        framework.Arguments
-		why         string // "" for admitted
+		wantRefusal string // "" if job j is enqueued
 	}{
-		"a vcjob that fits":                             {`{"A":2}`, announced, nil, ""},
-		"a vcjob without pods gets the reason":          {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
-		"the total is asked for":                        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5}`, nil, "requested <5>, total would be <5>, but capability is <3> (volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)"},
-		"the minimum is asked for when it is larger":    {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":2}`, nil, "requested <5>"},
-		"the pods are asked for once they exist":        {`{"A":3}`, `job j queue=q min=3 phase=Pending minCards=3 request={"A":5} pending=5`, nil, ""},
-		"what was admitted before is reserved":          {`{"A":3}`, announced + `; job i queue=q min=2 minCards=2 request={"A":2}`, nil, "total would be <4>"},
-		"over-commitment admits more than it gives":     {`{"A":3}`, `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`, framework.Arguments{"overCommitFactor": 2}, ""},
-		"without card.request any card with quota":      {`{"B":2}`, "job j queue=q min=2 phase=Pending minCards=2", nil, ""},
-		"without card.request and without quota":        {`{"B":1}`, "job j queue=q min=2 phase=Pending minCards=2", nil, "insufficient <B> quota: requested <2>, total would be <2>, but capability is <1>"},
-		"without card.request and without any quota":    {`{"C":1}`, "job j queue=q min=2 phase=Pending minCards=2", nil, "insufficient <A> quota: requested <2>, total would be <2>, but capability is <0>; the other card it may use has no more room"},
-		"a Deployment's pods tell, one by one":          {`{"A":1}`, "job j queue=q min=1 phase=Pending minCards=1 pending=4", nil, ""},
-		"elastic pods make way for the next":            {`{"A":2}`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 minCards=1", nil, ""},
-		"elastic pods make way in CPU as well":          {`{"A":2} cpu=2`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 minCards=1", nil, ""},
-		"and in no more CPU than they hold":             {`{"A":3} cpu=1`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}; job i queue=q min=1 running=a*2 minCards=1`, nil, "insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>"},
-		"pods at the minimum keep their CPU":            {`{"A":4} cpu=2`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}; job i queue=q min=2 running=a*2 minCards=2`, nil, "insufficient CPU quota"},
-		"elastic pods without cards make way":           {`{"A":2} cpu=2`, "job j queue=q min=1 phase=Pending minCards=1 pending=1; job i queue=q min=1 running=a*2 cards=0 minCards=0", nil, ""},
-		"a bad card.request is refused with the reason": {`{"A":8}`, `job j queue=q min=1 phase=Pending minCards=1 request={"A":0.5}`, nil, "write a whole number"},
-		"CPU beyond the capability":                     {`{} cpu=0.5`, "job j queue=q min=1 phase=Pending minCards=0", nil, "insufficient CPU quota: requested <1000m>"},
+		"2 cards, quota 2: enqueued": {
+			queue: `quota={"A":2}`, jobs: `job j queue=q min=2 phase=Pending minCards=2 request={"A":2}`,
+		},
+		"5 cards, quota 3: refused": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`,
+			wantRefusal: "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>",
+		},
+		"a minimum of 3 and a total of 5, quota 3: refused for the total": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=3 phase=Pending minCards=3 request={"A":5}`,
+			wantRefusal: "requested <5>, total would be <5>, but capability is <3> " +
+				"(volcano.sh/card.request requests 5 cards in all, the job's minimum is 3)",
+		},
+		"a minimum of 5 and a total of 2, quota 3: refused for the minimum": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=5 phase=Pending minCards=5 request={"A":2}`,
+			wantRefusal: "requested <5>",
+		},
+		"a minimum of 3, a total of 5 and 5 pods exist, quota 3: enqueued for the minimum": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=3 phase=Pending minCards=3 request={"A":5} pending=5`,
+		},
+		"2 cards beside 2 of a job that was enqueued before, quota 3: refused": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=2 phase=Pending minCards=2 request={"A":2}
+				job i queue=q min=2 minCards=2 request={"A":2}`,
+			wantRefusal: "total would be <4>",
+		},
+		"5 cards, quota 3 times an overCommitFactor of 2: enqueued": {
+			queue: `quota={"A":3}`, jobs: `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`,
+			args: framework.Arguments{"overCommitFactor": 2},
+		},
+		"2 cards without card.request, quota for 2 B: enqueued": {
+			queue: `quota={"B":2}`, jobs: "job j queue=q min=2 phase=Pending minCards=2",
+		},
+		"2 cards without card.request, quota for 1 B: refused": {
+			queue: `quota={"B":1}`, jobs: "job j queue=q min=2 phase=Pending minCards=2",
+			wantRefusal: "insufficient <B> quota: requested <2>, total would be <2>, but capability is <1>",
+		},
+		"2 cards without card.request, quota only for C, which no node has: refused": {
+			queue: `quota={"C":1}`, jobs: "job j queue=q min=2 phase=Pending minCards=2",
+			wantRefusal: "insufficient <A> quota: requested <2>, total would be <2>, but capability is <0>; " +
+				"the other card it may use has no more room",
+		},
+		"4 pods of a Deployment, each with a minimum of 1 card, quota 1: enqueued": {
+			queue: `quota={"A":1}`, jobs: "job j queue=q min=1 phase=Pending minCards=1 pending=4",
+		},
+		"quota 2 is used by a job with one elastic pod: enqueued": {
+			queue: `quota={"A":2}`, jobs: `job j queue=q min=1 phase=Pending minCards=1 pending=1
+				job i queue=q min=1 running=a*2 minCards=1`,
+		},
+		"the CPU limit of 2 is used by a job with one elastic pod: enqueued": {
+			queue: `quota={"A":2} cpu=2`, jobs: `job j queue=q min=1 phase=Pending minCards=1 pending=1
+				job i queue=q min=1 running=a*2 minCards=1`,
+		},
+		"the CPU limit is 1, and 2 pods use 2, one of them elastic: refused for CPU": {
+			queue: `quota={"A":3} cpu=1`, jobs: `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}
+				job i queue=q min=1 running=a*2 minCards=1`,
+			wantRefusal: "insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>",
+		},
+		"the CPU limit of 2 is used by a job at its minimum: refused for CPU": {
+			queue: `quota={"A":4} cpu=2`, jobs: `job j queue=q min=1 phase=Pending minCards=1 request={"A":1}
+				job i queue=q min=2 running=a*2 minCards=2`,
+			wantRefusal: "insufficient CPU quota",
+		},
+		"the CPU limit of 2 is used by a job without cards and with one elastic pod: enqueued": {
+			queue: `quota={"A":2} cpu=2`, jobs: `job j queue=q min=1 phase=Pending minCards=1 pending=1
+				job i queue=q min=1 running=a*2 cards=0 minCards=0`,
+		},
+		"card.request is half a card: refused": {
+			queue: `quota={"A":8}`, jobs: `job j queue=q min=1 phase=Pending minCards=1 request={"A":0.5}`,
+			wantRefusal: "write a whole number",
+		},
+		"a job without cards needs 1 CPU, the limit is 0.5: refused": {
+			queue: "quota={} cpu=0.5", jobs: "job j queue=q min=1 phase=Pending minCards=0",
+			wantRefusal: "insufficient CPU quota: requested <1000m>",
+		},
 	}) {
-		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+";"+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
+		s := newScene(t, "node a model=A; node b model=B; queue q "+tc.queue+"; "+tc.jobs).withArguments(tc.args).enqueueAndAllocate()
+
+		s.checkEnqueued(t, "j", tc.wantRefusal)
 		job := s.Job("j")
-
-		got := job.PodGroup.Status.Phase == "Inqueue"
-		check.That(t, got == (tc.why == "") && containsText(job.JobFitErrors, tc.why), "admitted %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
-		check.That(t, tc.why == "" || hasCondition(job.PodGroup, job.JobFitErrors),
-			"the PodGroup's conditions do not tell why: %v", job.PodGroup.Status.Conditions)
+		check.That(t, tc.wantRefusal == "" || hasCondition(job.PodGroup, job.JobFitErrors),
+			"no condition of the PodGroup has the reason: %v", job.PodGroup.Status.Conditions)
 	}
 }
 
+// checkEnqueued checks that the session enqueued a job, or refused it with a reason that contains wantRefusal.
+func (s *scene) checkEnqueued(t testing.TB, name, wantRefusal string) {
+	job := s.Job(name)
+	check.Equal(t, "enqueued", wantRefusal == "", job.PodGroup.Status.Phase == scheduling.PodGroupInqueue)
+	checkText(t, "reason", wantRefusal, job.JobFitErrors)
+}
+
+// TestCardPodsAreFreeOfCPULimitsWhenConfigured: queue q has a quota of 8 A and states no limit of CPU (cpu=unlimited). In a
+// queue with a quota for cards that means no CPU at all. So a pod with a card and 1 CPU starts only if
+// cardUnlimitedCpuMemory says that CPU and memory of pods with cards are not limited.
 func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
-	for unlimited, want := range map[bool]string{false: "", true: "a:1"} {
-		s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=unlimited; job j queue=q min=1 pending=1 minCards=1`).withArguments(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).enqueueAndAllocate()
-		check.Equal(t, fmt.Sprintf("cardUnlimitedCpuMemory %v: placed", unlimited), want, s.podsByNode("j"))
+	for isUnlimited, wantPlaced := range map[bool]string{false: "", true: "a:1"} {
+		s := newScene(t, `node a model=A
+			queue q quota={"A":8} cpu=unlimited
+			job j queue=q min=1 pending=1 minCards=1`).
+			withArguments(framework.Arguments{"cardUnlimitedCpuMemory": isUnlimited}).enqueueAndAllocate()
+
+		check.Equal(t, fmt.Sprintf("placed with cardUnlimitedCpuMemory %v", isUnlimited), wantPlaced, s.podsByNode("j"))
 	}
 }
 
-func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
-	s := newScene(t, `node a model=A; queue bad quota=nonsense; queue full quota={"A":1}; queue q quota={"A":2}
-		job a queue=bad min=1 pending=1; job b queue=full min=1 pending=3; job j queue=q min=1 pending=2; job l queue=lost min=1 pending=1`).enqueueAndAllocate()
-	for job, want := range map[string]string{"a": "", "b": "a:1", "j": "a:2"} {
-		check.Equal(t, fmt.Sprintf("of job %s is placed", job), want, s.podsByNode(job))
+// TestAQueueDoesNotDisturbOthers: a queue with an unreadable quota starts no pod, and one with a quota of 1 starts
+// one of 3 pods. Neither they nor a job of a missing queue keep the two pods of queue q from its quota of 2.
+func TestAQueueDoesNotDisturbOthers(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue bad quota=nonsense
+		queue full quota={"A":1}
+		queue q quota={"A":2}
+		job of-bad queue=bad min=1 pending=1
+		job of-full queue=full min=1 pending=3
+		job of-q queue=q min=1 pending=2
+		job of-missing queue=missing min=1 pending=1`).enqueueAndAllocate()
+
+	for job, wantPlaced := range map[string]string{"of-bad": "", "of-full": "a:1", "of-q": "a:2"} {
+		check.Equal(t, "placed of job "+job, wantPlaced, s.podsByNode(job))
 	}
 }
 
+// TestInvalidArgumentsAllowNoPods: with an argument that it cannot read (overCommitFactor must be at least 1), the
+// plugin knows no rules to enforce. So it starts no pod, although the quota is 8.
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=1`).withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
-	check.Equal(t, "placed with invalid arguments", "", s.podsByNode("j"))
+	s := newScene(t, `node a model=A
+		queue q quota={"A":8}
+		job j queue=q min=1 pending=1`).withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
+
+	check.Equal(t, "placed", "", s.podsByNode("j"))
 }

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,105 +14,249 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// gangs are two nodes of eight cards each, all in use by one queue.
-const gangs = `node a model=A; node b model=A; queue q quota={"A":19} cpu=1000;`
+// twoNodes are two nodes of eight cards each, and a queue whose quota is above their 16 cards. So pods wait for
+// cards, and not for quota.
+const twoNodes = `
+	node a model=A
+	node b model=A
+	queue q quota={"A":19} cpu=1000
+	`
 
-// TestPreemptEvictsWholeGangs: no job runs below its minimum, and elastic pods are evicted
-// first. Volcano selects some of the pods; the test compares what the session evicts.
-func TestPreemptEvictsWholeGangs(t *testing.T) {
-	const high = "; job high queue=q min=1 pending=1 priorityClass=high"
-	urgent := changePod("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
+// TestPreemptEvictsOnlyElasticPodsOrWholeGangs: a gang below its minimum (min=) does no work, but uses cards. So
+// preempt evicts elastic pods, which are those above the minimum, or all pods of a gang. Volcano itself selects
+// single pods of a gang; the plugin adds the rest. Elastic pods and jobs of lower priority go first. Job low has a
+// lower priority than job high. Job other has high's, and stays.
+func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
+	const high = `
+		job high queue=q min=1 pending=1 priorityClass=high`
+	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10"))
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs, goes string
-		promised   int
-		change     func(*corev1.Pod)
-		equal      bool // gangs x and y are alike
-
-		topologyAware bool
+		scene         string
+		change        func(*corev1.Pod)
+		topologyAware bool // preempt runs with its setting enableTopologyAwarePreemption
+		wantEvicted   string
+		areAlike      bool // gangs x and y are, and either may go
+		wantPipelined int  // pods that get the cards of the evicted ones
 	}{
-		"a gang on two nodes": {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:4", promised: 1},
-		"a gang on two nodes, with topology-aware preemption":                            {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:4", promised: 1, topologyAware: true},
-		"a gang on two nodes, for quota":                                                 {jobs: `queue q quota={"A":4} cpu=1000; job low queue=q min=4 running=a*2,b*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=4`, goes: "low:4", promised: 1},
-		"a gang with a spare pod, for quota":                                             {jobs: `queue q quota={"A":3,"B":4} cpu=1000; queue r quota={"A":8}; job k queue=r min=1 running=b*7; job low queue=q min=2 running=a,b,a priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`, goes: "low:3", promised: 1},
-		"spare pods on two nodes, for quota":                                             {jobs: `queue q quota={"A":4} cpu=1000; job low queue=q min=2 running=a*2,b*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high cards=4`},
-		"a gang that is larger than its minimum":                                         {jobs: "job low queue=q min=3 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, goes: "low:1", promised: 1},
-		"spare pods and one more":                                                        {jobs: "job low queue=q min=3 running=a*4 priorityClass=low; job other queue=q min=1 running=a*4,b*8 priorityClass=high" + high + " cards=2", goes: "low:4", promised: 1},
-		"a gang of which one pod is protected":                                           {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high" + high, change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
-		"a pod that another one's gang can spare":                                        {jobs: "job low queue=q min=8 running=a*8 priorityClass=low; job wide queue=q min=1 running=b*8 priorityClass=low" + high, goes: "wide:1", promised: 1},
-		"spare pods of a higher priority stay":                                           {jobs: "job low queue=q min=8 running=a*8 priorityClass=low; job wide queue=q min=1 running=b*8 priorityClass=high" + high, goes: "low:8", promised: 1},
-		"a gang before spare pods between its priority and the preemptor's, on one node": {jobs: "job least queue=q min=4 running=a*4; job wide queue=q min=1 running=a*4 priorityClass=low; job other queue=q min=1 running=b*8 priorityClass=high" + high, goes: "least:4", promised: 1},
-		"a gang before spare pods between its priority and the preemptor's":              {jobs: "job least queue=q min=8 running=a*8; job wide queue=q min=1 running=b*8 priorityClass=low" + high, goes: "least:8", promised: 1},
-		"a gang of two takes one gang":                                                   {jobs: "job x queue=q min=8 running=a*4,b*4 priorityClass=low; job y queue=q min=8 running=a*4,b*4 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high cards=4", goes: "x:8", promised: 2, equal: true},
-		"a gang of two for which one pod is enough":                                      {jobs: "job x queue=q min=1 running=a cards=8 priorityClass=low; job y queue=q min=1 running=b cards=8 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high cards=4", goes: "x:1", promised: 2, equal: true},
-		"a pod that has room where a gang leaves": {jobs: "node c model=A cards=3; job wide queue=q min=1 running=c*3 priorityClass=low; job x queue=q min=8 running=a*4,b*4 priorityClass=low; job other queue=q min=1 running=a*4,b*4 priorityClass=high; job high queue=q min=2 pending=2 priorityClass=high cards=4",
-			change: changePod("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
-		"a gang whose pods avoid each other": {jobs: "job x queue=q min=1 running=a cards=8 priorityClass=low; job y queue=q min=1 running=b cards=8 priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high cards=4",
+		"the gang has two pods on each node: all four go for one card": {
+			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
+				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
+			wantEvicted: "low:4", wantPipelined: 1,
+		},
+		"topology-aware preemption, the gang has two pods on each node: all four go for one card": {
+			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
+				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
+			topologyAware: true,
+			wantEvicted:   "low:4", wantPipelined: 1,
+		},
+		"quota for four cards is missing: the gang of four goes": {
+			scene: `queue q quota={"A":4} cpu=1000
+				job low queue=q min=4 running=a*2,b*2 priorityClass=low
+				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
+			wantEvicted: "low:4", wantPipelined: 1,
+		},
+		"quota for two cards is missing, and only one pod is elastic: the whole job of three goes": {
+			scene: `queue q quota={"A":3,"B":4} cpu=1000
+				queue r quota={"A":8}
+				job k queue=r min=1 running=b*7
+				job low queue=q min=2 running=a,b,a priorityClass=low
+				job high queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`,
+			wantEvicted: "low:3", wantPipelined: 1,
+		},
+		"quota for four cards is missing, and no node alone has more than two elastic pods: no eviction": {
+			scene: `queue q quota={"A":4} cpu=1000
+				job low queue=q min=2 running=a*2,b*2 priorityClass=low
+				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
+		},
+		"the job has one pod more than its minimum of three: that one goes": {
+			scene: `job low queue=q min=3 running=a*2,b*2 priorityClass=low
+				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
+			wantEvicted: "low:1", wantPipelined: 1,
+		},
+		"two cards are needed and only one pod is elastic: the whole job goes": {
+			scene: `job low queue=q min=3 running=a*4 priorityClass=low
+				job other queue=q min=1 running=a*4,b*8 priorityClass=high` + high + " cards=2",
+			wantEvicted: "low:4", wantPipelined: 1,
+		},
+		"one pod of the gang may not be evicted: the gang stays": {
+			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
+				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
+			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
+		},
+		"another job of the same priority has elastic pods: one of those goes, not the gang": {
+			scene: `job low queue=q min=8 running=a*8 priorityClass=low
+				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
+			wantEvicted: "elastic:1", wantPipelined: 1,
+		},
+		"the elastic pods have high's own priority: the gang goes": {
+			scene: `job low queue=q min=8 running=a*8 priorityClass=low
+				job elastic queue=q min=1 running=b*8 priorityClass=high` + high,
+			wantEvicted: "low:8", wantPipelined: 1,
+		},
+		"elastic pods have a higher priority than the gang on their node: the gang goes": {
+			scene: `job least queue=q min=4 running=a*4
+				job elastic queue=q min=1 running=a*4 priorityClass=low
+				job other queue=q min=1 running=b*8 priorityClass=high` + high,
+			wantEvicted: "least:4", wantPipelined: 1,
+		},
+		"elastic pods have a higher priority than the gang on another node: the gang goes": {
+			scene: `job least queue=q min=8 running=a*8
+				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
+			wantEvicted: "least:8", wantPipelined: 1,
+		},
+		"two pods of four cards wait: one gang of eight goes, and frees four cards on each node": {
+			scene: `job x queue=q min=8 running=a*4,b*4 priorityClass=low
+				job y queue=q min=8 running=a*4,b*4 priorityClass=low
+				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
+			wantEvicted: "x:8", areAlike: true, wantPipelined: 2,
+		},
+		"two pods of four cards wait: one pod of eight cards goes for both": {
+			scene: `job x queue=q min=1 running=a cards=8 priorityClass=low
+				job y queue=q min=1 running=b cards=8 priorityClass=low
+				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
+			wantEvicted: "x:1", areAlike: true, wantPipelined: 2,
+		},
+		"the gang that goes for high-0 leaves cards for high-1 too: no further eviction on c": {
+			scene: `node c model=A cards=3
+				job elastic queue=q min=1 running=c*3 priorityClass=low
+				job x queue=q min=8 running=a*4,b*4 priorityClass=low
+				job other queue=q min=1 running=a*4,b*4 priorityClass=high
+				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
+			change:      changePod("high-1", requests(gpu, "2")),
+			wantEvicted: "x:8", wantPipelined: 2,
+		},
+		"pods of the waiting gang want the same host port: a victim on each node goes": {
+			scene: `job x queue=q min=1 running=a cards=8 priorityClass=low
+				job y queue=q min=1 running=b cards=8 priorityClass=low
+				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
 			change: func(p *corev1.Pod) {
 				if strings.HasPrefix(p.Name, "high") {
 					wantsPort(p)
 				}
-			}, goes: "x:1 y:1", promised: 2},
-		"who cannot run where pods of its queue are": {jobs: `queue q quota={"A":8} cpu=1000; job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, change: changePod("high-0", func(p *corev1.Pod) {
-			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"}
-		})},
-		"a gang that does not get all":              {jobs: "job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high; job high queue=q min=5 pending=5 priorityClass=high"},
-		"tasks have minimums of their own":          {jobs: "job low queue=q min=2 running=a*4 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:3,min:1; job other queue=q min=1 running=a*4,b*8 priorityClass=high" + high + " cards=2", goes: "low:2", promised: 1},
-		"the minimum of a task":                     {jobs: "job low queue=q min=2 running=a*2 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:1,min:1; job other queue=q min=1 running=a*6,b*8 priorityClass=high" + high, goes: "low:2", promised: 1},
-		"a vcjob that goes on with fewer pods":      {jobs: "job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob; job other queue=q min=1 running=a*6,b*8 priorityClass=high" + high, goes: "low:1", promised: 1},
-		"a vcjob that does not":                     {jobs: "job rigid queue=q min=1 running=a*2 priorityClass=low owner=vcjob; job other queue=q min=1 running=a*6,b*8 priorityClass=high" + high, goes: "rigid:2", promised: 1},
-		"a vcjob of which nothing is known":         {jobs: "job unknown queue=q min=1 running=a*2 priorityClass=low owner=vcjob; job other queue=q min=1 running=a*6,b*8 priorityClass=high" + high},
-		"inside a job that can spare a pod":         {jobs: "job j queue=q min=2 running=a*3 pending=1 priority=1; job other queue=q min=1 running=a*5,b*8 priorityClass=high", change: urgent, goes: "j:1", promised: 1},
-		"inside a job at its minimum":               {jobs: "job j queue=q min=3 running=a*3 pending=1 priority=1; job other queue=q min=1 running=a*5,b*8 priorityClass=high", change: urgent},
-		"inside a job of which a pod is not urgent": {jobs: "job j queue=q min=2 running=a*3 pending=1 priority=1; job other queue=q min=1 running=a*5,b*8 priorityClass=high"},
+			},
+			wantEvicted: "x:1 y:1", wantPipelined: 2,
+		},
+		"high-0 may only run on b, and all pods of its queue are on a: no eviction": {
+			scene: `queue q quota={"A":8} cpu=1000
+				job low queue=q min=1 running=a*8 priorityClass=low
+				job high queue=q min=1 pending=1 priorityClass=high`,
+			change: changePod("high-0", func(p *corev1.Pod) {
+				p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"}
+			}),
+		},
+		"a gang of five waits, and only four cards can be freed: no eviction": {
+			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
+				job other queue=q min=1 running=a*6,b*6 priorityClass=high
+				job high queue=q min=5 pending=5 priorityClass=high`,
+		},
+		"tasks ps and worker each need one pod of four: the two other workers go": {
+			scene: `job low queue=q min=2 running=a*4 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:3,min:1
+				job other queue=q min=1 running=a*4,b*8 priorityClass=high` + high + " cards=2",
+			wantEvicted: "low:2", wantPipelined: 1,
+		},
+		"tasks ps and worker have no pod more than they need: both go": {
+			scene: `job low queue=q min=2 running=a*2 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:1,min:1
+				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
+			wantEvicted: "low:2", wantPipelined: 1,
+		},
+		"a Volcano job continues without a pod: one pod goes": {
+			scene: `job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob
+				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
+			wantEvicted: "low:1", wantPipelined: 1,
+		},
+		"a Volcano job restarts as a whole when it loses a pod: both pods go": {
+			scene: `job rigid queue=q min=1 running=a*2 priorityClass=low owner=vcjob
+				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
+			wantEvicted: "rigid:2", wantPipelined: 1,
+		},
+		"the scheduler does not know what a Volcano job does when it loses a pod: no eviction": {
+			scene: `job unknown queue=q min=1 running=a*2 priorityClass=low owner=vcjob
+				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
+		},
+		"a pod waits with a higher task priority than others of its job, one of which is elastic: that one goes": {
+			scene: `job j queue=q min=2 running=a*3 pending=1 priority=1
+				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
+			change:      urgent,
+			wantEvicted: "j:1", wantPipelined: 1,
+		},
+		"a pod waits with a higher task priority than others of its job, which is at its minimum: no eviction": {
+			scene: `job j queue=q min=3 running=a*3 pending=1 priority=1
+				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
+			change: urgent,
+		},
+		"a pod waits with the same task priority as the others of its job: no eviction": {
+			scene: `job j queue=q min=2 running=a*3 pending=1 priority=1
+				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
+		},
 	}) {
-		s := newScene(t, gangs+tc.jobs, tc.change)
-		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
+		s := newScene(t, twoNodes+tc.scene, tc.change)
+		s.vcjobPolicies = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New(), topologyAwarePreempt(tc.topologyAware))
-		gone := countByState(slices.Concat(s.preempted...))
-		if tc.equal {
-			gone = strings.Replace(gone, "y:", "x:", 1)
+
+		preempted := slices.Concat(s.preempted...)
+		evicted := countByState(preempted)
+		if tc.areAlike {
+			evicted = strings.Replace(evicted, "y:", "x:", 1)
 		}
 
-		check.Equal(t, "go", tc.goes, gone)
-		check.Equal(t, "evicted in the session", session.Spell(session.Names(slices.Concat(s.preempted...))), session.Names(s.In(api.Releasing)))
-		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))
+		check.Equal(t, "pods that are evicted", tc.wantEvicted, evicted)
+		check.Equal(t, "evicted pods in the session", session.Spell(session.Names(preempted)), session.Names(s.In(api.Releasing)))
+		check.Equal(t, "pipelined pods", tc.wantPipelined, len(s.In(api.Pipelined)))
 		for _, job := range s.Ssn.Jobs {
 			running := len(job.TaskStatusIndex[api.Running])
-			check.That(t, running == 0 || (int32(running) >= job.MinAvailable && job.CheckTaskReady()), "of %s %d pods are left running, its minimum is %d", job.Name, running, job.MinAvailable)
+			check.That(t, running == 0 || (int32(running) >= job.MinAvailable && job.CheckTaskReady()),
+				"of %s %d pods are left running, its minimum is %d", job.Name, running, job.MinAvailable)
 		}
 	}
 }
 
-// TestUndoneEvictionRestoresTheWholeGang: when the pods for which it went cannot all be placed.
+// TestUndoneEvictionRestoresTheWholeGang: Volcano undoes an eviction when not all pods of the preemptor's gang get a
+// place. Then the plugin restores what it evicted besides. A gang of five waits, and only gang low of four pods may
+// be evicted. So the four pods run on, and all 16 cards stay in use.
 func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
-	s := newScene(t, gangs+"job low queue=q min=4 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high; job high queue=q min=5 pending=5 priorityClass=high").evict(preempt.New())
-	check.Equal(t, "pods that run", 4, len(s.Job("low").TaskStatusIndex[api.Running]))
+	s := newScene(t, twoNodes+`job low queue=q min=4 running=a*2,b*2 priorityClass=low
+		job other queue=q min=1 running=a*6,b*6 priorityClass=high
+		job high queue=q min=5 pending=5 priorityClass=high`).evict(preempt.New())
+
+	check.Equal(t, "pods of the gang that run", 4, len(s.Job("low").TaskStatusIndex[api.Running]))
 	check.Equal(t, "cards in use", 16, s.usedCards("q", "A"))
 	for _, node := range s.Ssn.Nodes {
 		check.Equal(t, "cards on "+node.Name+" that are being released", 0, node.Releasing.Get(gpu))
 	}
 }
 
-// TestUndoneEvictionRestoresAGangThatLosesAnElasticPod: one job takes the elastic pod of a
-// gang. The next one, which does not fit as a whole, would have broken the gang.
-func TestUndoneEvictionRestoresAGangThatLosesAnElasticPod(t *testing.T) {
-	s := newScene(t, gangs+"job low queue=q min=3 running=a*2,b*2 priorityClass=low; job other queue=q min=1 running=a*6,b*6 priorityClass=high; job first queue=q min=1 pending=1 priorityClass=high; job next queue=q min=5 pending=5 priorityClass=high").evict(preempt.New())
-	check.Equal(t, "go", "low:1", countByState(slices.Concat(s.preempted...)))
-	check.Equal(t, "evicted in the session", "low:1", countByState(s.In(api.Releasing)))
-	check.Equal(t, "pods of the first that are promised a node", 1, len(s.Job("first").TaskStatusIndex[api.Pipelined]))
-	check.Equal(t, "promised a node", 1, len(s.In(api.Pipelined)))
-	check.Equal(t, "pods that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
+// TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang: pod first-0 takes the one elastic pod of gang low, which has a
+// minimum of three. Then a gang of five does not fit, and Volcano undoes its evictions. The eviction for first-0
+// stays, and the other three pods of low run on.
+func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
+	s := newScene(t, twoNodes+`job low queue=q min=3 running=a*2,b*2 priorityClass=low
+		job other queue=q min=1 running=a*6,b*6 priorityClass=high
+		job first queue=q min=1 pending=1 priorityClass=high
+		job next queue=q min=5 pending=5 priorityClass=high`).evict(preempt.New())
+
+	check.Equal(t, "pods that preempt reports as evicted", "low:1", countByState(slices.Concat(s.preempted...)))
+	check.Equal(t, "pods that are evicted in the session", "low:1", countByState(s.In(api.Releasing)))
+	check.Equal(t, "pods of job first that are pipelined", 1, len(s.Job("first").TaskStatusIndex[api.Pipelined]))
+	check.Equal(t, "pods that are pipelined", 1, len(s.In(api.Pipelined)))
+	check.Equal(t, "pods of gang low that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
 }
 
-// TestVolcanosOwnPreemptBreaksNoGang: Volcano's own action evicts only elastic pods.
-func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
-	for jobs, goes := range map[string]string{
-		"job low queue=q min=2 running=a*2 priorityClass=low; job other queue=q min=1 running=a*6,b*8 priorityClass=high":             "",
-		"job low queue=q min=1 running=a*2 priorityClass=low; job other queue=q min=1 running=a*6,b*8 priorityClass=high":             "low:1",
-		"job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob; job other queue=q min=1 running=a*6,b*8 priorityClass=high": "",
-	} {
-		s := newScene(t, gangs+jobs+"; job high queue=q min=1 pending=1 priorityClass=high").openSession()
+// TestVolcanosOwnPreemptEvictsOnlyElasticPods: here Volcano's action preempt runs by itself, and nothing adds the
+// rest of a gang. It would leave a gang without some of its pods, so the plugin offers it only elastic pods. All 16
+// cards are in use, and only job low has a lower priority than the pod that waits.
+func TestVolcanosOwnPreemptEvictsOnlyElasticPods(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ low, wantEvicted string }{
+		"two pods, a minimum of two": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
+		"two pods, a minimum of one": {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
+		"two pods of a Volcano job, which may restart as a whole": {
+			"job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob", "",
+		},
+	}) {
+		s := newScene(t, twoNodes+tc.low+`
+			job other queue=q min=1 running=a*6,b*8 priorityClass=high
+			job high queue=q min=1 pending=1 priorityClass=high`).openSession()
 		s.Run(preempt.New())
-		check.Equal(t, fmt.Sprintf("of %q go", jobs), goes, countByState(s.In(api.Releasing)))
+
+		check.Equal(t, "pods that are evicted", tc.wantEvicted, countByState(s.In(api.Releasing)))
 	}
 }

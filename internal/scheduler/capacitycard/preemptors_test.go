@@ -20,214 +20,337 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestWhoPreempts: a pod of a vcjob or of a gang preempts other jobs only for the minimum of its
-// job. Pods of other owners are each a job of their own. Inside a job the minimum does not
-// matter.
-func TestWhoPreempts(t *testing.T) {
-	urgent := changePod("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
+// TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob: preempt evicts pods of lower priority in the same queue. A pod
+// of a Volcano job or of a gang preempts other jobs only while its job lacks pods for its minimum (min=): more pods
+// would make it faster, at the cost of others. Pods of a Deployment are each a job of their own. Inside a job, the
+// pods' own priority decides. All 8 cards of node a are in use or become so.
+func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
+	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10"))
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs, goes, promised string
-		change               func(*corev1.Pod)
+		scene                      string
+		change                     func(*corev1.Pod)
+		wantEvicted, wantPipelined string
 	}{
-		"an elastic vcjob leaves half to another one":  {jobs: "job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob; job high queue=q min=4 pending=8 priorityClass=high owner=vcjob", goes: "low:4", promised: "high@a:4"},
-		"so does an elastic gang of another owner":     {jobs: "job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=4 pending=8 priorityClass=high", goes: "low:4", promised: "high@a:4"},
-		"an elastic vcjob with a minimum of one":       {jobs: "job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=8 priorityClass=high owner=vcjob", goes: "low:1", promised: "high@a:1"},
-		"an elastic vcjob that has its minimum":        {jobs: "job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=4 running=a*4 pending=4 priorityClass=high owner=vcjob"},
-		"an elastic vcjob that lacks one pod of it":    {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job high queue=q min=4 running=a*3 pending=4 priorityClass=high owner=vcjob", goes: "low:1", promised: "high@a:1"},
-		"the pods of a Deployment":                     {jobs: "job low queue=q min=1 running=a*7 priorityClass=low; job high queue=q min=1 running=a pending=3 priorityClass=high", goes: "low:3", promised: "high@a:3"},
-		"a role that lacks its minimum, and no other":  {jobs: "job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=5 running=a*4 pending=3 priorityClass=high task=worker,pods:4,min:4 task=extra,pods:2,min:0 task=ps,pods:1,min:1", goes: "low:1", promised: "high@a:1"},
-		"nothing of lower priority is there":           {jobs: "job low queue=q min=1 running=a*8 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high"},
-		"inside a vcjob that has its minimum":          {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job j queue=q min=2 running=a*3 pending=1 priorityClass=high owner=vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
-		"inside it, while other jobs would be evicted": {jobs: "job low queue=q min=1 running=a*5 priorityClass=low; job j queue=q min=2 running=a*3 pending=3 priorityClass=high owner=vcjob", change: urgent, goes: "j:1", promised: "j@a:1"},
+		"a Volcano job of 8 pods lacks its minimum of 4: it preempts for 4": {
+			scene: `job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob
+				job high queue=q min=4 pending=8 priorityClass=high owner=vcjob`,
+			wantEvicted: "low:4", wantPipelined: "high@a:4",
+		},
+		"a gang of 8 pods lacks its minimum of 4: it preempts for 4": {
+			scene: `job low queue=q min=1 running=a*8 priorityClass=low
+				job high queue=q min=4 pending=8 priorityClass=high`,
+			wantEvicted: "low:4", wantPipelined: "high@a:4",
+		},
+		"a Volcano job of 8 pods lacks its minimum of 1: it preempts for 1": {
+			scene: `job low queue=q min=1 running=a*8 priorityClass=low
+				job high queue=q min=1 pending=8 priorityClass=high owner=vcjob`,
+			wantEvicted: "low:1", wantPipelined: "high@a:1",
+		},
+		"a Volcano job runs its minimum of 4: no eviction": {
+			scene: `job low queue=q min=1 running=a*4 priorityClass=low
+				job high queue=q min=4 running=a*4 pending=4 priorityClass=high owner=vcjob`,
+		},
+		"a Volcano job runs 3 of its minimum of 4: it preempts for 1": {
+			scene: `job low queue=q min=1 running=a*5 priorityClass=low
+				job high queue=q min=4 running=a*3 pending=4 priorityClass=high owner=vcjob`,
+			wantEvicted: "low:1", wantPipelined: "high@a:1",
+		},
+		"3 pods of a Deployment wait beside one that runs: they preempt for all 3": {
+			scene: `job low queue=q min=1 running=a*7 priorityClass=low
+				job high queue=q min=1 running=a pending=3 priorityClass=high`,
+			wantEvicted: "low:3", wantPipelined: "high@a:3",
+		},
+		"of 3 waiting pods only the one of task ps is needed for the minimum: they preempt for 1": {
+			scene: `job low queue=q min=1 running=a*4 priorityClass=low
+				job high queue=q min=5 running=a*4 pending=3 priorityClass=high` +
+				" task=worker,pods:4,min:4 task=extra,pods:2,min:0 task=ps,pods:1,min:1",
+			wantEvicted: "low:1", wantPipelined: "high@a:1",
+		},
+		"no pod has a lower priority: no eviction": {
+			scene: `job low queue=q min=1 running=a*8 priorityClass=high
+				job high queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"j-3 has a higher task priority than the running pods of its Volcano job, which is above its minimum: one of them goes": {
+			scene: `job low queue=q min=1 running=a*5 priorityClass=low
+				job j queue=q min=2 running=a*3 pending=1 priorityClass=high owner=vcjob`,
+			change:      urgent,
+			wantEvicted: "j:1", wantPipelined: "j@a:1",
+		},
+		"3 pods of such a job wait, and only j-3 has the higher task priority: one eviction inside the job": {
+			scene: `job low queue=q min=1 running=a*5 priorityClass=low
+				job j queue=q min=2 running=a*3 pending=3 priorityClass=high owner=vcjob`,
+			change:      urgent,
+			wantEvicted: "j:1", wantPipelined: "j@a:1",
+		},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			if topologyAware && strings.Contains(tc.goes, ":4") {
+			if topologyAware && strings.Contains(tc.wantEvicted, ":4") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000;`+tc.jobs, tc.change)
-			s.habits = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
+			s := newScene(t, `node a model=A
+				queue q quota={"A":8} cpu=1000
+				`+tc.scene, tc.change)
+			s.vcjobPolicies = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
-			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
-			check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+
+			check.Equal(t, "pods that are evicted", tc.wantEvicted, countByState(slices.Concat(s.preempted...)))
+			check.Equal(t, "pipelined pods", tc.wantPipelined, countByState(s.In(api.Pipelined)))
 		}
 	}
 }
 
-func topologyAwarePreempt(is bool) conf.Configuration {
-	return conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: is}}
+// topologyAwarePreempt is the configuration of Volcano's action preempt, with or without its topology-aware search.
+func topologyAwarePreempt(isEnabled bool) conf.Configuration {
+	return conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: isEnabled}}
 }
 
-// TestEveryQueuePreemptsInEachSession: Volcano alone serves one queue, and skips pods of the
-// others.
+// TestEveryQueuePreemptsInEachSession: in a session (one scheduling cycle) Volcano's preempt alone serves one queue,
+// and passes over pods of the others. The plugin runs it for each queue. In each of 8 queues a pod of high priority
+// waits for the one card of its node, which a pod of low priority uses. So 8 pods are evicted, and 8 get their cards.
 func TestEveryQueuePreemptsInEachSession(t *testing.T) {
-	var text strings.Builder
+	s := newScene(t, "")
 	for i := range 8 {
-		fmt.Fprintf(&text, `node n%d model=A cards=1; queue q%d quota={"A":1} cpu=10; job low%d queue=q%d min=1 running=n%d priorityClass=low; job high%d queue=q%d min=1 pending=1 priorityClass=high;`, i, i, i, i, i, i, i)
+		s.addObjects(strings.ReplaceAll(`node nI model=A cards=1
+			queue qI quota={"A":1} cpu=10
+			job lowI queue=qI min=1 running=nI priorityClass=low
+			job highI queue=qI min=1 pending=1 priorityClass=high`, "I", fmt.Sprint(i)))
 	}
-	s := newScene(t, text.String()).evict(preempt.New())
-	check.Equal(t, "pods that go", 8, len(s.In(api.Releasing)))
-	check.Equal(t, "pods that are promised a node", 8, len(s.In(api.Pipelined)))
-	check.Equal(t, "jobs of the session", 16, len(s.Ssn.Jobs))
+	s.evict(preempt.New())
+
+	check.Equal(t, "evicted pods", 8, len(s.In(api.Releasing)))
+	check.Equal(t, "pipelined pods", 8, len(s.In(api.Pipelined)))
+	check.Equal(t, "jobs that the session has after preempt", 16, len(s.Ssn.Jobs))
 }
 
-// TestPreemptLooksAtAllNodes: with more than a hundred nodes Volcano looks at a sample. No gang
-// breaks in it while one elastic pod elsewhere suffices, whatever the number of nodes.
+// TestPreemptLooksAtAllNodes: of more than a hundred nodes Volcano looks at a sample. The plugin has it look at all,
+// because the best victim may be outside. Each node has two cards and a gang of two, but the middle node has two
+// elastic pods. One of those is evicted for the one card that is needed, and no gang.
 func TestPreemptLooksAtAllNodes(t *testing.T) {
 	for _, nodes := range []int{99, 101, 250} {
-		var text strings.Builder
-		fmt.Fprintf(&text, `queue q quota={"A":1000} cpu=1000;`)
+		s := newScene(t, `queue q quota={"A":1000} cpu=1000
+			job high queue=q min=1 pending=1 priorityClass=high`)
 		for i := range nodes {
-			fmt.Fprintf(&text, "node n%d model=A cards=2; ", i)
-			if i != nodes/2 {
-				fmt.Fprintf(&text, "job g%d queue=q min=2 running=n%d*2 priorityClass=low;", i, i)
-			}
+			s.addObjects(fmt.Sprintf(`node n%d model=A cards=2
+				job gang%d queue=q min=2 running=n%d*2 priorityClass=low`, i, i, i))
 		}
+		elastic := s.Groups[1+nodes/2]
+		elastic.Spec.MinMember = 1
+		s.evict(preempt.New())
 
-		fmt.Fprintf(&text, "job spare queue=q min=1 running=n%d*2 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high", nodes/2)
-		s := newScene(t, text.String()).evict(preempt.New())
-		check.Equal(t, fmt.Sprintf("pods that go at %d nodes", nodes), "spare:1", countByState(slices.Concat(s.preempted...)))
+		evicted := countByState(slices.Concat(s.preempted...))
+		check.Equal(t, fmt.Sprintf("evicted pods at %d nodes", nodes), elastic.Name+":1", evicted)
 	}
 }
 
-// TestVotesCountWhatAJobMayPreempt: a job whose queue is full is enqueued if it may preempt
-// others for its minimum. Equal jobs are not counted, and neither are pods that stay.
-func TestVotesCountWhatAJobMayPreempt(t *testing.T) {
-	critical := func(p *corev1.Pod) {
-		if strings.HasPrefix(p.Name, "low") {
-			p.Spec.PriorityClassName = "system-node-critical"
-		}
-	}
+// TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: a job with the PodGroup phase Pending gets no pods; Volcano enqueues
+// it when its queue has quota. Queue q has a quota of 8 A and uses all. Then a job is enqueued if it may preempt jobs
+// of lower priority for its minimum, which it otherwise never could. Pods that may not be evicted do not count.
+func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
+	const (
+		high = `
+			job high queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high`
+		lowGang = "job low queue=q min=8 running=a*8 priorityClass=low"
+	)
 
-	never := changePod("high-0", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) })
-	const high = "; job high queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high"
 	for t, tc := range check.Cases(t, map[string]struct {
-		text     string
-		change   func(*corev1.Pod)
-		enqueued string
-		without  bool // the action preempt is not configured
+		scene         string
+		change        func(*corev1.Pod)
+		withoutAction bool // preempt is not among the configured actions
+		wantEnqueued  int
 	}{
-		"a gang of lower priority":                {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, enqueued: "high"},
-		"without the action preempt":              {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, without: true},
-		"single pods of lower priority":           {text: "job l queue=q min=1 running=a*1 priorityClass=low; job low queue=q min=7 running=a*7 priorityClass=high" + high, enqueued: "high"},
-		"a gang of equal priority":                {text: "job low queue=q min=8 running=a*8 priorityClass=high" + high},
-		"a gang of which a pod is protected":      {text: "job low queue=q min=8 running=a*8 priorityClass=low", change: changePod("low-3", annotate("volcano.sh/preemptable", "false"))},
-		"a gang whose PodGroup is protected":      {text: "job low queue=q min=8 running=a*8 priorityClass=low groupPreemptable=false" + high},
-		"a gang that the cluster depends on":      {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, change: critical},
-		"a vcjob with a known policy":             {text: "job known queue=q min=8 running=a*8 priorityClass=low owner=vcjob" + high, enqueued: "high"},
-		"a vcjob of which nothing is known":       {text: "job low queue=q min=8 running=a*8 priorityClass=low owner=vcjob" + high},
-		"a job that never preempts":               {text: "job low queue=q min=8 running=a*8 priorityClass=low" + high, change: never},
-		"another card than the gang has":          {text: "job low queue=q min=8 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 card=B minCards=0 request={\"B\":1} phase=Pending priorityClass=high"},
-		"as many jobs as the gang gives place to": {text: "job low queue=q min=2 running=a*2 priorityClass=low; job top queue=q min=6 running=a*6 priorityClass=high; job h1 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h2 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high; job h3 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high", enqueued: "2"},
-		"a gang of another queue":                 {text: `queue other quota={"A":8} cpu=1000; job low queue=other min=8 running=a*8 priorityClass=low; job top queue=q min=8 running=b*8 card=A priorityClass=high` + high},
+		"a gang of lower priority: enqueued":                                          {scene: lowGang + high, wantEnqueued: 1},
+		"a gang of lower priority, and the action preempt is not configured: refused": {scene: lowGang + high, withoutAction: true},
+		"one elastic pod of lower priority: enqueued": {
+			scene: `job l queue=q min=1 running=a*1 priorityClass=low
+				job low queue=q min=7 running=a*7 priorityClass=high` + high,
+			wantEnqueued: 1,
+		},
+		"a gang of equal priority: refused": {scene: "job low queue=q min=8 running=a*8 priorityClass=high" + high},
+		"one pod of the gang may not be evicted: refused": {
+			scene:  lowGang + high,
+			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
+		},
+		"the PodGroup of the gang may not be evicted: refused": {scene: lowGang + " groupPreemptable=false" + high},
+		"the gang has a priority class of the cluster itself: refused": {
+			scene: lowGang + high,
+			change: func(p *corev1.Pod) {
+				if strings.HasPrefix(p.Name, "low") {
+					p.Spec.PriorityClassName = "system-node-critical"
+				}
+			},
+		},
+		"a Volcano job whose policy for evictions is known: enqueued": {
+			scene:        "job known queue=q min=8 running=a*8 priorityClass=low owner=vcjob" + high,
+			wantEnqueued: 1,
+		},
+		"a Volcano job whose policy for evictions is unknown: refused": {scene: lowGang + " owner=vcjob" + high},
+		"the preemption policy of the pod that waits is Never: refused": {
+			scene:  lowGang + high,
+			change: changePod("high-0", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) }),
+		},
+		"the gang has other cards than the job needs: refused": {
+			scene: lowGang + `
+				job high queue=q min=1 pending=1 card=B minCards=0 request={"B":1} phase=Pending priorityClass=high`,
+		},
+		"three jobs wait for one card each, and the gang has two: two are enqueued": {
+			scene: `job low queue=q min=2 running=a*2 priorityClass=low
+				job top queue=q min=6 running=a*6 priorityClass=high` + high + `
+				job h1 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high
+				job h2 queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=high`,
+			wantEnqueued: 2,
+		},
+		"the gang of lower priority is in another queue: refused": {
+			scene: `queue other quota={"A":8} cpu=1000
+				job low queue=other min=8 running=a*8 priorityClass=low
+				job top queue=q min=8 running=b*8 card=A priorityClass=high` + high,
+		},
 	}) {
-		s := newScene(t, `node a model=A; node b model=A; queue q quota={"A":8} cpu=1000;`+tc.text, tc.change)
-		s.habits = map[string]workload.EvictionPolicy{"known": {}}
+		s := newScene(t, `node a,b model=A
+			queue q quota={"A":8} cpu=1000
+			`+tc.scene, tc.change)
+		s.vcjobPolicies = map[string]workload.EvictionPolicy{"known": {}}
 		s.m.evictionPolicies = s.evictionPolicyOf
 		s.openSession()
-		if tc.without {
-			s.Run(enqueue.New())
-		} else {
-			s.Run(enqueue.New(), idleAction{preempt.New()})
+		actions := []framework.Action{enqueue.New(), idleAction{preempt.New()}}
+		if tc.withoutAction {
+			actions = actions[:1]
 		}
+		s.Run(actions...)
 
-		var enqueued []string
-		for _, name := range []string{"high", "h1", "h2", "h3"} {
-			if job := s.Job(name); job != nil && !job.IsPending() {
-				enqueued = append(enqueued, name)
-			}
-		}
-
-		if tc.enqueued == "2" {
-			check.Equal(t, "jobs that are enqueued", 2, len(enqueued))
-			continue
-		}
-		check.Equal(t, "enqueued", tc.enqueued, strings.Join(enqueued, " "))
+		enqueued := slices.DeleteFunc([]string{"high", "h1", "h2"}, func(name string) bool {
+			return s.Job(name) == nil || s.Job(name).IsPending()
+		})
+		check.That(t, len(enqueued) == tc.wantEnqueued, "%v are enqueued, want %d jobs", enqueued, tc.wantEnqueued)
 	}
 }
 
-// idleAction is configured and does nothing.
+// idleAction is preempt as a configured action that evicts no pod.
 type idleAction struct{ *preempt.Action }
 
 func (idleAction) Execute(*framework.Session) {}
 
-// TestPreemptedCardsAreKept: what preempt freed for a pod goes to no other pod for five minutes:
-// neither to other queues, nor to jobs of its queue without a higher priority. high-0 has
-// preempted the pod that was on node a.
-func TestPreemptedCardsAreKept(t *testing.T) {
-	const kept = `node a model=A cards=1; queue q quota={"A":4} priority=10 cpu=1000; queue other quota={"A":4} priority=20 cpu=1000; job high queue=q min=1 pending=1 priorityClass=low; `
+// TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class
+// low here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, no other
+// pod of its queue with the same or a lower priority gets that card, and no pod of another queue. Otherwise the
+// eviction would be in vain.
+func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
+	const otherQueue = `
+		job v queue=other min=1 pending=1 priorityClass=high`
 	for t, tc := range check.Cases(t, map[string]struct {
-		text   string
-		after  time.Duration
-		placed string
+		scene      string
+		after      time.Duration
+		minOfHigh  int    // the minimum of the job of high-0, 1 unless the row says more
+		wantPlaced string // of job v
 	}{
-		"another queue":                        {kept + "job v queue=other min=1 pending=1 priorityClass=high", time.Minute, ""},
-		"an equal job of the queue":            {kept + "job v queue=q min=1 pending=1 priorityClass=low", time.Minute, ""},
-		"a lower job of the queue":             {kept + "job v queue=q min=1 pending=1", time.Minute, ""},
-		"a higher job of the queue":            {kept + "job v queue=q min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
-		"for five minutes":                     {kept + "job v queue=other min=1 pending=1 priorityClass=high", 5*time.Minute - time.Second, ""},
-		"and no longer":                        {kept + "job v queue=other min=1 pending=1 priorityClass=high", 5 * time.Minute, "a:1"},
-		"what is left beside them is given":    {kept + "node a model=A cards=2; job v queue=other min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
-		"the quota was lowered":                {kept + `queue q quota={} priority=10; job v queue=other min=1 pending=1 priorityClass=high`, time.Minute, "a:1"},
-		"the gang lacks a pod":                 {strings.Replace(kept, "job high queue=q min=1", "job high queue=q min=2", 1) + "job v queue=other min=1 pending=1 priorityClass=high", time.Minute, "a:1"},
-		"an equal job gets no other free card": {kept + `queue q quota={"A":1} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, ""},
-		"but if the quota suffices for both":   {kept + `queue q quota={"A":2} priority=10 cpu=1000; node c model=A cards=1; job v queue=q min=1 pending=1 priorityClass=low`, time.Minute, "c:1"},
+		"v is in another queue: it waits": {
+			scene: otherQueue, after: time.Minute, wantPlaced: "",
+		},
+		"v has the same priority in the same queue: it waits": {
+			scene: "job v queue=q min=1 pending=1 priorityClass=low", after: time.Minute, wantPlaced: "",
+		},
+		"v has a lower priority in the same queue: it waits": {
+			scene: "job v queue=q min=1 pending=1", after: time.Minute, wantPlaced: "",
+		},
+		"v has a higher priority in the same queue: placed": {
+			scene: "job v queue=q min=1 pending=1 priorityClass=high", after: time.Minute, wantPlaced: "a:1",
+		},
+		"v is in another queue, just before five minutes: it waits": {
+			scene: otherQueue, after: 5*time.Minute - time.Second, wantPlaced: "",
+		},
+		"v is in another queue, after five minutes: placed": {
+			scene: otherQueue, after: 5 * time.Minute, wantPlaced: "a:1",
+		},
+		"node a has a second card, which is not kept: placed": {
+			scene: "node a model=A cards=2" + otherQueue, after: time.Minute, wantPlaced: "a:1",
+		},
+		"the quota was lowered to nothing, so high-0 cannot start: placed": {
+			scene: "queue q quota={} priority=10" + otherQueue, after: time.Minute, wantPlaced: "a:1",
+		},
+		"the gang of high-0 lacks a pod, so it cannot start: placed": {
+			scene: otherQueue, minOfHigh: 2, after: time.Minute, wantPlaced: "a:1",
+		},
+		"v has the same priority and node c is free, but the quota of 1 is kept for high-0: it waits": {
+			scene: `queue q quota={"A":1} priority=10 cpu=1000
+				node c model=A cards=1
+				job v queue=q min=1 pending=1 priorityClass=low`,
+			after: time.Minute, wantPlaced: "",
+		},
+		"v has the same priority and node c is free, and the quota of 2 suffices for both: placed": {
+			scene: `queue q quota={"A":2} priority=10 cpu=1000
+				node c model=A cards=1
+				job v queue=q min=1 pending=1 priorityClass=low`,
+			after: time.Minute, wantPlaced: "c:1",
+		},
 	}) {
-		s := newScene(t, tc.text).useClock()
+		s := newScene(t, fmt.Sprintf(`node a model=A cards=1
+			queue q quota={"A":4} priority=10 cpu=1000
+			queue other quota={"A":4} priority=20 cpu=1000
+			job high queue=q min=%d pending=1 priorityClass=low
+			%s`, max(1, tc.minOfHigh), tc.scene)).useClock()
 		s.openSession()
 		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
 		s.clock = s.clock.Add(tc.after)
 
-		// The pod itself waits, as long as its gate is there.
+		// high-0 waits as long as its scheduling gate is there.
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
 		s.enqueueAndAllocate()
-		check.Equal(t, "v is placed on", tc.placed, s.podsByNode("v"))
+		check.Equal(t, "v is placed on", tc.wantPlaced, s.podsByNode("v"))
 	}
 }
 
-// TestSecondPreemptorUsesNoKeptCards: on a node whose cards are kept for one pod, the next one
-// preempts further pods. It does not wait until the first one is placed.
+// TestSecondPreemptorUsesNoKeptCards: node a has 4 cards, all used by pods of low priority. In the first session one
+// of them is evicted for high-0. In the next one late-0 needs a card too. The card that becomes free is kept for
+// high-0, so preempt evicts a second pod, and late-0 does not wait until high-0 is placed.
 func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
-	s := newScene(t, `node a model=A cards=4; queue q quota={"A":4} cpu=1000; job low queue=q min=1 running=a*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`)
+	s := newScene(t, `node a model=A cards=4
+		queue q quota={"A":4} cpu=1000
+		job low queue=q min=1 running=a*4 priorityClass=low
+		job high queue=q min=1 pending=1 priorityClass=high`)
 	s.evict(preempt.New())
-	check.Equal(t, "go", 1, len(s.In(api.Releasing)))
+	check.Equal(t, "evicted pods of the first session", 1, len(s.In(api.Releasing)))
 
 	for _, task := range slices.Concat(s.preempted...) {
 		s.reclaimPolicy().MarkEvicting(task)
 	}
-
 	s.addObjects("job late queue=q min=1 pending=1 priorityClass=high")
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
 	defer s.reclaimPolicy().AssumeEvicted()()
+	s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
-	rules := s.reclaimPolicy()
-	rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
-	check.Equal(t, "go in the second session", 2, len(s.In(api.Releasing)))
-	check.Equal(t, "promised a node", "late-0@a", session.Names(s.In(api.Pipelined)))
+	check.Equal(t, "evicted pods in the second session", 2, len(s.In(api.Releasing)))
+	check.Equal(t, "pipelined pods", "late-0@a", session.Names(s.In(api.Pipelined)))
 }
 
-// TestPreemptTakesNoCardsThatAGangAwaits: of six cards two are free, and kept for a gang of inference.
+// TestPreemptTakesNoCardsThatAGangAwaits: node a has 6 cards. Pods of low priority use 4; the 2 free ones are kept
+// for an inference gang of 4 pods, which waits for 2 more. For a training pod of high priority, preempt may use only
+// cards that it frees: not the kept ones.
 func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		cards, goes, promised string
+		cards                      int // of the pod with high priority
+		wantEvicted, wantPipelined string
 	}{
-		"as many pods as it needs":  {"2", "low:2", "high@a:1"},
-		"all of them":               {"4", "low:4", "high@a:1"},
-		"none if that would not do": {"5", "", ""},
-		"one although two are free": {"1", "low:1", "high@a:1"},
+		"1 card is needed: 1 pod goes although 2 cards are free":         {1, "low:1", "high@a:1"},
+		"2 cards are needed: 2 pods go":                                  {2, "low:2", "high@a:1"},
+		"4 cards are needed: 4 pods go":                                  {4, "low:4", "high@a:1"},
+		"5 cards are needed, more than the 4 that can be freed: none go": {5, "", ""},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			s := newScene(t, `node a model=A cards=6; queue inf quota={"A":20} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":20} priority=20000 serviceType=training cpu=100
-				job g queue=inf min=4 pending=4 minCards=4; job low queue=tra min=1 running=a*4 priorityClass=low; job high queue=tra min=1 pending=1 priorityClass=high cards=`+tc.cards)
+			s := newScene(t, fmt.Sprintf(`node a model=A cards=6
+				queue inf quota={"A":20} priority=80000 serviceType=inference cpu=100
+				queue tra quota={"A":20} priority=20000 serviceType=training cpu=100
+				job g queue=inf min=4 pending=4 minCards=4
+				job low queue=tra min=1 running=a*4 priorityClass=low
+				job high queue=tra min=1 pending=1 priorityClass=high cards=%d`, tc.cards))
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
-			check.Equal(t, "cards that are kept", 1, len(s.p.awaited.byNode))
+			check.Equal(t, "nodes with cards that are kept", 1, len(s.p.awaited.byNode))
 
-			gone := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
-			check.Equal(t, "go", tc.goes, countByState(slices.Concat(gone...)))
-			check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+			evicted := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))
+			check.Equal(t, "pipelined pods", tc.wantPipelined, countByState(s.In(api.Pipelined)))
 		}
 	}
 }
