@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -10,29 +11,22 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestSmallBudgetKeepsPlansValid: a search that ends at its budget finds no plan or a valid
-// one without needless victims. A search that stays within its budget finds the same plan.
+// TestSmallBudgetKeepsPlansValid: a budget bounds the work of a search. A search that ends at its budget reports that, and
+// has a valid plan without needless victims, which may lose more. It finds a plan whenever a search without that budget
+// does. A search that stays within its budget has the same answer as one with the largest budget. Problems are random.
 func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem, "tree": smallTree}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
-			answer := Solve(p, maxRefineWork)
-			whole := answer.Plan
-			less := Solve(p, rapid.IntRange(0, answer.Work+1).Draw(t, "most"))
-			plan := less.Plan
+			largest := Solve(p, maxRefineWork)
+			smaller := Solve(p, rapid.IntRange(0, largest.Work+1).Draw(t, "budget"))
+			check.Must(t, smaller.OutOfBudget || reflect.DeepEqual(smaller, largest), "within its budget: %+v, want %+v", smaller, largest)
+			check.Must(t, (smaller.Plan == nil) == (largest.Plan == nil), "plan %+v, and with the largest budget %+v", smaller.Plan, largest.Plan)
 
-			switch {
-			case !less.OutOfBudget && !reflect.DeepEqual(less, answer):
-				t.Fatalf("%+v, want %+v", less, answer)
-			case plan == nil && whole != nil:
-				t.Fatal("no plan, and there is one with more work")
-			case plan == nil:
-			case whole == nil:
-				t.Fatalf("%+v, and no plan with more work", plan)
-			case planError(p, plan) != "" || needlessVictim(p, plan) != "":
-				t.Fatalf("%s %s", planError(p, plan), needlessVictim(p, plan))
-			case plan.Loss.compare(whole.Loss) < 0:
-				t.Fatalf("loses %+v, with more work %+v", plan.Loss, whole.Loss)
+			if smaller.Plan != nil {
+				mustBeValid(t, p, smaller.Plan)
+				mustNeedAllVictims(t, p, smaller.Plan)
+				check.Must(t, smaller.Plan.Loss.compare(largest.Plan.Loss) >= 0, "loses %+v, with the largest budget %+v", smaller.Plan.Loss, largest.Plan.Loss)
 			}
 		})
 	}
@@ -59,10 +53,15 @@ func (f fleet) kinds(kinds int) *Problem {
 	return p
 }
 
-// TestFirstPlanIsLinear: without any budget for refining there is a plan. Its work grows with
-// nodes and pods, and with pod sets.
+// TestFirstPlanIsLinear: also on a large cluster, a session must not wait long for a first plan, which needs no budget for
+// refining. Its work grows in proportion to the nodes with their pods, and to the kinds of pending pods: four times as
+// many take less than six times the work. A gang has 8 pods; there are as many gangs as nodes.
 func TestFirstPlanIsLinear(t *testing.T) {
-	for t, f := range check.Cases(t, map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}}) {
+	for t, f := range check.Cases(t, map[string]fleet{
+		"each gang on one node":           {size: 8},
+		"each gang on several nodes":      {size: 8, spread: true},
+		"one job of elastic pods instead": {size: 8, elastic: true},
+	}) {
 		work := func(nodes, kinds int) float64 {
 			f.nodes = nodes
 			f.gangs = nodes
@@ -74,41 +73,58 @@ func TestFirstPlanIsLinear(t *testing.T) {
 		}
 
 		base := work(250, 8)
-		nodes := work(1000, 8) / base
-		kinds := work(250, 32) / base
-		check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the work, four times the kinds %.1f", nodes, kinds)
+		ofNodes := work(1000, 8) / base
+		ofKinds := work(250, 32) / base
+		check.That(t, ofNodes < 6, "four times the nodes take %.1f times the work", ofNodes)
+		check.That(t, ofKinds < 6, "four times the kinds take %.1f times the work", ofKinds)
 	}
 }
 
-// TestFirstPlanIsBoundedForManyRanks: each rank that loses anything needs a plan of its own,
-// within the budget for ranks.
+// TestFirstPlanIsBoundedForManyRanks: jobs of lower ranks are evicted first, so each rank that loses anything needs a plan
+// of its own. The work of all of them is bounded by the nodes with their pods and the kinds of pending pods, however
+// many ranks there are.
 func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
-	for _, size := range []struct{ nodes, kinds, ranks int }{{250, 8, 6}, {250, 32, 6}, {1000, 8, 6}, {250, 8, 24}, {1000, 8, 500}} {
+	for _, size := range []struct{ nodes, kinds, ranks int }{
+		{nodes: 250, kinds: 8, ranks: 6},
+		{nodes: 250, kinds: 32, ranks: 6},
+		{nodes: 1000, kinds: 8, ranks: 6},
+		{nodes: 250, kinds: 8, ranks: 24},
+		{nodes: 1000, kinds: 8, ranks: 500},
+	} {
 		f := fleet{size: 8, spread: true, nodes: size.nodes, gangs: size.nodes, ranks: size.ranks}
 		p := f.kinds(size.kinds)
 		first := Solve(p, 0)
 		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
 		mustBeValid(t, p, first.Plan)
-		most := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
-		check.That(t, first.Work <= most, "%+v: work %d, want at most %d", size, first.Work, most)
+		maxWork := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
+		check.That(t, first.Work <= maxWork, "%+v: work %d, want at most %d", size, first.Work, maxWork)
 	}
 }
 
-// TestSolveReportsOutOfBudget: only a search of all sets finds this plan, and it needs nothing of the
-// budget for refining.
+// TestSolveReportsOutOfBudget: the job can lose one of its pods, of 1 card or of 2. Two pods are pending, so only the
+// pod of 2 cards helps. The plan is found even without a budget; it is reported then that refining it was cut. For
+// four pending pods there is no plan, whatever is evicted, and that is certain without a budget.
 func TestSolveReportsOutOfBudget(t *testing.T) {
-	p := fullProblem(1, 2, 1, Job{Elastic: 1, Pods: []Pod{podOn(0, 1), {Usage: Amounts{2}, Loss: 3}}})
-	got := Solve(p, 0)
-	check.That(t, got.Plan != nil && got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1, and that refining was cut", got)
-	got = Solve(p, maxRefineWork)
-	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, singlePods(0, 1)), "%+v, want pod 1", got)
-	p.PodSets[0].Count = 4
-	got = Solve(p, 0)
-	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whatever is evicted", got)
+	s := newScene(`
+		node n
+		pending pods=2 cards=1
+		job elastic running=n*2 elastic=1 whole=false
+		pod elastic 0 cards=1 loss=1
+		pod elastic 1 cards=2 loss=3`)
+	for budget, wantOutOfBudget := range map[int]bool{0: true, maxRefineWork: false} {
+		got := Solve(s.Problem, budget)
+		check.Must(t, got.Plan != nil, "budget %d: no plan", budget)
+		check.Equal(t, "victims", "elastic-1", s.formatVictims(got.Plan))
+		check.Equal(t, fmt.Sprintf("out of budget %d", budget), wantOutOfBudget, got.OutOfBudget)
+	}
+
+	s.PodSets[0].Count = 4
+	checkNoPlan(t, "four pending pods", Solve(s.Problem, 0))
 }
 
-// TestSearchOfAllSetsHasABound: a job can lose 15 pods. A pod needs 16 of them, which no bound shows: 8
-// that release cards, and 8 that release CPU.
+// TestSearchOfAllSetsHasABound: a job can lose 15 of its 40 pods. The pending pod needs 16 of them: 8 that free a card,
+// and 8 that free CPU. No simple bound shows that there is no plan, and all sets of 15 pods are too many to try. So
+// the search ends, and reports that it was cut.
 func TestSearchOfAllSetsHasABound(t *testing.T) {
 	job := Job{Elastic: 15}
 	for range 20 {
@@ -119,10 +135,12 @@ func TestSearchOfAllSetsHasABound(t *testing.T) {
 	p.PodSets[0].Request = Amounts{8, 8}
 	p.Nodes[0].Free = Amounts{0, 0}
 	got := Solve(p, maxRefineWork)
-	check.That(t, got.Plan == nil && got.OutOfBudget, "%+v, want no plan, and that the search was cut", got)
+	check.Equal(t, "plan", nil, got.Plan)
+	check.That(t, got.OutOfBudget, "the search does not report that it was cut")
 }
 
-// TestSolveRefusesMoreThanAllQuotas: no search is needed for that.
+// TestSolveRefusesMoreThanAllQuotas: 41 pods of one card each are pending, and the quota allows 40. The solver refuses
+// that at once, with at most a look at each node for each pod set. With a quota of 41 all of them are placed.
 func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(1, 1)
 	for range 40 {
@@ -131,14 +149,15 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 
 	p.Quotas[0] = flatQuota(40)
 	got := Solve(p, maxRefineWork)
-	check.That(t, got.Plan == nil && !got.OutOfBudget && got.Work <= 41*200*workPerVisit, "%+v, want none, and at most a look at each node", got)
+	checkNoPlan(t, "a quota of 40", got)
+	check.That(t, got.Work <= 41*200*workPerVisit, "work %d, want at most a look at each node", got.Work)
 
 	p.Quotas[0] = flatQuota(41)
-	check.Must(t, len(p.PodSets) == 41, "41 pod sets")
 	check.Equal(t, "placed pods", 41, mustSolve(t, p, true).Placed())
 }
 
-// TestEmptyPodSetsCostNoWork: so that a caller can try how many pods of each kind fit.
+// TestEmptyPodSetsCostNoWork: a caller tries how many pods of each kind fit, with 0 for the other kinds. 63 kinds without
+// pods beside one of 20 pods cost no work, and the plan still has a place for each kind.
 func TestEmptyPodSetsCostNoWork(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(20, 1)
 	alone := Solve(p, maxRefineWork)
@@ -148,14 +167,19 @@ func TestEmptyPodSetsCostNoWork(t *testing.T) {
 		p.PodSets = append(p.PodSets, empty)
 	}
 	got := Solve(p, maxRefineWork)
-	check.That(t, alone.Plan != nil && got.Plan != nil && got.Work == alone.Work, "work %d with empty pod sets, want %d", got.Work, alone.Work)
-	check.That(t, got.Plan != nil && len(got.Plan.Places) == 64 && got.Plan.Placed() == 20, "%+v, want 20 pods of the first of 64 pod sets", got.Plan)
+	check.Must(t, alone.Plan != nil && got.Plan != nil, "no plan: %+v, %+v", alone, got)
+	check.Equal(t, "work with empty pod sets", alone.Work, got.Work)
+	check.Equal(t, "pod sets in the plan", 64, len(got.Plan.Places))
+	check.Equal(t, "placed pods", 20, got.Plan.Placed())
 }
 
-func TestSolveIgnoresEmptyPodSets(t *testing.T) {
-	p := fullProblem(1, 1, 1, gang(1, 0))
-	empty := p.PodSets[0]
-	empty.Count = 0
-	p.PodSets = []PodSet{empty, p.PodSets[0], empty}
+// TestSolvePlacesPodsBetweenEmptyPodSets: a plan lists the places by pod set, also for pod sets without pods.
+func TestSolvePlacesPodsBetweenEmptyPodSets(t *testing.T) {
+	p := newScene(`
+		node n
+		pending pods=0 cards=1
+		pending pods=1 cards=1
+		pending pods=0 cards=1
+		job gang running=n loss=1`).Problem
 	check.Equal(t, "places", [][]int{nil, {0}, nil}, mustSolve(t, p, true).Places)
 }

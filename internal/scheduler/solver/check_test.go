@@ -97,7 +97,7 @@ func placesError(p *Problem, place [][]int, free *placeable) string {
 			addUsage(avail, &Pod{Node: node, Usage: c.Request}, -1)
 			quotas[p.Nodes[node].Quota] -= c.Cards
 			if c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
-				return fmt.Sprintf("pool %d is overdrawn", p.Nodes[node].Quota)
+				return fmt.Sprintf("quota %d is exceeded", p.Nodes[node].Quota)
 			}
 		}
 	}
@@ -145,14 +145,12 @@ func needlessVictim(p *Problem, plan *Plan) string {
 
 // mustBeValid ends the test if something is wrong with a plan.
 func mustBeValid(t check.T, p *Problem, plan *Plan) {
-	t.Helper()
 	why := planError(p, plan)
 	check.Must(t, why == "", "%s", why)
 }
 
 // mustNeedAllVictims ends the test if a plan needs fewer victims.
 func mustNeedAllVictims(t check.T, p *Problem, plan *Plan) {
-	t.Helper()
 	why := needlessVictim(p, plan)
 	check.Must(t, why == "", "%s", why)
 }
@@ -160,9 +158,8 @@ func mustNeedAllVictims(t check.T, p *Problem, plan *Plan) {
 // mustSolve solves a problem with the largest budget. It ends the test if the plan is wrong, or if there is one
 // although none is possible, or the other way round. It returns nil for no plan.
 func mustSolve(t check.T, p *Problem, possible bool) *Plan {
-	t.Helper()
 	plan, ok := solveAll(p)
-	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+	check.Must(t, ok == possible, "found a plan: %t, one exists: %t", ok, possible)
 	if ok {
 		mustBeValid(t, p, plan)
 	}
@@ -171,7 +168,6 @@ func mustSolve(t check.T, p *Problem, possible bool) *Plan {
 
 // mustSolveAgain ends the test if a problem has another plan when it is solved again.
 func mustSolveAgain(t check.T, p *Problem, plan *Plan) {
-	t.Helper()
 	again, _ := solveAll(p)
 	check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 }

@@ -1,91 +1,170 @@
 package solver
 
 import (
+	"math"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestSolveEvictsElasticPods: a job with elastic pods, those above its minimum, can lose so many pods and goes on. It
+// may also be evicted as a whole, but elastic pods of any job go first. Here all pods run on one full node unless a
+// row says otherwise. The pods of a role have a minimum of their own.
 func TestSolveEvictsElasticPods(t *testing.T) {
-	roles := func(spare []int, of ...int) func(p *Problem) {
-		return func(p *Problem) {
-			p.Jobs[0].RoleElastic = spare
-			for i, role := range of {
-				p.Jobs[0].Pods[i].Role = role
-			}
-		}
-	}
-
-	checkVictims(t, map[string]ruleCase{
-		"no more than its elastic pods": {problem: fullProblem(1, 2, 1, elasticJob(1, 40, 0, 0, 0), gang(90, 0)),
-			want: append(singlePods(0, 0), wholeJobs(1)...)},
-		"all of its pods when that loses less than another": {problem: fullProblem(1, 2, 1, elasticJob(1, 2, 0, 0, 0), gang(90, 0)),
-			want: wholeJobs(0)},
-		"elastic pods that run out, then the job as a whole, counted once": {problem: fullProblem(1, 3, 1, elasticJob(1, 2, 0, 0, 0)), want: wholeJobs(0)},
-		"not as a whole when that is not allowed": {
-			problem: fullProblem(1, 3, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), refused: true},
-		"elastic pods of a job that is never taken whole": {
-			problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) { p.Jobs[0].Whole = false }), want: singlePods(0, 0, 1)},
-		"no protected pod": {
-			problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0, 0)).changed(func(p *Problem) {
-				p.Jobs[0].Whole = false
-				p.Jobs[0].Pods[0].Protected = true
-				p.Jobs[0].Pods[1].Protected = true
-			}),
-			want: singlePods(0, 2),
-		},
-		"no victims when only protected pods could help": {
-			problem: fullProblem(1, 1, 1, elasticJob(1, 2, 0)).changed(func(p *Problem) {
-				p.Jobs[0].Whole = false
-				p.Jobs[0].Pods[0].Protected = true
-			}),
-			refused: true,
-		},
-		"of each role no more than it can spare": {problem: fullProblem(1, 2, 1, elasticJob(2, 2, 0, 0, 0, 0)).changed(roles([]int{1, 1}, 0, 0, 1, 1)),
-			want: singlePods(0, 0, 2)},
-		"of no role that can spare none": {problem: fullProblem(1, 1, 1, elasticJob(2, 2, 0, 0)).changed(roles([]int{0, 1}, 0, 1)), want: singlePods(0, 1)},
-		"no more in all, though each role could": {problem: fullProblem(1, 2, 1, elasticJob(1, 2, 0, 0, 0)).changed(roles([]int{2, 2}, 0, 1, 1)),
-			want: wholeJobs(0)},
-		"the dearer role when only that one helps": {
-			problem: fullProblem(2, 1, 1, elasticJob(1, 2, 0, 1)).changed(roles([]int{1, 1}, 0, 1)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{1} }),
-			want:    singlePods(0, 1),
-		},
+	checkVictims(t, map[string]victimsCase{
+		"2 pods, one elastic pod: that one, and a gang that loses less than the rest of the elastic job": {want: "elastic-0 gang", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=1 loss=40
+			job gang running=n loss=90`},
+		"2 pods, one elastic pod: the elastic job as a whole loses 6, the gang 90": {want: "elastic", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=1 loss=2
+			job gang running=n loss=90`},
+		"3 pods, one of 3 pods is elastic: the job as a whole": {want: "elastic", scene: `
+			node n
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=1 loss=2`},
+		"3 pods, 2 elastic pods of a job that must not be evicted as a whole": {want: "no plan", scene: `
+			node n
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=2 whole=false loss=2`},
+		"2 pods, 2 elastic pods of a job that must not be evicted as a whole": {want: "elastic-0 elastic-1", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=2 whole=false loss=2`},
+		"two of three pods are protected: the third": {want: "elastic-2", scene: `
+			node n
+			pending pods=1 cards=1
+			job elastic running=n*3 elastic=2 whole=false loss=2
+			pod elastic 0 protected=true
+			pod elastic 1 protected=true`},
+		"the only pod is protected": {want: "no plan", scene: `
+			node n
+			pending pods=1 cards=1
+			job elastic running=n elastic=1 whole=false loss=2
+			pod elastic 0 protected=true`},
+		"2 pods, each role has one elastic pod: one of each": {want: "elastic-0 elastic-2", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*4 elastic=2 roleElastic=1,1 roles=0,0,1,1 loss=2`},
+		"role 0 has no elastic pod: the pod of role 1": {want: "elastic-1", scene: `
+			node n
+			pending pods=1 cards=1
+			job elastic running=n*2 elastic=2 roleElastic=0,1 roles=0,1 loss=2`},
+		"2 pods, each role could lose 2, the job only one: the job as a whole": {want: "elastic", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=1 roleElastic=2,2 roles=0,1,1 loss=2`},
+		"the pod can run on b only: the elastic pod of role 1, which runs there": {want: "elastic-1", scene: `
+			node a
+			node b
+			pending pods=1 cards=1 nodes=b
+			job elastic running=a,b elastic=1 roleElastic=1,1 roles=0,1 loss=2`},
 	})
 }
 
+// TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among those the
+// ones that its caller lists first. So equal scenes have equal plans.
 func TestSolveBreaksTiesByOrder(t *testing.T) {
-	checkVictims(t, map[string]ruleCase{
-		"the first of equal jobs":              {problem: fullProblem(1, 1, 1, gang(3, 0), gang(3, 0), gang(3, 0)), want: wholeJobs(0)},
-		"the first of equal pods":              {problem: fullProblem(1, 1, 1, elasticJob(2, 3, 0, 0)), want: singlePods(0, 0)},
-		"the first on whichever node":          {problem: fullProblem(2, 1, 1, gang(3, 1), gang(3, 0)), want: wholeJobs(0)},
-		"the first of equal nodes to clear":    {problem: fullProblem(2, 1, 2, gang(3, 1), gang(3, 0), gang(3, 1), gang(3, 0)), want: wholeJobs(1, 3)},
-		"fewest jobs when none loses anything": {problem: fullProblem(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholeJobs(3)},
-		"fewest jobs of those that lose as much": {problem: fullProblem(1, 3, 1, gang(2, 0), gang(2, 0), gang(2, 0), gang(2, 0, 0, 0)),
-			want: wholeJobs(3)},
-		"elastic pods that lose nothing, no more than are needed": {problem: fullProblem(1, 2, 1, elasticJob(4, 0, 0, 0, 0, 0)), want: singlePods(0, 0, 1)},
+	checkVictims(t, map[string]victimsCase{
+		"the first of equal jobs": {want: "first", scene: `
+			node n
+			pending pods=1 cards=1
+			job first running=n loss=3
+			job second running=n loss=3
+			job third running=n loss=3`},
+		"the first of equal elastic pods": {want: "elastic-0", scene: `
+			node n
+			pending pods=1 cards=1
+			job elastic running=n*2 elastic=2 loss=3`},
+		"the first of equal jobs, although it runs on the second node": {want: "first", scene: `
+			node a; node b
+			pending pods=1 cards=1
+			job first running=b loss=3
+			job second running=a loss=3`},
+		"a pod of 2 cards on equal nodes: the first node": {want: "a1 a2", scene: `
+			node a; node b
+			pending pods=1 cards=2
+			job b1 running=b loss=3
+			job a1 running=a loss=3
+			job b2 running=b loss=3
+			job a2 running=a loss=3`},
+		"3 pods, no job loses anything: one large job": {want: "large", scene: `
+			node n
+			pending pods=3 cards=1
+			job first running=n
+			job second running=n
+			job third running=n
+			job large running=n*3`},
+		"3 pods, three jobs lose 6 and one large job too: the large one": {want: "large", scene: `
+			node n
+			pending pods=3 cards=1
+			job first running=n loss=2
+			job second running=n loss=2
+			job third running=n loss=2
+			job large running=n*3 loss=2`},
+		"2 pods, 4 elastic pods that lose nothing: the first two": {want: "elastic-0 elastic-1", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*4 elastic=4`},
 	})
 }
 
-func TestPlanLoss(t *testing.T) {
+// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds, apart for jobs that are evicted as a
+// whole (JobSeconds) and for elastic pods (PodSeconds). loss= is that of each pod, wholeLoss= what a job loses beside
+// it if it is evicted as a whole.
+func TestPlanStatesItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		problem *Problem
-		want    Loss
+		scene string
+		want  Loss
 	}{
-		"nothing":                        {fullProblem(1, 1, 1).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}},
-		"all pods of a gang":             {fullProblem(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}},
-		"elastic pods":                   {fullProblem(1, 2, 1, elasticJob(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}},
-		"both":                           {fullProblem(1, 2, 1, elasticJob(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}},
-		"an exhausted job, once":         {fullProblem(1, 3, 1, elasticJob(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}},
-		"a whole job more than its pods": {fullProblem(1, 1, 1, losingMore(100, gang(7, 0, 0))), Loss{JobSeconds: 114, Jobs: 1}},
-		"not where elastic pods suffice": {fullProblem(1, 1, 1, losingMore(100, elasticJob(1, 7, 0, 0))), Loss{PodSeconds: 7}},
-		"another job that loses less":    {fullProblem(1, 1, 1, losingMore(100, gang(7, 0)), gang(99, 0)), Loss{JobSeconds: 99, Jobs: 1}},
-		"more than can be counted":       {fullProblem(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}},
-		"more than can be counted in all": {fullProblem(1, 2, 1, gang(1<<62, 0), elasticJob(1, 1<<62, 0, 0)),
-			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}},
+		"no victims": {want: Loss{}, scene: `
+			node n cards=1
+			pending pods=1 cards=1`},
+		"a gang of 3 pods for one pending pod": {want: Loss{JobSeconds: 3 * 7, Jobs: 1}, scene: `
+			node n
+			pending pods=1 cards=1
+			job gang running=n*3 loss=7`},
+		"2 elastic pods": {want: Loss{PodSeconds: 2 * 7}, scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=2 loss=7`},
+		"an elastic pod and a gang": {want: Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*3 elastic=1 loss=7
+			job gang running=n loss=5`},
+		"a whole job counts its elastic pod once, among JobSeconds": {want: Loss{JobSeconds: 3 * 7, Jobs: 1}, scene: `
+			node n
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=1 loss=7`},
+		"a gang with a loss of its own": {want: Loss{JobSeconds: 100 + 2*7, Jobs: 1}, scene: `
+			node n
+			pending pods=1 cards=1
+			job gang running=n*2 loss=7 wholeLoss=100`},
+		"an elastic pod of a job with a loss of its own: only that of the pod": {want: Loss{PodSeconds: 7}, scene: `
+			node n
+			pending pods=1 cards=1
+			job elastic running=n*2 elastic=1 loss=7 wholeLoss=100`},
+		"a gang that loses 107 with a loss of its own, and one that loses 99": {want: Loss{JobSeconds: 99, Jobs: 1}, scene: `
+			node n
+			pending pods=1 cards=1
+			job gang running=n loss=7 wholeLoss=100
+			job cheaper running=n loss=99`},
+		"3 times 2^62 card-seconds: the largest int64": {want: Loss{JobSeconds: math.MaxInt64, Jobs: 1}, scene: `
+			node n
+			pending pods=2 cards=1
+			job gang running=n*3 loss=4611686018427387904`},
+		"2^62 card-seconds each of a gang and an elastic pod": {want: Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, scene: `
+			node n
+			pending pods=2 cards=1
+			job gang running=n loss=4611686018427387904
+			job elastic running=n*2 elastic=1 loss=4611686018427387904`},
 	}) {
-		plan, ok := solveAll(tc.problem)
-		check.Must(t, ok, "no plan")
-
+		plan, isSolved := solveAll(newScene(tc.scene).Problem)
+		check.Must(t, isSolved, "no plan")
 		check.Equal(t, "loss", tc.want, plan.Loss)
 	}
 }

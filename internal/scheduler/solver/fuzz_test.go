@@ -113,7 +113,8 @@ func checkTakes(t *rapid.T, p *Problem, plan *Plan) {
 	}
 }
 
-// checkExtremeProblem checks what holds for a plan of any problem.
+// checkExtremeProblem checks what holds for a plan of any problem: all pods have places, and nothing is evicted that
+// must not be.
 func checkExtremeProblem(t *rapid.T) {
 	p := extremeProblem(t)
 	plan, ok := solveAll(p)
@@ -138,9 +139,12 @@ func checkExtremeProblem(t *rapid.T) {
 	check.Must(t, plan.Loss.JobSeconds >= 0 && plan.Loss.PodSeconds >= 0, "loses %+v", plan.Loss)
 }
 
+// TestSolveExtremeProblems: users write amounts, so they may be as large, small or odd as the API server accepts. The
+// solver neither panics nor makes a wrong plan of such random problems: each pod of its plan has a place, no protected
+// pod and no more elastic pods than allowed are evicted, limits hold, and no loss overflows.
 func TestSolveExtremeProblems(t *testing.T) { seed.Check(t, checkExtremeProblem) }
 
-// FuzzSolve begins with problems, which take hundreds of draws of eight bytes.
+// FuzzSolve checks the same as TestSolveExtremeProblems. Its inputs are the draws of a problem, hundreds of eight bytes.
 func FuzzSolve(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for range 16 {
@@ -151,15 +155,28 @@ func FuzzSolve(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(checkExtremeProblem))
 }
 
+// TestSolveOddProblems: the solver copes with problems that its caller hardly sends.
 func TestSolveOddProblems(t *testing.T) {
-	checkVictims(t, map[string]ruleCase{
-		"empty":                            {problem: &Problem{}},
-		"a pod set without nodes":          {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
-		"less than nothing left in a pool": {problem: fullProblem(1, 1, 1, gang(1, 0)).changed(func(p *Problem) { p.Quotas[0] = flatQuota(-5) }), refused: true},
-		"pods that give nothing that is counted": {
-			problem: fullProblem(1, 1, 1, gang(1, 0), gang(5, 0)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Usage = nil }), want: wholeJobs(1)},
-		"a node that has less than nothing": {
-			problem: fullProblem(1, 1, 1, gang(1, 0, 0), gang(9, 0)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{-2} }),
-			want:    wholeJobs(0, 1)},
+	checkVictims(t, map[string]victimsCase{
+		"nothing at all: no victims": {want: "", scene: ""},
+		"no node is suitable for the pending pod": {want: "no plan", scene: `
+			pending pods=1 cards=1
+			node n
+			job gang running=n loss=1`},
+		"less than no quota is left": {want: "no plan", scene: `
+			quota A left=-5
+			node n
+			pending pods=1 cards=1
+			job gang running=n loss=1`},
+		"a node has 2 cards less than its pods use: 3 victims for one pod": {want: "two one", scene: `
+			node n cards=-2
+			pending pods=1 cards=1
+			job two running=n*2 loss=1
+			job one running=n loss=9`},
+		"a job frees nothing: the other one": {want: "withCard", scene: `
+			node n
+			pending pods=1 cards=1
+			job withoutCards running=n cards=0 loss=1
+			job withCard running=n loss=5`},
 	})
 }

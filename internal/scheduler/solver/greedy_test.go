@@ -1,63 +1,71 @@
 package solver
 
 import (
-	"reflect"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestGreedyClearsNoNodeBeyondQuota: the free node a0 uses the only card that is left in quota
-// A. A victim on a1 would make no room, and its job could not lose the pod on b1 any more.
+// TestGreedyClearsNoNodeBeyondQuota: two pods are pending. The free node "free" uses the only card that is left in quota
+// A. So a victim on "full", a node of A, would make no room, and the elastic job could not lose its pod on nodeOfB any
+// more, which is the only one that helps. The greedy search, which finds the first plan, must evict that pod.
 func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
-	const (
-		a0 = 0
-		a1 = 1
-		b1 = 2
-	)
-
-	for name, jobs := range map[string][]Job{
-		"a unit suffices alone": {podsOf(1, podOn(a1, 1), podOn(b1, 2))},
-		"two units suffice":     {podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1}, podOn(b1, 2)), podsOf(1, Pod{Node: a1, Usage: Amounts{0.5}, Loss: 1})},
+	for name, jobs := range map[string]string{
+		"one victim would clear full": `
+			job elastic running=full,nodeOfB elastic=1 whole=false
+			pod elastic 0 loss=1
+			pod elastic 1 loss=2`,
+		"two victims of half a card would clear full": `
+			job elastic running=full,nodeOfB elastic=1 whole=false
+			pod elastic 0 loss=1 cards=0.5
+			pod elastic 1 loss=2
+			job another running=full cards=0.5 elastic=1 whole=false loss=1`,
 	} {
-		p := fullProblem(3, 2, 1, jobs...)
-		p.Quotas = flatQuotas(1, 5)
-		p.Nodes[a0].Free = Amounts{1}
-		p.Nodes[b1].Quota = 1
-		got := Solve(p, 0)
+		s := newScene(`
+			quota A left=1; quota B left=5
+			node free cards=1 quota=A
+			node full quota=A
+			node nodeOfB quota=B
+			pending pods=2 cards=1` + jobs)
+		got := Solve(s.Problem, 0)
 		check.Must(t, got.Plan != nil, "%s: %+v, want a plan", name, got)
+		check.Equal(t, name+": victims", "elastic-1", s.formatVictims(got.Plan))
 
-		check.Equal(t, name+": victims", singlePods(0, 1), got.Plan.Victims)
-		m := newModel(p)
-		m.addJobs(p)
-		s := m.initialState()
+		m := newModel(s.Problem)
+		m.addJobs(s.Problem)
+		greedy := m.initialState()
 		m.allowPruning()
-		check.That(t, s.chooseGreedily() && !s.isVictim[0] && s.isVictim[1], "%s: the greedy choice is %v, want pod 1 of job 0", name, s.chosenUnits())
+		check.That(t, greedy.chooseGreedily(), "%s: the greedy search finds no victims", name)
+		check.Equal(t, name+": the greedy search evicts pods 0 and 1 of elastic", []bool{false, true}, greedy.isVictim[:2])
 	}
 }
 
-// TestClearNodeTakesOnlyWhatIsNeeded: a set for a node has no superfluous units, and there is
-// none where each unit suffices alone.
-func TestClearNodeTakesOnlyWhatIsNeeded(t *testing.T) {
-	for name, c := range map[string]struct {
-		jobs []Job
-		want []int
+// TestClearNodeEvictsOnlyWhatIsNeeded: a pod of 3 cards is pending on a full node. clearNode looks for a set of victims
+// that together make room there, without superfluous ones. It has none where each victim suffices alone: the search
+// tries those anyway. A job here can lose only its one pod.
+func TestClearNodeEvictsOnlyWhatIsNeeded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second string
+		want          []int
 	}{
-		"the cheap unit is superfluous": {[]Job{podsOf(1, podOn(0, 1)), podsOf(1, Pod{Usage: Amounts{3}, Loss: 10})}, []int{1}},
-		"both units are needed":         {[]Job{podsOf(1, podOn(0, 1)), podsOf(1, twoCards(0, 10))}, []int{0, 1}},
-		"each unit suffices alone":      {[]Job{podsOf(1, Pod{Usage: Amounts{3}, Loss: 1}), podsOf(1, Pod{Usage: Amounts{3}, Loss: 10})}, nil},
+		"the second frees 3 cards, so the cheap first one is superfluous": {"cards=1 loss=1", "cards=3 loss=10", []int{1}},
+		"they free 1 and 2 cards: both":                                   {"cards=1 loss=1", "cards=2 loss=10", []int{0, 1}},
+		"each frees 3 cards: no set":                                      {"cards=3 loss=1", "cards=3 loss=10", nil},
 	} {
-		p := fullProblem(1, 1, 3, c.jobs...)
+		p := newScene("node n\n pending pods=1 cards=3\n" +
+			"job first running=n elastic=1 whole=false " + tc.first + "\n" +
+			"job second running=n elastic=1 whole=false " + tc.second).Problem
 		m := newModel(p)
 		m.addJobs(p)
-		h := &greedySearch{state: m.initialState()}
-		got, loss := h.clearNode(0)
-		check.That(t, reflect.DeepEqual(got, c.want), "%s: %v, want %v", name, got, c.want)
+		search := &greedySearch{state: m.initialState()}
+		got, loss := search.clearNode(0)
 
-		var want Loss
-		for _, u := range c.want {
-			want = want.plus(m.unitLoss(u))
+		var wantLoss Loss
+		for _, unit := range tc.want {
+			wantLoss = wantLoss.plus(m.unitLoss(unit))
 		}
-		check.That(t, loss == want && h.loss == Loss{}, "%s: loss %+v, want %+v; the state keeps %+v", name, loss, want, h.loss)
+		check.Equal(t, name+": victims", tc.want, got)
+		check.Equal(t, name+": loss", wantLoss, loss)
+		check.Equal(t, name+": loss that the state keeps", Loss{}, search.loss)
 	}
 }

@@ -31,7 +31,6 @@ func (c *comparison) solveNearLeastLoss(t *rapid.T, p *Problem, optimum Loss, po
 
 // log prints both distributions. With many draws it is the table of docs/victims.md.
 func (c *comparison) log(t *testing.T) {
-	t.Helper()
 	t.Logf("first plan: %s", c.first)
 	t.Logf("refined:    %s", c.refined)
 }

@@ -86,8 +86,10 @@ func drawJob(t *rapid.T, free []int, pods int, loss int64) Job {
 	return job
 }
 
-// TestSolveMidsizeProblemsNearLeastLoss compares with all choices. In a tree, nodes have room or not, and quotas have
-// none.
+// TestSolveMidsizeProblemsNearLeastLoss: the solver's search is bounded, so that a session stays short, and its plan may
+// lose more than the best one: at most 1.1 times as much for problems of 15 to 40 units (gangs and elastic pods). An
+// oracle that tries every choice says what the least loss is. In a tree, victims must also release quota of ancestors,
+// and limits bound what may be taken from a queue. Problems are random.
 func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": midsizeProblem, "in a tree": midsizeTree}) {
 		var plans comparison

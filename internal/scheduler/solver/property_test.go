@@ -86,11 +86,13 @@ func withWholeLosses(t *rapid.T, p *Problem) *Problem {
 	return p
 }
 
-// TestSolveSmallProblemsAtLeastLoss compares with all choices.
+// TestSolveSmallProblemsAtLeastLoss: for small problems the plan loses exactly as little as possible. It evicts no pod
+// that is not needed, and solving the problem again gives the same plan. An oracle that tries every choice of victims
+// says what the least loss is, and whether there is a plan. Problems are random.
 func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		draw  func(*rapid.T) *Problem
-		times int
+		draw     func(*rapid.T) *Problem
+		problems int // for each draw of the property
 	}{
 		"flat":                           {smallProblem, 30},
 		"in a tree":                      {smallTree, 20},
@@ -98,7 +100,7 @@ func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 		"jobs that lose more as a whole, in a tree": {func(t *rapid.T) *Problem { return withWholeLosses(t, smallTree(t)) }, 20},
 	}) {
 		seed.Check(t, func(t *rapid.T) {
-			for range tc.times {
+			for range tc.problems {
 				p := tc.draw(t)
 				optimum, possible := leastLoss(p)
 				plan := mustSolve(t, p, possible)

@@ -1,8 +1,6 @@
 package solver
 
 import (
-	"reflect"
-	"slices"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -14,8 +12,9 @@ func podsOf(elastic int, pods ...Pod) Job { return Job{Elastic: elastic, Pods: p
 // twoCards is a pod that holds two cards.
 func twoCards(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{2}, Loss: loss} }
 
-// TestSearchLeavesOutWhatCannotSuffice: the search for any choice ends each branch that cannot
-// suffice any more, although many units that do not help are undecided.
+// TestSearchLeavesOutWhatCannotSuffice: two pods of 2 cards are pending, at most one on each node. Only nodes 0 and 1
+// have pods of 2 cards: job 0 can lose one of two, and job 1 one. 20 more jobs on other nodes free a single card each,
+// which helps no pod. The search must leave those out at once: with all their combinations it would end without a plan.
 func TestSearchLeavesOutWhatCannotSuffice(t *testing.T) {
 	jobs := []Job{podsOf(1, twoCards(0, 1), twoCards(1, 2)), podsOf(1, twoCards(0, 50))}
 	for i := range 20 {
@@ -25,16 +24,18 @@ func TestSearchLeavesOutWhatCannotSuffice(t *testing.T) {
 	p := fullProblem(22, 2, 2, jobs...)
 	p.PodSets[0].Request = append(p.PodSets[0].Request, 1)
 	for i := range p.Nodes {
-		p.Nodes[i].Free = append(p.Nodes[i].Free, 1) // one of the pending pods on each node
+		p.Nodes[i].Free = append(p.Nodes[i].Free, 1) // each pod needs all of this resource of its node
 	}
 
 	got := Solve(p, maxRefineWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
-	want := append(singlePods(0, 1), singlePods(1, 0)...)
-	check.That(t, reflect.DeepEqual(got.Plan.Victims, want), "%+v, want %+v", got.Plan.Victims, want)
+	onNode1 := JobVictims{Job: 0, Pods: []int{1}}
+	onNode0 := JobVictims{Job: 1, Pods: []int{0}}
+	check.Equal(t, "victims", []JobVictims{onNode1, onNode0}, got.Plan.Victims)
 }
 
-// TestSearchProvesThatElasticPodsDoNotSuffice: a job can lose 3 pods, and any node needs 8.
+// TestSearchProvesThatElasticPodsDoNotSuffice: a job can lose 3 of its 60 one-card pods, and the pending pod needs 8
+// cards. The search proves that there is no plan. It does not try sets of pods until its budget ends.
 func TestSearchProvesThatElasticPodsDoNotSuffice(t *testing.T) {
 	for name, nodes := range map[string]int{"all pods on one node": 1, "spread over the nodes": 7} {
 		job := Job{Elastic: 3}
@@ -42,22 +43,35 @@ func TestSearchProvesThatElasticPodsDoNotSuffice(t *testing.T) {
 			job.Pods = append(job.Pods, podOn(i%nodes, int64(1+i)))
 		}
 		got := Solve(fullProblem(nodes, 1, 8, job), maxRefineWork)
-		check.That(t, got.Plan == nil && !got.OutOfBudget, "%s: %+v, want no plan for certain", name, got)
+		checkNoPlan(t, name, got)
 	}
 }
 
-// TestSearchProvesThatElasticPodsReleaseTooLittle: a job can lose 3 pods, and the quota lacks 8.
+// checkNoPlan checks that the solver has proved that no victims suffice.
+func checkNoPlan(t *testing.T, what string, got Result) {
+	check.Equal(t, what+": plan", nil, got.Plan)
+	check.That(t, !got.OutOfBudget, "%s: the search was cut, want a proof that there is no plan", what)
+}
+
+// TestSearchProvesThatElasticPodsReleaseTooLittle: node 0 has room for the pending pod of 8 cards, but the quota of the
+// parent has no card left. A job on node 1 can lose 3 of its 60 pods, and each releases one card of that quota.
 func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 	job := Job{Elastic: 3}
 	for i := range 60 {
 		job.Pods = append(job.Pods, podOn(1, int64(1+i)))
 	}
-	got := Solve(quotaProblem(1, 8, []int64{8, 0}, released(1, 1, job)), maxRefineWork)
-	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan for certain", got)
+	p := fullProblem(2, 1, 8, released(1, 1, job))
+	p.Quotas = []Quota{{Levels: []int64{8, 0}}}
+	p.Nodes[0].Free = Amounts{100}
+	p.PodSets[0].Nodes = []int{0}
+
+	checkNoPlan(t, "3 cards of 8", Solve(p, maxRefineWork))
 }
 
-// TestSearchTriesMoreSetsInTrees: the lower bound excludes few sets of victims that release quotas and
-// count against limits, so the least loss is found only after more than maxSearchTries sets.
+// TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
+// bound of the search excludes few sets of victims, so it must try more than maxSearchTries of them to find the least
+// loss. Here a pod of 12 cards needs quota that only victims release, and at most 8 cards may be taken of three jobs.
+// The oracle, which tries all sets, says what the least loss is.
 func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	type pod struct{ cards, loss int64 }
 	jobOf := func(level, elastic int, limits []int, pods ...pod) Job {
@@ -88,18 +102,20 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	check.Equal(t, "loss", optimum, got.Plan.Loss)
 }
 
-// TestNeighborhoodBeginsWithSharedNodes: a unit of a job on the victim's node comes before
-// promising units, and so does a unit on another node of that job.
+// TestNeighborhoodBeginsWithSharedNodes: to improve a plan, the search exchanges a victim for its neighborhood, a bounded
+// list of other pods. Job 0 is the victim, on node 0. Job 1 also runs there, with a pod on node 1 where job 2 runs. These
+// four pods come first, although 60 further jobs on other nodes lose less.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
 	jobs := []Job{podsOf(1, podOn(0, 100)), podsOf(2, podOn(0, 900), podOn(1, 900)), podsOf(1, podOn(1, 900))}
 	for i := range 60 {
 		jobs = append(jobs, podsOf(1, podOn(2+i, 1)))
 	}
-	m := newModel(fullProblem(62, 1, 1, jobs...))
-	m.addJobs(fullProblem(62, 1, 1, jobs...))
+	p := fullProblem(62, 1, 1, jobs...)
+	m := newModel(p)
+	m.addJobs(p)
 	s := m.initialState()
 	s.addVictim(0, none)
 	got := s.neighborhoodOf(0, s.newBranchAndBound(s.openUnits()).options)
-	check.That(t, len(got) == maxNeighborhood, "%d units, want %d", len(got), maxNeighborhood)
-	check.That(t, slices.Equal(got[:4], []int{0, 1, 2, 3}), "begins with %v, want the jobs on its nodes", got[:4])
+	check.Must(t, len(got) == maxNeighborhood, "%d pods, want %d", len(got), maxNeighborhood)
+	check.Equal(t, "begin of the neighborhood", []int{0, 1, 2, 3}, got[:4])
 }

@@ -23,6 +23,9 @@ func rebuildState(s *state) *state {
 	return fresh
 }
 
+// TestStateSumsMatchRecount: the search adds and drops victims millions of times, so its state changes its sums instead of
+// counting again. After random additions and drops the sums must equal those of a fresh state with the same victims,
+// and without victims those of the state at the begin.
 func TestStateSumsMatchRecount(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": smallProblem, "tree": smallTree}) {
 		checkStateSums(t, draw)
@@ -68,6 +71,6 @@ func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
 		}
 
 		fresh := newState(m)
-		check.Must(t, fitTheSame(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left when nothing is taken", s)
+		check.Must(t, fitTheSame(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left without victims", s)
 	})
 }

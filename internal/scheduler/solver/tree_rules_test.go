@@ -2,6 +2,267 @@ package solver
 
 import "testing"
 
+// TestSolveForQuotasByLevel: in a tree of queues the pending pods need quota in their own queue, in its parent, and so on
+// up to root: "left" has what is left at each level. A victim releases quota from its level upward: a job of level 1
+// is a sibling's, which counts in the parent; a job of level 2 counts in root only. The pending pods run on node
+// "free"; the jobs run on node "full", so they are evicted only for their quota.
+func TestSolveForQuotasByLevel(t *testing.T) {
+	const nodes = "node free cards=100; node full\n"
+
+	checkVictims(t, map[string]victimsCase{
+		"2 cards, all levels have enough": {want: "", scene: nodes + `
+			quota A left=2,3,2
+			pending pods=2 cards=1 nodes=free
+			job gang running=full*2 level=1 releases=A loss=1`},
+		"root lacks quota: the cheaper job, that of level 2": {want: "other", scene: nodes + `
+			quota A left=5,5,0
+			pending pods=1 cards=1 nodes=free
+			job sibling running=full level=1 releases=A loss=9
+			job other running=full level=2 releases=A loss=5`},
+		"the parent lacks quota too: the sibling, although it loses more": {want: "sibling", scene: nodes + `
+			quota A left=5,0,0
+			pending pods=1 cards=1 nodes=free
+			job sibling running=full level=1 releases=A loss=9
+			job other running=full level=2 releases=A loss=5`},
+		"the parent lacks quota, and the only job releases it in root": {want: "no plan", scene: nodes + `
+			quota A left=5,0,0
+			pending pods=1 cards=1 nodes=free
+			job other running=full level=2 releases=A loss=5`},
+		"the own queue lacks quota, which no job of other queues releases": {want: "no plan", scene: nodes + `
+			quota A left=0,5,5
+			pending pods=1 cards=1 nodes=free
+			job sibling running=full level=1 releases=A loss=5
+			job other running=full level=2 releases=A loss=5`},
+		"3 cards: the parent lacks 1, root 3": {want: "sibling other1 other2", scene: nodes + `
+			quota A left=5,2,0
+			pending pods=3 cards=1 nodes=free
+			job costlySibling running=full level=1 releases=A loss=9
+			job sibling running=full level=1 releases=A loss=7
+			job other1 running=full level=2 releases=A loss=1
+			job other2 running=full level=2 releases=A loss=2`},
+		"the parent exceeds its quota by 2: 3 victims for one card": {want: "first second third", scene: nodes + `
+			quota A left=5,-2
+			pending pods=1 cards=1 nodes=free
+			job first running=full level=1 releases=A loss=1
+			job second running=full level=1 releases=A loss=2
+			job third running=full level=1 releases=A loss=3
+			job fourth running=full level=1 releases=A loss=4`},
+		"a pod of 4 cards, the parent lacks 3: 1 + 2 cards for a loss of 6": {want: "one two", scene: nodes + `
+			quota A left=9,1
+			pending pods=1 cards=4 nodes=free
+			job one running=full level=1 releases=A loss=1
+			job two running=full level=1 releases=A*2 loss=5
+			job another running=full level=1 releases=A loss=2
+			job costly running=full level=1 releases=A loss=9`},
+		"an elastic pod before a gang that loses less": {want: "elastic-0", scene: nodes + `
+			quota A left=5,0
+			pending pods=1 cards=1 nodes=free
+			job gang running=full level=1 releases=A loss=1
+			job elastic running=full*2 elastic=1 level=1 releases=A loss=90`},
+		"the lower rank, although it loses more": {want: "low", scene: nodes + `
+			quota A left=5,0
+			pending pods=1 cards=1 nodes=free
+			job high running=full level=1 releases=A loss=1 rank=1
+			job low running=full level=1 releases=A loss=90`},
+		"the node is full too: one job that releases both loses 4, two jobs 5": {want: "both", scene: `
+			node n; node full
+			quota A left=5,0
+			pending pods=1 cards=1 nodes=n
+			job onlyQuota running=full level=1 releases=A loss=3
+			job onlyNode running=n loss=2
+			job both running=n level=1 releases=A loss=4`},
+		"the node is full too: one job that releases both loses 6, two jobs 5": {want: "onlyQuota onlyNode", scene: `
+			node n; node full
+			quota A left=5,0
+			pending pods=1 cards=1 nodes=n
+			job onlyQuota running=full level=1 releases=A loss=3
+			job onlyNode running=n loss=2
+			job both running=n level=1 releases=A loss=6`},
+		"the quota of a card that the pods do not use is exceeded: no victims": {want: "", scene: nodes + `
+			quota A left=1; quota B left=-9
+			pending pods=1 cards=1 nodes=free`},
+	})
+}
+
+// TestSolveForQuotasOfAllNodes: quotas of CPU count a pod on whichever node it runs. Each pending pod uses 3 CPU. The jobs
+// run on node "full", so they are evicted only for their quotas, which they release in the parent (level 1).
+func TestSolveForQuotasOfAllNodes(t *testing.T) {
+	const nodes = "node free cards=100; node full\n"
+
+	checkVictims(t, map[string]victimsCase{
+		"6 CPU are left for 2 pods": {want: "", scene: nodes + `
+			quota A left=5; quota cpu left=6
+			pending pods=2 cards=1 nodes=free uses=cpu*3
+			job gang running=full level=1 releases=cpu loss=1`},
+		"the parent lacks 3 CPU: the cheaper of two jobs that release as much": {want: "cheaper", scene: nodes + `
+			quota A left=5,5; quota cpu left=6,3
+			pending pods=2 cards=1 nodes=free uses=cpu*3
+			job cheaper running=full level=1 releases=cpu*4 loss=4
+			job costlier running=full level=1 releases=cpu*3 loss=5`},
+		"the parent lacks a card and CPU: one job that releases both loses 5, two jobs 6": {want: "both", scene: nodes + `
+			quota A left=5,0; quota cpu left=5,0
+			pending pods=1 cards=1 nodes=free uses=cpu*3
+			job onlyCard running=full level=1 releases=A loss=3
+			job onlyCPU running=full level=1 releases=cpu*3 loss=3
+			job both running=full level=1 releases=A,cpu*3 loss=5`},
+		"the parent lacks 3 CPU, and all jobs together release 2": {want: "no plan", scene: nodes + `
+			quota A left=5,5; quota cpu left=6,3
+			pending pods=2 cards=1 nodes=free uses=cpu*3
+			job first running=full level=1 releases=cpu loss=4
+			job second running=full level=1 releases=cpu loss=5`},
+	})
+}
+
+// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it. The limit of a guarantee, here
+// "guarantee", is strict. That of what a queue has borrowed, "borrowed", may be exceeded by its last victim, so that a
+// gang larger than the rest can go: it only has to be below before that victim. "counts" has the limits against which
+// each pod of a job counts, one card each. Node n is full, and all jobs run on it.
+func TestSolveWithinTakeLimits(t *testing.T) {
+	checkVictims(t, map[string]victimsCase{
+		"2 cards above the guarantee: a gang of 2": {want: "gang", scene: `
+			node n
+			limit guarantee most=2
+			pending pods=2 cards=1
+			job gang running=n*2 counts=guarantee loss=1`},
+		"1 card above the guarantee: no gang of 2": {want: "other", scene: `
+			node n
+			limit guarantee most=1
+			pending pods=1 cards=1
+			job gang running=n*2 counts=guarantee loss=1
+			job other running=n loss=9`},
+		"1 borrowed card: a gang of 2, which exceeds it as the last victim": {want: "gang", scene: `
+			node n
+			limit borrowed most=1 borrowed=true
+			pending pods=1 cards=1
+			job gang running=n*2 counts=borrowed loss=1
+			job other running=n loss=9`},
+		"2 borrowed cards: a gang of 1, then one of 3 as the last": {want: "three one", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=4 cards=1
+			job three running=n*3 counts=borrowed loss=1
+			job one running=n counts=borrowed loss=1`},
+		"2 borrowed cards: no second gang when they are taken": {want: "first other", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=4 cards=1
+			job first running=n*2 counts=borrowed loss=1
+			job second running=n*2 counts=borrowed loss=1
+			job other running=n*2 loss=9`},
+		"nothing is borrowed": {want: "no plan", scene: `
+			node n
+			limit borrowed most=0 borrowed=true
+			pending pods=1 cards=1
+			job gang running=n counts=borrowed loss=1`},
+		"limits of 0, against which the job does not count": {want: "gang", scene: `
+			node n
+			limit borrowed most=3 borrowed=true
+			limit borrowedByOther most=0 borrowed=true
+			limit guaranteeOfOther most=0
+			pending pods=1 cards=1
+			job gang running=n counts=borrowed loss=1`},
+		"2 borrowed cards: 2 of 3 elastic pods": {want: "elastic-0 elastic-1 other", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=3 whole=false counts=borrowed loss=1
+			job other running=n loss=9`},
+		"2 borrowed cards: a whole job, of which the elastic pod counts 2 and the other nothing": {want: "elastic", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=2 cards=1
+			job elastic running=n*2 elastic=1 loss=1
+			pod elastic 0 counts=borrowed*2`},
+		"2 cards above the guarantee: 2 elastic pods would fit, the whole job of 3 does not": {want: "no plan", scene: `
+			node n
+			limit guarantee most=2
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=2 counts=guarantee loss=1`},
+		"two queues with 1 card each: one gang of each": {want: "x1 y1", scene: `
+			node n
+			limit guaranteeOfX most=1
+			limit guaranteeOfY most=1
+			pending pods=2 cards=1
+			job x1 running=n counts=guaranteeOfX loss=1
+			job x2 running=n counts=guaranteeOfX loss=2
+			job y1 running=n counts=guaranteeOfY loss=8`},
+		"two queues with 5 cards each, their parent with 1: one gang of both": {want: "x other", scene: `
+			node n
+			limit guaranteeOfX most=5
+			limit guaranteeOfY most=5
+			limit guaranteeOfParent most=1
+			pending pods=2 cards=1
+			job x running=n counts=guaranteeOfX,guaranteeOfParent loss=1
+			job y running=n counts=guaranteeOfY,guaranteeOfParent loss=2
+			job other running=n loss=9`},
+		"the parent has borrowed 3: y's gang of 2 leaves 1, so x's gang of 3 may be the last": {want: "x y", scene: `
+			node n
+			limit borrowedByX most=1 borrowed=true
+			limit borrowedByY most=1 borrowed=true
+			limit borrowedByParent most=3 borrowed=true
+			pending pods=5 cards=1
+			job x running=n*3 counts=borrowedByX,borrowedByParent loss=1
+			job y running=n*2 counts=borrowedByY,borrowedByParent loss=1`},
+		"the parent has borrowed 2: after either gang nothing is left for the other": {want: "no plan", scene: `
+			node n
+			limit borrowedByX most=1 borrowed=true
+			limit borrowedByY most=1 borrowed=true
+			limit borrowedByParent most=2 borrowed=true
+			pending pods=5 cards=1
+			job x running=n*3 counts=borrowedByX,borrowedByParent loss=1
+			job y running=n*2 counts=borrowedByY,borrowedByParent loss=1`},
+		"1 borrowed card, two jobs that another rule takes and that only count: both": {want: "first second", scene: `
+			node n
+			limit borrowed most=1 borrowed=true
+			pending pods=2 cards=1
+			job first running=n counts=borrowed onlyCounts=true loss=1
+			job second running=n counts=borrowed onlyCounts=true loss=2
+			job other running=n loss=9`},
+		"1 borrowed card, used up by a job that only counts": {want: "onlyCounts other", scene: `
+			node n
+			limit borrowed most=1 borrowed=true
+			pending pods=2 cards=1
+			job onlyCounts running=n counts=borrowed onlyCounts=true loss=1
+			job limited running=n counts=borrowed loss=2
+			job other running=n loss=9`},
+		"2 borrowed cards, of which a job that only counts leaves 1": {want: "onlyCounts limited", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=2 cards=1
+			job onlyCounts running=n counts=borrowed onlyCounts=true loss=1
+			job limited running=n counts=borrowed loss=2
+			job other running=n loss=9`},
+		"2 borrowed cards, of which a job that only counts leaves 1: a gang of 2 as the last": {want: "onlyCounts limited", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=3 cards=1
+			job onlyCounts running=n counts=borrowed onlyCounts=true loss=1
+			job limited running=n*2 counts=borrowed loss=2
+			job other running=n*2 loss=99`},
+		"2 borrowed cards: a job that only counts would use up both before the limited one, so never both": {want: "limited other", scene: `
+			node n
+			limit borrowed most=2 borrowed=true
+			pending pods=2 cards=1
+			job limited running=n counts=borrowed loss=1
+			job onlyCounts running=n counts=borrowed*2 onlyCounts=true loss=2
+			job other running=n loss=9`},
+		"a job that only counts against what is borrowed, and a guarantee that forbids it": {want: "other", scene: `
+			node n
+			limit borrowed most=1 borrowed=true
+			limit guarantee most=0
+			pending pods=1 cards=1
+			job onlyCounts running=n counts=borrowed,guarantee onlyCounts=true loss=1
+			job other running=n loss=9`},
+		"1 card above the guarantee: a job of a higher rank instead of a second one of the queue": {want: "first high", scene: `
+			node n
+			limit guarantee most=1
+			pending pods=2 cards=1
+			job first running=n counts=guarantee loss=1
+			job second running=n counts=guarantee loss=2
+			job high running=n rank=1 loss=9`},
+	})
+}
+
 // released gives a job a level, and lets each of its pods release so much of the first quota.
 func released(level int, amount int64, job Job) Job {
 	job.Level = level
@@ -19,140 +280,4 @@ func counted(amount int64, job Job, limits ...int) Job {
 		}
 	}
 	return job
-}
-
-// onlyCounting lets the pods of a job only count against what is borrowed.
-func onlyCounting(job Job) Job {
-	for i := range job.Pods {
-		job.Pods[i].OnlyCounts = true
-	}
-	return job
-}
-
-// quotaProblem is a problem with room on a node, and what is left of its quota at each level.
-func quotaProblem(waiting int, cards float64, levels []int64, jobs ...Job) *Problem {
-	return fullProblem(2, waiting, cards, jobs...).changed(func(p *Problem) {
-		p.Quotas = []Quota{{Levels: levels}}
-		p.Nodes[0].Free = Amounts{100}
-		p.PodSets[0].Nodes = []int{0}
-	})
-}
-
-func TestSolveForQuotasByLevel(t *testing.T) {
-	checkVictims(t, map[string]ruleCase{
-		"no victims when all levels have enough": {problem: quotaProblem(2, 1, []int64{2, 3, 2}, released(1, 1, gang(1, 0, 0)))},
-		"a victim on another node when only the root lacks quota": {
-			problem: quotaProblem(1, 1, []int64{5, 5, 0}, released(1, 1, gang(9, 1)), released(2, 1, gang(5, 1))), want: wholeJobs(1)},
-		"a sibling when the parent lacks quota": {
-			problem: quotaProblem(1, 1, []int64{5, 0, 0}, released(1, 1, gang(9, 1)), released(2, 1, gang(5, 1))), want: wholeJobs(0)},
-		"no victims that release nothing at the level": {
-			problem: quotaProblem(1, 1, []int64{5, 0, 0}, released(2, 1, gang(5, 1))), refused: true},
-		"none for the queue's own quota": {
-			problem: quotaProblem(1, 1, []int64{0, 5, 5}, released(1, 1, gang(5, 1)), released(2, 1, gang(5, 1))), refused: true},
-		"victims at several levels for what several levels lack": {
-			problem: quotaProblem(3, 1, []int64{5, 2, 0}, released(1, 1, gang(9, 1)), released(1, 1, gang(7, 1)), released(2, 1, gang(1, 1)), released(2, 1, gang(2, 1))),
-			want:    wholeJobs(1, 2, 3)},
-		"what exceeds the quota first": {
-			problem: quotaProblem(1, 1, []int64{5, -2}, released(1, 1, gang(1, 1)), released(1, 1, gang(2, 1)), released(1, 1, gang(3, 1)), released(1, 1, gang(4, 1))),
-			want:    wholeJobs(0, 1, 2)},
-		"several victims for a pod of several cards": {
-			problem: quotaProblem(1, 4, []int64{9, 1}, released(1, 1, gang(1, 1)), released(1, 2, gang(5, 1)), released(1, 1, gang(2, 1)), released(1, 1, gang(9, 1))),
-			want:    wholeJobs(0, 1)},
-		"elastic pods before a gang": {
-			problem: quotaProblem(1, 1, []int64{5, 0}, released(1, 1, gang(1, 1)), released(1, 1, elasticJob(1, 90, 1, 1))), want: singlePods(1, 0)},
-		"lower ranks first": {
-			problem: quotaProblem(1, 1, []int64{5, 0}, withRank(1, released(1, 1, gang(1, 1))), released(1, 1, gang(90, 1))), want: wholeJobs(1)},
-		"a victim that makes room and releases quota, not one for each": {
-			problem: quotaProblem(1, 1, []int64{5, 0}, released(1, 1, gang(3, 1)), gang(2, 0), released(1, 1, gang(4, 0))).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{0} }),
-			want:    wholeJobs(2)},
-		"one for each when that loses less": {
-			problem: quotaProblem(1, 1, []int64{5, 0}, released(1, 1, gang(3, 1)), gang(2, 0), released(1, 1, gang(6, 0))).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{0} }),
-			want:    wholeJobs(0, 1)},
-		"no pods for a quota that is exceeded but not used": {
-			problem: quotaProblem(1, 1, []int64{1}).changed(func(p *Problem) { p.Quotas = append(p.Quotas, flatQuota(-9)) })},
-	})
-}
-
-func TestSolveForQuotasOfAllNodes(t *testing.T) {
-	uses := func(amount int64, left ...int64) func(p *Problem) {
-		return func(p *Problem) {
-			p.Quotas = append(p.Quotas, Quota{Levels: left})
-			p.PodSets[0].Uses = []QuotaAmount{{1, amount}}
-		}
-	}
-
-	cpu := func(level int, amount int64, job Job) Job {
-		job.Level = level
-		for i := range job.Pods {
-			job.Pods[i].Releases = append(job.Pods[i].Releases, QuotaAmount{1, amount})
-		}
-		return job
-	}
-
-	checkVictims(t, map[string]ruleCase{
-		"no victims when it suffices": {problem: quotaProblem(2, 1, []int64{5}, cpu(1, 1, gang(1, 1))).changed(uses(3, 6))},
-		"a pod without cards": {
-			problem: quotaProblem(2, 1, []int64{5, 5}, cpu(1, 4, gang(4, 1)), cpu(1, 3, gang(5, 1))).changed(uses(3, 6, 3)), want: wholeJobs(0)},
-		"one victim for cards and CPU": {
-			problem: quotaProblem(1, 1, []int64{5, 0}, released(1, 1, gang(3, 1)), cpu(1, 3, gang(3, 1)), cpu(1, 3, released(1, 1, gang(5, 1)))).changed(uses(3, 5, 0)),
-			want:    wholeJobs(2)},
-		"no victims when all of them release too little": {
-			problem: quotaProblem(2, 1, []int64{5, 5}, cpu(1, 1, gang(4, 1)), cpu(1, 1, gang(5, 1))).changed(uses(3, 6, 3)), refused: true},
-	})
-}
-
-func TestSolveWithinTakeLimits(t *testing.T) {
-	limited := func(borrowed bool, most ...int64) func(p *Problem) {
-		return func(p *Problem) {
-			for _, n := range most {
-				p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: n, Borrowed: borrowed})
-			}
-		}
-	}
-
-	guarantee := func(most ...int64) func(p *Problem) { return limited(false, most...) }
-	borrowed := func(most ...int64) func(p *Problem) { return limited(true, most...) }
-	checkVictims(t, map[string]ruleCase{
-		"up to the guarantee": {problem: fullProblem(1, 2, 1, counted(1, gang(1, 0, 0), 0)).changed(guarantee(2)), want: wholeJobs(0)},
-		"no gang below the guarantee": {
-			problem: fullProblem(1, 1, 1, counted(1, gang(1, 0, 0), 0), gang(9, 0)).changed(guarantee(1)), want: wholeJobs(1)},
-		"a gang below what is deserved": {problem: fullProblem(1, 1, 1, counted(1, gang(1, 0, 0), 0), gang(9, 0)).changed(borrowed(1)), want: wholeJobs(0)},
-		"the large gang last": {
-			problem: fullProblem(1, 4, 1, counted(1, gang(1, 0, 0, 0), 0), counted(1, gang(1, 0), 0)).changed(borrowed(2)), want: wholeJobs(0, 1)},
-		"no second gang when nothing is borrowed any more": {
-			problem: fullProblem(1, 4, 1, counted(1, gang(1, 0, 0), 0), counted(1, gang(1, 0, 0), 0), gang(9, 0, 0)).changed(borrowed(2)), want: wholeJobs(0, 2)},
-		"nothing when nothing is borrowed": {problem: fullProblem(1, 1, 1, counted(1, gang(1, 0), 0)).changed(borrowed(0)), refused: true},
-		"a limit that nothing counts against does not matter": {
-			problem: fullProblem(1, 1, 1, counted(1, gang(1, 0), 0)).changed(borrowed(3, 0)).changed(guarantee(0)), want: wholeJobs(0)},
-		"elastic pods only while something is borrowed": {
-			problem: fullProblem(1, 3, 1, counted(1, elasticJob(3, 1, 0, 0, 0), 0), gang(9, 0)).changed(borrowed(2)).changed(func(p *Problem) { p.Jobs[0].Whole = false }),
-			want:    append(singlePods(0, 0, 1), wholeJobs(1)...)},
-		"a whole job of which all that counts can be spared": {
-			problem: fullProblem(1, 2, 1, elasticJob(1, 1, 0, 0)).changed(borrowed(2)).changed(func(p *Problem) { p.Jobs[0].Pods[0].Takes = []TakeAmount{{0, 2}} }),
-			want:    wholeJobs(0)},
-		"no job whose pods fit a limit only alone": {
-			problem: fullProblem(1, 3, 1, counted(1, elasticJob(2, 1, 0, 0, 0), 0)).changed(guarantee(2)), refused: true},
-		"of two queues each within its limit": {
-			problem: fullProblem(1, 2, 1, counted(1, gang(1, 0), 0), counted(1, gang(2, 0), 0), counted(1, gang(8, 0), 1)).changed(guarantee(1, 1)), want: wholeJobs(0, 2)},
-		"of two queues within their parent's limit": {
-			problem: fullProblem(1, 2, 1, counted(1, gang(1, 0), 0, 2), counted(1, gang(2, 0), 1, 2), gang(9, 0)).changed(guarantee(5, 5, 1)), want: wholeJobs(0, 2)},
-		"the gang of the one queue and then the other's, as the parent allows": {
-			problem: fullProblem(1, 5, 1, counted(1, gang(1, 0, 0, 0), 0, 2), counted(1, gang(1, 0, 0), 1, 2)).changed(borrowed(1, 1, 3)), want: wholeJobs(0, 1)},
-		"not both when each must be the last of the parent": {
-			problem: fullProblem(1, 5, 1, counted(1, gang(1, 0, 0, 0), 0, 2), counted(1, gang(1, 0, 0), 1, 2)).changed(borrowed(1, 1, 2)), refused: true},
-		"a pod that only counts beyond what is borrowed": {
-			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), onlyCounting(counted(1, gang(2, 0), 0)), gang(9, 0)).changed(borrowed(1)), want: wholeJobs(0, 1)},
-		"what only counts uses up what is borrowed": {
-			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0), 0), gang(9, 0)).changed(borrowed(1)), want: wholeJobs(0, 2)},
-		"and leaves the rest of it": {
-			problem: fullProblem(1, 2, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0), 0), gang(9, 0)).changed(borrowed(2)), want: wholeJobs(0, 1)},
-		"of which the last job may be larger": {
-			problem: fullProblem(1, 3, 1, onlyCounting(counted(1, gang(1, 0), 0)), counted(1, gang(2, 0, 0), 0), gang(99, 0, 0)).changed(borrowed(2)), want: wholeJobs(0, 1)},
-		"the tree takes nothing before the other rule takes more": {
-			problem: fullProblem(1, 2, 1, counted(1, gang(1, 0), 0), onlyCounting(counted(2, gang(2, 0), 0)), gang(9, 0)).changed(borrowed(2)), want: wholeJobs(0, 2)},
-		"a guarantee also refuses what only counts elsewhere": {
-			problem: fullProblem(1, 1, 1, onlyCounting(counted(1, gang(1, 0), 0, 1)), gang(9, 0)).changed(borrowed(1)).changed(guarantee(0)), want: wholeJobs(1)},
-		"a higher rank where the limit keeps the lower one": {
-			problem: fullProblem(1, 2, 1, counted(1, gang(1, 0), 0), counted(1, gang(2, 0), 0), withRank(1, gang(9, 0))).changed(guarantee(1)), want: wholeJobs(0, 2)},
-	})
 }

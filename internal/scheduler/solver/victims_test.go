@@ -1,187 +1,272 @@
 package solver
 
 import (
-	"slices"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// ruleCase is a problem with its expected victims. refused means that there is no plan.
-type ruleCase struct {
-	problem *Problem
-	want    []JobVictims
-	refused bool
-}
-
-// checkVictims checks the victims in each case, and that the plan is valid.
-func checkVictims(t *testing.T, cases map[string]ruleCase) {
-	t.Helper()
-
-	for t, tc := range check.Cases(t, cases) {
-		if plan := mustSolve(t, tc.problem, !tc.refused); plan != nil {
-			check.Equal(t, "victims", tc.want, plan.Victims)
-		}
-	}
-}
-
+// TestSolveChoosesVictims: the solver evicts running pods so that all pending pods can run, and loses as little work
+// as possible. A job is a gang, which is evicted as a whole or not at all, or has elastic pods above its minimum,
+// which go before any gang. Loss is in card-seconds of work, here for each pod. Without cards= a node is full.
 func TestSolveChoosesVictims(t *testing.T) {
-	checkVictims(t, map[string]ruleCase{
-		"no victims when no pod is pending": {problem: fullProblem(1, 0, 1, gang(5, 0))},
-		"no victims when free room suffices": {problem: fullProblem(2, 2, 1, gang(5, 0)).changed(func(p *Problem) {
-			p.Nodes[0].Free = Amounts{1}
-			p.Nodes[1].Free = Amounts{1}
-		})},
-		"only what free room lacks": {problem: fullProblem(2, 3, 1, gang(5, 0), gang(4, 1)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{2} }),
-			want: wholeJobs(1)},
-		"no victims when not all can run":         {problem: fullProblem(1, 3, 1, gang(5, 0), gang(5, 0)), refused: true},
-		"no victims when no job runs":             {problem: fullProblem(1, 1, 1), refused: true},
-		"the job that loses least":                {problem: fullProblem(1, 1, 1, gang(7, 0), gang(5, 0), gang(6, 0)), want: wholeJobs(1)},
-		"pods that a job can spare before a gang": {problem: fullProblem(1, 1, 1, gang(1, 0), elasticJob(1, 900, 0, 0)), want: singlePods(1, 0)},
-		"pods that a job can spare before a gang that loses nothing": {problem: fullProblem(1, 1, 1, gang(0, 0), elasticJob(1, 900, 0, 0)),
-			want: singlePods(1, 0)},
-		"of elastic pods those that lose least": {
-			problem: fullProblem(1, 2, 1, elasticJob(2, 9, 0, 0, 0, 0)).changed(func(p *Problem) {
-				p.Jobs[0].Pods[1].Loss = 2
-				p.Jobs[0].Pods[3].Loss = 1
-			}),
-			want: singlePods(0, 1, 3),
-		},
-		"one gang of 8 for 8 pods, not 8 gangs": {
-			problem: fullProblem(8, 8, 1,
-				gang(5, 0, 1, 2, 3, 4, 5, 6, 7), gang(4, 0, 1, 2, 3, 4, 5, 6, 7), gang(5, 0, 1, 2, 3, 4, 5, 6, 7),
-				gang(5, 0, 1, 2, 3, 4, 5, 6, 7), gang(5, 0, 1, 2, 3, 4, 5, 6, 7), gang(5, 0, 1, 2, 3, 4, 5, 6, 7),
-				gang(5, 0, 1, 2, 3, 4, 5, 6, 7), gang(5, 0, 1, 2, 3, 4, 5, 6, 7)),
-			want: wholeJobs(1),
-		},
-		"the large gang alone, though the small one loses less for itself": {problem: fullProblem(1, 8, 1, gang(5, 0), gang(1, repeatNode(8, 0)...)),
-			want: wholeJobs(1)},
-		"two small gangs that lose less than a large one": {problem: fullProblem(1, 2, 1, gang(3, 0, 0, 0), gang(4, 0), gang(4, 0)),
-			want: wholeJobs(1, 2)},
-		"the last two cards from the gang that has just two": {problem: fullProblem(1, 4, 1, gang(10, 0, 0, 0), gang(11, 0, 0), gang(15, 0, 0)),
-			want: wholeJobs(0, 1)},
-		"a gang over several nodes for pods on all of them": {problem: fullProblem(3, 3, 1, gang(3, 0), gang(3, 1), gang(3, 2), gang(2, 0, 1, 2)),
-			want: wholeJobs(3)},
-		"no gang that has no card where it is needed": {
-			problem: fullProblem(2, 1, 1, gang(1, 1), gang(50, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{0} }), want: wholeJobs(1)},
-		"a gang with what it loses on all nodes": {
-			problem: fullProblem(2, 1, 1, gang(5, 0, 1, 1), gang(12, 0)).changed(func(p *Problem) { p.PodSets[0].Nodes = []int{0} }),
-			want:    wholeJobs(1)},
-		"several jobs on one node for a pod of several cards": {
-			problem: fullProblem(2, 1, 4, gang(1, 0), gang(1, 1), gang(2, 0, 0), gang(9, 1, 1), gang(1, 0)), want: wholeJobs(0, 2, 4)},
-		"the node that loses least for a pod of several cards": {
-			problem: fullProblem(3, 1, 2, gang(5, 0), gang(5, 0), gang(1, 1), gang(8, 1), gang(2, 2), gang(8, 2)), want: wholeJobs(2, 3)},
-		"elastic pods together before the gang that would do alone": {
-			problem: fullProblem(2, 1, 3, gang(1, 0, 0, 0), elasticJob(3, 50, repeatNode(3, 1)...)), want: singlePods(1, 0, 1, 2)},
-		"who gives CPU when that is short as well": {
-			problem: fullProblem(2, 1, 1, gang(1, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
-				p.PodSets[0].Request = Amounts{1, 8}
-				for i := range p.Nodes {
-					p.Nodes[i].Free = Amounts{0, 0}
-				}
-
-				p.Jobs[0].Pods[0].Usage = Amounts{1, 2}
-				p.Jobs[1].Pods[0].Usage = Amounts{1, 6}
-				p.Jobs[2].Pods[0].Usage = Amounts{1, 8}
-			}),
-			want: wholeJobs(0, 1),
-		},
-		"who gives CPU when only that is short": {
-			problem: fullProblem(1, 1, 1, gang(1, 0), gang(3, 0)).changed(func(p *Problem) {
-				p.PodSets[0].Request = Amounts{1, 8}
-				p.Nodes[0].Free = Amounts{4, 0}
-				p.Jobs[0].Pods[0].Usage = Amounts{1, 4}
-				p.Jobs[1].Pods[0].Usage = Amounts{0, 8}
-			}),
-			want: wholeJobs(1),
-		},
+	checkVictims(t, map[string]victimsCase{
+		"no pod is pending: no victims": {want: "", scene: `
+			node n
+			pending pods=0 cards=1
+			job gang running=n loss=5`},
+		"the free cards suffice: no victims": {want: "", scene: `
+			node m cards=1
+			node n cards=1
+			pending pods=2 cards=1
+			job gang running=m loss=5`},
+		"3 pods, 2 free cards: one victim, the one that loses less": {want: "less", scene: `
+			node m cards=2
+			node n
+			pending pods=3 cards=1
+			job more running=m loss=5
+			job less running=n loss=4`},
+		"3 pods, and all jobs together have 2 cards": {want: "no plan", scene: `
+			node n
+			pending pods=3 cards=1
+			job first running=n loss=5
+			job second running=n loss=5`},
+		"no job runs": {want: "no plan", scene: `
+			node n
+			pending pods=1 cards=1`},
+		"one of three jobs suffices: the one that loses least": {want: "least", scene: `
+			node n
+			pending pods=1 cards=1
+			job most running=n loss=7
+			job least running=n loss=5
+			job middle running=n loss=6`},
+		"an elastic pod before a gang that loses less": {want: "elastic-0", scene: `
+			node n
+			pending pods=1 cards=1
+			job gang running=n loss=1
+			job elastic running=n*2 elastic=1 loss=900`},
+		"an elastic pod before a gang that loses nothing": {want: "elastic-0", scene: `
+			node n
+			pending pods=1 cards=1
+			job gang running=n loss=0
+			job elastic running=n*2 elastic=1 loss=900`},
+		"2 of 4 elastic pods suffice: those that lose least": {want: "elastic-1 elastic-3", scene: `
+			node n
+			pending pods=2 cards=1
+			job elastic running=n*4 elastic=2 loss=9
+			pod elastic 1 loss=2
+			pod elastic 3 loss=1`},
+		"8 pods on 8 nodes: one gang that has a card on each": {want: "b", scene: `
+			node 0; node 1; node 2; node 3; node 4; node 5; node 6; node 7
+			pending pods=8 cards=1
+			job a running=0,1,2,3,4,5,6,7 loss=5
+			job b running=0,1,2,3,4,5,6,7 loss=4
+			job c running=0,1,2,3,4,5,6,7 loss=5
+			job d running=0,1,2,3,4,5,6,7 loss=5
+			job e running=0,1,2,3,4,5,6,7 loss=5
+			job f running=0,1,2,3,4,5,6,7 loss=5
+			job g running=0,1,2,3,4,5,6,7 loss=5
+			job h running=0,1,2,3,4,5,6,7 loss=5`},
+		"the large gang is needed: the small one, which loses less, is spared": {want: "large", scene: `
+			node n
+			pending pods=8 cards=1
+			job small running=n loss=5
+			job large running=n*8 loss=1`},
+		"two small gangs lose 8, the large one 9": {want: "small1 small2", scene: `
+			node n
+			pending pods=2 cards=1
+			job large running=n*3 loss=3
+			job small1 running=n loss=4
+			job small2 running=n loss=4`},
+		"4 pods: three and two lose 52, two and costlier as much, so the first ones": {want: "three two", scene: `
+			node n
+			pending pods=4 cards=1
+			job three running=n*3 loss=10
+			job two running=n*2 loss=11
+			job costlier running=n*2 loss=15`},
+		"3 pods on 3 nodes: one gang over all nodes loses 6, three gangs 9": {want: "wide", scene: `
+			node a
+			node b
+			node c
+			pending pods=3 cards=1
+			job onA running=a loss=3
+			job onB running=b loss=3
+			job onC running=c loss=3
+			job wide running=a,b,c loss=2`},
+		"the pod can run on node a only: the cheaper gang on b does not help": {want: "onA", scene: `
+			node a
+			node b
+			pending pods=1 cards=1 nodes=a
+			job onB running=b loss=1
+			job onA running=a loss=50`},
+		"a gang loses its pods on all nodes, 15, so the other one on a, 12, is evicted": {want: "onA", scene: `
+			node a
+			node b
+			pending pods=1 cards=1 nodes=a
+			job wide running=a,b*2 loss=5
+			job onA running=a loss=12`},
+		"a pod of 4 cards: all jobs on a lose 6, those on b 19": {want: "a1 a2 a3", scene: `
+			node a
+			node b
+			pending pods=1 cards=4
+			job a1 running=a loss=1
+			job b1 running=b loss=1
+			job a2 running=a*2 loss=2
+			job b2 running=b*2 loss=9
+			job a3 running=a loss=1`},
+		"a pod of 2 cards: node b loses 9, a and c 10": {want: "b1 b2", scene: `
+			node a
+			node b
+			node c
+			pending pods=1 cards=2
+			job a1 running=a loss=5
+			job a2 running=a loss=5
+			job b1 running=b loss=1
+			job b2 running=b loss=8
+			job c1 running=c loss=2
+			job c2 running=c loss=8`},
+		"3 elastic pods on b before a gang on a that loses less": {want: "elastic-0 elastic-1 elastic-2", scene: `
+			node a
+			node b
+			pending pods=1 cards=3
+			job gang running=a*3 loss=1
+			job elastic running=b*3 elastic=3 loss=50`},
+		"cards and CPU: two gangs on a free 2+6 CPU and lose 4, one on b frees 8 and loses 9": {want: "a1 a2", scene: `
+			node a
+			node b
+			pending pods=1 cards=1 cpu=8
+			job a1 running=a cpu=2 loss=1
+			job a2 running=a cpu=6 loss=3
+			job b1 running=b cpu=8 loss=9`},
+		"only CPU lacks: the gang with 8 CPU and no card": {want: "cpus", scene: `
+			node n cards=4
+			pending pods=1 cards=1 cpu=8
+			job cards running=n cpu=4 loss=1
+			job cpus running=n cards=0 cpu=8 loss=3`},
 	})
 }
 
+// TestSolveWithTwoQuotas: each node has cards of one name, and the queue of the pending pods has a quota for each name.
+// A victim helps only while there is quota for the card of its node. Nodes a and b have cards with a quota each.
 func TestSolveWithTwoQuotas(t *testing.T) {
-	checkVictims(t, map[string]ruleCase{
-		"the cheaper pool while it lasts, then the other": {
-			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 0), gang(9, 1)).changed(func(p *Problem) {
-				p.Quotas = flatQuotas(2, 5)
-				p.Nodes[1].Quota = 1
-			}),
-			want: wholeJobs(0, 1, 3),
-		},
-		"no victims when the quotas are too small": {
-			problem: fullProblem(2, 3, 1, gang(1, 0), gang(2, 0), gang(3, 1)).changed(func(p *Problem) {
-				p.Quotas = flatQuotas(1, 1)
-				p.Nodes[1].Quota = 1
-			}),
-			refused: true,
-		},
-		"a pool counts cards, not pods": {
-			problem: fullProblem(2, 2, 2, gang(1, 0, 0), gang(1, 0, 0), gang(7, 1, 1)).changed(func(p *Problem) {
-				p.Quotas = flatQuotas(3, 2)
-				p.Nodes[1].Quota = 1
-			}),
-			want: wholeJobs(0, 2),
-		},
-		"free room in a pool that is used up does not help": {
-			problem: fullProblem(2, 1, 1, gang(7, 1)).changed(func(p *Problem) {
-				p.Quotas = flatQuotas(0, 1)
-				p.Nodes[1].Quota = 1
-
-				p.Nodes[0].Free = Amounts{4}
-			}),
-			want: wholeJobs(0),
-		},
-		"pods without cards need no pool": {
-			problem: fullProblem(1, 1, 1, gang(7, 0)).changed(func(p *Problem) {
-				p.Quotas[0] = flatQuota(0)
-				p.PodSets[0].Cards = 0
-			}), want: wholeJobs(0)},
+	checkVictims(t, map[string]victimsCase{
+		"the quota of A allows 2 of 3 pods: the two cheapest on a, then one on b": {want: "a1 a2 b1", scene: `
+			quota A left=2; quota B left=5
+			node a quota=A; node b quota=B
+			pending pods=3 cards=1
+			job a1 running=a loss=1
+			job a2 running=a loss=2
+			job a3 running=a loss=3
+			job b1 running=b loss=9`},
+		"both quotas together allow 2 of 3 pods": {want: "no plan", scene: `
+			quota A left=1; quota B left=1
+			node a quota=A; node b quota=B
+			pending pods=3 cards=1
+			job a1 running=a loss=1
+			job a2 running=a loss=2
+			job b1 running=b loss=3`},
+		"a quota of 3 A is enough for one pod of 2 cards, not for two": {want: "a1 b1", scene: `
+			quota A left=3; quota B left=2
+			node a quota=A; node b quota=B
+			pending pods=2 cards=2
+			job a1 running=a*2 loss=1
+			job a2 running=a*2 loss=1
+			job b1 running=b*2 loss=7`},
+		"4 cards are free on a, and there is no quota left for A: a victim on b": {want: "b1", scene: `
+			quota A left=0; quota B left=1
+			node a cards=4 quota=A; node b quota=B
+			pending pods=1 cards=1
+			job b1 running=b loss=7`},
 	})
 }
 
+// TestPodsWithoutCardsNeedNoQuotaOfCards: the pending pod needs room for a card on its node, but is charged for none. So
+// an exhausted quota of cards does not keep it from running once the gang is gone.
+func TestPodsWithoutCardsNeedNoQuotaOfCards(t *testing.T) {
+	s := newScene(`
+		quota A left=0
+		node n
+		pending pods=1 cards=1
+		job gang running=n loss=7`)
+	s.PodSets[0].Cards = 0
+
+	check.Equal(t, "victims", "gang", s.formatVictims(mustSolve(t, s.Problem, true)))
+}
+
+// TestSolveWithTwoPodSets: a pending job can have pods of different kinds, here workers and a master. All of them must
+// find a place together.
 func TestSolveWithTwoPodSets(t *testing.T) {
-	master := func(request float64, nodes ...int) func(p *Problem) {
-		return func(p *Problem) {
-			p.PodSets = append(p.PodSets, PodSet{Request: Amounts{request}, Cards: int64(request), Count: 1, Nodes: nodes})
-		}
+	checkVictims(t, map[string]victimsCase{
+		"2 workers anywhere and a master on b: one gang on both nodes loses 9, three single ones 12": {want: "wide", scene: `
+			node a; node b
+			pending pods=2 cards=1
+			pending pods=1 cards=1 nodes=b
+			job a1 running=a loss=4
+			job a2 running=a loss=4
+			job b1 running=b loss=4
+			job wide running=a*2,b loss=3`},
+		"the master can run on b only, where no job runs": {want: "no plan", scene: `
+			node a; node b
+			pending pods=2 cards=1
+			pending pods=1 cards=1 nodes=b
+			job a1 running=a loss=4
+			job a2 running=a loss=4`},
+		"the master needs the costly job on b, the worker takes the cheapest on a": {want: "a1 b1", scene: `
+			node a; node b
+			pending pods=1 cards=1
+			pending pods=1 cards=1 nodes=b
+			job a1 running=a loss=1
+			job a2 running=a loss=2
+			job b1 running=b loss=50`},
+		"the master can run on a only and gets its free card, so the worker needs a victim on b": {want: "b1", scene: `
+			node a cards=1; node b
+			pending pods=1 cards=1
+			pending pods=1 cards=1 nodes=a
+			job b1 running=b loss=3
+			job a1 running=a loss=9`},
+		// Workers in the order of the nodes would use all cards of b, and a master on a the CPU of five workers.
+		"15 workers and a master of 8 CPU fit without victims only if the master runs on b": {want: "", scene: `
+			node a cards=5 cpu=8
+			node b cards=1 cpu=8
+			node c cards=10 cpu=10
+			pending pods=15 cards=1 cpu=1
+			pending pods=1 cards=1 cpu=8 nodes=a,b,c`},
+	})
+}
+
+// TestTwoPodSetsShareFreeCards: 20 nodes have 2 free cards each, 40 in all. 20 pods can run anywhere and 20 on the first
+// 10 nodes only. They all fit without victims if the former leave the first nodes to the latter.
+func TestTwoPodSetsShareFreeCards(t *testing.T) {
+	p := fullProblem(20, 20, 1)
+	p.PodSets = append(p.PodSets, PodSet{Request: Amounts{1}, Cards: 1, Count: 20, Nodes: p.PodSets[0].Nodes[:10]})
+	for i := range p.Nodes {
+		p.Nodes[i].Free = Amounts{2}
 	}
 
-	checkVictims(t, map[string]ruleCase{
-		"a gang that makes room for the master and the workers": {
-			problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0), gang(4, 1), gang(3, 0, 0, 1)).changed(master(1, 1)), want: wholeJobs(3)},
-		"no victims when the master has no place": {problem: fullProblem(2, 2, 1, gang(4, 0), gang(4, 0)).changed(master(1, 1)), refused: true},
-		"who is on the only node of the master, though workers would do elsewhere": {
-			problem: fullProblem(2, 1, 1, gang(1, 0), gang(2, 0), gang(50, 1)).changed(master(1, 1)), want: wholeJobs(0, 2)},
-		"free room is left to the pod set that has no other": {
-			problem: fullProblem(2, 1, 1, gang(3, 1), gang(9, 0)).changed(master(1, 0)).changed(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }),
-			want:    wholeJobs(0)},
-		"a resource that no pod requests changes nothing": {
-			problem: fullProblem(3, 3, 2, gang(0, 0, 0, 0, 0), gang(0, 0), elasticJob(2, 0, 0, 0, 1), gang(0, 0), gang(0, 0, 0, 0)).changed(master(1, 0, 1, 2)).changed(func(p *Problem) {
-				for i := range p.PodSets {
-					p.PodSets[i].Request = append(p.PodSets[i].Request, 0, 0)
-				}
-				for i := range p.Nodes {
-					p.Nodes[i].Free = Amounts{0, 0, 0}
-				}
-				p.Jobs[2].Pods[1].Loss = 1
-				p.Jobs[4].Pods[2].Loss = 1
-			}),
-			want: append(wholeJobs(0, 1), singlePods(2, 0, 2)...),
-		},
-		"free room is shared as it must be": {problem: fullProblem(20, 20, 1).changed(func(p *Problem) {
-			p.PodSets = append(p.PodSets, PodSet{Request: Amounts{1}, Cards: 1, Count: 20, Nodes: slices.Clone(p.PodSets[0].Nodes[:10])})
-			for i := range p.Nodes {
-				p.Nodes[i].Free = Amounts{2}
-			}
-		})},
-		// The workers use all cards of the first nodes that the master could use, and the
-		// master on the first node uses the CPU of five workers.
-		"the master runs where it is least in the way of the workers": {
-			problem: fullProblem(3, 15, 1).changed(master(1, 0, 1, 2)).changed(func(p *Problem) {
-				p.PodSets[0].Request = Amounts{1, 1}
-				p.PodSets[1].Request = Amounts{1, 8}
-				p.Nodes[0].Free = Amounts{5, 8}
-				p.Nodes[1].Free = Amounts{1, 8}
-				p.Nodes[2].Free = Amounts{10, 10}
-			})},
-	})
+	check.Equal(t, "victims", nil, mustSolve(t, p, true).Victims)
+}
+
+// TestResourceThatNoPodRequestsChangesNothing: nodes have further resources beside cards and CPU, here one of which nothing
+// is free and no pod requests any. It does not keep 3 workers of 2 cards from node a, and the master from b. The plan
+// avoids the two pods that lose anything.
+func TestResourceThatNoPodRequestsChangesNothing(t *testing.T) {
+	s := newScene(`
+		node a; node b; node c
+		pending pods=3 cards=2
+		pending pods=1 cards=1
+		job four running=a*4
+		job one running=a
+		job elastic running=a*2,b elastic=2
+		pod elastic 1 loss=1
+		job another running=a
+		job three running=a*3
+		pod three 2 loss=1`)
+	for i := range s.PodSets {
+		s.PodSets[i].Request = append(s.PodSets[i].Request, 0)
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Free = append(s.Nodes[i].Free, 0)
+	}
+
+	check.Equal(t, "victims", "four one elastic-0 elastic-2", s.formatVictims(mustSolve(t, s.Problem, true)))
 }
