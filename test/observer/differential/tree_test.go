@@ -51,10 +51,6 @@ func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[s
 		}
 		if faults && drawInt(t, 0, 3, "unmanaged") == 0 {
 			delete(q.Annotations, v1alpha1.AnnotationCardQuota)
-			if unmanaged == v1alpha1.UnmanagedIgnore { // any card is its quota, and it deserves none
-				delete(q.Annotations, "volcano.sh/card.deserved")
-				delete(q.Annotations, "volcano.sh/card.guarantee")
-			}
 		}
 		q.Spec.Capability = drawCompute(t, "capability")
 		q.Spec.Deserved = drawCompute(t, "deserved")

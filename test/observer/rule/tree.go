@@ -112,7 +112,6 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 		if !written {
 			return Quota{}
 		}
-		q.AnyCard = false
 		values, err := ParseQuota(text)
 		if err != nil {
 			q.Closed = annotation + " cannot be read: " + err.Error()
