@@ -10,6 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestFreePortsAreFreeAndDifferent: clusters that start at the same time on one machine need different ports. So
+// FreePort reserves each port that it returns, and it returns none twice.
 func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
@@ -21,11 +23,15 @@ func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 	}
 }
 
+// TestFolderInUseIsRefusedAndAKeptOneReused: a cluster keeps its files in a state folder. A folder that another
+// cluster uses is refused. After that cluster has ended, the folder can be used again, with an empty etcd.
 func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kept")
 	first := check.Value(openStateDir(path))(t)
+
 	_, err := openStateDir(path)
 	check.Says(t, err, "in use by another cluster")
+
 	check.NoError(t, os.WriteFile(filepath.Join(first.etcdDir(), "old"), nil, 0o600))
 	check.NoError(t, first.close())
 	second := check.Value(openStateDir(path))(t)
@@ -39,9 +45,12 @@ func wantFile(t *testing.T, path string, want bool) {
 	check.Equal(t, path+" is there", want, !os.IsNotExist(err))
 }
 
+// TestDecodeSkipsCommentsAndNamesBadDocuments: Decode reads objects from a YAML text of several documents. It
+// skips those that only have comments. An error has the number of the bad document, here of one without a kind.
 func TestDecodeSkipsCommentsAndNamesBadDocuments(t *testing.T) {
 	objects, err := Decode([]byte("# only a comment\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"))
 	check.That(t, err == nil && len(objects) == 1 && objects[0].GetName() == "a", "got %v, %v, want the one Namespace", objects, err)
+
 	_, err = Decode([]byte("apiVersion: v1\nkind: Namespace\n---\nmetadata: {}\n"))
 	check.Says(t, err, "document 2")
 }

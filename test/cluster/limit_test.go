@@ -13,7 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// holderMode makes the test binary hold a port, a permit and a state folder until it is killed.
+// holderMode is the environment variable that makes this test binary a process with a cluster: it takes a port, a
+// permit and a state folder, and keeps them until it is killed.
 const holderMode = "CARDQUOTA_TEST_HOLDER"
 
 func init() {
@@ -37,7 +38,7 @@ func init() {
 	fmt.Println(held, dir) // their locks are open until here
 }
 
-// startHolder starts such a process and returns what it reserved.
+// startHolder starts a process that holds a permit, a port and a state folder, and returns the last two.
 func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	holder = exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderMode+"=1")
@@ -60,8 +61,8 @@ func killProcess(holder *exec.Cmd) {
 	}
 }
 
-// ownMachine gives the test its own locks and temporary folders.
-func ownMachine(t *testing.T, limit string) {
+// isolateLocks gives the test locks and temporary folders of its own, and a limit of clusters.
+func isolateLocks(t *testing.T, limit string) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(clustersVariable, limit)
@@ -69,14 +70,20 @@ func ownMachine(t *testing.T, limit string) {
 	t.Cleanup(func() { permitsHeld.Store(before) })
 }
 
-func acquire(t *testing.T) (*permit, error) {
+// acquireWithin50ms takes a permit, or returns an error if none is free for 50 ms.
+func acquireWithin50ms(t *testing.T) (*permit, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	return acquirePermit(ctx, func(string) {})
 }
 
+// TestKilledProcessLeavesNothingBehind: a process with a running cluster holds a permit, a port and a temporary
+// state folder, all by file locks that the kernel releases when the process dies. While process "holder" lives,
+// others get none of them. With a limit of 2 and permit 0 kept for second clusters, its permit is the only one
+// for a first cluster. Once it is killed, others get all three, and its folder is removed. A folder whose owner
+// lives stays.
 func TestKilledProcessLeavesNothingBehind(t *testing.T) {
-	ownMachine(t, "2")
+	isolateLocks(t, "2")
 	holder, port, dir := startHolder(t)
 	locks := check.Value(locksDir())(t)
 
@@ -85,119 +92,134 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 
 	used := check.Value(openStateDir(""))(t)
 
-	_, err := acquire(t)
+	_, err := acquireWithin50ms(t)
 	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
 	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
 		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
 	}
-	check.Equal(t, "its port is given away", false, tryReservePort(file, port))
-	check.Equal(t, "another port is given away", true, tryReservePort(file, port+1))
+	check.Equal(t, "the holder's port can be reserved", false, tryReservePort(file, port))
+	check.Equal(t, "another port can be reserved", true, tryReservePort(file, port+1))
 
 	killProcess(holder)
 	if pid, running := Owner(dir); running {
 		t.Errorf("the folder belongs to process %d, which was killed", pid)
 	}
-	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
+	check.Equal(t, "the port of the killed holder can be reserved", true, tryReservePort(file, port))
+	check.NoError(t, check.Value(acquireWithin50ms(t))(t).release())
 
-	check.NoError(t, check.Value(acquire(t))(t).release())
-	next := check.Value(openStateDir(""))(t)
-
+	next := check.Value(openStateDir(""))(t) // removes folders that were left behind
 	wantFile(t, dir, false)
 	wantFile(t, used.pkiDir(), true)
+
 	check.NoError(t, next.close())
 	check.NoError(t, used.close())
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	check.That(t, len(left) == 0, "left behind: %v", left)
 }
 
+// TestFirstClustersLeaveAPlaceForSecondOnes: a machine runs at most 3 clusters here. Permit 0 is only for
+// processes that run a cluster already. Otherwise processes that each hold one cluster and wait for a second one
+// could wait for each other without end.
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
-	ownMachine(t, "3")
+	isolateLocks(t, "3")
 	startHolder(t) // another process with its first cluster
-	first := check.Value(acquire(t))(t)
+	first := check.Value(acquireWithin50ms(t))(t)
+	second := check.Value(acquireWithin50ms(t))(t)
 
-	second := check.Value(acquire(t))(t)
-
-	_, err := acquire(t)
+	_, err := acquireWithin50ms(t)
 	check.Says(t, err, "at most 3 run on this machine")
 	check.Says(t, err, clustersVariable)
+
 	check.NoError(t, first.release())
 	check.NoError(t, second.release())
 
-	// The first permits of another process and of this one; permit 0 is only for second
-	// clusters.
-	first = check.Value(acquire(t))(t)
-
-	permitsHeld.Store(0)
-	_, err = acquire(t) // a third process
+	// The other process and this one have a first cluster each. Of three permits only permit 0 is left, which a
+	// third process without a cluster does not get.
+	first = check.Value(acquireWithin50ms(t))(t)
+	permitsHeld.Store(0) // this process now counts as the third
+	_, err = acquireWithin50ms(t)
 	check.Says(t, err, "waiting until another cluster stops")
 	check.NoError(t, first.release())
 }
 
+// TestWaitingIsReportedAndEndsWithTheOtherCluster: a cluster that cannot start says after three seconds for
+// which process it waits. It starts as soon as that process has ended, here because the message itself kills it.
 func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
-	ownMachine(t, "2")
+	isolateLocks(t, "2")
 	holder, _, _ := startHolder(t)
-	said := make(chan string, 100)
+	messages := make(chan string, 100)
 	began := time.Now()
 
 	p := check.Value(acquirePermit(t.Context(), func(message string) {
-		said <- message
+		messages <- message
 		killProcess(holder)
 	}))(t)
 	check.NoError(t, p.release())
 
-	check.Must(t, len(said) > 0, "nothing was said")
-	if message := <-said; !strings.Contains(message, "waiting until another cluster stops") || time.Since(began) > 30*time.Second {
+	check.Must(t, len(messages) > 0, "no message while the cluster waited")
+	if message := <-messages; !strings.Contains(message, "waiting until another cluster stops") || time.Since(began) > 30*time.Second {
 		t.Errorf("%q after %s", message, time.Since(began))
 	}
 }
 
+// TestClusterLimit: a machine runs three clusters per two cores, at most one per 3 GiB of memory, and at least
+// the two that some tests need. CARDQUOTA_CLUSTERS overrides the limit. wantLimit is 0 if the variable is
+// refused.
 func TestClusterLimit(t *testing.T) {
 	const gib = 1 << 30
 
-	for t, test := range check.Cases(t, map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		configured string
 		cores      int
 		memory     uint64
-		want       int
+		wantLimit  int
 	}{
-		"two cores":                {cores: 2, memory: 24 * gib, want: 3},
-		"many cores":               {cores: 16, memory: 128 * gib, want: 24},
-		"little memory":            {cores: 16, memory: 16 * gib, want: 5},
-		"one core":                 {cores: 1, memory: 24 * gib, want: 2},
-		"unknown memory":           {cores: 8, want: 2},
-		"configured":               {configured: "7", cores: 2, memory: gib, want: 7},
-		"too few for a test":       {configured: "1", cores: 8, memory: 64 * gib},
-		"something else as number": {configured: "many", cores: 8, memory: 64 * gib},
+		"2 cores, memory for 8 clusters: 3":           {cores: 2, memory: 24 * gib, wantLimit: 2 * 3 / 2},
+		"16 cores, memory for 42 clusters: 24":        {cores: 16, memory: 128 * gib, wantLimit: 16 * 3 / 2},
+		"16 cores, but memory for only 5 clusters":    {cores: 16, memory: 16 * gib, wantLimit: 16 / 3},
+		"1 core: the 2 that some tests need":          {cores: 1, memory: 24 * gib, wantLimit: 2},
+		"the size of the memory is unknown: only 2":   {cores: 8, wantLimit: 2},
+		"CARDQUOTA_CLUSTERS is more than suffices: 7": {configured: "7", cores: 2, memory: gib, wantLimit: 7},
+		"CARDQUOTA_CLUSTERS is below 2: refused":      {configured: "1", cores: 8, memory: 64 * gib},
+		"CARDQUOTA_CLUSTERS is not a number: refused": {configured: "many", cores: 8, memory: 64 * gib},
 	}) {
-		got, err := clusterLimit(test.configured, test.cores, test.memory)
-		check.That(t, got == test.want && (err != nil) == (test.want == 0), "got %d, %v, want %d", got, err, test.want)
+		got, err := clusterLimit(tc.configured, tc.cores, tc.memory)
+		check.Equal(t, "limit", tc.wantLimit, got)
+		check.Equal(t, "is refused", tc.wantLimit == 0, err != nil)
 	}
 }
 
-// A run may be killed at any moment while it creates or removes its folder. A new folder may
-// still get its lock.
+// TestRemainsOfEveryMomentAreRemoved: a test run may be killed at any moment while it creates or removes its
+// temporary folder. The next run removes what is left, whatever the folder has by then. A new folder gets its
+// lock a moment after its creation. So a folder with the name of an unlocked one is only removed when it is
+// older than a minute.
 func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
+	writeLock := func(dir string) error { return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600) }
+	createPart := func(dir string) error { return os.Mkdir(filepath.Join(dir, "etcd"), 0o700) }
+	leaveEmpty := func(string) error { return nil }
+
 	for name, tc := range map[string]struct {
-		leave func(dir string) error
-		age   time.Duration
-		kept  bool // when it has the name of a new one
+		fill func(dir string) error
+		age  time.Duration
+		// staysUnlocked says whether the folder stays if it has the name of an unlocked one.
+		staysUnlocked bool
 	}{
-		"named and locked once":     {func(dir string) error { return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600) }, time.Hour, false},
-		"lock lost":                 {func(dir string) error { return os.Mkdir(filepath.Join(dir, "etcd"), 0o700) }, time.Hour, false},
-		"all but the folder itself": {func(string) error { return nil }, time.Hour, false},
-		"just made":                 {func(string) error { return nil }, 0, true},
+		"an hour old, with a lock that no process holds": {writeLock, time.Hour, false},
+		"an hour old, with a part but without a lock":    {createPart, time.Hour, false},
+		"an hour old and empty":                          {leaveEmpty, time.Hour, false},
+		"just created and empty":                         {leaveEmpty, 0, true},
 	} {
 		for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 			t.Run(name+"/"+prefix, func(t *testing.T) {
 				t.Setenv("TMPDIR", t.TempDir())
 				dir := filepath.Join(os.TempDir(), prefix+"1")
 				made := time.Now().Add(-tc.age)
-				for _, err := range []error{os.Mkdir(dir, 0o700), tc.leave(dir), os.Chtimes(dir, made, made)} {
+				for _, err := range []error{os.Mkdir(dir, 0o700), tc.fill(dir), os.Chtimes(dir, made, made)} {
 					check.NoError(t, err)
 				}
 
 				removeAbandoned()
-				wantFile(t, dir, tc.kept && prefix == unlockedPrefix)
+				wantFile(t, dir, tc.staysUnlocked && prefix == unlockedPrefix)
 			})
 		}
 	}

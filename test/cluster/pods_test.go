@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// boundPod creates a pod that has a node from the beginning.
-func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annotations map[string]string) *corev1.Pod {
-	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(grace).
+// boundPod creates a pod that is bound to node cpu-0 from its creation, with an init container and two containers.
+func boundPod(t *testing.T, c *cluster.Cluster, name string, graceSeconds int64, annotations map[string]string) *corev1.Pod {
+	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(graceSeconds).
 		InitContainer("", "").Container("", "").With(func(p *corev1.Pod) {
 		p.Annotations = annotations
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -85,6 +84,10 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 	return s, ctx.Err()
 }
 
+// TestHowDeletedPodsEnd: kwok runs no containers, so its stages imitate how the pods of a real kubelet end after
+// a deletion. By default the containers do not handle SIGTERM and fail at once with exit code 143 = 128 + 15.
+// Annotations of the pod choose another exit code or a delay. The grace period bounds the delay. The pod's
+// object vanishes after its last status.
 func TestHowDeletedPodsEnd(t *testing.T) {
 	c := sharedCluster(t)
 	const (
@@ -93,15 +96,27 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 	)
 
 	for name, tc := range map[string]struct {
-		grace             int64
-		annotation, value string
-		wantEnd           string
-		atLeast, atMost   time.Duration // from the deletion to the end of the containers
+		pod             string
+		graceSeconds    int64
+		annotations     map[string]string
+		wantEnd         string
+		atLeast, atMost time.Duration // from the deletion to the end of the containers
 	}{
-		"fails with 143 at once by default":   {30, "", "", failed, 0, 2 * time.Second},
-		"succeeds when it handles the signal": {30, "delete-exit-code", "0", succeeded, 0, 2 * time.Second},
-		"takes its time":                      {30, "delete-after", "2s", failed, 2 * time.Second, 5 * time.Second},
-		"gets no more than its grace period":  {2, "delete-after", "1h", failed, 2 * time.Second, 5 * time.Second},
+		"without annotations: exit code 143 at once": {
+			pod: "fails-by-default", graceSeconds: 30, wantEnd: failed, atMost: 2 * time.Second,
+		},
+		"delete-exit-code is 0, as of a program that handles SIGTERM: succeeds at once": {
+			pod: "handles-the-signal", graceSeconds: 30, annotations: map[string]string{"test.cardquota.dev/delete-exit-code": "0"},
+			wantEnd: succeeded, atMost: 2 * time.Second,
+		},
+		"delete-after is 2 s, within the grace period: ends after 2 s": {
+			pod: "takes-two-seconds", graceSeconds: 30, annotations: map[string]string{"test.cardquota.dev/delete-after": "2s"},
+			wantEnd: failed, atLeast: 2 * time.Second, atMost: 5 * time.Second,
+		},
+		"delete-after is 1 h, beyond the grace period of 2 s: killed after 2 s": {
+			pod: "is-killed", graceSeconds: 2, annotations: map[string]string{"test.cardquota.dev/delete-after": "1h"},
+			wantEnd: failed, atLeast: 2 * time.Second, atMost: 5 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,12 +124,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 
-			annotations := map[string]string{}
-			if tc.annotation != "" {
-				annotations["test.cardquota.dev/"+tc.annotation] = tc.value
-			}
-
-			pod := boundPod(t, c, strings.ReplaceAll(name, " ", "-"), tc.grace, annotations)
+			pod := boundPod(t, c, tc.pod, tc.graceSeconds, tc.annotations)
 			running := inPhase(t, c, pod, corev1.PodRunning)
 			g.Expect(running.Status.PodIP).NotTo(BeEmpty())
 			g.Expect(running.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
@@ -125,14 +135,18 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 			got := check.Value(watchUntilGone(ctx, c, running))(t)
 			g.Expect(got.phases).To(Equal([]string{"Running", tc.wantEnd, "gone"}))
 			g.Expect(got.end.Sub(deleted)).To(And(BeNumerically(">=", tc.atLeast), BeNumerically("<=", tc.atMost+late)))
-			g.Expect(got.gone).To(BeTemporally(">", got.end), "the object goes after its last status")
+			g.Expect(got.gone).To(BeTemporally(">", got.end), "the object vanishes after its last status")
 		})
 	}
 }
 
+// TestHowLongPodsRun: the annotation run-for lets kwok end the containers of a pod by themselves, here after 1.5
+// s, with exit code 0. Both containers then report "Completed". A deletion without a grace period removes the
+// object at once.
 func TestHowLongPodsRun(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
+
 	pod := boundPod(t, c, "runs-to-success", 30, map[string]string{"test.cardquota.dev/run-for": "1500ms"})
 	ended := inPhase(t, c, pod, corev1.PodSucceeded)
 	g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
@@ -144,7 +158,7 @@ func TestHowLongPodsRun(t *testing.T) {
 		g.Expect(status.State.Terminated.FinishedAt.Sub(ended.Status.StartTime.Time)).To(BeNumerically(">=", time.Second))
 	}
 
-	// The watch starts at its creation and sees every state, however short.
+	// The watch starts at the resource version of the creation, so it sees every phase.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
 	got := check.Value(watchUntilGone(t.Context(), c, pod))(t)
 	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))

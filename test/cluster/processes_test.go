@@ -41,8 +41,9 @@ func processesOf(dir string) map[int]string {
 	return found
 }
 
-// TestAnAPIServerAlone tests a cluster with only what tests of an operator need. It ends like a
-// whole cluster.
+// TestAnAPIServerAlone: tests of the operator need no scheduler and no nodes. With APIServerOnly a cluster is
+// etcd and kube-apiserver alone, with Volcano's CRDs. Pods need no ServiceAccount there, because no controller
+// creates one. If the API server is killed, the cluster reports it at once, and Stop returns it as an error.
 func TestAnAPIServerAlone(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	reports := make(chan string, 100)
@@ -73,6 +74,8 @@ func TestAnAPIServerAlone(t *testing.T) {
 	g.Expect(c.Stop()).To(MatchError(ContainSubstring("kube-apiserver ended by itself (signal: killed)")))
 }
 
+// TestFailedStartLeavesNothingBehind: if a component does not start, Start returns its exit status and its last
+// output, and ends the components that it has started.
 func TestFailedStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	bin := sharedCluster(t).BinDir()
@@ -96,6 +99,8 @@ func TestFailedStartLeavesNothingBehind(t *testing.T) {
 	g.Expect(processesOf(dir)).To(BeEmpty())
 }
 
+// TestCancelledStartLeavesNothingBehind: Ctrl-C during the start, here when the first component after etcd and
+// the API server is ready, ends all components that run by then.
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	sharedCluster(t)
@@ -114,12 +119,16 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	g.Expect(processesOf(dir)).To(BeEmpty())
 }
 
+// TestMissingBinariesAreNamed: on a machine where `make controlplane` has not run, the error names the programs
+// that are missing, such as kube-apiserver. Tests recognise it as ErrNotBuilt and skip.
 func TestMissingBinariesAreNamed(t *testing.T) {
 	_, err := cluster.Start(t.Context(), cluster.Options{BinDir: t.TempDir()})
 	NewWithT(check.Trail(t)).Expect(err).To(And(MatchError(cluster.ErrNotBuilt), MatchError(ContainSubstring("kube-apiserver"))))
 }
 
-// TestAClusterBesideAnother tests that it has its own address and nodes, and stops cleanly.
+// TestAClusterBesideAnother: two clusters on one machine have addresses and nodes of their own. Stop ends all
+// processes of a cluster, with the children of processes that a test has started, and removes the cluster's
+// folder. A second Stop has no effect. A client that does not answer does not delay it.
 func TestAClusterBesideAnother(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	first := sharedCluster(t)
@@ -173,6 +182,9 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 	return p
 }
 
+// TestProcessesCanBeKilledAndStopped: tests start programs of their own beside a cluster. Kill sends SIGKILL,
+// and Wait returns how the process ended. Stop sends SIGTERM. It kills a process that has not ended after its
+// StopTimeout, and reports that.
 func TestProcessesCanBeKilledAndStopped(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)

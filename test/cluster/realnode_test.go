@@ -9,8 +9,9 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// test/realnode tests the real node.
-
+// TestAMachineWithoutTheToolsSaysWhatIsMissing: a cluster with a real node needs containerd, buildah and other
+// tools. Without them Start returns ErrNoRealNode, which tests take as a reason to skip. The error names every
+// missing tool, and the script that installs them. The folder test/realnode tests the real node itself.
 func TestAMachineWithoutTheToolsSaysWhatIsMissing(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	t.Setenv("PATH", t.TempDir())

@@ -19,6 +19,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestAnImageSaysWhatItIs: each image runs its program as a user other than root, and its labels have the
+// version, the revision and the time of the build. Registries and scanners of vulnerabilities show these labels.
 func TestAnImageSaysWhatItIs(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +31,6 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
 			g.Expect(p.config.Config.Entrypoint).To(Equal([]string{program}))
 			g.Expect(p.config.Config.Cmd).To(BeEmpty())
-
 			g.Expect(p.config.Created.Format(time.RFC3339)).To(Equal(created))
 			g.Expect(p.config.Config.Labels).To(And(
 				HaveKeyWithValue("org.opencontainers.image.title", name),
@@ -45,6 +46,9 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// TestAnImageHoldsOneStaticProgramAndNothingElse: an image has no shell and no libraries, so there is little in
+// it that an attacker can use or that needs updates. The program belongs to root, so its user cannot replace it.
+// Only the scheduler's image also has /tmp.
 func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +58,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 
 			files := maps.Clone(p.files)
 			if name == "cardquota-scheduler" {
-				// Any user may write its private files there, even when nothing is mounted.
+				// The scheduler writes temporary files, also when its pod mounts no volume there.
 				g.Expect(slices.Collect(maps.Keys(p.files))).To(ContainElement("tmp"))
 				mode := p.files["tmp"].header.FileInfo().Mode()
 				g.Expect(mode.IsDir()).To(BeTrue())
@@ -66,16 +70,19 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 			header := p.files[path].header
 			g.Expect(header.Typeflag).To(BeEquivalentTo(tar.TypeReg))
 			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
-			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "its user may not replace it")
+			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "owner and group of the program")
 
 			binary := check.Value(elf.NewFile(bytes.NewReader(p.files[path].data)))(t)
 			for _, segment := range binary.Progs {
-				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "it would need a dynamic linker")
+				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "the program needs a dynamic linker")
 			}
 		})
 	}
 }
 
+// TestTheBillOfMaterialsNamesTheModulesOfTheProgram: each image comes with an SBOM in the format CycloneDX. It
+// lists the modules, with versions, that the Go linker recorded in the program, and the standard library.
+// Scanners compare these with known vulnerabilities.
 func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -90,10 +97,9 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 				modules = append(modules, module.Path+"@"+module.Version)
 			}
 
-			g.Expect(len(modules)).To(BeNumerically(">", 50))
+			g.Expect(len(modules)).To(BeNumerically(">", 50), "modules in the program")
 
 			text := check.Value(os.ReadFile(filepath.Join(imagesDir(t), name+".cdx.json")))(t)
-
 			var bill struct {
 				BOMFormat string `json:"bomFormat"`
 				Metadata  struct {

@@ -13,8 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheSameSourcesGiveTheSameImages builds the images again in a folder with only the build
-// context of the Dockerfile.
+// TestTheSameSourcesGiveTheSameImages: users can build the images again and compare digests. The test builds
+// them a second time from a copy of the build context, in another folder and with another cache. Digests and
+// SBOMs are equal.
 func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	first := imagesDir(t)
@@ -28,15 +29,15 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	}
 
 	cache := check.Value(exec.Command("go", "env", "GOCACHE").Output())(t)
-	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // by default it lies where the next line points elsewhere
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())               // what is kept of the first is not the second
+	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // its default depends on XDG_CACHE_HOME
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())               // without the finished programs of the first build
 	g.Expect(buildImages(tree, second)).To(Succeed())
 
 	for name := range programs {
 		again := openArchive(t, filepath.Join(second, name+".tar"))
 		g.Expect(again.digest).To(Equal(openImage(t, name).digest), name)
 
-		bills := make([]string, 0, 2)
+		var bills []string
 		for _, folder := range []string{first, second} {
 			bills = append(bills, string(check.Value(os.ReadFile(filepath.Join(folder, name+".cdx.json")))(t)))
 		}
@@ -46,6 +47,8 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 
 var copied = regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`)
 
+// TestTheBuildContextHoldsWhatTheDockerfileCopies: .dockerignore excludes everything but a list of paths, so
+// that other files of a clone never reach an image. The list has exactly the paths that the Dockerfile copies.
 func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	var sources []string

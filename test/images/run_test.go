@@ -14,10 +14,10 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestTheImagesRunRestricted runs each image in a container of a real node. The namespace
-// enforces Kubernetes' standard restricted, the root file system is read-only and only the
-// ServiceAccount is mounted. Both programs print their version first. They have no rights here,
-// so the test requires nothing else.
+// TestTheImagesRunRestricted: each image runs in a container of a real node, in a namespace that enforces
+// Kubernetes' Pod Security Standard restricted. The root file system is read-only, and only the ServiceAccount
+// is mounted. Both programs log their version first. Their ServiceAccount has no rights here, so the test
+// expects no more than that.
 func TestTheImagesRunRestricted(t *testing.T) {
 	dir := imagesDir(t)
 	g := NewWithT(check.Trail(t))
