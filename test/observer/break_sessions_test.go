@@ -23,59 +23,66 @@ func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 }
 
 // stateReason makes a pod state why it waits.
-func (w *scene) stateReason(pod, message string) {
-	w.Helper()
-	w.Eventually(func() error {
-		live, err := w.cluster.Client().CoreV1().Pods(w.name).Get(w.Context(), pod, metav1.GetOptions{})
+func (s *scene) stateReason(pod, message string) {
+	s.Eventually(func() error {
+		live, err := s.cluster.Client().CoreV1().Pods(s.name).Get(s.Context(), pod, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}
-		_, err = w.cluster.Client().CoreV1().Pods(w.name).UpdateStatus(w.Context(), live, metav1.UpdateOptions{})
+		_, err = s.cluster.Client().CoreV1().Pods(s.name).UpdateStatus(s.Context(), live, metav1.UpdateOptions{})
 		return err
 	}, "10s", "100ms").Should(Succeed())
 }
 
+// TestASchedulerThatStartsNothingIsFound: the simulated scheduler closes sessions and decides nothing. The
+// queue has a quota of 2 H200, so a pod that wants 1 fits, and must start within a few sessions (I7). A pod
+// that wants 3 does not fit, so it may wait.
 func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
-	w := newScene(t, "break-progress")
-	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+	s := newSceneOnCluster(t, "break-progress")
+	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for name, count := range map[string]string{"fits": "1", "too-large": "3"} {
-		w.createPod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
-		w.stateReason(name, "waits")
+		s.createPod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
+		s.stateReason(name, "waits")
 	}
-	w.wantExactly(o, "I7 progress pod/break-progress/fits")
+	s.settleAndExpect(o, "I7 progress pod/break-progress/fits")
 	for _, name := range []string{"fits", "too-large"} {
-		w.deletePod(name)
+		s.deletePod(name)
 	}
 }
 
-func TestAFalseReasonIsFound(t *testing.T) {
-	w := newScene(t, "break-truth")
-	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
-	const short = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
+// TestAReasonWithAWrongQuotaIsFound: both pods want 3 H200 of a queue with a quota of 2. One states that quota,
+// which is true. The other one states a quota of 1, which the queue never had, and violates invariant I8.
+func TestAReasonWithAWrongQuotaIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-truth")
+	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+	const insufficient = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
 
-	for _, pod := range []string{"honest", "liar"} {
-		w.createPod(pod, "NVIDIA-H200", "3")
-		w.stateReason(pod, "waits")
+	for _, pod := range []string{"true", "wrong"} {
+		s.createPod(pod, "NVIDIA-H200", "3")
+		s.stateReason(pod, "waits")
 	}
 
-	w.stateReason("honest", fmt.Sprintf(short, 2))
-	w.wantExactly(o)
-	w.stateReason("liar", fmt.Sprintf(short, 1))
-	w.wantExactly(o, "I8 truth pod/break-truth/liar")
+	s.stateReason("true", fmt.Sprintf(insufficient, 2))
+	s.settleAndExpect(o)
 
-	for _, name := range []string{"honest", "liar"} {
-		w.deletePod(name)
+	s.stateReason("wrong", fmt.Sprintf(insufficient, 1))
+	s.settleAndExpect(o, "I8 truth pod/break-truth/wrong")
+
+	for _, name := range []string{"true", "wrong"} {
+		s.deletePod(name)
 	}
 }
 
-func TestAPlacementBeyondTheNodeIsFound(t *testing.T) {
-	w := newScene(t, "break-capacity")
-	w.createQueue(`{"NVIDIA-H200":20}`)
-	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+// TestAPlacementBeyondTheCardsOfTheNodeIsFound: node h200-1 has 8 H200. Two pods with 5 each are bound to it,
+// so the second one violates invariant I9. The quota of 20 is not the reason.
+func TestAPlacementBeyondTheCardsOfTheNodeIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-capacity")
+	s.writeQuota(`{"NVIDIA-H200":20}`)
+	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for _, name := range []string{"first", "second"} {
-		w.createPod(name, "NVIDIA-H200", "5")
-		w.bindPod(name, "h200-1")
+		s.createPod(name, "NVIDIA-H200", "5")
+		s.bindPod(name, "h200-1")
 	}
-	w.wantExactly(o, "I9 capacity pod/break-capacity/second")
+	s.settleAndExpect(o, "I9 capacity pod/break-capacity/second")
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// scene is one test's namespace and queue on the shared cluster.
+// scene is a namespace and a queue of the same name on the shared cluster, of one test.
 type scene struct {
 	*testing.T
 	Gomega
@@ -50,15 +51,13 @@ type scene struct {
 	name    string
 }
 
-func newScene(t *testing.T, name string) *scene {
-	t.Helper()
+// newSceneOnCluster creates a namespace, and a queue with a quota of 2 H200. The cluster has no scheduler and no operator.
+// Its nodes h200-0 and h200-1 have 8 H200 each.
+func newSceneOnCluster(t *testing.T, name string) *scene {
 	shared.Do(func() {
 		ctx := context.WithoutCancel(t.Context())
 		shared.cluster, shared.err = cluster.Start(ctx, cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
-		if shared.err == nil {
-			shared.err = shared.cluster.ApplyFile(ctx, "../../config/crd/bases/cardquota.dev_cardquotas.yaml")
-		}
-		for _, kind := range []string{"localcardquotas", "cardinventories"} {
+		for _, kind := range []string{"cardquotas", "localcardquotas", "cardinventories"} {
 			if shared.err == nil {
 				shared.err = shared.cluster.ApplyFile(ctx, "../../config/crd/bases/cardquota.dev_"+kind+".yaml")
 			}
@@ -68,209 +67,216 @@ func newScene(t *testing.T, name string) *scene {
 	if errors.Is(shared.err, cluster.ErrNotBuilt) {
 		missing.Skip(t, shared.err)
 	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
+	check.NoError(t, shared.err)
 
-	w := &scene{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
-	w.applyManifest(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
-	w.createQueue(`{"NVIDIA-H200":2}`)
-	w.waitUntilOpen(name)
-	return w
+	s := &scene{T: t, Gomega: NewWithT(check.Trail(t)), cluster: shared.cluster, name: name}
+	s.applyManifest(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
+	s.writeQuota(`{"NVIDIA-H200":2}`)
+	s.waitUntilOpen(name)
+	return s
 }
 
 // waitUntilOpen waits until Volcano's controller has opened a queue.
-func (w *scene) waitUntilOpen(queue string) {
-	w.Helper()
-	w.Eventually(func() (string, error) {
-		return w.cluster.Kubectl(w.Context(), "get", "queues.scheduling.volcano.sh", queue, "-o", "jsonpath={.status.state}")
+func (s *scene) waitUntilOpen(queue string) {
+	s.Eventually(func() (string, error) {
+		return s.cluster.Kubectl(s.Context(), "get", "queues.scheduling.volcano.sh", queue, "-o", "jsonpath={.status.state}")
 	}, "20s", "100ms").Should(Equal("Open"))
 }
 
-func (w *scene) applyManifest(format string, args ...any) {
-	w.Helper()
-	w.Expect(w.cluster.Apply(w.Context(), []byte(fmt.Sprintf(format, args...)))).To(Succeed())
+func (s *scene) applyManifest(format string, args ...any) {
+	s.Expect(s.cluster.Apply(s.Context(), []byte(fmt.Sprintf(format, args...)))).To(Succeed())
 }
 
-func (w *scene) createQueue(quota string) {
-	w.Helper()
-	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, w.name, quota)
+// writeQuota creates the queue, or changes its quota.
+func (s *scene) writeQuota(quota string) {
+	s.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, s.name, quota)
 }
 
-func (w *scene) startObserver(options observer.Options) *observer.Observer {
-	w.Helper()
-	o, err := observer.Start(w.Context(), w.cluster.Config(), options)
-	w.Expect(err).NotTo(HaveOccurred())
-	w.Cleanup(o.Stop)
+func (s *scene) startObserver(options observer.Options) *observer.Observer {
+	o, err := observer.Start(s.Context(), s.cluster.Config(), options)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Cleanup(o.Stop)
 	return o
 }
 
-// createPod creates a pod of the scene's queue that requests H200 cards.
-func (w *scene) createPod(name, card, count string) {
-	w.Helper()
-	w.podIn(w.name, name, card, count)
+// createPod creates a pod of the scene's queue that requests cards.
+func (s *scene) createPod(name, card, count string) {
+	s.createPodIn(s.name, name, card, count)
 }
 
-func (w *scene) podIn(queue, name, card, count string) {
-	w.Helper()
-	pod := builder.Pod(w.name, name).Queue(queue).Card(card).Requests(builder.GPU, count).Obj()
-	_, err := w.cluster.Client().CoreV1().Pods(w.name).Create(w.Context(), pod, metav1.CreateOptions{})
-	w.Expect(err).NotTo(HaveOccurred())
+// createPodIn creates a pod of a queue.
+func (s *scene) createPodIn(queue, name, card, count string) {
+	pod := builder.Pod(s.name, name).Queue(queue).Card(card).Requests(builder.GPU, count).Obj()
+	_, err := s.cluster.Client().CoreV1().Pods(s.name).Create(s.Context(), pod, metav1.CreateOptions{})
+	s.Expect(err).NotTo(HaveOccurred())
 }
 
 // bindPod binds a pod without any check.
-func (w *scene) bindPod(name, node string) {
-	w.Helper()
+func (s *scene) bindPod(name, node string) {
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
-	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Bind(w.Context(), binding, metav1.CreateOptions{})).To(Succeed())
+	s.Expect(s.cluster.Client().CoreV1().Pods(s.name).Bind(s.Context(), binding, metav1.CreateOptions{})).To(Succeed())
 }
 
-func (w *scene) deletePod(name string) {
-	w.Helper()
-	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Delete(w.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
+func (s *scene) deletePod(name string) {
+	s.Expect(s.cluster.Client().CoreV1().Pods(s.name).Delete(s.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
 }
 
-// wantExactly settles and compares the violations, as invariant and object.
-func (w *scene) wantExactly(o *observer.Observer, want ...string) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+// settleAndExpect waits until the observer has checked all changes, and compares the violations, as invariant and
+// object.
+func (s *scene) settleAndExpect(o *observer.Observer, want ...string) {
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
-	w.Expect(o.Settle(ctx)).To(Succeed())
+	s.Expect(o.Settle(ctx)).To(Succeed())
 	var got []string
 	for _, v := range o.Violations() {
 		got = append(got, string(v.Invariant)+" "+v.Object)
 	}
-	w.Expect(got).To(Equal(want), "%v", o.Violations())
+	s.Expect(got).To(Equal(want), "%v", o.Violations())
 }
 
+// TestABindingBeyondTheQuotaIsFound: the queue has a quota of 2 H200, and three pods with one each are bound.
+// So the third binding violates invariant I1.
 func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
-	w := newScene(t, "break-quota")
-	o := w.startObserver(observer.Options{})
+	s := newSceneOnCluster(t, "break-quota")
+	o := s.startObserver(observer.Options{})
 	for _, name := range []string{"first", "second", "third"} {
-		w.createPod(name, "NVIDIA-H200", "1")
-		w.bindPod(name, "h200-0")
+		s.createPod(name, "NVIDIA-H200", "1")
+		s.bindPod(name, "h200-0")
 	}
-	w.wantExactly(o, "I1 quota pod/break-quota/third")
+	s.settleAndExpect(o, "I1 quota pod/break-quota/third")
 }
 
-// Deletions and bindings follow each other as fast as the API server accepts them, always
-// within the quota, and finally once beyond it.
-func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
-	w := newScene(t, "break-rush")
+// TestNoFalseAlarmWhenEachPodIsDeletedBeforeTheNextIsBound: deletions, bindings and changes of the quota follow
+// each other as fast as the API server accepts them. Each pod uses 2 H200, which is within the largest quota of
+// the last 10 s. The watches deliver these changes in any order, and the observer must not be wrong. Finally
+// one card more is a violation.
+func TestNoFalseAlarmWhenEachPodIsDeletedBeforeTheNextIsBound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-rush")
 	// No scheduler says why pods wait, and a busy machine takes long.
-	o := w.startObserver(observer.Options{Interval: 50 * time.Millisecond, ReasonWithin: time.Hour})
+	o := s.startObserver(observer.Options{Interval: 50 * time.Millisecond, ReasonWithin: time.Hour})
 
-	const rounds = 60
-	for i := range rounds {
-		w.createPod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
+	const pods = 60
+	for i := range pods {
+		s.createPod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
 	}
 
-	for i := range rounds {
+	for i := range pods {
 		if i > 0 {
-			w.deletePod(fmt.Sprint("rush-", i-1))
+			s.deletePod(fmt.Sprint("rush-", i-1))
 		}
-		w.bindPod(fmt.Sprint("rush-", i), "h200-0")
-		w.createQueue([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
+		s.bindPod(fmt.Sprint("rush-", i), "h200-0")
+		s.writeQuota([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
 	}
 
-	w.wantExactly(o)
-	w.createPod("beyond", "NVIDIA-H200", "1")
-	w.bindPod("beyond", "h200-1")
-	w.wantExactly(o, "I1 quota pod/break-rush/beyond")
+	s.settleAndExpect(o)
+	s.createPod("beyond", "NVIDIA-H200", "1")
+	s.bindPod("beyond", "h200-1")
+	s.settleAndExpect(o, "I1 quota pod/break-rush/beyond")
 }
 
+// TestAPodOnAnotherCardIsFound: a pod may run only on a card that it names. One names RTX 4090 or H200, another
+// one RTX 4090 only, and both are bound to a node with H200. The second one violates invariant I2.
 func TestAPodOnAnotherCardIsFound(t *testing.T) {
-	w := newScene(t, "break-card")
-	o := w.startObserver(observer.Options{})
-	w.createPod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
-	w.bindPod("right", "h200-0")
-	w.createPod("wrong", "NVIDIA-GeForce-RTX-4090", "1")
-	w.bindPod("wrong", "h200-0")
-	w.wantExactly(o, "I2 card pod/break-card/wrong")
+	s := newSceneOnCluster(t, "break-card")
+	o := s.startObserver(observer.Options{})
+	s.createPod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
+	s.bindPod("right", "h200-0")
+	s.createPod("wrong", "NVIDIA-GeForce-RTX-4090", "1")
+	s.bindPod("wrong", "h200-0")
+	s.settleAndExpect(o, "I2 card pod/break-card/wrong")
 }
 
-func TestAFalseStatusIsFound(t *testing.T) {
-	w := newScene(t, "break-status")
-	o := w.startObserver(observer.Options{})
-	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
+// TestAWrongStatusIsFound: no pod uses a card. A status of 0 used is right, one of 1 violates invariant I3. So
+// does the annotation card.allocated of a Queue that a user wrote by hand.
+func TestAWrongStatusIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-status")
+	o := s.startObserver(observer.Options{})
+	s.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
 spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}}`)
 
-	status := func(used int) {
-		w.Helper()
-		_, err := w.cluster.Kubectl(w.Context(), "patch", "cardquota", "break-status", "--subresource=status", "--type=merge", "-p",
+	writeUsed := func(used int) {
+		_, err := s.cluster.Kubectl(s.Context(), "patch", "cardquota", "break-status", "--subresource=status", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"cards":[{"name":"NVIDIA-H200","quota":2,"used":%d,"pending":0,"free":%d,"physical":20}]}}`, used, 2-used))
-		w.Expect(err).NotTo(HaveOccurred())
+		s.Expect(err).NotTo(HaveOccurred())
 	}
 
-	status(0)
-	w.wantExactly(o)
-	status(1)
+	writeUsed(0)
+	s.settleAndExpect(o)
 
-	w.wantExactly(o, "I3 status cardquota/break-status")
-	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
-	w.wantExactly(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
+	writeUsed(1)
+	s.settleAndExpect(o, "I3 status cardquota/break-status")
+	s.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
+	s.settleAndExpect(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
 	for _, object := range []string{"cardquota/break-status", "queues.scheduling.volcano.sh/break-status-byhand"} {
-		_, err := w.cluster.Kubectl(w.Context(), "delete", object)
-		w.Expect(err).NotTo(HaveOccurred())
+		_, err := s.cluster.Kubectl(s.Context(), "delete", object)
+		s.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
-func TestAFalseInventoryIsFound(t *testing.T) {
-	w := newScene(t, "break-inventory")
-	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
-	o := w.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
+// TestAWrongInventoryIsFound: the cluster has 20 healthy H200, and the status of the CardInventory reads 19.
+// That is a violation which names the card.
+func TestAWrongInventoryIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-inventory")
+	s.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
+	o := s.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
 	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
-	_, err := w.cluster.Kubectl(w.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
+	_, err := s.cluster.Kubectl(s.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
 
-	w.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	s.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 
-	w.Expect(o.Settle(ctx)).To(Succeed())
-	w.Expect(o.Violations()).To(ContainElement(And(HaveField("Object", "cardinventory/cluster"), HaveField("Message", ContainSubstring("card NVIDIA-H200")))))
-	_, err = w.cluster.Kubectl(w.Context(), "delete", "cardinventory", "cluster")
-	w.Expect(err).NotTo(HaveOccurred())
+	s.Expect(o.Settle(ctx)).To(Succeed())
+	s.Expect(o.Violations()).To(ContainElement(And(HaveField("Object", "cardinventory/cluster"), HaveField("Message", ContainSubstring("card NVIDIA-H200")))))
+	_, err = s.cluster.Kubectl(s.Context(), "delete", "cardinventory", "cluster")
+	s.Expect(err).NotTo(HaveOccurred())
 }
 
-func TestAnEvictionIsFound(t *testing.T) {
-	w := newScene(t, "break-eviction")
-	o := w.startObserver(observer.Options{})
+// TestAnEvictionByTheAPIIsFound: a pod that is only deleted is no violation. An eviction by the API, which is
+// not an action of the scheduler, violates invariant I4.
+func TestAnEvictionByTheAPIIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-eviction")
+	o := s.startObserver(observer.Options{})
 	for _, name := range []string{"deleted", "evicted"} {
-		w.createPod(name, "NVIDIA-H200", "1")
-		w.bindPod(name, "h200-0")
+		s.createPod(name, "NVIDIA-H200", "1")
+		s.bindPod(name, "h200-0")
 	}
-	w.deletePod("deleted")
-	w.wantExactly(o)
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "evicted", Namespace: w.name}}
-	w.Expect(w.cluster.Client().PolicyV1().Evictions(w.name).Evict(w.Context(), eviction)).To(Succeed())
-	w.wantExactly(o, "I4 eviction pod/break-eviction/evicted")
+	s.deletePod("deleted")
+	s.settleAndExpect(o)
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "evicted", Namespace: s.name}}
+	s.Expect(s.cluster.Client().PolicyV1().Evictions(s.name).Evict(s.Context(), eviction)).To(Succeed())
+	s.settleAndExpect(o, "I4 eviction pod/break-eviction/evicted")
 }
 
-func TestAProcessThatPanicsIsFound(t *testing.T) {
-	w := newScene(t, "break-process")
+// TestAProcessThatPanicsIsFoundOnTheCluster: a process waits for a file, and then writes a panic and ends. Both
+// violate invariant I5, and nothing does before.
+func TestAProcessThatPanicsIsFoundOnTheCluster(t *testing.T) {
+	s := newSceneOnCluster(t, "break-process")
 	gate := filepath.Join(t.TempDir(), "gate")
-	process, err := w.cluster.StartProcess(t.Context(), cluster.ProcessSpec{
+	process, err := s.cluster.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: "break-process", Path: "/bin/sh",
 		Args: []string{"-c", "until [ -e " + gate + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
 	})
 
-	w.Expect(err).NotTo(HaveOccurred())
-	o := w.startObserver(observer.Options{Processes: []observer.Followed{process}})
-	w.wantExactly(o)
-	w.Expect(os.WriteFile(gate, nil, 0o600)).To(Succeed())
-	w.Eventually(process.Done(), "10s").Should(BeClosed())
-	w.wantExactly(o, "I5 process break-process", "I5 process break-process")
+	s.Expect(err).NotTo(HaveOccurred())
+	o := s.startObserver(observer.Options{Processes: []observer.Followed{process}})
+	s.settleAndExpect(o)
+	s.Expect(os.WriteFile(gate, nil, 0o600)).To(Succeed())
+	s.Eventually(process.Done(), "10s").Should(BeClosed())
+	s.settleAndExpect(o, "I5 process break-process", "I5 process break-process")
 }
 
-func TestAPodThatWaitsWithoutAWordIsFound(t *testing.T) {
-	w := newScene(t, "break-reason")
-	o := w.startObserver(observer.Options{ReasonWithin: 2 * time.Second})
-	w.createPod("silent", "NVIDIA-H200", "1")
-	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,
+// TestAWorkloadThatWaitsWithoutAReasonIsFound: no scheduler runs, so neither a pod nor a PodGroup without pods
+// says why it waits. After 2 s each violates invariant I6.
+func TestAWorkloadThatWaitsWithoutAReasonIsFound(t *testing.T) {
+	s := newSceneOnCluster(t, "break-reason")
+	o := s.startObserver(observer.Options{ReasonWithin: 2 * time.Second})
+	s.createPod("silent", "NVIDIA-H200", "1")
+	s.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,
 metadata: {name: silent-job, namespace: break-reason, annotations: {volcano.sh/card.request: '{"NVIDIA-H200":4}'}},
 spec: {queue: break-reason, minMember: 4}}`)
-	w.wantExactly(o, "I6 reason pod/break-reason/silent", "I6 reason podgroup/break-reason/silent-job")
-	w.deletePod("silent")
-	_, err := w.cluster.Kubectl(w.Context(), "delete", "podgroup", "-n", w.name, "silent-job")
-	w.Expect(err).NotTo(HaveOccurred())
+	s.settleAndExpect(o, "I6 reason pod/break-reason/silent", "I6 reason podgroup/break-reason/silent-job")
+	s.deletePod("silent")
+	_, err := s.cluster.Kubectl(s.Context(), "delete", "podgroup", "-n", s.name, "silent-job")
+	s.Expect(err).NotTo(HaveOccurred())
 }

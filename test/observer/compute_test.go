@@ -1,103 +1,250 @@
 package observer
 
-import "testing"
+import (
+	"testing"
 
-// newComputeScene is newTreeScene with reclaimResources: All and a node of 64 cores. The leaves a
-// and b deserve 16 of them, and other and inf 32.
-func newComputeScene() *scene {
-	w := newTreeScene()
-	w.machine.options.ReclaimsAll = true
-	return w.playScript(`load node h200-0 cpu=64; load node rtx4090-0 cpu=; load node unnamed-0 cpu=; load queue top cpu=64 deservedCPU=32
-		load queue a cpu=64 deservedCPU=16; load queue b cpu=64 deservedCPU=16
-		load queue other cpu=64 deservedCPU=32; load queue inf cpu=64 deservedCPU=32; wait 1m`)
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// newTreeOf64Cores has a node h200-0 with 64 cores and 8 H200, and reclaimResources: All. Tenant top (deserves
+// 32 cores) has the leaves a and b, which deserve 16; other and inf deserve 32. Each queue has a limit of 64.
+func newTreeOf64Cores() *scene {
+	s := newSceneWithTree()
+	s.observed.options.ReclaimsAll = true
+
+	return s.playScript(`
+		load node h200-0 cpu=64
+		load node rtx4090-0 cpu=
+		load node unnamed-0 cpu=
+		load queue top cpu=64 deservedCPU=32
+		load queue a cpu=64 deservedCPU=16
+		load queue b cpu=64 deservedCPU=16
+		load queue other cpu=64 deservedCPU=32
+		load queue inf cpu=64 deservedCPU=32
+		wait 1m`)
 }
 
-func TestPlacementOfCPUInATree(t *testing.T) {
-	const guarantee = `load queue other guaranteedCPU=32; wait 1m; place x node=h200-0 cpu=32 queue=a;`
+// TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved: with reclaimResources All the rules of a tree hold
+// for CPU as for cards. What is free must cover unused guarantees of other queues, and what cannot be reclaimed
+// stays within what its queue deserves. Scene: one node has 64 cores; leaves a and b deserve 16 cores each,
+// queue other deserves 32. "quota" is the violation that each row wants.
+func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
+	// Queue a uses 32 of 64 cores, and other is guaranteed the rest.
+	const guarantee = `
+		load queue other guaranteedCPU=32
+		wait 1m
+		place x node=h200-0 cpu=32 queue=a
+	`
 
-	runScripts(t, newComputeScene, map[string]scriptCase{
-		"beside an unused guarantee":                    {guarantee, ""},
-		"an unused guarantee of another":                {guarantee + `place y node=h200-0 cpu=1 queue=b`, "quota"},
-		"its own guarantee":                             {guarantee + `place y node=h200-0 cpu=32 queue=other`, ""},
-		"a guarantee that was written a moment ago":     {`place x node=h200-0 cpu=33 queue=a; wait 1m; write queue other guaranteedCPU=32; wait 9s; place y node=h200-0 cpu=1 queue=b`, ""},
-		"a guarantee beside a node that takes no pods":  {guarantee + `load node h200-1 cpu=64; write node h200-1 cordoned=true; wait 1m; place y node=h200-0 cpu=1 queue=b`, "quota"},
-		"a guarantee that another node covers":          {guarantee + `load node h200-1 cpu=64; wait 1m; place y node=h200-0 cpu=8 queue=b`, ""},
-		"what cannot be reclaimed, as much as deserved": {`place x node=h200-0 cpu=16 queue=a volcano.sh/preemptable=false`, ""},
-		"what cannot be reclaimed, and more":            {`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota"},
-		"what can be reclaimed, and more":               {`place x node=h200-0 cpu=17 queue=a`, ""},
-		"in a held queue":                               {`write queue a stopPolicy=Hold; wait 1m; place x node=h200-0 cpu=1 queue=a`, "quota"},
-		"CPU that no queue deserves is only a ceiling": {`load queue top deservedCPU=; load queue a deservedCPU=; load queue b deservedCPU=; wait 1m
+	playAndExpectViolations(t, newTreeOf64Cores, map[string]scriptCase{
+		"a uses 32 of 64 cores, and other is guaranteed 32":  {guarantee, ""},
+		"b takes 1 of the 32 cores that other is guaranteed": {guarantee + `place y node=h200-0 cpu=1 queue=b`, "quota"},
+		"other takes the 32 cores that it is guaranteed":     {guarantee + `place y node=h200-0 cpu=32 queue=other`, ""},
+		"a guarantee of other that was written 9 s ago": {`
+			place x node=h200-0 cpu=33 queue=a
+			wait 1m
+			write queue other guaranteedCPU=32
+			wait 9s
+			place y node=h200-0 cpu=1 queue=b`, ""},
+		"a cordoned node does not cover the guarantee": {guarantee + `
+			load node h200-1 cpu=64
+			write node h200-1 cordoned=true
+			wait 1m
+			place y node=h200-0 cpu=1 queue=b`, "quota"},
+		"another node of 64 cores covers the guarantee": {guarantee + `
+			load node h200-1 cpu=64
+			wait 1m
+			place y node=h200-0 cpu=8 queue=b`, ""},
+		"a pod that is not preemptable uses 16 cores, a deserves 16": {`place x node=h200-0 cpu=16 queue=a volcano.sh/preemptable=false`, ""},
+		"a pod that is not preemptable uses 17 cores, a deserves 16": {`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota"},
+		"a preemptable pod uses 17 cores, a deserves 16":             {`place x node=h200-0 cpu=17 queue=a`, ""},
+		"a queue on hold": {`
+			write queue a stopPolicy=Hold
+			wait 1m
+			place x node=h200-0 cpu=1 queue=a`, "quota"},
+		"no queue writes what it deserves of CPU, so it has a limit only": {`
+			load queue top deservedCPU=
+			load queue a deservedCPU=
+			load queue b deservedCPU=
+			wait 1m
 			place x node=h200-0 cpu=60 queue=a volcano.sh/preemptable=false`, ""},
 	})
 }
 
-func TestEvictionForCPUInATree(t *testing.T) {
-	const borrows = `place b1 node=h200-0 cpu=8 queue=b; place b2 node=h200-0 cpu=8 queue=b; place b3 node=h200-0 cpu=8 queue=b; wait 1m;`
-	const trains = `place o1 node=h200-0 cpu=8 queue=other; wait 1m;`
+// TestAQueueOfATreeReclaimsCPU: with reclaimResources All the rules of reclaiming hold for CPU too; with Cards
+// no pod is evicted for CPU. By the tree a queue below what it deserves takes what others borrow. By the
+// service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8 H200;
+// tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each; other and inf deserve 32
+// cores and 4 H200. Pod n waits; its victims have 8 cores each. "eviction" is the violation that each row
+// wants.
+func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
+	// Queue b uses 24 cores and deserves 16, so it borrows 8.
+	const bBorrows = `
+		place b1 node=h200-0 cpu=8 queue=b
+		place b2 node=h200-0 cpu=8 queue=b
+		place b3 node=h200-0 cpu=8 queue=b
+		wait 1m
+	`
+	// Queue other uses 8 cores of training, and deserves 32.
+	const otherTrains = `place o1 node=h200-0 cpu=8 queue=other; wait 1m;`
 	cases := map[string]scriptCase{
-		"a sibling takes what is borrowed":     {borrows + `write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, ""},
-		"a tenant takes what a tenant borrows": {borrows + `load queue top deservedCPU=16; wait 1m; write pod n cpu=8 queue=other; evict b1 by=cardreclaim; place n node=h200-0`, ""},
-		"a tenant takes nothing from one that borrows nothing": {borrows + `write pod n cpu=8 queue=other; evict b1 by=cardreclaim
+		"a takes back 8 cores that its sibling b borrows": {bBorrows + `
+			write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"other takes from b, whose parent uses 24 cores and deserves 16": {bBorrows + `
+			load queue top deservedCPU=16
+			wait 1m
+			write pod n cpu=8 queue=other
+			evict b1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"other takes from b, whose parent uses 24 cores and deserves 32": {bBorrows + `
+			write pod n cpu=8 queue=other
+			evict b1 by=cardreclaim
 			place n node=h200-0`, "eviction"},
-		"no more than is borrowed": {borrows + `write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0; wait 1m
-			write pod m cpu=8 queue=a; evict b2 by=cardreclaim; place m node=h200-0`, "eviction"},
-		"nothing to borrow":               {borrows + `place x node=h200-0 cpu=16 queue=a; wait 1m; write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
-		"the matrix goes below deserved":  {trains + `write pod n cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, ""},
-		"the matrix stops at a guarantee": {`load queue other guaranteedCPU=8; wait 1m;` + trains + `write pod n cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, "eviction"},
-		"the matrix does not borrow":      {`load queue inf deservedCPU=4; wait 1m;` + trains + `write pod n cpu=4 queue=inf; place x node=h200-0 cpu=1 queue=inf; wait 1m; evict o1 by=cardreclaim; remove pod n`, "eviction"},
-		"a pod with a card lacks CPU":     {trains + `write pod n cards=1 cpu=8 queue=inf; evict o1 by=cardreclaim; place n node=h200-0`, ""},
-		"training with a card lacks CPU":  {borrows + `write pod n cards=1 cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, ""},
-		"its queue deserves no card":      {`load queue a deserved=H200:0; wait 1m;` + borrows + `write pod n cards=1 cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
-		"one that needs no CPU":           {trains + `write pod n cards=1 queue=inf; evict o1 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
-		"a pod with cards goes if its queue borrows the cards too": {`place b1 node=h200-0 cpu=24 cards=3 queue=b; wait 1m; write pod n cpu=8 queue=a
-			evict b1 by=cardreclaim; place n node=h200-0`, ""},
-		"but not if it borrows only CPU": {`place b1 node=h200-0 cpu=24 cards=2 queue=b; wait 1m; write pod n cpu=8 queue=a; evict b1 by=cardreclaim; place n node=h200-0`, "eviction"},
-		"two victims for the CPU of one": {borrows + `place b4 node=h200-0 cpu=8 queue=b; wait 1m; write pod n cpu=16 queue=a
-			evict b1 by=cardreclaim; evict b2 by=cardreclaim; place n node=h200-0`, ""},
-		"three victims for the CPU of two": {borrows + `write group g queue=b; write group h queue=b
-			place b4 node=h200-0 cpu=8 queue=b group=g; place b5 node=h200-0 cpu=8 queue=b group=h; wait 1m; write pod n cpu=16 queue=a
-			evict b1 by=cardreclaim; evict b4 by=cardreclaim; evict b5 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
+		"a takes 16 cores from b, which borrows 8": {bBorrows + `
+			write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0
+			wait 1m
+			write pod m cpu=8 queue=a
+			evict b2 by=cardreclaim
+			place m node=h200-0`, "eviction"},
+		"a takes 8 cores beside its 16, and deserves 16": {bBorrows + `
+			place x node=h200-0 cpu=16 queue=a
+			wait 1m
+			write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, "eviction"},
+		"by type: inf takes from other, which borrows nothing": {otherTrains + `
+			write pod n cpu=8 queue=inf
+			evict o1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"by type: inf leaves other with 0 of 8 guaranteed cores": {`
+			load queue other guaranteedCPU=8
+			wait 1m
+		` + otherTrains + `
+			write pod n cpu=8 queue=inf
+			evict o1 by=cardreclaim
+			place n node=h200-0`, "eviction"},
+		"by type: inf needs 4 cores beside its 1, and deserves 4": {`
+			load queue inf deservedCPU=4
+			wait 1m
+		` + otherTrains + `
+			write pod n cpu=4 queue=inf
+			place x node=h200-0 cpu=1 queue=inf
+			wait 1m
+			evict o1 by=cardreclaim
+			remove pod n`, "eviction"},
+		"by type: a pod with a card also lacks 8 cores": {otherTrains + `
+			write pod n cards=1 cpu=8 queue=inf
+			evict o1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"a pod of a with a card also lacks 8 cores": {bBorrows + `
+			write pod n cards=1 cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"a pod of a with a card lacks 8 cores, and a deserves no card": {`
+			load queue a deserved=H200:0
+			wait 1m
+		` + bBorrows + `
+			write pod n cards=1 cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, "eviction"},
+		"by type: a pod needs a card and no CPU, and the victim has only CPU": {otherTrains + `
+			write pod n cards=1 queue=inf
+			evict o1 by=cardreclaim
+			place n node=h200-0
+			wait 1m`, "eviction"},
+		"the victim has 24 cores and 3 cards, and b borrows of both": {`
+			place b1 node=h200-0 cpu=24 cards=3 queue=b
+			wait 1m
+			write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, ""},
+		"the victim has 24 cores and 2 cards, and b borrows only cores": {`
+			place b1 node=h200-0 cpu=24 cards=2 queue=b
+			wait 1m
+			write pod n cpu=8 queue=a
+			evict b1 by=cardreclaim
+			place n node=h200-0`, "eviction"},
+		"two victims of 8 cores for a pod of 16": {bBorrows + `
+			place b4 node=h200-0 cpu=8 queue=b
+			wait 1m
+			write pod n cpu=16 queue=a
+			evict b1 by=cardreclaim
+			evict b2 by=cardreclaim
+			place n node=h200-0`, ""},
+		"three victims of 8 cores for a pod of 16": {bBorrows + `
+			write group g queue=b
+			write group h queue=b
+			place b4 node=h200-0 cpu=8 queue=b group=g
+			place b5 node=h200-0 cpu=8 queue=b group=h
+			wait 1m
+			write pod n cpu=16 queue=a
+			evict b1 by=cardreclaim
+			evict b4 by=cardreclaim
+			evict b5 by=cardreclaim
+			place n node=h200-0
+			wait 1m`, "eviction"},
 	}
 
-	runScripts(t, newComputeScene, cases)
-	for name, tc := range cases { // with reclaimResources Cards no pod goes for CPU
-		w := newComputeScene()
-		w.machine.options.ReclaimsAll = false
-		w.playScript(tc.text + `; wait 1m; check`)
-		if len(w.machine.violations) == 0 {
-			t.Errorf("%s: with reclaimResources Cards there is no violation", name)
-		}
+	playAndExpectViolations(t, newTreeOf64Cores, cases)
+
+	for t, tc := range check.Cases(t, cases) {
+		s := newTreeOf64Cores()
+		s.observed.options.ReclaimsAll = false // reclaimResources: Cards
+		s.playScript(tc.text + `; wait 1m; check`)
+		check.That(t, len(s.observed.violations) > 0, "with reclaimResources Cards there is no violation")
 	}
 }
 
-// TestEvictionForCPUBesideCardsWithoutLimits: the CPU of pods with cards does not count in their
-// queues. They lack it on nodes all the same.
-func TestEvictionForCPUBesideCardsWithoutLimits(t *testing.T) {
+// TestAPodIsEvictedForCPUOnANodeWithTheCard: a Volcano without limits of CPU does not count the CPU of pods
+// with cards in their queues, but the node still lacks it. Pod n of inference wants 1 H200 and 60 cores. Node
+// h200-0 has 64 cores, of which o1 uses 8. Node rtx4090-0 has 64 cores too, of which o2 uses 8, but no H200. So
+// only the eviction of o1 helps.
+func TestAPodIsEvictedForCPUOnANodeWithTheCard(t *testing.T) {
 	begin := func() *scene {
-		w := newComputeScene()
-		w.machine.options.UnlimitedCPUMemory = true
-		return w.playScript(`load node rtx4090-0 cpu=64; place o1 node=h200-0 cpu=8 queue=other; place o2 node=rtx4090-0 cpu=8 queue=other; wait 1m
+		s := newTreeOf64Cores()
+		s.observed.options.UnlimitedCPUMemory = true
+
+		return s.playScript(`
+			load node rtx4090-0 cpu=64
+			place o1 node=h200-0 cpu=8 queue=other
+			place o2 node=rtx4090-0 cpu=8 queue=other
+			wait 1m
 			write pod n cards=1 cpu=60 queue=inf`)
 	}
-	runScripts(t, begin, map[string]scriptCase{
-		"on a node with its card":    {`evict o1 by=cardreclaim; place n node=h200-0`, ""},
-		"on a node without its card": {`evict o2 by=cardreclaim; place n node=h200-0; wait 1m`, "eviction"},
+
+	playAndExpectViolations(t, begin, map[string]scriptCase{
+		"o1 is evicted, on a node with the card": {`evict o1 by=cardreclaim; place n node=h200-0`, ""},
+		"o2 is evicted, on a node without the card": {`
+			evict o2 by=cardreclaim
+			place n node=h200-0
+			wait 1m`, "eviction"},
 	})
 }
 
-func TestEvictionForCPUOfFlatQueues(t *testing.T) {
-	for _, all := range []bool{true, false} {
-		begin := func() *scene {
-			w := reclaimScene()
-			w.machine.options.ReclaimsAll = all
-			return w.playScript(`load pod victim queue=training cpu=8 priority=0 node=h200-0; wait 1m`)
-		}
+// TestInferenceReclaimsCPUFromTrainingWithReclaimResourcesAll: with reclaimResources All, inference takes CPU back
+// from training, also for pods without cards. With Cards it takes only cards. Training never takes from training.
+// The victim of training uses 8 cores, and pod n waits for as many.
+func TestInferenceReclaimsCPUFromTrainingWithReclaimResourcesAll(t *testing.T) {
+	const evictVictimForN = `
+		evict victim by=cardreclaim
+		write pod n node=h200-0
+		wait 1m`
 
-		want := map[bool]string{true: "", false: "eviction"}[all]
-		runScripts(t, begin, map[string]scriptCase{
-			"a pod without cards":  {`write pod n queue=inference cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, want},
-			"a pod that lacks CPU": {`write pod n queue=inference cards=1 cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, want},
-			"training does not":    {`write pod n queue=training cpu=8 priority=0 unschedulable=waits; evict victim by=cardreclaim; write pod n node=h200-0; wait 1m`, "eviction"},
-		})
+	for t, tc := range check.Cases(t, map[string]struct{ waiting, wantWithAll, wantWithCards string }{
+		"inference without cards": {`write pod n queue=inference cpu=8 priority=0 unschedulable=waits`, "", "eviction"},
+		"inference with a card":   {`write pod n queue=inference cards=1 cpu=8 priority=0 unschedulable=waits`, "", "eviction"},
+		"training without cards":  {`write pod n queue=training cpu=8 priority=0 unschedulable=waits`, "eviction", "eviction"},
+	}) {
+		for reclaimsAll, wantViolation := range map[bool]string{true: tc.wantWithAll, false: tc.wantWithCards} {
+			s := newSceneOfTrainingAndInference()
+			s.observed.options.ReclaimsAll = reclaimsAll
+			s.playScript(`load pod victim queue=training cpu=8 priority=0 node=h200-0; wait 1m`)
+
+			s.playScript(tc.waiting).playScript(evictVictimForN).expectViolations(t, wantViolation)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,100 +9,143 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reclaimScene has a queue of inference, which may reclaim, and a reclaimable queue of
+// newSceneOfTrainingAndInference has a queue of inference, which may reclaim, and a reclaimable queue of
 // training, with eight H200 each.
-func reclaimScene() *scene {
-	return newScene().playScript(`load queue inference quota=H200:8 serviceType=inference priority=80000 reclaimable=false
+func newSceneOfTrainingAndInference() *scene {
+	return newSceneWithQuotaOfTwo().playScript(`
+		load queue inference quota=H200:8 serviceType=inference priority=80000 reclaimable=false
 		load queue training quota=H200:8 serviceType=training priority=20000 reclaimable=true`)
 }
 
+// TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim
+// evict pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and
+// has a lower priority. Pod victim runs on node h200-0 of 8 H200, pod waiting waits; the victim is evicted and
+// the other pod is placed. Queue inference has priority 80000, queue training 20000 and is reclaimable.
+// "eviction" is an eviction outside these rules.
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
-	// One victim runs, one pod waits, the victim is evicted and the other pod is placed.
-	const preempting = `make pod victim queue=training cards=1 priority=1; make pod waiting queue=training cards=1 priority=2;`
-	const reclaiming = `make pod victim queue=training cards=1 priority=9; make pod waiting queue=inference cards=1 priority=0;`
-	const low = `write group low queue=training priorityClass=low; write priorityClass low value=1;`
+	const ofOneQueue = `
+		make pod victim queue=training cards=1 priority=1
+		make pod waiting queue=training cards=1 priority=2
+	`
+	const ofTwoQueues = `
+		make pod victim queue=training cards=1 priority=9
+		make pod waiting queue=inference cards=1 priority=0
+	`
+	const withLowJob = `
+		write group low queue=training priorityClass=low
+		write priorityClass low value=1
+	`
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, by, want string }{
-		"the higher priority of a queue preempts": {preempting, "preempt", ""},
-		"the priority of a job is its PodGroup's": {preempting + low + `write group high queue=training priorityClass=high; write priorityClass high value=2
-			make pod victim group=low priority=9; make pod waiting group=high priority=0`, "preempt", ""},
-		"and not that of its pods": {preempting + low + `write group also-low queue=training priorityClass=also-low; write priorityClass also-low value=1
-			make pod victim group=low; make pod waiting group=also-low`, "preempt", "eviction"},
-		"within a job it is that of the pods": {preempting + low + `make pod victim group=low
+	for t, tc := range check.Cases(t, map[string]struct{ steps, action, wantViolation string }{
+		"preempt: priority 2 evicts priority 1 of its queue": {ofOneQueue, "preempt", ""},
+		"preempt: PodGroups of priority 2 and 1 decide, not their pods of priority 0 and 9": {ofOneQueue + withLowJob + `
+			write group high queue=training priorityClass=high
+			write priorityClass high value=2
+			make pod victim group=low priority=9
+			make pod waiting group=high priority=0`, "preempt", ""},
+		"preempt: PodGroups of equal priority 1 decide, not their pods of priority 2 and 1": {ofOneQueue + withLowJob + `
+			write group also-low queue=training priorityClass=also-low
+			write priorityClass also-low value=1
+			make pod victim group=low
+			make pod waiting group=also-low`, "preempt", "eviction"},
+		"preempt: within a PodGroup the priorities 2 and 1 of the pods decide": {ofOneQueue + withLowJob + `
+			make pod victim group=low
 			make pod waiting group=low`, "preempt", ""},
-		"which an annotation may raise": {preempting + low + `make pod victim group=low volcano.sh/task-priority=5
+		"preempt: within a PodGroup an annotation raises the victim to priority 5": {ofOneQueue + withLowJob + `
+			make pod victim group=low volcano.sh/task-priority=5
 			make pod waiting group=low`, "preempt", "eviction"},
-		"an equal priority does not":                                   {preempting + `make pod waiting priority=1`, "preempt", "eviction"},
-		"nor one of another queue":                                     {reclaiming + `make pod waiting priority=99`, "preempt", "eviction"},
-		"nor one that may not use the node's card":                     {preempting + `make pod waiting card=RTX4090`, "preempt", "eviction"},
-		"it also preempts for CPU and memory":                          {preempting + `make pod waiting cards=`, "preempt", "open"},
-		"inference reclaims from training whatever the pods' priority": {reclaiming, "reclaim", ""},
-		"the service type may stand on the workloads": {reclaiming + `write queue inference serviceType=; write queue training serviceType=
-			make pod waiting serviceType=inference; make pod victim serviceType=training`, "reclaim", ""},
-		"or follow from the kind of their owner": {reclaiming + `write queue inference serviceType=; write queue training serviceType=
-			make pod waiting owner=ReplicaSet; make pod victim owner=Job`, "reclaim", ""},
-		"training may not reclaim": {reclaiming + `make pod victim queue=inference
+		"preempt: both pods have priority 1":                                        {ofOneQueue + `make pod waiting priority=1`, "preempt", "eviction"},
+		"preempt: the pods are of different queues":                                 {ofTwoQueues + `make pod waiting priority=99`, "preempt", "eviction"},
+		"preempt: the waiting pod wants another card than the node has":             {ofOneQueue + `make pod waiting card=RTX4090`, "preempt", "eviction"},
+		"preempt: the waiting pod wants no cards, so it may lack CPU":               {ofOneQueue + `make pod waiting cards=`, "preempt", "tolerated"},
+		"inference reclaims from training, although the pods have priority 0 and 9": {ofTwoQueues, "reclaim", ""},
+		"the service types are on the pods, not on the queues": {ofTwoQueues + `
+			write queue inference serviceType=
+			write queue training serviceType=
+			make pod waiting serviceType=inference
+			make pod victim serviceType=training`, "reclaim", ""},
+		"the service types follow from the owners, a ReplicaSet and a Job": {ofTwoQueues + `
+			write queue inference serviceType=
+			write queue training serviceType=
+			make pod waiting owner=ReplicaSet
+			make pod victim owner=Job`, "reclaim", ""},
+		"training reclaims from inference": {ofTwoQueues + `
+			make pod victim queue=inference
 			make pod waiting queue=training`, "reclaim", "eviction"},
-		"a type without a rule may not reclaim":   {reclaiming + `write queue inference serviceType=notebook`, "reclaim", "eviction"},
-		"nothing is reclaimed within a queue":     {preempting, "reclaim", "eviction"},
-		"a queue may refuse":                      {reclaiming + `write queue training reclaimable=false`, "reclaim", "eviction"},
-		"a queue of equal priority gives nothing": {reclaiming + `write queue training priority=80000`, "reclaim", "eviction"},
-		"a closed queue reclaims nothing":         {reclaiming + `write queue inference state=Closed`, "reclaim", "eviction"},
-		"a pod may refuse":                        {reclaiming + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
-		"with a label too":                        {reclaiming + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
-		"a PodGroup may refuse": {reclaiming + `write group g queue=training volcano.sh/preemptable=false
+		"a service type without a rule reclaims":          {ofTwoQueues + `write queue inference serviceType=notebook`, "reclaim", "eviction"},
+		"reclaim within one queue":                        {ofOneQueue, "reclaim", "eviction"},
+		"the victim's queue is not reclaimable":           {ofTwoQueues + `write queue training reclaimable=false`, "reclaim", "eviction"},
+		"the victim's queue has the same priority":        {ofTwoQueues + `write queue training priority=80000`, "reclaim", "eviction"},
+		"a closed queue reclaims":                         {ofTwoQueues + `write queue inference state=Closed`, "reclaim", "eviction"},
+		"the victim is not preemptable, by an annotation": {ofTwoQueues + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
+		"the victim is not preemptable, by a label":       {ofTwoQueues + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
+		"the PodGroup of the victim is not preemptable": {ofTwoQueues + `
+			write group g queue=training volcano.sh/preemptable=false
 			make pod victim group=g`, "reclaim", "eviction"},
-		"critical pods stay":                           {reclaiming + `make pod victim priorityClass=system-node-critical`, "reclaim", "eviction"},
-		"a card of no use stays":                       {reclaiming + `make pod waiting card=RTX4090`, "reclaim", "eviction"},
-		"who never preempts is no reason":              {reclaiming + `make pod waiting preemptionPolicy=Never`, "reclaim", "eviction"},
-		"who waits for another scheduler is no reason": {reclaiming + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction"},
-		"the same rules apply to cardreclaim":          {reclaiming, "cardreclaim", ""},
-		"shuffle is not allowed":                       {reclaiming, "shuffle", "eviction"},
+		"the victim is critical to the system":                   {ofTwoQueues + `make pod victim priorityClass=system-node-critical`, "reclaim", "eviction"},
+		"the waiting pod wants another card than the victim has": {ofTwoQueues + `make pod waiting card=RTX4090`, "reclaim", "eviction"},
+		"the waiting pod has the preemptionPolicy Never":         {ofTwoQueues + `make pod waiting preemptionPolicy=Never`, "reclaim", "eviction"},
+		"the waiting pod is of another scheduler":                {ofTwoQueues + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction"},
+		"cardreclaim evicts by the same rules":                   {ofTwoQueues, "cardreclaim", ""},
+		"Volcano's action shuffle evicts":                        {ofTwoQueues, "shuffle", "eviction"},
 	}) {
-		w := reclaimScene()
-		w.machine.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
-		w.playScript(tc.text).playScript(`load pod victim node=h200-0; write pod waiting; evict victim by=` + tc.by)
-		if w.Pod("waiting").Annotations["volcano.sh/card.name"] == rtx4090 {
-			w.playScript(`write pod waiting unschedulable=no-room`).expectViolations(t, tc.want) // never placed: only the eviction is looked at
-		} else {
-			w.playScript(`write pod waiting node=h200-0`).expectViolations(t, tc.want)
+		s := newSceneOfTrainingAndInference()
+		s.observed.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
+		s.playScript(tc.steps).playScript(`
+			load pod victim node=h200-0
+			write pod waiting
+			evict victim by=` + tc.action)
+
+		placed := "node=h200-0"
+		if strings.Contains(tc.steps, "card=RTX4090") {
+			placed = "unschedulable=no-room" // it cannot be placed there
 		}
+		s.playScript("write pod waiting "+placed).expectViolations(t, tc.wantViolation)
 	}
 }
 
-func TestEvictionsByOthersThanVolcano(t *testing.T) {
+// TestOnlyVolcanoMayEvictPods: an eviction by another program than Volcano is a violation. Kubernetes marks
+// such a pod by a condition or by its reason before it deletes it. A pod that is only deleted, or not ready,
+// was not evicted. Pod a runs with one H200, gets the status of the row and is deleted. Another pod waits for
+// its card, so that Volcano would have a reason.
+func TestOnlyVolcanoMayEvictPods(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodStatus {
 		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		status corev1.PodStatus
-		want   string
+		status        corev1.PodStatus
+		wantViolation string
 	}{
-		"the eviction API marks its pods":          {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), "eviction"},
-		"another scheduler marks its pods":         {condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), "eviction"},
-		"an eviction without a reason has none":    {condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), "eviction"},
-		"kubelets mark their pods":                 {corev1.PodStatus{Reason: "Evicted"}, "eviction"},
-		"a disruption that was called off is none": {condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), ""},
-		"a pod that is not ready is not evicted":   {condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), ""},
-		"a deletion is no eviction":                {corev1.PodStatus{}, ""},
+		"evicted by the eviction API":                   {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), "eviction"},
+		"preempted by another scheduler":                {condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), "eviction"},
+		"evicted by Volcano, which names no action":     {condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), "eviction"},
+		"evicted by a kubelet":                          {corev1.PodStatus{Reason: "Evicted"}, "eviction"},
+		"a disruption that was called off: not evicted": {condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), ""},
+		"containers that are not ready: not evicted":    {condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), ""},
+		"deleted without a mark: not evicted":           {corev1.PodStatus{}, ""},
 	}) {
-		// Some pod would have a reason.
-		w := reclaimScene().playScript(`write pod waiting queue=inference cards=1 priority=9 unschedulable=no-room; place a node=h200-0 queue=training cards=1 priority=0`)
-		marked := w.Pod("a")
+		s := newSceneOfTrainingAndInference().playScript(`
+			write pod waiting queue=inference cards=1 priority=9 unschedulable=no-room
+			place a node=h200-0 queue=training cards=1 priority=0`)
+		marked := s.Pod("a")
 		marked.Status = tc.status
-		w.applyObject(marked, false)
-		w.applyObject(marked.DeepCopy(), false)
-		w.applyObject(marked.DeepCopy(), true)
-		w.playScript(`wait 5s`).expectViolations(t, tc.want)
+		s.applyObject(marked, false)
+		s.applyObject(marked.DeepCopy(), false) // a second update is no second eviction
+		s.applyObject(marked.DeepCopy(), true)
+
+		s.playScript(`wait 5s`).expectViolations(t, tc.wantViolation)
 	}
 }
 
-func TestWhatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
-	w := reclaimScene()
-	evicted := w.Pod("a", "queue=training", "cards=1", "node=h200-0")
+// TestAPodThatWasEvictedBeforeTheStartIsNoViolation: the observer knows nothing about the time before it started. A
+// pod that it lists with reason Evicted, which a kubelet writes, is no violation, also when it is updated later.
+func TestAPodThatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
+	s := newSceneOfTrainingAndInference()
+	evicted := s.Pod("a", "queue=training", "cards=1", "node=h200-0")
 	evicted.Status.Reason = "Evicted"
-	w.machine.loadObject(evicted, w.clock)
-	w.applyObject(evicted.DeepCopy(), false)
-	w.expectViolations(t, "")
+	s.observed.loadObject(evicted, s.clock)
+
+	s.applyObject(evicted.DeepCopy(), false)
+	s.expectViolations(t, "")
 }

@@ -3,6 +3,8 @@ package observer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,260 +15,284 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// The pages of both programs for the script's cluster.
 const (
-	rightOperator  = `cardquota_last_recount_timestamp_seconds{} 1`
-	rightScheduler = `cardquota_ready{} 1`
-	holdCard       = `place a node=h200-0 cards=1; write quota q used=1 free=1; write queue q allocated=H200:1; write pod a node=h200-0;`
+	// rightPages are lines "PROGRAM SERIES VALUE" of an operator that leads and of a scheduler that decides.
+	rightPages = `
+		operator cardquota_last_recount_timestamp_seconds{} 1
+		scheduler cardquota_ready{} 1
+	`
+	// placeA places pod a of queue q with one H200 now.
+	placeA = `
+		place a node=h200-0 cards=1
+		write quota q used=1 free=1
+		write queue q allocated=H200:1
+		write pod a node=h200-0
+	`
+	// aEnds removes pod a.
+	aEnds = `
+		remove pod a
+		write quota q used=0 free=2
+		write queue q allocated=
+	`
 )
 
-// newMeasuredScene is the script's scene whose programs serve metrics.
-func newMeasuredScene() *scene {
-	w := newScene()
-	options := w.machine.options
+// newSceneWithMetrics has programs that serve metrics, and CardQuota q of tenant "team" and type training with a quota
+// of 2 H200.
+func newSceneWithMetrics() *scene {
+	s := newSceneWithQuotaOfTwo()
+	options := s.observed.options
 	options.Metrics = func(context.Context) (Pages, error) { return Pages{}, nil }
-	w.machine = newClusterState(options)
-	return w.playScript("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2; load quota q used=0 free=2")
+	s.observed = newClusterState(options)
+	return s.playScript(`
+		load node h200-0
+		load node rtx4090-0 model=RTX4090
+		load node unnamed-0 model=
+		load queue q quota=H200:2
+		load quota q used=0 free=2`)
 }
 
-// servePages serves the right pages with changes: "operator+SERIES VALUE" adds a series or replaces
-// it, "operator-SERIES" removes it.
-func (w *scene) servePages(t *testing.T, process int, changes ...string) {
-	t.Helper()
+// servePages lets the observer read the right pages with changes, which are lines "PROGRAM SERIES VALUE". The value
+// "absent" omits a series. The process is that of the operator: a restart gives another one.
+func (s *scene) servePages(t *testing.T, operatorProcess int, changes string) {
 	pages := map[string]map[string]string{"operator": {}, "scheduler": {}}
-	add := func(program, line string) {
-		at := strings.LastIndex(line, " ")
-		pages[program][line[:at]] = line[at+1:]
-	}
-
-	for program, text := range map[string]string{"operator": rightOperator, "scheduler": rightScheduler} {
-		for line := range strings.SplitSeq(text, "\n") {
-			add(program, line)
+	for line := range strings.Lines(rightPages + changes) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			pages[fields[0]][fields[1]] = fields[2]
 		}
 	}
 
-	for _, change := range strings.Split(strings.Join(changes, ";"), ";") {
-		change = strings.TrimSpace(change)
-		if program, line, ok := strings.Cut(change, "+"); ok {
-			add(program, line)
-		} else if program, series, ok := strings.Cut(change, "-"); ok {
-			delete(pages[program], series)
-		}
+	page := func(program string, process int) Page {
+		return Page{Process: process, Asked: s.clock, Answered: s.clock, Text: pageText(pages[program])}
 	}
-
-	text := func(program string) []byte {
-		var page strings.Builder
-		typed := map[string]bool{}
-		for series := range pages[program] {
-			name, _, _ := strings.Cut(series, "{")
-			if typed[name] {
-				continue
-			}
-
-			typed[name] = true
-			fmt.Fprintf(&page, "# TYPE %s gauge\n", name)
-			for other, value := range pages[program] {
-				if strings.HasPrefix(other, name+"{") {
-					fmt.Fprintf(&page, "%s %s\n", other, value)
-				}
-			}
-		}
-
-		return []byte(page.String())
-	}
-
-	err := w.machine.recordPages(Pages{
-		Operator:  Page{Process: process, Asked: w.clock, Answered: w.clock, Text: text("operator")},
-		Scheduler: Page{Process: 1, Asked: w.clock, Answered: w.clock, Text: text("scheduler")},
-	})
-	check.NoError(t, err)
+	check.NoError(t, s.observed.recordPages(Pages{Operator: page("operator", operatorProcess), Scheduler: page("scheduler", 1)}))
 }
 
-func TestMetrics(t *testing.T) {
-	const gone = `{queue="gone",card="NVIDIA-H200"} 0`
+// pageText writes series in the text format of Prometheus.
+func pageText(series map[string]string) []byte {
+	var text strings.Builder
+	previous := ""
+	for _, key := range slices.Sorted(maps.Keys(series)) {
+		name, _, _ := strings.Cut(key, "{")
+		if name != previous {
+			fmt.Fprintf(&text, "# TYPE %s gauge\n", name)
+			previous = name
+		}
+		if series[key] != "absent" {
+			fmt.Fprintf(&text, "%s %s\n", key, series[key])
+		}
+	}
 
-	for t, tc := range check.Cases(t, map[string]struct{ pages, want string }{
-		"right":                      {"", ""},
-		"no leader":                  {`operator-cardquota_last_recount_timestamp_seconds{}`, "metrics"},
-		"a queue that is gone":       {`operator+cardquota_pending_cards` + gone, "metrics"},
-		"the bill of a gone queue":   {`operator+cardquota_card_seconds_total{queue="gone",card="NVIDIA-H200",tenant="",project="",service_type="none"} 0`, "metrics"}, // it never had these labels
-		"the scheduler's gone queue": {`scheduler+cardquota_refusals_total` + gone, "metrics"},
-		"a scheduler that waits":     {`scheduler+cardquota_ready{} 0; scheduler+cardquota_refusals_total` + gone, ""},
+	return []byte(text.String())
+}
+
+// cardSecondsOfQ is the series of the H200 card-seconds of queue q.
+func cardSecondsOfQ(seconds float64) string {
+	return fmt.Sprintf("operator cardquota_card_seconds_total{queue=\"q\",card=\"NVIDIA-H200\",tenant=\"team\",project=\"\",service_type=\"training\"} %g\n", seconds)
+}
+
+// TestNoProgramHasSeriesOfAQueueThatDoesNotExist: the series of a queue must end with it, at the operator that leads
+// and at the scheduler that decides. Card-seconds stay for the bill, but only with labels that the queue had. The pages
+// are read once; queue q exists, queue "gone" does not. "metrics" is the violation of a series that is wrong for 20 s.
+func TestNoProgramHasSeriesOfAQueueThatDoesNotExist(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ changedPages, wantViolation string }{
+		"no series of a queue":                        {"", ""},
+		"no operator leads":                           {`operator cardquota_last_recount_timestamp_seconds{} absent`, "metrics"},
+		"the operator has pending cards of the queue": {`operator cardquota_pending_cards{queue="gone",card="NVIDIA-H200"} 0`, "metrics"},
+		"the operator has card-seconds with labels that the queue never had": {
+			`operator cardquota_card_seconds_total{queue="gone",card="NVIDIA-H200",tenant="",project="",service_type="none"} 0`, "metrics",
+		},
+		"the scheduler has refusals of the queue": {`scheduler cardquota_refusals_total{queue="gone",card="NVIDIA-H200"} 0`, "metrics"},
+		"a scheduler that does not decide has refusals of the queue": {`
+			scheduler cardquota_ready{} 0
+			scheduler cardquota_refusals_total{queue="gone",card="NVIDIA-H200"} 0`, ""},
 	}) {
-		w := newMeasuredScene()
-		w.servePages(t, 1, tc.pages)
-		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
+		s := newSceneWithMetrics()
+		s.servePages(t, 1, tc.changedPages)
+
+		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolation)
 	}
 }
 
-func TestBindingsAreCounted(t *testing.T) {
-	count := func(n int) string {
-		return fmt.Sprintf(`operator+cardquota_pod_bound_seconds_count{service_type="training",card="NVIDIA-H200"} %d;`, n)
+// TestTheOperatorCountsEachBindingOnce: the operator counts each pod with cards that is bound, by service type and
+// card. It may count it 5 s late, and may miss a pod that ends within 5 s. The first page counts 5 pods. Then the steps
+// bind one pod a with an H200 of training, or none, and the second page has the count of the row.
+func TestTheOperatorCountsEachBindingOnce(t *testing.T) {
+	boundPods := func(card string, pods int) string {
+		return fmt.Sprintf("operator cardquota_pod_bound_seconds_count{service_type=\"training\",card=%q} %d\n", card, pods)
 	}
 
-	const bound = `wait 10s; ` + holdCard + ` write pod a scheduled=15;`
+	const aIsBound = `
+		wait 10s
+	` + placeA + `
+		write pod a scheduled=15
+	`
 	for t, tc := range check.Cases(t, map[string]struct {
-		text, pages string
-		process     int
-		want        string
+		steps           string
+		secondPage      string
+		operatorProcess int
+		wantViolation   string
 	}{
-		"a pod":                         {bound + `wait 10s;`, count(6), 1, ""},
-		"it is not counted":             {bound + `wait 10s;`, count(5), 1, "metrics"},
-		"it is counted twice":           {bound + `wait 10s;`, count(7), 1, "metrics"},
-		"it may still be counted":       {bound + `wait 2s;`, count(5), 1, ""},
-		"another operator begins again": {bound + `wait 10s;`, count(0), 2, ""},
-		"a pod that ends at once":       {bound + `remove pod a; write quota q used=0 free=2; write queue q allocated=; wait 10s;`, count(5), 1, ""},
-		"nothing was bound":             {`wait 10s`, count(6), 1, "metrics"},
-		"another card":                  {`wait 10s`, count(5) + strings.Replace(count(1), "H200", "H800", 1), 1, "metrics"},
+		"bound 10 s ago, and counted":             {aIsBound + `wait 10s`, boundPods(h200, 6), 1, ""},
+		"bound 10 s ago, and not counted":         {aIsBound + `wait 10s`, boundPods(h200, 5), 1, "metrics"},
+		"bound 10 s ago, and counted twice":       {aIsBound + `wait 10s`, boundPods(h200, 7), 1, "metrics"},
+		"bound 2 s ago, and not counted yet":      {aIsBound + `wait 2s`, boundPods(h200, 5), 1, ""},
+		"another operator leads, and begins at 0": {aIsBound + `wait 10s`, boundPods(h200, 0), 2, ""},
+		"bound and removed at once, not counted":  {aIsBound + aEnds + `wait 10s`, boundPods(h200, 5), 1, ""},
+		"none was bound, and one counted":         {`wait 10s`, boundPods(h200, 6), 1, "metrics"},
+		"none was bound, and one of another card counted": {
+			`wait 10s`, boundPods(h200, 5) + boundPods("NVIDIA-H800", 1), 1, "metrics",
+		},
 	}) {
-		w := newMeasuredScene()
-		w.servePages(t, 1, count(5))
-		w.checkNow()
-		w.playScript(tc.text)
-		w.servePages(t, tc.process, count(5), tc.pages)
-		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
+		s := newSceneWithMetrics()
+		s.servePages(t, 1, boundPods(h200, 5))
+		s.checkNow()
+		s.playScript(tc.steps)
+
+		s.servePages(t, tc.operatorProcess, tc.secondPage)
+		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolation)
 	}
 }
 
-// secondsOf is a series of card-seconds of q.
-func secondsOf(value float64) string {
-	return fmt.Sprintf(`operator+cardquota_card_seconds_total{queue="q",card="NVIDIA-H200",tenant="team",project="",service_type="training"} %g; `, value)
-}
-
-func TestCardSeconds(t *testing.T) {
+// TestCardSecondsEqualWhatPodsUsed: the operator sums up cards × seconds for bills. Pod a uses one H200 for the time of
+// the row, and then the page is read. The sum may lack what is not stored yet, 60 s, and what was not noticed yet, 5 s.
+// It may have 2 s more, because the observer may see a pod late.
+func TestCardSecondsEqualWhatPodsUsed(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		// after is how long a pod holds a card before the page.
-		after   time.Duration
-		seconds float64
-		want    string
+		used          string
+		seconds       float64
+		wantViolation string
 	}{
-		"at once nothing":          {0, 0, ""},
-		"at once much":             {0, 3, "metrics"},
-		"all of it":                {10 * time.Minute, 600, ""},
-		"without the last minute":  {10 * time.Minute, 536, ""},
-		"without two minutes":      {10 * time.Minute, 480, "metrics"},
-		"twice":                    {10 * time.Minute, 1200, "metrics"},
-		"more than could be known": {10 * time.Minute, 604, "metrics"},
+		"used for 0 s, and 0 on the page":     {"0s", 0, ""},
+		"used for 0 s, and 3 on the page":     {"0s", 3, "metrics"},
+		"used for 600 s, and 600 on the page": {"600s", 600, ""},
+		"used for 600 s, 64 s are missing":    {"600s", 536, ""},
+		"used for 600 s, 120 s are missing":   {"600s", 480, "metrics"},
+		"used for 600 s, and counted twice":   {"600s", 1200, "metrics"},
+		"used for 600 s, and 604 on the page": {"600s", 604, "metrics"},
 	}) {
-		w := newMeasuredScene().playScript(holdCard)
-		w.clock = w.clock.Add(tc.after)
+		s := newSceneWithMetrics().playScript(placeA + "wait " + tc.used)
 
-		w.servePages(t, 1, secondsOf(tc.seconds))
-		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
+		s.servePages(t, 1, cardSecondsOfQ(tc.seconds))
+
+		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolation)
 	}
 }
 
-func TestCardSecondsOverARestart(t *testing.T) {
-	const (
-		dated = `write pod a scheduled=0;`
-		ends  = `remove pod a; write quota q used=0 free=2; write queue q allocated=;`
-	)
-
+// TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds: an operator that restarts goes on from the stored sum, and
+// credits pods with a dated binding for the time in which no operator counted. Other pods, and those that end
+// meanwhile, may lose a minute before the restart and 5 s after it. Pod a uses one H200. The operator restarts between
+// 600 s and 605 s, as its process is 2 then. At 900 s the page is read. Without a restart at least 900 - 60 - 5 = 835
+// must be on it.
+func TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds(t *testing.T) {
+	const bindingIsDated = `write pod a scheduled=0`
 	for t, tc := range check.Cases(t, map[string]struct {
-		text, ends string
-		after      int
-		value      float64
-		want       string
+		steps              string
+		stepsBeforeRestart string
+		process            int
+		secondsAt605       float64
+		secondsAt900       float64
+		wantViolations     string
 	}{
-		"kept":                                {"", "", 2, 900, ""},
-		"a minute lost, and nothing is dated": {"", "", 2, 775, ""},
-		"two minutes lost":                    {"", "", 2, 640, "metrics"},
-		"lost without a restart":              {"", "", 1, 775, "metrics"},
-		"begun again":                         {"", "", 2, 300, "metrics metrics"},
-		"credited":                            {dated, "", 2, 900, ""},
-		"a minute lost of a pod that goes on": {dated, "", 2, 775, "metrics"},
-		"of a pod that ends meanwhile":        {dated, ends, 2, 545, ""},
-		"two minutes of such a pod":           {dated, ends, 2, 480, "metrics"},
+		"all is kept":                                        {"", "", 2, 600, 900, ""},
+		"not dated: 125 s are missing":                       {"", "", 2, 600, 775, ""}, // at least 835 - 70
+		"not dated: 260 s are missing":                       {"", "", 2, 600, 640, "metrics"},
+		"not dated: 125 s are missing, and no restart":       {"", "", 1, 600, 775, "metrics"},
+		"not dated: begun again, so it falls and is too low": {"", "", 2, 600, 300, "metrics metrics"},
+		"dated: all is kept":                                 {bindingIsDated, "", 2, 600, 900, ""},
+		"dated: 125 s are missing":                           {bindingIsDated, "", 2, 600, 775, "metrics"},
+		"dated, and a ends at 600 s: 55 s are missing":       {bindingIsDated, aEnds, 2, 470, 545, ""}, // at least 595 - 60
+		"dated, and a ends at 600 s: 120 s are missing":      {bindingIsDated, aEnds, 2, 470, 480, "metrics"},
 	}) {
-		w := newMeasuredScene().playScript(holdCard + tc.text)
-		w.clock = w.clock.Add(10 * time.Minute)
-		first := 600.0
-		w.servePages(t, 1, secondsOf(470))
-		w.checkNow()
-		w.playScript(tc.ends)
+		s := newSceneWithMetrics().playScript(placeA).playScript(tc.steps).playScript(`wait 600s`)
+		s.servePages(t, 1, cardSecondsOfQ(470)) // what was stored last
+		s.checkNow()
+		s.playScript(tc.stepsBeforeRestart)
 
-		if tc.ends != "" { // what was stored last
-			first = 470
-		}
-
-		w.clock = w.clock.Add(5 * time.Second)
-		w.servePages(t, tc.after, secondsOf(first))
-		w.clock = w.clock.Add(295 * time.Second)
-		w.servePages(t, tc.after, secondsOf(tc.value))
-		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
+		s.playScript(`wait 5s`)
+		s.servePages(t, tc.process, cardSecondsOfQ(tc.secondsAt605))
+		s.playScript(`wait 295s`)
+		s.servePages(t, tc.process, cardSecondsOfQ(tc.secondsAt900))
+		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolations)
 	}
 }
 
-func TestABillNamesTheTenant(t *testing.T) {
-	w := newMeasuredScene().playScript(holdCard)
-	w.servePages(t, 1, strings.Replace(secondsOf(0), "team", "other", 1))
-	w.playScript(`check; wait 21s`).expectViolations(t, "metrics")
+// TestCardSecondsNameTheTenantOfTheQueue: bills are made from the labels of card-seconds. Queue q is of tenant "team",
+// and the page says "other". Its sum is right: a was placed just now.
+func TestCardSecondsNameTheTenantOfTheQueue(t *testing.T) {
+	s := newSceneWithMetrics().playScript(placeA)
+	s.servePages(t, 1, strings.Replace(cardSecondsOfQ(0), "team", "other", 1))
+	s.playScript(`check; wait 21s`).expectViolations(t, "metrics")
 }
 
-func TestAPageThatCannotBeReadIsFound(t *testing.T) {
-	w := newMeasuredScene()
-	if err := w.machine.recordPages(Pages{Operator: Page{Text: []byte("cardquota_ready{")}}); err == nil {
-		t.Error("it was read")
-	}
-	w.playScript(`check; wait 21s`).expectViolations(t, "metrics")
+// TestAPageThatCannotBeReadIsAViolation: the observer must not pass a program whose page is broken. The page ends within
+// the braces of its first series.
+func TestAPageThatCannotBeReadIsAViolation(t *testing.T) {
+	s := newSceneWithMetrics()
+	check.Says(t, s.observed.recordPages(Pages{Operator: Page{Text: []byte("cardquota_ready{")}}), "metrics: ")
+	s.playScript(`check; wait 21s`).expectViolations(t, "metrics")
 }
 
-func TestAQueueThatIsGoneNeedNoBill(t *testing.T) {
-	w := newMeasuredScene().playScript(holdCard)
+// TestAQueueThatDoesNotExistNeedsNoCardSeconds: pod a uses a card of queue q for 600 s, so at least 600 - 65 must be
+// billed. A queue that was removed may have them on its bill, but need not.
+func TestAQueueThatDoesNotExistNeedsNoCardSeconds(t *testing.T) {
+	s := newSceneWithMetrics().playScript(placeA)
 	key := queueCard{"q", h200}
-	later := w.clock.Add(10 * time.Minute)
-	if least, _ := w.machine.secondsUntil(key, later, later); least < 500 {
-		t.Errorf("at least %g card-seconds", least)
-	}
-	w.playScript(`remove queue q`)
-	if least, most := w.machine.secondsUntil(key, later, later); least > 0 || most < 600 {
-		t.Errorf("%g to %g card-seconds", least, most)
-	}
+	later := s.clock.Add(600 * time.Second)
+	least, _ := s.observed.secondsUntil(key, later, later)
+	check.That(t, least >= 500, "while the queue exists, at least %g card-seconds are right, want 500 or more", least)
+
+	s.playScript(`remove queue q`)
+	least, most := s.observed.secondsUntil(key, later, later)
+	check.That(t, least <= 0 && most >= 600, "%g to %g card-seconds are right, want 0 to 600 or more", least, most)
 }
 
-func TestCardSecondsOfALateWatchAndASlowPage(t *testing.T) {
-	w := newMeasuredScene().playScript(holdCard)
+// TestAPageMayHaveTheCardSecondsUntilItsAnswer: a slow program may count until it answers. Pod a uses one card, so a page
+// that is answered 7 s after it was asked for may have 7 card-seconds more.
+func TestAPageMayHaveTheCardSecondsUntilItsAnswer(t *testing.T) {
+	s := newSceneWithMetrics().playScript(placeA)
 	key := queueCard{"q", h200}
-	asked := w.clock.Add(10 * time.Minute)
-	_, usual := w.machine.secondsUntil(key, asked, asked)
-	if _, most := w.machine.secondsUntil(key, asked, asked.Add(7*time.Second)); most != usual+7 {
-		t.Errorf("%g card-seconds at most, 7 s after %g", most, usual)
-	}
+	asked := s.clock.Add(10 * time.Minute)
+
+	_, answeredAtOnce := s.observed.secondsUntil(key, asked, asked)
+	_, answeredLate := s.observed.secondsUntil(key, asked, asked.Add(7*time.Second))
+	check.Equal(t, "most card-seconds of a late answer", answeredAtOnce+7, answeredLate)
 }
 
-func TestEarliestUse(t *testing.T) {
+// TestCardSecondsMayBeginAtTheBinding: the observer may see late that a pod was bound, and the operator earlier. So the
+// card-seconds of a pod may begin when the API server dates its binding, at most 30 s before the observer saw it.
+// Without a date of the past they may begin 2 s before.
+func TestCardSecondsMayBeginAtTheBinding(t *testing.T) {
 	seen := time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)
 	scheduled := func(status corev1.ConditionStatus, ago time.Duration) corev1.PodCondition {
 		return corev1.PodCondition{Type: corev1.PodScheduled, Status: status, LastTransitionTime: metav1.NewTime(seen.Add(-ago))}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		condition corev1.PodCondition
-		want      time.Duration
+		condition  corev1.PodCondition
+		wantBefore time.Duration
 	}{
-		"without a time":    {corev1.PodCondition{}, 2 * time.Second},
-		"it was pending":    {scheduled(corev1.ConditionFalse, 9*time.Second), 2 * time.Second},
-		"seen late":         {scheduled(corev1.ConditionTrue, 9*time.Second), 9 * time.Second},
-		"bound long before": {scheduled(corev1.ConditionTrue, time.Hour), maxWatchLag},
-		"a clock ahead":     {scheduled(corev1.ConditionTrue, -time.Second), 2 * time.Second},
+		"no condition, so no date":                      {corev1.PodCondition{}, 2 * time.Second},
+		"the date is of a pod that was not bound":       {scheduled(corev1.ConditionFalse, 9*time.Second), 2 * time.Second},
+		"bound 9 s before it was seen":                  {scheduled(corev1.ConditionTrue, 9*time.Second), 9 * time.Second},
+		"bound an hour before it was seen":              {scheduled(corev1.ConditionTrue, time.Hour), 30 * time.Second},
+		"bound 1 s after it was seen, by another clock": {scheduled(corev1.ConditionTrue, -time.Second), 2 * time.Second},
 	}) {
 		pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{tc.condition}}}
-		if got := seen.Sub(earliestUse(pod, seen)); got != tc.want {
-			t.Errorf("%s before it was seen, want %s", got, tc.want)
-		}
+		check.Equal(t, "time before it was seen", tc.wantBefore, seen.Sub(earliestUse(pod, seen)))
 	}
 }
 
-// TestATerminatingPodMayBeBilled: until it is gone.
-func TestATerminatingPodMayBeBilled(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"while it ends":   {`write pod a deleted=true;`, ""},
-		"when it is gone": {`remove pod a;`, "metrics"},
+// TestATerminatingPodMayBeBilledUntilItIsGone: pod a uses one card, and is deleted at once. While it terminates it still
+// holds the card, so a bill of 600 s is right 600 s later. When it is gone, it is not.
+func TestATerminatingPodMayBeBilledUntilItIsGone(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ step, wantViolation string }{
+		"it still terminates": {`write pod a deleted=true`, ""},
+		"it is gone":          {`remove pod a`, "metrics"},
 	}) {
-		w := newMeasuredScene().playScript(holdCard)
-		w.playScript(tc.text + `write quota q used=0 free=2; write queue q allocated=;`)
-		w.clock = w.clock.Add(10 * time.Minute)
-		w.servePages(t, 1, secondsOf(600))
-		w.playScript(`check; wait 21s`).expectViolations(t, tc.want)
+		s := newSceneWithMetrics().playScript(placeA).playScript(tc.step)
+		s.playScript(`write quota q used=0 free=2; write queue q allocated=; wait 600s`)
+
+		s.servePages(t, 1, cardSecondsOfQ(600))
+		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolation)
 	}
 }

@@ -8,43 +8,51 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// changeAt is the change of a pod with a UID at a revision: the place of the change among all changes in etcd.
 func changeAt(revision int64, uid string, deleted bool) change {
 	return change{revision: revision, deleted: deleted, object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}}
 }
 
-func TestHolds(t *testing.T) {
-	start := func() listing { return listing{revision: 10, objects: map[types.UID]int64{"a": 5}} }
+// TestAStreamHasReachedAListWhenItMissesNothingOfIt: the observer watches each kind by a stream, and lists it again from
+// time to time. The stream has reached the list if it has delivered all that the list shows. The stream began with
+// object a at revision 5. The list is of revision 15, and shows objects with their last revision.
+func TestAStreamHasReachedAListWhenItMissesNothingOfIt(t *testing.T) {
+	type objects = map[types.UID]int64
 	for t, tc := range check.Cases(t, map[string]struct {
-		arrived []change
-		shown   listing
-		want    bool
+		delivered   []change
+		listed      objects
+		wantReached bool
 	}{
-		"nothing happened":                                 {nil, listing{15, map[types.UID]int64{"a": 5}}, true},
-		"a new object has not arrived":                     {nil, listing{15, map[types.UID]int64{"a": 5, "b": 12}}, false},
-		"a change has not arrived":                         {nil, listing{15, map[types.UID]int64{"a": 12}}, false},
-		"a deletion has not arrived":                       {nil, listing{15, map[types.UID]int64{}}, false},
-		"the change has arrived":                           {[]change{changeAt(12, "a", false)}, listing{15, map[types.UID]int64{"a": 12}}, true},
-		"the deletion has arrived":                         {[]change{changeAt(12, "a", true)}, listing{15, map[types.UID]int64{}}, true},
-		"of two changes one has arrived":                   {[]change{changeAt(12, "a", false)}, listing{15, map[types.UID]int64{"a": 12, "b": 13}}, false},
-		"an object that was listed has been deleted since": {[]change{changeAt(16, "a", true)}, listing{15, map[types.UID]int64{"a": 5}}, true},
-		"something newer has arrived":                      {[]change{changeAt(12, "b", false), changeAt(16, "c", false)}, listing{15, map[types.UID]int64{"a": 5, "b": 12}}, true},
+		"nothing has changed":                           {nil, objects{"a": 5}, true},
+		"b was created, and is not delivered":           {nil, objects{"a": 5, "b": 12}, false},
+		"a was changed, and is not delivered":           {nil, objects{"a": 12}, false},
+		"a was deleted, and is not delivered":           {nil, objects{}, false},
+		"a was changed, and is delivered":               {[]change{changeAt(12, "a", false)}, objects{"a": 12}, true},
+		"a was deleted, and is delivered":               {[]change{changeAt(12, "a", true)}, objects{}, true},
+		"a and b were changed, and only a is delivered": {[]change{changeAt(12, "a", false)}, objects{"a": 12, "b": 13}, false},
+		"a is listed, and was deleted after the list":   {[]change{changeAt(16, "a", true)}, objects{"a": 5}, true},
+		"b is delivered, and also c, which is newer than the list": {
+			[]change{changeAt(12, "b", false), changeAt(16, "c", false)}, objects{"a": 5, "b": 12}, true,
+		},
 	}) {
-		s := newStream(start())
-		for _, c := range tc.arrived {
+		s := newStream(listing{revision: 10, objects: objects{"a": 5}})
+		for _, c := range tc.delivered {
 			s.addChange(c)
 		}
 
-		check.Equal(t, "holds", tc.want, s.hasReached(tc.shown))
+		check.Equal(t, "has reached the list", tc.wantReached, s.hasReached(listing{15, tc.listed}))
 	}
 }
 
-func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
+// TestChangesOfAllStreamsAreTakenInTheOrderOfTheirRevisions: one stream delivers the changes 1, 4 and 7, and
+// another one 2, 3 and 9. The observer takes those up to a revision in one order, each of them once. Later
+// changes stay in their streams.
+func TestChangesOfAllStreamsAreTakenInTheOrderOfTheirRevisions(t *testing.T) {
 	one := newStream(listing{objects: map[types.UID]int64{}})
 	two := newStream(listing{objects: map[types.UID]int64{}})
 	for _, revision := range []int64{1, 4, 7} {
@@ -59,7 +67,12 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 	for _, step := range []struct {
 		until int64
 		want  []int64
-	}{{4, []int64{1, 2, 3, 4}}, {4, nil}, {8, []int64{7}}, {20, []int64{9}}} {
+	}{
+		{4, []int64{1, 2, 3, 4}},
+		{4, nil},
+		{8, []int64{7}},
+		{20, []int64{9}},
+	} {
 		var got []int64
 		for _, c := range takeInOrder(streams, step.until) {
 			got = append(got, c.revision)
@@ -68,61 +81,60 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 	}
 }
 
-// A list does not show an object that came and went since the last change of the stream. So its
-// changes may arrive after later ones were applied.
-func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
+// TestAChangeThatArrivesAfterLaterOnesWereAppliedIsLate: a list does not show an object that was created and
+// deleted since the last change of the stream. So its changes may arrive after later ones were applied, and the
+// observer must notice that. The list of revision 15 shows a, and all up to 15 is applied. Then b arrives,
+// created at 12 and deleted at 13: both are late. A change of 16 is not.
+func TestAChangeThatArrivesAfterLaterOnesWereAppliedIsLate(t *testing.T) {
 	s := newStream(listing{revision: 10, objects: map[types.UID]int64{"a": 5}})
-	shown := listing{15, map[types.UID]int64{"a": 5}}
-	check.Must(t, s.hasReached(shown), "the stream lacks nothing that the list shows")
+	check.Must(t, s.hasReached(listing{15, map[types.UID]int64{"a": 5}}), "the stream lacks something that the list shows")
 	takeInOrder([]*stream{s}, 15)
-	for _, c := range []struct {
-		change
-		late bool
-	}{{changeAt(12, "b", false), true}, {changeAt(13, "b", true), true}, {changeAt(16, "a", false), false}} {
-		check.Equal(t, fmt.Sprintf("revision %d is late", c.revision), c.late, s.addChange(c.change))
-	}
+
+	check.That(t, s.addChange(changeAt(12, "b", false)), "the creation at revision 12 is not late")
+	check.That(t, s.addChange(changeAt(13, "b", true)), "the deletion at revision 13 is not late")
+	check.That(t, !s.addChange(changeAt(16, "a", false)), "the change at revision 16 is late")
 }
 
-func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
-	waits := builder.Pod("test", "waits").GPUs(2).Obj()
+// TestOnlyAPodWithoutANodeNeedsNoOrder: a check may depend on when a change happened, and then a late change is an
+// error. A pod without a node holds no cards, so it does not matter when it came or went.
+func TestOnlyAPodWithoutANodeNeedsNoOrder(t *testing.T) {
+	waiting := builder.Pod("test", "waiting").GPUs(2).Obj()
 	placed := builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()
 
-	for name, c := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change
-		want bool
+		wantOrder bool
 	}{
-		"a pod that waits":               {change{object: waits}, false},
-		"a pod that waited, its end":     {change{object: waits, deleted: true}, false},
-		"a pod on a node":                {change{object: placed}, true},
-		"a pod that was on one, its end": {change{object: placed, deleted: true}, true},
-		"another object":                 {change{object: builder.Queue("q").Obj()}, true},
-	} {
-		check.Equal(t, name+": ordered", c.want, c.needsOrder())
+		"a pod without a node":          {change{object: waiting}, false},
+		"a pod without a node, deleted": {change{object: waiting, deleted: true}, false},
+		"a pod on a node":               {change{object: placed}, true},
+		"a pod on a node, deleted":      {change{object: placed, deleted: true}, true},
+		"a queue":                       {change{object: builder.Queue("q").Obj()}, true},
+	}) {
+		check.Equal(t, "needs its order", tc.wantOrder, tc.needsOrder())
 	}
 }
 
-// Merging exists to avoid a false alarm when a deletion is seen later than the binding that it
-// made room for.
-func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
-	w := newScene().playScript(`load pod old cards=2 node=h200-0`)
-	at := func(revision int64, deleted bool, object client.Object) change {
-		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
-	}
-
-	old := w.Pod("old")
+// TestADeletionThatArrivesLateRaisesNoFalseAlarm: the observer checks changes in the order of their revisions, not as
+// they arrive. Queue q has a quota of 2 H200, used by pod old. Revisions: old is deleted (2), fresh is placed with 2
+// (3), the quota is raised to 4 (4), another is placed with 2 (5), the quota is lowered to 2 (6). All of that is right,
+// but the changes of the queue arrive first.
+func TestADeletionThatArrivesLateRaisesNoFalseAlarm(t *testing.T) {
+	s := newSceneWithQuotaOfTwo().playScript(`load pod old cards=2 node=h200-0`)
+	old := s.Pod("old")
 	pods := newStream(listing{objects: map[types.UID]int64{old.UID: 1}})
 	queues := newStream(listing{objects: map[types.UID]int64{}})
 
-	// What happened: old is deleted (2), fresh is placed (3), the quota is
-	// raised (4), another is placed (5), the quota is lowered (6). The queue's
-	// changes arrive first.
-	queues.addChange(change{revision: 4, seen: began, object: w.Queue("q", "quota="+h200+":4")})
-	queues.addChange(change{revision: 6, seen: began.Add(-time.Hour), object: w.Queue("q", "quota="+h200+":2")})
-	pods.addChange(at(2, true, old))
-	pods.addChange(at(3, false, w.Pod("fresh", "cards=2", "node=h200-0")))
-	pods.addChange(at(5, false, w.Pod("another", "cards=2", "node=h200-0")))
+	queues.addChange(change{revision: 4, seen: began, object: s.Queue("q", "quota="+h200+":4")})
+	// An hour ago, so that the quota of 4 does not count as one of a moment ago.
+	queues.addChange(change{revision: 6, seen: began.Add(-time.Hour), object: s.Queue("q", "quota="+h200+":2")})
+	seen := began.Add(time.Second)
+	pods.addChange(change{revision: 2, seen: seen, deleted: true, object: old})
+	pods.addChange(change{revision: 3, seen: seen, object: s.Pod("fresh", "cards=2", "node=h200-0")})
+	pods.addChange(change{revision: 5, seen: seen, object: s.Pod("another", "cards=2", "node=h200-0")})
+
 	for _, c := range takeInOrder([]*stream{queues, pods}, 6) {
-		w.machine.applyChange(c)
+		s.observed.applyChange(c)
 	}
-	w.expectViolations(t, "")
+	s.expectViolations(t, "")
 }

@@ -11,34 +11,50 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAPageIsKeptWhileItsProgramRuns(t *testing.T) {
+// TestTheLastPageIsKeptWhileItsProgramAnswersLate: the observer reads the metrics of a program again and again. If the
+// same process answers late or with an error, its last page still holds. A process that does not listen, or another one
+// that does not answer, has no page: only the time of the attempt is kept. The last page is of process 1.
+func TestTheLastPageIsKeptWhileItsProgramAnswersLate(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
 	last := Page{Process: 1, Asked: at, Answered: at, Text: []byte("a 1")}
 	later := at.Add(time.Second)
+	noPage := Page{Asked: later}
 
-	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		read Page
 		err  error
 		want Page
 	}{
-		"it answers":             {Page{Process: 1, Asked: later, Text: []byte("a 2")}, nil, Page{Process: 1, Asked: later, Text: []byte("a 2")}},
-		"it answers too late":    {Page{Process: 1, Asked: later}, context.DeadlineExceeded, last},
-		"another answers late":   {Page{Process: 2, Asked: later}, context.DeadlineExceeded, Page{Asked: later}},
-		"it does not listen":     {Page{Process: 1, Asked: later}, refused, Page{Asked: later}},
-		"it was never started":   {Page{Asked: later}, errors.New("not started"), Page{Asked: later}},
-		"another one has begun":  {Page{Process: 2, Asked: later, Text: []byte("a 0")}, nil, Page{Process: 2, Asked: later, Text: []byte("a 0")}},
-		"it answers with a 500":  {Page{Process: 1, Asked: later}, errors.New("500"), last},
-		"it answers for nothing": {Page{Process: 1, Asked: later}, nil, Page{Process: 1, Asked: later}},
-	} {
-		check.Equal(t, name, tc.want, KeepPage(last, tc.read, tc.err))
+		"process 1 answers": {
+			read: Page{Process: 1, Asked: later, Text: []byte("a 2")},
+			want: Page{Process: 1, Asked: later, Text: []byte("a 2")},
+		},
+		"process 1 answers with an empty page": {
+			read: Page{Process: 1, Asked: later},
+			want: Page{Process: 1, Asked: later},
+		},
+		"process 2 answers": {
+			read: Page{Process: 2, Asked: later, Text: []byte("a 0")},
+			want: Page{Process: 2, Asked: later, Text: []byte("a 0")},
+		},
+		"process 1 answers too late":      {read: Page{Process: 1, Asked: later}, err: context.DeadlineExceeded, want: last},
+		"process 1 answers with an error": {read: Page{Process: 1, Asked: later}, err: errors.New("500"), want: last},
+		"process 2 answers too late":      {read: Page{Process: 2, Asked: later}, err: context.DeadlineExceeded, want: noPage},
+		"process 1 does not listen":       {read: Page{Process: 1, Asked: later}, err: fmt.Errorf("dial: %w", syscall.ECONNREFUSED), want: noPage},
+		"the program was not started":     {read: Page{Asked: later}, err: errors.New("not started"), want: noPage},
+	}) {
+		check.Equal(t, "page", tc.want, KeepPage(last, tc.read, tc.err))
 	}
 }
 
-func TestWindowsThatMeetAreOne(t *testing.T) {
+// TestTimesOfUncertaintyAreMergedAcrossShortGaps: a recount subtracts each time in which nothing is certain. Such times
+// are merged if they overlap or if at most 5 s lie between them, so that no second is subtracted twice.
+func TestTimesOfUncertaintyAreMergedAcrossShortGaps(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	// 5 to 8 lies in 0 to 10; 10 to 20 follows at once; 25 to 30 follows after 5 s; 100 to 110 is apart.
 	windows := []window{{at(100), at(110)}, {at(0), at(10)}, {at(5), at(8)}, {at(10), at(20)}, {at(25), at(30)}}
-	check.Equal(t, "windows", fmt.Sprint([]window{{at(0), at(30)}, {at(100), at(110)}}), fmt.Sprint(mergeWindows(windows, 5*time.Second)))
-	check.Equal(t, "windows of before", fmt.Sprint(window{at(100), at(110)}), fmt.Sprint(windows[0]))
-	check.Equal(t, "no windows", 0, len(mergeWindows(nil, 0)))
+
+	check.Equal(t, "merged", fmt.Sprint([]window{{at(0), at(30)}, {at(100), at(110)}}), fmt.Sprint(mergeWindows(windows, 5*time.Second)))
+	check.Equal(t, "the first of the given windows, which stay as they are", fmt.Sprint(window{at(100), at(110)}), fmt.Sprint(windows[0]))
+	check.Equal(t, "merged, of none", 0, len(mergeWindows(nil, 0)))
 }

@@ -13,16 +13,17 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // oracle knows the true state of a simulated cluster: it records every step in plain numbers
 // instead of objects.
 type oracle struct {
-	quotas map[string][]dated // by queue, oldest first
-	held   map[string]holding // by pod
-	ending map[string]holding // by pod, of those that are being deleted
-	wrong  []string           // pods whose placement broke the quota, in order
+	quotas      map[string][]dated // by queue, oldest first
+	placed      map[string]holding // by pod
+	terminating map[string]holding // by pod
+	beyondQuota []string           // pods whose placement broke the quota, in order
 }
 
 type dated struct {
@@ -36,9 +37,9 @@ type holding struct {
 }
 
 func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
-	o.held[pod] = holding{queue, cards}
+	o.placed[pod] = holding{queue, cards}
 	sum := 0
-	for _, h := range o.held {
+	for _, h := range o.placed {
 		if h.queue == queue {
 			sum += h.cards
 		}
@@ -56,14 +57,14 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 	}
 
 	all := sum
-	for _, h := range o.ending {
+	for _, h := range o.terminating {
 		if h.queue == queue {
 			all += h.cards
 		}
 	}
 
 	if sum > allowed || all > 2*allowed {
-		o.wrong = append(o.wrong, "pod/test/"+pod)
+		o.beyondQuota = append(o.beyondQuota, "pod/test/"+pod)
 	}
 }
 
@@ -95,15 +96,15 @@ func randomStep(t *rapid.T, s *scene, o *oracle, pods map[string]*corev1.Pod) {
 		if exists {
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
 			s.applyObject(p.DeepCopy(), false)
-			delete(o.held, name)
-			delete(o.ending, name)
+			delete(o.placed, name)
+			delete(o.terminating, name)
 		}
 	case 6:
 		if exists {
 			s.applyObject(p.DeepCopy(), true)
 			delete(pods, name)
-			delete(o.held, name)
-			delete(o.ending, name)
+			delete(o.placed, name)
+			delete(o.terminating, name)
 		}
 	}
 }
@@ -123,12 +124,13 @@ func terminatePod(s *scene, o *oracle, p *corev1.Pod) {
 	now := metav1.NewTime(s.clock)
 	p.DeletionTimestamp = &now
 	s.applyObject(p.DeepCopy(), false)
-	if held, ok := o.held[p.Name]; ok {
-		o.ending[p.Name] = held
+	if held, ok := o.placed[p.Name]; ok {
+		o.terminating[p.Name] = held
 	}
-	delete(o.held, p.Name)
+	delete(o.placed, p.Name)
 }
 
+// violationKeys returns the objects of violations.
 func violationKeys(found []Violation) []string {
 	var out []string
 	for _, v := range found {
@@ -137,38 +139,39 @@ func violationKeys(found []Violation) []string {
 	return out
 }
 
-func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
+// TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds: random steps create, bind, delete, finish
+// and remove pods, and change the quotas of queues q and r. The oracle keeps plain numbers of that. It knows
+// each pod whose placement took its queue above its largest quota of the last 10 s, or with terminating pods
+// above twice that. The observer must report exactly these pods, and the same if its watches deliver the
+// changes out of order.
+func TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		s := newScene()
+		s := newSceneWithQuotaOfTwo()
 		s.playScript(`load queue r quota=H200:3`)
-		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}, ending: map[string]holding{}}
+		o := &oracle{
+			quotas:      map[string][]dated{"q": {{2, began}}, "r": {{3, began}}},
+			placed:      map[string]holding{},
+			terminating: map[string]holding{},
+		}
 		pods := map[string]*corev1.Pod{}
-		for range rapid.IntRange(1, 60).Draw(t, "acts") {
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			randomStep(t, s, o, pods)
 		}
 
-		got := fmt.Sprint(violationKeys(s.machine.violations))
-		want := fmt.Sprint(o.wrong)
-		if got != want {
-			t.Fatalf("the machine blames %s, the oracle %s", got, want)
-		}
+		want := fmt.Sprint(o.beyondQuota)
+		check.Equal(t, "pods that the observer reports", want, fmt.Sprint(violationKeys(s.observed.violations)))
 
-		// The same changes must give the same violations, whatever the order in which two
-		// watches deliver them and whenever the observer checks. The exception is a change that
-		// is noticed as too late.
+		// The same changes give the same violations, whatever the order in which two watches deliver them and whenever
+		// the observer checks. The exception is a change that arrives too late, which the observer notices.
 		found, late := replayDelayed(t, s.log)
-		got = fmt.Sprint(violationKeys(found))
-		want = fmt.Sprint(o.wrong)
-		if got != want && !late {
-			t.Fatalf("out of order the machine blames %s, the oracle %s", got, want)
-		}
+		check.That(t, late || fmt.Sprint(violationKeys(found)) == want, "out of order the observer reports %v, the oracle %s", violationKeys(found), want)
 	})
 }
 
 // replayDelayed delivers a log by two streams that lag behind each other at random. It is late
 // when a change arrived after later ones were applied.
 func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
-	s := newScene()
+	s := newSceneWithQuotaOfTwo()
 	s.playScript(`load queue r quota=H200:3`)
 	streams := []*stream{newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})}
 
@@ -191,16 +194,16 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 		until := int64(rapid.IntRange(0, len(log)).Draw(t, "until"))
 		if streams[0].hasReached(listAt(log, until, false)) && streams[1].hasReached(listAt(log, until, true)) {
 			for _, c := range takeInOrder(streams, until) {
-				s.machine.applyChange(c)
+				s.observed.applyChange(c)
 			}
 		}
 	}
 
 	for _, c := range takeInOrder(streams, int64(len(log))) {
-		s.machine.applyChange(c)
+		s.observed.applyChange(c)
 	}
 
-	return s.machine.violations, late
+	return s.observed.violations, late
 }
 
 // listAt returns what a list at a revision would show: of Queues, or of all other objects.

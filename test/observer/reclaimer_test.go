@@ -9,116 +9,257 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// comes makes a pod p of inference wait for a card.
-const comes = `write pod p queue=inference cards=1 priority=0 unschedulable=waits;`
+// pWaits makes a pod p of inference wait for a card.
+const pWaits = `write pod p queue=inference cards=1 priority=0 unschedulable=waits;`
 
-func TestEveryVictimHasAReclaimer(t *testing.T) {
+// TestEveryVictimHasAPodThatIsPlacedForIt: a pod is evicted only for a pod that waits and may evict it. That
+// pod must be placed, on any node, within 20 s after the victim is gone. One pod justifies no more victims than
+// it needs, but a gang goes as a whole. Pod p of inference waits for one H200. Pods a, b, c of training run
+// with one H200 each; "run g min=2 pods=a,b" is a gang that needs both. An eviction without such a pod is an
+// "eviction" violation, "tolerated" while there is time.
+func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 	const (
-		two    = `run g min=1 pods=a,b;`
-		placed = `write pod p node=h200-0; wait 1m`
+		abRun     = `run g min=1 pods=a,b;`
+		pIsPlaced = `write pod p node=h200-0; wait 1m`
 	)
 
-	runScripts(t, reclaimScene, map[string]scriptCase{
-		"the reclaimer is placed":    {comes + `run g min=1 pods=a; evict a by=reclaim; wait 10s;` + placed, ""},
-		"it may take twenty seconds": {comes + `run g min=1 pods=a; evict a by=reclaim; wait 19s`, "open"},
-		"and no longer":              {comes + `run g min=1 pods=a; evict a by=reclaim; wait 21s`, "eviction"},
-		"the time begins when the victim has gone": {comes + `run g min=1 pods=a; write pod a gracePeriod=60s evictedBy=reclaim; wait 49s; check
-			remove pod a; wait 19s`, "open"},
-		"a victim that stays beyond its grace period is no excuse": {comes + `run g min=1 pods=a
-			write pod a gracePeriod=30s evictedBy=reclaim; wait 51s`, "eviction"},
-		"a reclaimer is not forgotten before its victim": {comes + `run g min=1 pods=a; write pod p node=h200-0
-			write pod a gracePeriod=60s evictedBy=reclaim; wait 5m30s`, ""},
-		"another node will do": {`load node h200-1;` + comes + `run g min=1 pods=a
-			evict a by=reclaim; write pod p node=h200-1; wait 1m`, ""},
-		"a reclaimer that was deleted need not be placed": {comes + `run g min=1 pods=a; evict a by=reclaim; remove pod p; wait 1m`, ""},
-		"nor one that found a place while the eviction was on its way": {`run g min=1 pods=a;` + comes + `write pod p node=h200-0
-			wait 2s; evict a by=reclaim; wait 1m`, ""},
-		"one that found a place long before is no reason": {`run g min=1 pods=a;` + comes + `write pod p node=h200-0
-			wait 4s; evict a by=reclaim`, "eviction"},
-		"two victims for two cards": {comes + `write pod p cards=2;` + two + `evict a by=reclaim
-			evict b by=reclaim;` + placed, ""},
-		"two victims for one card are one too many": {comes + two + `evict a by=reclaim; evict b by=reclaim;` + placed, "eviction"},
-		"of two reclaimers one is not placed": {comes + `write pod q queue=inference cards=1 priority=0 unschedulable=waits;` + two + `evict a by=reclaim
-			evict b by=reclaim;` + placed, "eviction"},
-		"two victims for the CPU of one": {comes + `write pod p cpu=8;` + two + `evict a by=reclaim
-			evict b by=reclaim;` + placed, ""},
-		"preempt takes no more than it needs either": {`write pod p queue=training cards=1 priority=7 unschedulable=waits;` + two + `evict a by=preempt
-			evict b by=preempt;` + placed, "eviction"},
-		"preempt takes gangs as a whole": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c
-			evict a by=preempt; evict b by=preempt; evict c by=preempt;` + placed, ""},
-		"and no second one": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=2 pods=a,b; run h min=1 pods=c
-			evict a by=preempt; evict b by=preempt; evict c by=preempt;` + placed, "eviction"},
-		"cardreclaim takes gangs as a whole": {comes + `run g min=3 pods=a,b,c
-			evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, ""},
-		"its marks may come seconds apart": {comes + `run g min=3 pods=a,b,c
-			evict a by=cardreclaim; wait 6s; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, ""},
-		"a pod that came afterwards is of another gang": {comes + `run g min=1 pods=a; evict a by=cardreclaim; write pod p node=h200-0; wait 2s
-			place b node=h200-0 group=g queue=training cards=1 priority=0 created=1; evict b by=cardreclaim; wait 1m`, "eviction"},
-		"but no second gang for the same card": {comes + `run g min=2 pods=a,b; run h min=1 pods=c
-			evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim;` + placed, "eviction"},
+	playAndExpectViolations(t, newSceneOfTrainingAndInference, map[string]scriptCase{
+		"p is placed 10 s after the eviction": {pWaits + `
+			run g min=1 pods=a
+			evict a by=reclaim
+			wait 10s
+		` + pIsPlaced, ""},
+		"p is not placed for 19 s": {pWaits + `
+			run g min=1 pods=a
+			evict a by=reclaim
+			wait 19s`, "tolerated"},
+		"p is not placed for 21 s": {pWaits + `
+			run g min=1 pods=a
+			evict a by=reclaim
+			wait 21s`, "eviction"},
+		"p is not placed for 19 s after the victim was gone, which took 49 s": {pWaits + `
+			run g min=1 pods=a
+			write pod a gracePeriod=60s evictedBy=reclaim
+			wait 49s
+			check
+			remove pod a
+			wait 19s`, "tolerated"},
+		"p is not placed for 21 s after the 30 s of grace of the victim": {pWaits + `
+			run g min=1 pods=a
+			write pod a gracePeriod=30s evictedBy=reclaim
+			wait 51s`, "eviction"},
+		"p was placed 5 minutes before its victim is to be gone": {pWaits + `
+			run g min=1 pods=a
+			write pod p node=h200-0
+			write pod a gracePeriod=60s evictedBy=reclaim
+			wait 5m30s`, ""},
+		"p is placed on another node": {`load node h200-1;` + pWaits + `
+			run g min=1 pods=a
+			evict a by=reclaim
+			write pod p node=h200-1
+			wait 1m`, ""},
+		"p is deleted": {pWaits + `
+			run g min=1 pods=a
+			evict a by=reclaim
+			remove pod p
+			wait 1m`, ""},
+		"p was placed 2 s before the eviction is seen": {`run g min=1 pods=a;` + pWaits + `
+			write pod p node=h200-0
+			wait 2s
+			evict a by=reclaim
+			wait 1m`, ""},
+		"p was placed 4 s before the eviction is seen": {`run g min=1 pods=a;` + pWaits + `
+			write pod p node=h200-0
+			wait 4s
+			evict a by=reclaim`, "eviction"},
+		"two victims, and p needs two cards": {pWaits + `write pod p cards=2;` + abRun + `
+			evict a by=reclaim
+			evict b by=reclaim
+		` + pIsPlaced, ""},
+		"two victims, and p needs one card": {pWaits + abRun + `evict a by=reclaim; evict b by=reclaim;` + pIsPlaced, "eviction"},
+		"two victims for p and q, and q is not placed": {pWaits + `
+			write pod q queue=inference cards=1 priority=0 unschedulable=waits
+		` + abRun + `
+			evict a by=reclaim
+			evict b by=reclaim
+		` + pIsPlaced, "eviction"},
+		"two victims, and p needs 8 cores, which neither frees": {pWaits + `write pod p cpu=8;` + abRun + `
+			evict a by=reclaim
+			evict b by=reclaim
+		` + pIsPlaced, ""},
+		"preempt: two elastic victims for one card": {`
+			write pod p queue=training cards=1 priority=7 unschedulable=waits
+		` + abRun + `
+			evict a by=preempt
+			evict b by=preempt
+		` + pIsPlaced, "eviction"},
+		"preempt: a gang of three for one card": {`
+			write pod p queue=training cards=1 priority=7 unschedulable=waits
+			run g min=3 pods=a,b,c
+			evict a by=preempt
+			evict b by=preempt
+			evict c by=preempt
+		` + pIsPlaced, ""},
+		"preempt: a gang of two and another job for one card": {`
+			write pod p queue=training cards=1 priority=7 unschedulable=waits
+			run g min=2 pods=a,b
+			run h min=1 pods=c
+			evict a by=preempt
+			evict b by=preempt
+			evict c by=preempt
+		` + pIsPlaced, "eviction"},
+		"cardreclaim: a gang of three for one card": {pWaits + `
+			run g min=3 pods=a,b,c
+			evict a by=cardreclaim
+			evict b by=cardreclaim
+			evict c by=cardreclaim
+		` + pIsPlaced, ""},
+		"cardreclaim: a gang of three, of which two are evicted 6 s later": {pWaits + `
+			run g min=3 pods=a,b,c
+			evict a by=cardreclaim
+			wait 6s
+			evict b by=cardreclaim
+			evict c by=cardreclaim
+		` + pIsPlaced, ""},
+		"cardreclaim: a pod that joined the job after the first was evicted": {pWaits + `
+			run g min=1 pods=a
+			evict a by=cardreclaim
+			write pod p node=h200-0
+			wait 2s
+			place b node=h200-0 group=g queue=training cards=1 priority=0 created=1
+			evict b by=cardreclaim
+			wait 1m`, "eviction"},
+		"cardreclaim: a gang of two and another job for one card": {pWaits + `
+			run g min=2 pods=a,b
+			run h min=1 pods=c
+			evict a by=cardreclaim
+			evict b by=cardreclaim
+			evict c by=cardreclaim
+		` + pIsPlaced, "eviction"},
 	})
 }
 
-func TestNoGangIsLeftInPieces(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, soon, later string }{
-		"cardreclaim leaves a gang in pieces":          {`run g min=3 pods=a,b,c; evict a by=cardreclaim`, "open", "eviction"},
-		"cardreclaim takes it as a whole":              {`run g min=3 pods=a,b,c; evict a by=cardreclaim; evict b by=cardreclaim; evict c by=cardreclaim`, "", ""},
-		"cardreclaim takes what is above minAvailable": {`run g min=2 pods=a,b,c; evict a by=cardreclaim`, "", ""},
-		"preempt leaves a gang in pieces":              {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c; evict a by=preempt`, "open", "eviction"},
-		"preempt takes it as a whole": {`write pod p queue=training cards=1 priority=7 unschedulable=waits; run g min=3 pods=a,b,c
-			evict a by=preempt; evict b by=preempt; evict c by=preempt`, "", ""},
-		"reclaim leaves it to the policies of the job": {`run g min=3 pods=a,b,c; evict a by=reclaim`, "", ""},
+// TestNoGangIsLeftBelowItsMinimum: cardreclaim and preempt evict a gang as a whole, or only what is above its minimum.
+// The observer reports a gang that runs below its minimum for 10 s. Volcano's own reclaim evicts single pods,
+// and leaves the rest to the policies of the job. Pods a, b and c of training run; the evictions are for p,
+// which is placed.
+func TestNoGangIsLeftBelowItsMinimum(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ steps, wantAfter9s, wantAfter11s string }{
+		"cardreclaim evicts 1 of 3 pods, the gang needs 3": {`run g min=3 pods=a,b,c; evict a by=cardreclaim`, "tolerated", "eviction"},
+		"cardreclaim evicts all 3 pods": {`
+			run g min=3 pods=a,b,c
+			evict a by=cardreclaim
+			evict b by=cardreclaim
+			evict c by=cardreclaim`, "", ""},
+		"cardreclaim evicts 1 of 3 pods, the gang needs 2": {`run g min=2 pods=a,b,c; evict a by=cardreclaim`, "", ""},
+		"preempt evicts 1 of 3 pods, the gang needs 3": {`
+			write pod p queue=training cards=1 priority=7 unschedulable=waits
+			run g min=3 pods=a,b,c
+			evict a by=preempt`, "tolerated", "eviction"},
+		"preempt evicts all 3 pods": {`
+			write pod p queue=training cards=1 priority=7 unschedulable=waits
+			run g min=3 pods=a,b,c
+			evict a by=preempt
+			evict b by=preempt
+			evict c by=preempt`, "", ""},
+		"Volcano's reclaim evicts 1 of 3 pods, the gang needs 3": {`run g min=3 pods=a,b,c; evict a by=reclaim`, "", ""},
 	}) {
-		w := reclaimScene().playScript(comes).playScript(tc.text).playScript(`write pod p node=h200-0; check; wait 9s`)
-		w.expectViolations(t, tc.soon)
+		s := newSceneOfTrainingAndInference().playScript(pWaits).playScript(tc.steps).playScript(`
+			write pod p node=h200-0
+			check
+			wait 9s`)
+		s.expectViolations(t, tc.wantAfter9s)
 
-		w.playScript(`wait 2s`).expectViolations(t, tc.later)
+		s.playScript(`wait 2s`).expectViolations(t, tc.wantAfter11s)
 	}
 }
 
+// TestAnExcusedEvictionHasItsWholeTimeAfterwards: a test may excuse an invariant for a while, as when no
+// scheduler runs. Time that was excused does not count. Pod a is evicted for p, which is never placed. That
+// would be reported after 20 s, so after a minute that was excused it takes 20 s more.
 func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
-	w := reclaimScene().playScript(comes)
-	w.machine.setExcused(Eviction, true, w.clock)
-	w.playScript(`run g min=1 pods=a; evict a by=reclaim; wait 1m; check`)
-	w.machine.setExcused(Eviction, false, w.clock)
-	w.playScript(`wait 19s`).expectViolations(t, "open")
-	w.playScript(`wait 2s`).expectViolations(t, "eviction")
+	s := newSceneOfTrainingAndInference().playScript(pWaits)
+	s.observed.setExcused(Eviction, true, s.clock)
+	s.playScript(`
+		run g min=1 pods=a
+		evict a by=reclaim
+		wait 1m
+		check`)
+	s.observed.setExcused(Eviction, false, s.clock)
+	s.playScript(`wait 19s`).expectViolations(t, "tolerated")
+	s.playScript(`wait 2s`).expectViolations(t, "eviction")
 }
 
-// A gang has three pods, a, b and c, or as many as its text says.
-func TestTheRestOfAGangIsEvictedToo(t *testing.T) {
-	const served = `write pod p node=h200-0; check; wait 30s; check`
-	const victims = comes + `run g min=1 pods=a; load group h queue=training; load pod b queue=training cards=0 priority=0 node=h200-0 group=`
-	runScripts(t, reclaimScene, map[string]scriptCase{
-		"a pod without cards goes with its gang":    {victims + `g; evict b by=cardreclaim; evict a by=cardreclaim;` + served, ""},
-		"a job without cards is evicted for no pod": {victims + `h; evict b by=cardreclaim; evict a by=cardreclaim;` + served, "eviction"},
+// TestAPodWithoutCardsIsEvictedOnlyWithItsGang: cardreclaim evicts gangs as a whole, so a pod without cards
+// goes with the pods of its gang. By itself it frees nothing that p needs, which waits for one H200. Pod a of
+// gang g has one H200, and pod b has none; both are evicted.
+func TestAPodWithoutCardsIsEvictedOnlyWithItsGang(t *testing.T) {
+	const pIsPlaced = `
+		write pod p node=h200-0
+		check
+		wait 30s
+		check`
+	const bIsOfJob = pWaits + `
+		run g min=1 pods=a
+		load group h queue=training
+		load pod b queue=training cards=0 priority=0 node=h200-0 group=`
+
+	playAndExpectViolations(t, newSceneOfTrainingAndInference, map[string]scriptCase{
+		"b is of the same gang g": {bIsOfJob + `g; evict b by=cardreclaim; evict a by=cardreclaim;` + pIsPlaced, ""},
+		"b is of another job h":   {bIsOfJob + `h; evict b by=cardreclaim; evict a by=cardreclaim;` + pIsPlaced, "eviction"},
 	})
 }
 
-// Volcano's job controller deletes the pods that cardreclaim has marked, one after the other,
-// and each ends at its own time.
-func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
-	w := reclaimScene().playScript(comes + `run g min=3 pods=a,b,c; write pod a gracePeriod=60s evictedBy=cardreclaim; write pod b gracePeriod=60s evictedBy=cardreclaim
-		write pod c gracePeriod=60s evictedBy=cardreclaim; remove pod a; write pod p node=h200-0; check; wait 30s`)
-	w.expectViolations(t, "")
-	w.playScript(`wait 1m; check; wait 11s`).expectViolations(t, "eviction") // b and c have had their time and run on
+// TestPodsOfAnEvictedGangMayEndOneByOne: Volcano's job controller deletes the pods that cardreclaim has marked
+// one after the other, and each ends at its own time. So a gang that ends is not one that was left below its
+// minimum. It is one when its pods outlive the 60 s of grace and 20 s more. Gang g has pods a, b and c; a is
+// gone, b and c run on.
+func TestPodsOfAnEvictedGangMayEndOneByOne(t *testing.T) {
+	s := newSceneOfTrainingAndInference().playScript(pWaits + `
+		run g min=3 pods=a,b,c
+		write pod a gracePeriod=60s evictedBy=cardreclaim
+		write pod b gracePeriod=60s evictedBy=cardreclaim
+		write pod c gracePeriod=60s evictedBy=cardreclaim
+		remove pod a
+		write pod p node=h200-0
+		check
+		wait 30s`)
+	s.expectViolations(t, "")
+
+	s.playScript(`
+		wait 1m
+		check
+		wait 11s`).expectViolations(t, "eviction")
 }
 
-// The minimum of the job is two pods.
+// TestNoTaskIsLeftBelowItsMinimum: a task of a Volcano job, such as its workers, may have a minimum too. The
+// job has a leader and two workers, needs two pods, and its leader is evicted. As in Volcano, the minimums of
+// tasks count only if their sum is at most that of the job.
 func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
-	const gang = comes + `run g min=2 pods=leader,worker-0,worker-1; write pod leader volcano.sh/task-spec=leader
-		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
-	const evicted = `; evict leader by=cardreclaim; write pod p node=h200-0; check; wait 30s`
-	runScripts(t, reclaimScene, map[string]scriptCase{
-		"the leader is needed":   {gang + `write group g task=leader,min:1 task=worker,min:1` + evicted, "eviction"},
-		"two workers are enough": {gang + `write group g task=leader,min:0 task=worker,min:1` + evicted, ""},
-		"the tasks' minima do not count when they exceed the job's": {gang + `write group g task=leader,min:1 task=worker,min:2` + evicted, ""},
+	const gang = pWaits + `
+		run g min=2 pods=leader,worker-0,worker-1
+		write pod leader volcano.sh/task-spec=leader
+		write pod worker-0 volcano.sh/task-spec=worker
+		write pod worker-1 volcano.sh/task-spec=worker
+	`
+	const leaderIsEvicted = `
+		evict leader by=cardreclaim
+		write pod p node=h200-0
+		check
+		wait 30s`
+
+	playAndExpectViolations(t, newSceneOfTrainingAndInference, map[string]scriptCase{
+		"a leader and a worker are needed": {gang + `write group g task=leader,min:1 task=worker,min:1` + leaderIsEvicted, "eviction"},
+		"no leader is needed":              {gang + `write group g task=leader,min:0 task=worker,min:1` + leaderIsEvicted, ""},
+		"a leader and two workers are needed, which is more than the two of the job": {gang + `write group g task=leader,min:1 task=worker,min:2` + leaderIsEvicted, ""},
 	})
 }
 
-// Whichever is placed first, every victim that has a reclaimer keeps one.
+// TestMatchFindsAReclaimerForEveryVictim: as many victims as possible must be matched with a placed pod for
+// which they were evicted. A pod justifies victims until they free the cards that it needs. "evicted(1, p, q)"
+// is a victim of one card that p or q may have evicted; "placed(p, 1)" is a pod that needed one card.
 func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
-	relieved := func(name string, cards int64) *servedPod {
+	placed := func(name string, cards int64) *servedPod {
 		return &servedPod{state: &podState{pod: builder.Pod("test", name).Obj()}, needed: amount{cards: cards}, seen: began}
 	}
 	evicted := func(cards int64, reclaimers ...string) *eviction {
@@ -130,17 +271,32 @@ func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		evictions []*eviction
-		reliefs   []*servedPod
-		want      int
+		victims     []*eviction
+		placed      []*servedPod
+		wantMatched int
 	}{
-		"the picky one comes last": {[]*eviction{evicted(1, "p", "q"), evicted(1, "p")}, []*servedPod{relieved("p", 1), relieved("q", 1)}, 2},
-		"a chain of them": {[]*eviction{evicted(1, "p", "q"), evicted(1, "q", "r"), evicted(1, "p"), evicted(1, "q")},
-			[]*servedPod{relieved("p", 1), relieved("q", 1), relieved("r", 1)}, 3},
-		"the last victim may be larger than what is missing": {[]*eviction{evicted(3, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 2},
-		"not when nothing is missing":                        {[]*eviction{evicted(4, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 1},
-		"no reclaimer":                                       {[]*eviction{evicted(1, "p")}, nil, 0},
+		"p or q for the first victim, only p for the second": {
+			victims:     []*eviction{evicted(1, "p", "q"), evicted(1, "p")},
+			placed:      []*servedPod{placed("p", 1), placed("q", 1)},
+			wantMatched: 2,
+		},
+		"four victims of three pods, which need a card each": {
+			victims:     []*eviction{evicted(1, "p", "q"), evicted(1, "q", "r"), evicted(1, "p"), evicted(1, "q")},
+			placed:      []*servedPod{placed("p", 1), placed("q", 1), placed("r", 1)},
+			wantMatched: 3,
+		},
+		"p needs 4 cards: the second victim frees 3, of which 1 was missing": {
+			victims:     []*eviction{evicted(3, "p"), evicted(3, "p")},
+			placed:      []*servedPod{placed("p", 4)},
+			wantMatched: 2,
+		},
+		"p needs 4 cards: nothing was missing after the first victim": {
+			victims:     []*eviction{evicted(4, "p"), evicted(3, "p")},
+			placed:      []*servedPod{placed("p", 4)},
+			wantMatched: 1,
+		},
+		"no pod was placed": {victims: []*eviction{evicted(1, "p")}},
 	}) {
-		check.Equal(t, "victims that are served", tc.want, len(matchReclaimers(tc.evictions, tc.reliefs)))
+		check.Equal(t, "victims with a placed pod", tc.wantMatched, len(matchReclaimers(tc.victims, tc.placed)))
 	}
 }

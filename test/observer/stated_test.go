@@ -5,41 +5,43 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestStatedRequests: a PodGroup without pods requests what the scheduler states, where minResources says
-// less.
-func TestStatedRequests(t *testing.T) {
-	stated := func(cards string, requested, limit int) string {
-		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
+// TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates: minResources of a PodGroup names no card model, and that of a
+// Volcano job may miss cards that its templates write as limits only. So the message of the scheduler counts for the
+// cards that it names. In most rows minResources requests 7 of cards A or B, "{[A B] 7}". The message is about B with a
+// quota of 3.
+func TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates(t *testing.T) {
+	refused := func(card string, requested, quota int) string {
+		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", card, requested, requested, quota)
 	}
 
-	any := []announcedRequest{{[]string{"A", "B"}, 7}}
+	sevenOfAOrB := []announcedRequest{{[]string{"A", "B"}, 7}}
 	for t, tc := range check.Cases(t, map[string]struct {
-		announced []announcedRequest
-		message   string
-		isVCJob   bool
-		want      string
+		minResources []announcedRequest
+		message      string
+		isOfJob      bool
+		want         string
 	}{
-		"nothing stated":              {any, "", true, "[{[A B] 7}]"},
-		"one of the cards":            {any, stated("B", 7, 3), false, "[{[B] 7}]"},
-		"more than minResources":      {any, stated("B", 8, 3), true, "[{[B] 8}]"},
-		"a part of it":                {any, stated("B", 5, 3), true, "[{[B] 5} {[A B] 2}]"},
-		"no card with quota":          {any, stated("A", 7, 0), true, "[{[A B] 7}]"},
-		"limits only":                 {nil, stated("B", 8, 3), true, "[{[B] 8}]"},
-		"a PodGroup without a vcjob":  {nil, stated("B", 8, 3), false, "[]"},
-		"another reason than a quota": {nil, "Queue <q> is Closed, not Open", true, "[]"},
+		"no message":                               {sevenOfAOrB, "", true, "[{[A B] 7}]"},
+		"7 of B are stated":                        {sevenOfAOrB, refused("B", 7, 3), false, "[{[B] 7}]"},
+		"8 of B are stated, more than 7":           {sevenOfAOrB, refused("B", 8, 3), true, "[{[B] 8}]"},
+		"5 of B are stated, so 2 of A or B remain": {sevenOfAOrB, refused("B", 5, 3), true, "[{[B] 5} {[A B] 2}]"},
+		"the queue has no quota, so the scheduler names A for both": {sevenOfAOrB, refused("A", 7, 0), true, "[{[A B] 7}]"},
+		"no minResources, of a Volcano job":                         {nil, refused("B", 8, 3), true, "[{[B] 8}]"},
+		"no minResources, of no Volcano job":                        {nil, refused("B", 8, 3), false, "[]"},
+		"a message that is not about a quota":                       {nil, "Queue <q> is Closed, not Open", true, "[]"},
 	}) {
 		group := builder.PodGroup("lab", "g").Queue("q").Unschedulable(tc.message).Obj()
-		if tc.isVCJob {
-			yes := true
-			group.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
+		if tc.isOfJob {
+			group.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: ptr.To(true)}}
 		}
-		check.Equal(t, "requests", tc.want, fmt.Sprint((&clusterState{}).withStated(group, tc.announced)))
+		check.Equal(t, "requests", tc.want, fmt.Sprint((&clusterState{}).withStated(group, tc.minResources)))
 	}
 
-	check.Equal(t, "requests that were given", "[{[A B] 7}]", fmt.Sprint(any))
+	check.Equal(t, "given requests, which stay as they are", "[{[A B] 7}]", fmt.Sprint(sevenOfAOrB))
 }

@@ -20,26 +20,29 @@ import (
 )
 
 // drawMappings draws entries of spec.cards, as both sides read them.
-func drawMappings(t *rapid.T, least int) (theirs card.Mappings, ours []rule.Mapping) {
+func drawMappings(t *rapid.T, least int) (product card.Mappings, observed []rule.Mapping) {
 	for range drawInt(t, least, 3, "mappings") {
 		m := drawMapping(t)
-		theirs = append(theirs, m)
-		ours = append(ours, rule.Mapping{Resource: m.Resource, Model: m.Model, ModelLabel: m.ModelLabel, MemoryLabel: m.MemoryLabel, NodeSelector: m.NodeSelector})
+		product = append(product, m)
+		observed = append(observed, rule.Mapping{Resource: m.Resource, Model: m.Model, ModelLabel: m.ModelLabel, MemoryLabel: m.MemoryLabel, NodeSelector: m.NodeSelector})
 	}
-	return theirs, ours
+	return product, observed
 }
 
 // anomalySum is what several nodes have of one anomaly.
 type anomalySum struct{ count, nodes int64 }
 
-// The CardInventory lists the anomalies that the observer finds in the same nodes.
-func TestAnomaliesAgree(t *testing.T) {
+// TestProductAndObserverFindTheSameAnomalies: an anomaly is a node or resource that is not recognised, and why.
+// Of random nodes, some of which were others before, the status of the CardInventory must have the same
+// anomalies as the observer, with the same numbers of cards and nodes. The observer does not know all device
+// plugins, so unmapped resources of others are left out.
+func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
-			theirs, ours := drawMappings(t, 0)
+			product, observed := drawMappings(t, 0)
 			tracker := &card.Tracker{}
-			inventory := rule.NewInventory().WithMappings(ours)
-			tracker.SetMappings(theirs)
+			inventory := rule.NewInventory().WithMappings(observed)
+			tracker.SetMappings(product)
 
 			var nodes []*corev1.Node
 			for i := range drawInt(t, 1, 3, "nodes") {
@@ -66,23 +69,23 @@ func TestAnomaliesAgree(t *testing.T) {
 				Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
 			})
 
-			said := map[string]anomalySum{}
+			listed := map[string]anomalySum{}
 			found := map[string]anomalySum{}
 			for _, a := range status.Anomalies {
 				name := cmp.Or(a.Card, a.Resource)
 				if a.Reason == v1alpha1.AnomalyUnmappedResource && !rule.IsVendorCard(corev1.ResourceName(name)) {
 					continue // the observer knows few device plugins
 				}
-				addAnomaly(said, fmt.Sprint(a.Reason, " ", name), anomalySum{a.Count, int64(a.NodesTotal)})
+				addAnomaly(listed, fmt.Sprint(a.Reason, " ", name), anomalySum{a.Count, int64(a.NodesTotal)})
 			}
 
 			for _, node := range nodes {
-				for _, a := range rule.AnomaliesOf(node, ours, inventory.IsCard) {
+				for _, a := range rule.AnomaliesOf(node, observed, inventory.IsCard) {
 					addAnomaly(found, fmt.Sprint(a.Reason, " ", a.Name), anomalySum{a.Count, 1})
 				}
 			}
 
-			equal(t, "anomalies", fmt.Sprint(said), fmt.Sprint(found))
+			equal(t, "anomalies", fmt.Sprint(listed), fmt.Sprint(found))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/internal/workload"
 	"cardquota.dev/operator/test/observer/rule"
@@ -21,11 +22,9 @@ import (
 // property that is more than 20,000 comparisons.
 const perDraw = 40
 
-// equal fails when the product and the rule differ.
-func equal[T comparable](t *rapid.T, what string, product, rule T) {
-	if product != rule {
-		t.Errorf("%s: the product says %v, the rule %v", what, product, rule)
-	}
+// equal fails when the product and the observer's rules differ.
+func equal[T comparable](t check.T, what string, product, observed T) {
+	check.That(t, product == observed, "%s: the product says %v, the observer %v", what, product, observed)
 }
 
 func toStrings[S ~string](in []S) []string {
@@ -45,13 +44,16 @@ func cardSums(charge quota.Charge) string {
 	return rule.Charge{Queue: charge.Queue, Cards: sum, MilliCPU: charge.MilliCPU, Memory: charge.Memory}.String()
 }
 
-func TestNodesAgree(t *testing.T) {
+// TestProductAndObserverReadNodesAlike: the observer has the rules of the documents a second time, and both
+// must come to the same result. Here they read random nodes, valid and invalid: which cards of which resource
+// each has, which have no name or are withheld, whether that is an anomaly, and whether the node is ready.
+func TestProductAndObserverReadNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			node := drawNode(t, "n")
 			product := card.Recognise(node, nil)
-			ours := rule.ReadNode(node)
-			equal(t, "model", product.Model, ours.Model)
+			observed := rule.ReadNode(node)
+			equal(t, "model", product.Model, observed.Model)
 
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {
@@ -65,7 +67,7 @@ func TestNodesAgree(t *testing.T) {
 				unnamed[name] = true
 			}
 
-			for name, offer := range ours.Cards {
+			for name, offer := range observed.Cards {
 				equal(t, "unnamed "+string(name), unnamed[name], offer.Card == "")
 				if offer.Card != "" {
 					equal(t, string(name), offers[name], rule.Offer{Card: offer.Card, Count: offer.Count})
@@ -81,7 +83,7 @@ func TestNodesAgree(t *testing.T) {
 			}
 
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
-			equal(t, "card resources", len(offers)+len(unnamed), len(ours.Cards))
+			equal(t, "card resources", len(offers)+len(unnamed), len(observed.Cards))
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || (len(product.Anomalies) > 0 && product.Model == ""))
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
@@ -90,27 +92,29 @@ func TestNodesAgree(t *testing.T) {
 	})
 }
 
-func TestInventoriesAgree(t *testing.T) {
+// TestProductAndObserverSumUpNodesAlike: of some random nodes, product and observer must find the same cards
+// for each resource, the same resources for each card, the same card on each node, and the same sums.
+func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for _, name := range resources {
-			equal(t, "is a card: "+string(name), inv.theirs.IsCard(name), inv.ours.IsCard(name))
-			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.theirs.NamesFor(name))), sortAndJoin(inv.ours.Cards(name)))
+			equal(t, "is a card: "+string(name), inv.product.IsCard(name), inv.observed.IsCard(name))
+			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.product.NamesFor(name))), sortAndJoin(inv.observed.Cards(name)))
 			for _, node := range append(slices.Clone(nodeNames), "gone") {
-				on, _ := inv.theirs.CardOnNode(node, name)
-				equal(t, "card on "+node, string(on), inv.ours.CardOn(node, name))
+				on, _ := inv.product.CardOnNode(node, name)
+				equal(t, "card on "+node, string(on), inv.observed.CardOn(node, name))
 			}
 		}
 
 		for _, name := range cards {
-			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.theirs.ResourcesFor(card.Name(name)))), sortAndJoin(toStrings(inv.ours.ResourcesOf(name))))
+			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.product.ResourcesFor(card.Name(name)))), sortAndJoin(toStrings(inv.observed.ResourcesOf(name))))
 		}
 
 		physical := rule.Quota{}
-		for name, count := range inv.theirs.Physical() {
+		for name, count := range inv.product.Physical() {
 			physical[string(name)] = int64(count)
 		}
-		equal(t, "physical", physical.String(), inv.ours.Totals().String())
+		equal(t, "physical", physical.String(), inv.observed.Totals().String())
 	})
 }
 
@@ -122,22 +126,25 @@ func sortAndJoin(in []string) string {
 	return out
 }
 
-func TestPodsAgree(t *testing.T) {
+// TestProductAndObserverReadPodsAlike: of random pods, product and observer must find the same request
+// (resource, count, CPU, memory, cards), and whether it is refused. They must also agree whether the pod waits,
+// counts, terminates or may be evicted.
+func TestProductAndObserverReadPodsAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
-			product := (&workload.Resolver{Inventory: inv.theirs}).Request(pod)
-			ours := rule.RequestOf(pod, inv.ours)
-			equal(t, "resource", product.Resource, ours.Resource)
-			equal(t, "count", int64(product.Count), ours.Count)
-			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
-			equal(t, "memory", product.Memory, ours.Memory)
-			equal(t, "cards", sortAndJoin(toStrings(product.Names)), sortAndJoin(ours.Cards))
-			equal(t, "refused", product.Denied != nil, ours.Denial != "")
+			product := (&workload.Resolver{Inventory: inv.product}).Request(pod)
+			observed := rule.RequestOf(pod, inv.observed)
+			equal(t, "resource", product.Resource, observed.Resource)
+			equal(t, "count", int64(product.Count), observed.Count)
+			equal(t, "cpu", product.MilliCPU, observed.MilliCPU)
+			equal(t, "memory", product.Memory, observed.Memory)
+			equal(t, "cards", sortAndJoin(toStrings(product.Names)), sortAndJoin(observed.Cards))
+			equal(t, "refused", product.Denied != nil, observed.Denial != "")
 
 			for _, name := range cards {
-				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), ours.Allows(name))
+				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), observed.Allows(name))
 			}
 
 			equal(t, "waits", workload.IsPending(pod), rule.IsWaiting(pod))
@@ -159,73 +166,80 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 	if drawInt(t, 1, 2, "charged before") == 1 {
 		return nil, nil
 	}
-	theirs := &quota.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
-	ours := &rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}}
+	product := &quota.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
+	observed := &rule.Charge{Queue: product.Queue, Cards: rule.Quota{}}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(cards), 0, 2, rapid.ID[string]).Draw(t, "last cards") {
-		theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: 2})
-		ours.Cards[name] = 2
+		product.Cards = append(product.Cards, card.Amount{Name: card.Name(name), Count: 2})
+		observed.Cards[name] = 2
 	}
-	return theirs, ours
+	return product, observed
 }
 
-func TestChargesAgree(t *testing.T) {
+// TestProductAndObserverChargePodsAlike: a placed pod is charged to a queue with its cards, CPU and memory, and
+// a terminating pod still holds them. Both sides must charge the same for random pods with a PodGroup and a
+// former charge. Queue q takes pods of namespace lab only. Only a pod of scheduler "volcano" has passed that
+// check, so only its annotations are believed.
+func TestProductAndObserverChargePodsAlike(t *testing.T) {
 	admits := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
 			group := drawGroup(t)
-			theirs, ours := lastCharge(t)
+			product, observed := lastCharge(t)
 			believed := pod.Spec.SchedulerName == "volcano"
-			resolver := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, AllowsNamespace: admits}
-			plain := workload.Resolver{Inventory: inv.theirs}
+			resolver := workload.Resolver{Inventory: inv.product, Schedulers: []string{"volcano"}, AllowsNamespace: admits}
+			plain := workload.Resolver{Inventory: inv.product}
 			holds := workload.IsAssigned(pod)
 			ends := workload.IsTerminating(pod)
 
 			var got, ending quota.Charge
 			if holds {
-				got = resolver.Usage(pod, group, theirs)
+				got = resolver.Usage(pod, group, product)
 			}
 			if ends {
-				ending = plain.Usage(pod, group, theirs)
+				ending = plain.Usage(pod, group, product)
 			}
 
-			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, AllowsNamespace: admits})
+			want, counts := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: believed, AllowsNamespace: admits})
 			equal(t, "holds something", holds, counts)
 			equal(t, "charge", cardSums(got), want.String())
 
-			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
+			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
 			equal(t, "ends", ends, terminates)
 			equal(t, "charge at the end", cardSums(ending), terminating.String())
 
 			last := oneOf(t, "last queue", "", "q")
 			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
 			if holds {
-				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
-				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, theirs)), want.String())
+				want, _ := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
+				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, product)), want.String())
 			}
 		}
 	})
 }
 
-func TestQueuesAgree(t *testing.T) {
+// TestProductAndObserverReadQueuesAlike: of random queues, product and observer must find the same limits of
+// cards, CPU and memory, whether the queue refuses all, and whether its selector takes namespace lab. A queue
+// without a quota is treated by one of three policies.
+func TestProductAndObserverReadQueuesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
 			product := workload.QueueRulesFor(queue, v1alpha1.UnmanagedQueues(unmanaged), nil)
-			ours := rule.LimitsOf(queue, unmanaged)
-			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
-			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
-			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
-			equal(t, "memory", product.Limits.Memory, ours.Memory)
+			observed := rule.LimitsOf(queue, unmanaged)
+			equal(t, "refuses all", product.Refusal != nil, observed.Closed != "")
+			equal(t, "any card", product.Limits.AnyCard, observed.AnyCard)
+			equal(t, "cpu", product.Limits.MilliCPU, observed.MilliCPU)
+			equal(t, "memory", product.Limits.Memory, observed.Memory)
 
 			quota := rule.Quota{}
 			for name, count := range product.Limits.Cards {
 				quota[string(name)] = int64(count)
 			}
 
-			equal(t, "quota", quota.String(), ours.Cards.String())
+			equal(t, "quota", quota.String(), observed.Cards.String())
 			labels := map[string]string{"kubernetes.io/metadata.name": "lab"}
 			if team := oneOf(t, "team", "", "chat", "search"); team != "" {
 				labels["team"] = team
@@ -262,7 +276,10 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 	return queue
 }
 
-func TestServiceTypesAgree(t *testing.T) {
+// TestProductAndObserverFindServiceTypesAlike: the service type of a pod is that of its queue, else of itself,
+// of its PodGroup or of the kind of its owner. It decides from whom the pod may reclaim, by the matrix of the
+// policy. Both sides must agree for random annotations, owners and matrices.
+func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			annotated := func(what string) map[string]string {
@@ -289,26 +306,21 @@ func TestServiceTypesAgree(t *testing.T) {
 	})
 }
 
-func TestTheDefaultServiceTypesAgree(t *testing.T) {
+// TestProductAndObserverHaveTheSameDefaultServiceTypes: without a policy of the administrator, product and observer must
+// have the same service types, the same priority and reclaimability of their queues, and the same matrix of who
+// reclaims from whom.
+func TestProductAndObserverHaveTheSameDefaultServiceTypes(t *testing.T) {
 	for _, name := range types {
 		for _, from := range types {
-			got := defaultMatrix.CanReclaim(name, from)
-			want := slices.Contains(rule.DefaultReclaimFrom()[name], from)
-			if got != want {
-				t.Errorf("%s reclaims from %s: the product says %v, the rule %v", name, from, got, want)
-			}
+			equal(t, name+" reclaims from "+from, defaultMatrix.CanReclaim(name, from), slices.Contains(rule.DefaultReclaimFrom()[name], from))
 		}
 
-		product, known := builtIn(name)
-		ours, ok := rule.BuiltIn[name]
-		if known != ok || product.Priority != ours.Priority || product.Reclaimable != ours.Reclaimable {
-			t.Errorf("queues of %s: the product says %v, the rule %v", name, product, ours)
-		}
+		product, isBuiltIn := builtIn(name)
+		observed, isKnown := rule.BuiltIn[name]
+		equal(t, name+" is built in", isBuiltIn, isKnown)
+		equal(t, "priority of queues of "+name, product.Priority, observed.Priority)
+		equal(t, "reclaimability of queues of "+name, product.Reclaimable, observed.Reclaimable)
 	}
 
-	got := slices.Sorted(maps.Keys(defaultMatrix))
-	want := slices.Sorted(maps.Keys(rule.BuiltIn))
-	if !slices.Equal(got, want) {
-		t.Errorf("the product defines %v, the rule %v", got, want)
-	}
+	check.Equal(t, "service types (-product +observer)", slices.Sorted(maps.Keys(defaultMatrix)), slices.Sorted(maps.Keys(rule.BuiltIn)))
 }

@@ -151,20 +151,20 @@ func drawLabelsOfSlices(t *rapid.T, label func(key, value string)) {
 
 // inventories are both sides' inventories of the same nodes.
 type inventories struct {
-	theirs *card.Inventory
-	ours   *rule.Inventory
-	nodes  map[string]card.Node
+	product  *card.Inventory
+	observed *rule.Inventory
+	nodes    map[string]card.Node
 }
 
 func drawInventory(t *rapid.T) inventories {
 	known := rapid.SliceOfN(rapid.SampledFrom(resources[:4]), 0, 1).Draw(t, "known before")
-	b := inventories{ours: rule.NewInventory(known...), nodes: map[string]card.Node{}}
+	b := inventories{observed: rule.NewInventory(known...), nodes: map[string]card.Node{}}
 	for _, name := range nodeNames[:drawInt(t, 1, len(nodeNames)-1, "nodes")] {
 		node := drawNode(t, name)
 		b.nodes[name] = card.Recognise(node, nil)
-		b.ours.Set(name, rule.ReadNode(node))
+		b.observed.Set(name, rule.ReadNode(node))
 	}
-	b.theirs = card.NewInventory(b.nodes, known...)
+	b.product = card.NewInventory(b.nodes, known...)
 	return b
 }
 

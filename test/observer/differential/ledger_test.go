@@ -39,49 +39,50 @@ func (p pods) useOf(queue string) rule.Usage {
 var ledgerCards = []string{"H200", "4090"}
 
 func drawCharge(t *rapid.T) (quota.Charge, rule.Charge) {
-	theirs := quota.Charge{
+	product := quota.Charge{
 		Queue: oneOf(t, "queue", "q", "r"), MilliCPU: int64(drawInt(t, 0, 3, "cpu")), Memory: int64(drawInt(t, 0, 3, "memory")),
 	}
-	ours := rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
+	observed := rule.Charge{Queue: product.Queue, Cards: rule.Quota{}, MilliCPU: product.MilliCPU, Memory: product.Memory}
 	for _, name := range ledgerCards {
 		if count := int64(drawInt(t, 0, 3, name)); count > 0 {
-			theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: card.Count(count)})
-			ours.Cards[name] = count
+			product.Cards = append(product.Cards, card.Amount{Name: card.Name(name), Count: card.Count(count)})
+			observed.Cards[name] = count
 		}
 	}
-	return theirs, ours
+	return product, observed
 }
 
 func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	limit := func(what string) int64 { return oneOf[int64](t, what, 0, 2, 4, 6, math.MaxInt64) }
-	theirs := quota.Limits{AnyCard: drawInt(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
-	ours := rule.Limits{AnyCard: theirs.AnyCard, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
+	product := quota.Limits{AnyCard: drawInt(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
+	observed := rule.Limits{AnyCard: product.AnyCard, Cards: rule.Quota{}, MilliCPU: product.MilliCPU, Memory: product.Memory}
 	for _, name := range ledgerCards {
 		count := int64(drawInt(t, 0, 6, "quota of "+name))
-		theirs.Cards[card.Name(name)] = card.Count(count)
-		ours.Cards[name] = count
+		product.Cards[card.Name(name)] = card.Count(count)
+		observed.Cards[name] = count
 	}
-	return theirs, ours
+	return product, observed
 }
 
-// TestTheLedgerAgreesWithARecount tests that the product's running sums equal a recount after
-// any changes of pods in any order, and that its checks allow what the rule allows.
-func TestTheLedgerAgreesWithARecount(t *testing.T) {
+// TestTheLedgerEqualsARecount: the product keeps running sums of what each queue uses, and the observer counts
+// all pods again. After each of many random steps (charge a pod, let it terminate, release it, change limits)
+// both must have the same sums, and allow the same random requests.
+func TestTheLedgerEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ledger := quota.New(0)
 		scene := pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
 		for range perDraw {
 			pod := fmt.Sprint("p", drawInt(t, 0, 3, "pod"))
-			theirs, ours := drawCharge(t)
+			product, observed := drawCharge(t)
 			switch drawInt(t, 0, 5, "what happens") {
 			case 0, 1:
-				ledger.Charge(pod, &theirs)
-				scene.used[pod] = ours
+				ledger.Charge(pod, &product)
+				scene.used[pod] = observed
 				delete(scene.terminating, pod)
 			case 2:
-				ledger.ChargeTerminating(pod, &theirs, time.Minute)
-				scene.terminating[pod] = ours
+				ledger.ChargeTerminating(pod, &product, time.Minute)
+				scene.terminating[pod] = observed
 				delete(scene.used, pod)
 			case 3, 4:
 				ledger.Release(pod)
@@ -94,7 +95,7 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 				limits[queue] = r
 			}
 
-			for _, queue := range []string{"q", "r", "nobody"} {
+			for _, queue := range []string{"q", "r", "none"} {
 				compareLedger(t, ledger, queue, limits[queue], scene.useOf(queue))
 			}
 		}
@@ -106,19 +107,19 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)
 
-	ask := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
-	wish := rule.Request{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+	request := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
+	observedRequest := rule.Request{Count: int64(request.Count), MilliCPU: request.MilliCPU, Memory: request.Memory}
 	for _, name := range ledgerCards {
-		ending, _ := ledger.Terminating(queue, card.Name(name))
+		terminating, _ := ledger.Terminating(queue, card.Name(name))
 		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
-		equal(t, "ending "+name, int64(ending), use.Terminating[name])
-		shortOn := limits.InsufficientCard(use, name, wish.Count)
-		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count, false), shortOn == "")
+		equal(t, "terminating "+name, int64(terminating), use.Terminating[name])
+		missingCards := limits.InsufficientCard(use, name, observedRequest.Count)
+		equal(t, "fits for "+name, ledger.FitsCard(queue, card.Name(name), request.Count, false), missingCards == "")
 
-		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
-		equal(t, "has room on a node with "+name, ledger.FitsAfterRelease(queue, ask, card.Name(name), quota.Released{}) == nil, shortOn == "" && shortOf == "")
-		ask.Names = append(ask.Names, card.Name(name))
-		wish.Cards = append(wish.Cards, name)
-		equal(t, "has room", ledger.FitsAnyCard(queue, ask) == nil, limits.Insufficient(use, wish) == "")
+		missingCPUMemory := limits.InsufficientCPUMemory(use, observedRequest.MilliCPU, observedRequest.Memory)
+		equal(t, "fits on a node with "+name, ledger.FitsAfterRelease(queue, request, card.Name(name), quota.Released{}) == nil, missingCards == "" && missingCPUMemory == "")
+		request.Names = append(request.Names, card.Name(name))
+		observedRequest.Cards = append(observedRequest.Cards, name)
+		equal(t, "fits on any card", ledger.FitsAnyCard(queue, request) == nil, limits.Insufficient(use, observedRequest) == "")
 	}
 }

@@ -30,13 +30,16 @@ func drawMapping(t *rapid.T) card.Mapping {
 	return m
 }
 
-func TestMappedNodesAgree(t *testing.T) {
+// TestProductAndObserverReadMappedNodesAlike: mappings of the policy name the cards of a resource, by a model
+// or by a label, on selected nodes. With random mappings and nodes, both sides must find the same cards, and
+// the same resources without a name.
+func TestProductAndObserverReadMappedNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			node := drawNode(t, "n")
-			theirs, ours := drawMappings(t, 1)
-			product := card.Recognise(node, theirs)
-			observed := rule.ReadMappedNode(node, ours)
+			productMappings, observerMappings := drawMappings(t, 1)
+			product := card.Recognise(node, productMappings)
+			observed := rule.ReadMappedNode(node, observerMappings)
 
 			offers := map[corev1.ResourceName]rule.Offer{}
 			for _, held := range product.Cards {

@@ -90,7 +90,10 @@ func drawKey(t *rapid.T) string {
 	return drawName(t)
 }
 
-func TestTextsAgree(t *testing.T) {
+// TestProductAndObserverParseTextsAlike: users write card names, requests such as "H200|4090", quotas and
+// totals as texts. Both sides must accept the same of random texts, valid and invalid, and read the same from
+// them.
+func TestProductAndObserverParseTextsAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			name := drawName(t)
@@ -109,7 +112,7 @@ func TestTextsAgree(t *testing.T) {
 
 			text = drawQuotaText(t)
 			quota, err := card.ParseQuota(text)
-			ours, wrong := rule.ParseQuota(text)
+			observed, wrong := rule.ParseQuota(text)
 			equal(t, "a quota: "+text, err == nil, wrong == nil)
 
 			if err == nil {
@@ -117,7 +120,7 @@ func TestTextsAgree(t *testing.T) {
 				for name, count := range quota {
 					read[string(name)] = int64(count)
 				}
-				equal(t, "quota of "+text, read.String(), ours.String())
+				equal(t, "quota of "+text, read.String(), observed.String())
 			}
 
 			compareTotals(t, drawTotalsText(t))
@@ -138,18 +141,18 @@ func drawTotalsText(t *rapid.T) string {
 
 func compareTotals(t *rapid.T, text string) {
 	totals, err := card.ParseTotals(text)
-	ours, wrong := rule.ParseTotals(text)
+	observed, wrong := rule.ParseTotals(text)
 	equal(t, "totals: "+text, err == nil, wrong == nil)
 	if err != nil || wrong != nil {
 		return
 	}
 
 	read := map[string]int64{}
-	for _, total := range ours {
+	for _, total := range observed {
 		read[sortAndJoin(total.Cards)] = total.Count
 	}
 
-	equal(t, "entries of "+text, len(totals), len(ours))
+	equal(t, "entries of "+text, len(totals), len(observed))
 	for _, total := range totals {
 		equal(t, "total of "+total.Request.String(), int64(total.Count), read[sortAndJoin(toStrings(total.Request.Names()))])
 	}

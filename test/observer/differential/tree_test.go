@@ -93,18 +93,20 @@ func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueu
 	return quota.ResolveTree(written), rule.NewTree(queues, string(unmanaged))
 }
 
-// TestBothResolveATreeAlike compares the amounts in force, and which queues have no path or keep no
-// guarantee.
-func TestBothResolveATreeAlike(t *testing.T) {
+// TestProductAndObserverResolveATreeAlike: in a tree the amounts in force follow from what all queues write: a
+// quota may be inherited, and what children deserve is scaled to what their parent does. For random trees, some
+// with faults such as missing parents or cycles, both sides must find the same amounts of cards, CPU and
+// memory. They must also agree which queues have no path to the root, take no work or keep no guarantee.
+func TestProductAndObserverResolveATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		unmanaged := oneOf(t, "unmanaged queues", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
-		theirs, ours := newTrees(drawTree(t, true, unmanaged), unmanaged)
-		for _, name := range slices.Sorted(maps.Keys(theirs)) {
-			resolved := theirs[name]
-			q := ours.Queue(name)
+		product, observed := newTrees(drawTree(t, true, unmanaged), unmanaged)
+		for _, name := range slices.Sorted(maps.Keys(product)) {
+			resolved := product[name]
+			q := observed.Queue(name)
 			kind := resolved.Fault.Kind
 			if kind != quota.NoFault {
-				equal(t, "takes no work: "+name, true, ours.WhyClosed(name) != "")
+				equal(t, "takes no work: "+name, true, observed.WhyClosed(name) != "")
 			}
 
 			equal(t, "has no path: "+name, kind == quota.ParentNotFound || kind == quota.ParentCycle || kind == quota.TooDeep, len(q.Path) == 0)
@@ -112,7 +114,7 @@ func TestBothResolveATreeAlike(t *testing.T) {
 				continue
 			}
 
-			equal(t, "keeps no guarantee: "+name, resolved.Limits.IsHeld, !ours.KeepsGuarantee(name))
+			equal(t, "keeps no guarantee: "+name, resolved.Limits.IsHeld, !observed.KeepsGuarantee(name))
 			equal(t, "any card: "+name, resolved.Limits.AnyCard, q.AnyCard)
 			for _, card := range ledgerCards {
 				compareAmounts(t, q, resolved.Limits, card, cardName(card), int64(resolved.Limits.Cards[cardName(card)]))
@@ -124,19 +126,19 @@ func TestBothResolveATreeAlike(t *testing.T) {
 }
 
 // compareAmounts compares the amounts in force of one card, of CPU or of memory.
-func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, ours string, theirs card.Name, most int64) {
-	isCompute := ours == rule.CPU || ours == rule.Memory
+func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, observed string, product card.Name, most int64) {
+	isCompute := observed == rule.CPU || observed == rule.Memory
 	if limits.AnyCard && !isCompute {
 		return
 	}
 
-	deserved, isWritten := limits.Deserved[theirs]
+	deserved, isWritten := limits.Deserved[product]
 	if !isWritten && isCompute {
 		deserved = most
 	}
-	equal(t, "quota "+q.Name+ours, most, q.QuotaOf(ours))
-	equal(t, "deserved "+q.Name+ours, deserved, q.DeservedOf(ours))
-	equal(t, "guarantee "+q.Name+ours, limits.Guarantee[theirs], q.GuaranteeOf(ours))
+	equal(t, "quota "+q.Name+observed, most, q.QuotaOf(observed))
+	equal(t, "deserved "+q.Name+observed, deserved, q.DeservedOf(observed))
+	equal(t, "guarantee "+q.Name+observed, limits.Guarantee[product], q.GuaranteeOf(observed))
 }
 
 func cardName(name string) card.Name { return card.Name(name) }
@@ -158,31 +160,33 @@ func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) ru
 	return use
 }
 
-// TestTheLedgerOfATreeAgreesWithARecount compares for every leaf and card what fits: the quotas
-// of all ancestors, guarantees of others, and what cannot be reclaimed.
-func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
+// TestTheLedgerOfATreeAllowsWhatARecountAllows: a request fits a tree if the quotas of its queue and all
+// ancestors suffice, unused guarantees of others stay free, and what cannot be reclaimed stays within deserved.
+// The product's ledger keeps running sums for that; the observer counts all pods again. After each random step
+// (charge or release a pod) both must say the same of a random request.
+func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		theirs, ours := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)
+		product, observed := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)
 		ledger := quota.New(0)
 
 		names := []string{}
 		positions := map[string]quota.Position{}
-		for name, r := range theirs {
-			if len(ours.Queue(name).Path) > 0 {
+		for name, r := range product {
+			if len(observed.Queue(name).Path) > 0 {
 				positions[name] = quota.Position{Parent: r.Parent, Weight: 1}
 				names = append(names, name)
 			}
 		}
 
 		slices.Sort(names)
-		leaves := slices.DeleteFunc(slices.Clone(names), ours.IsParent)
+		leaves := slices.DeleteFunc(slices.Clone(names), observed.IsParent)
 		if len(leaves) == 0 {
 			return // a chain that is too deep
 		}
 
 		ledger.SetTree(positions)
 		for _, name := range names {
-			ledger.SetLimits(name, theirs[name].Limits)
+			ledger.SetLimits(name, product[name].Limits)
 		}
 
 		inventory := map[card.Name]card.Count{}
@@ -207,7 +211,7 @@ func TestTheLedgerOfATreeAgreesWithARecount(t *testing.T) {
 			queue := oneOf(t, "asking", leaves...)
 			name = oneOf(t, "card", ledgerCards...)
 			for _, unreclaimable := range []bool{false, true} {
-				compareFree(t, ledger, ours, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))
+				compareFree(t, ledger, observed, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))
 			}
 		}
 	})
@@ -233,6 +237,6 @@ func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[str
 
 	fits := ledger.FitsCard(asks.queue, card.Name(asks.card), card.Count(asks.count), asks.isUnreclaimable)
 	if fits != (why == "") {
-		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the rule %q (inventory %d)", asks, pods, tree, fits, why, inventory)
+		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the observer %q (inventory %d)", asks, pods, tree, fits, why, inventory)
 	}
 }

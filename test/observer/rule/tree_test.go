@@ -25,89 +25,98 @@ func newTree(text string) *rule.Tree {
 	return rule.NewTree(queues, rule.UnmanagedEnforce)
 }
 
-func TestValuesInForce(t *testing.T) {
-	const parent = "top quota=A:8 deserved=A:6 guarantee=A:4;"
+// TestTheAmountsInForceFollowFromTheWholeTree: what a queue writes is bounded by its parent. Without a quota it
+// inherits the parent's. Deserved is at most the quota, and guarantee is at most deserved. If children deserve
+// more than their parent, each gets its part, in whole cards: the largest remainder first, then by name. The
+// same holds for guarantees. Each row wants quota, deserved and guarantee of card A of queue q, "4 3 2". Parent
+// top has 8, 6 and 4.
+func TestTheAmountsInForceFollowFromTheWholeTree(t *testing.T) {
+	const top = "top quota=A:8 deserved=A:6 guarantee=A:4;"
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"as written":                         {`q quota=A:4 deserved=A:3 guarantee=A:2`, "4 3 2"},
-		"without deserved":                   {`q quota=A:4`, "4 4 0"},
-		"deserved is at most the quota":      {`q quota=A:4 deserved=A:9 guarantee=A:9`, "4 4 4"},
-		"without quota at the top":           {`q quota=B:1 deserved=A:3`, "0 0 0"},
-		"without quota":                      {parent + `q parent=top quota=B:1 deserved=A:3 guarantee=A:1`, "8 3 1"},
-		"deserved is at most the parent's":   {parent + `q parent=top quota=A:8 deserved=A:8`, "8 6 0"},
-		"guarantee is at most the parent's":  {parent + `q parent=top quota=A:8 deserved=A:6 guarantee=A:6`, "8 6 4"},
-		"a card that nothing lists":          {`q quota=B:1`, "0 0 0"},
-		"deserved is scaled":                 {parent + `q parent=top quota=A:8 deserved=A:4; r parent=top quota=A:8 deserved=A:4`, "8 3 0"},
-		"the first name gets what is left":   {parent + `q parent=top quota=A:8 deserved=A:5; r parent=top quota=A:8 deserved=A:5; s parent=top quota=A:8 deserved=A:5; t parent=top quota=A:8 deserved=A:5`, "8 2 0"},
-		"the largest remainder comes first":  {parent + `a parent=top quota=A:8 deserved=A:5; q parent=top quota=A:8 deserved=A:6`, "8 3 0"},
-		"guarantee is scaled":                {parent + `q parent=top quota=A:8 deserved=A:3 guarantee=A:3; r parent=top quota=A:8 deserved=A:3 guarantee=A:3`, "8 3 2"},
-		"guarantee follows scaled deserved":  {parent + `q parent=top quota=A:8 deserved=A:6 guarantee=A:4; r parent=top quota=A:8 deserved=A:6`, "8 3 3"},
-		"the top level is not scaled":        {`q quota=A:8 deserved=A:8; r quota=A:8 deserved=A:8`, "8 8 0"},
-		"a path that is broken":              {`q parent=gone quota=A:4`, "4 0 0"},
-		"a cycle":                            {`q parent=r quota=A:4; r parent=q quota=A:4`, "4 0 0"},
-		"root by name is root":               {`q parent=root quota=A:4`, "4 4 0"},
-		"a text that cannot be read is none": {`q quota=A:4 deserved=x`, "4 4 0"},
+	for t, tc := range check.Cases(t, map[string]struct{ queues, want string }{
+		"all three are written":                                                             {`q quota=A:4 deserved=A:3 guarantee=A:2`, "4 3 2"},
+		"only a quota is written: q deserves all of it":                                     {`q quota=A:4`, "4 4 0"},
+		"9 deserved and guaranteed, of a quota of 4":                                        {`q quota=A:4 deserved=A:9 guarantee=A:9`, "4 4 4"},
+		"no quota of A, and no parent to inherit from":                                      {`q quota=B:1 deserved=A:3`, "0 0 0"},
+		"no quota of A: that of top is inherited":                                           {top + `q parent=top quota=B:1 deserved=A:3 guarantee=A:1`, "8 3 1"},
+		"8 deserved, and top deserves 6":                                                    {top + `q parent=top quota=A:8 deserved=A:8`, "8 6 0"},
+		"6 guaranteed, and top is guaranteed 4":                                             {top + `q parent=top quota=A:8 deserved=A:6 guarantee=A:6`, "8 6 4"},
+		"A is not listed at all":                                                            {`q quota=B:1`, "0 0 0"},
+		"two children deserve 4 each, and top 6: 3 each":                                    {top + `q parent=top quota=A:8 deserved=A:4; r parent=top quota=A:8 deserved=A:4`, "8 3 0"},
+		"four children deserve 5 each, and top 6: 1.5 each, so q and r get 2":               {top + `q parent=top quota=A:8 deserved=A:5; r parent=top quota=A:8 deserved=A:5; s parent=top quota=A:8 deserved=A:5; t parent=top quota=A:8 deserved=A:5`, "8 2 0"},
+		"children deserve 5 and 6, and top 6: 2.7 and 3.3, so a gets 3 and q 3":             {top + `a parent=top quota=A:8 deserved=A:5; q parent=top quota=A:8 deserved=A:6`, "8 3 0"},
+		"two children are guaranteed 3 each, and top 4: 2 each":                             {top + `q parent=top quota=A:8 deserved=A:3 guarantee=A:3; r parent=top quota=A:8 deserved=A:3 guarantee=A:3`, "8 3 2"},
+		"two children deserve 6 each, and top 6: 3 each, so q is guaranteed 3 instead of 4": {top + `q parent=top quota=A:8 deserved=A:6 guarantee=A:4; r parent=top quota=A:8 deserved=A:6`, "8 3 3"},
+		"queues without a parent deserve all that they write":                               {`q quota=A:8 deserved=A:8; r quota=A:8 deserved=A:8`, "8 8 0"},
+		"the parent does not exist: only the quota counts":                                  {`q parent=gone quota=A:4`, "4 0 0"},
+		"q and r are parents of each other: only the quota counts":                          {`q parent=r quota=A:4; r parent=q quota=A:4`, "4 0 0"},
+		"parent root is the same as no parent":                                              {`q parent=root quota=A:4`, "4 4 0"},
+		"deserved cannot be read, as if it was not written":                                 {`q quota=A:4 deserved=x`, "4 4 0"},
 	}) {
-		q := newTree(tc.text).Queue("q")
+		q := newTree(tc.queues).Queue("q")
 		check.Equal(t, "quota, deserved, guarantee", tc.want, fmt.Sprint(q.Cards["A"], q.Deserved["A"], q.Guarantee["A"]))
 	}
 }
 
-func TestClosedQueues(t *testing.T) {
-	deep := "a1 quota=A:1; a2 parent=a1 quota=A:1; a3 parent=a2 quota=A:1; a4 parent=a3 quota=A:1; a5 parent=a4 quota=A:1;"
+// TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf: queue q takes work if it is open, is no parent, has a path of
+// at most six levels to the root, and neither it nor an ancestor is stopped by a stopPolicy. Each row wants the
+// reason why q takes none, or "".
+func TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf(t *testing.T) {
+	const fiveLevels = "a1 quota=A:1; a2 parent=a1 quota=A:1; a3 parent=a2 quota=A:1; a4 parent=a3 quota=A:1; a5 parent=a4 quota=A:1;"
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"a leaf":                      {`q quota=A:4`, ""},
-		"a leaf of level six":         {deep + `q parent=a5 quota=A:1`, ""},
-		"a leaf of level seven":       {deep + `a6 parent=a5 quota=A:1; q parent=a6 quota=A:1`, "its path to root is broken"},
-		"an inner queue":              {`q quota=A:4; r parent=q quota=A:1`, "it is a parent of other queues"},
-		"a parent without children":   {`q quota=A:4 parentOnly=true`, "it is a parent of other queues"},
-		"a missing parent":            {`q parent=gone quota=A:4`, "its path to root is broken"},
-		"below a missing parent":      {`p parent=gone quota=A:4; q parent=p quota=A:4`, "its path to root is broken"},
-		"beside a missing parent":     {`p parent=gone quota=A:4; q quota=A:4`, ""},
-		"a cycle":                     {`q parent=q quota=A:4`, "its path to root is broken"},
-		"a hold":                      {`q quota=A:4 stopPolicy=Hold`, "it is held: Hold"},
-		"a hold of an ancestor":       {`p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, "it is held: Hold"},
-		"the stricter stop":           {`p quota=A:4 stopPolicy=HoldAndDrain; q parent=p quota=A:4 stopPolicy=Hold`, "it is held: HoldAndDrain"},
-		"a hold of a child":           {`p quota=A:4; r parent=p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, ""},
-		"a queue that is not open":    {`q quota=A:4 state=Closed`, `its state is "Closed"`},
-		"a queue that does not exist": {`p quota=A:4`, "it does not exist"},
+	for t, tc := range check.Cases(t, map[string]struct{ queues, want string }{
+		"q has no parent and no child":               {`q quota=A:4`, ""},
+		"q is on level six":                          {fiveLevels + `q parent=a5 quota=A:1`, ""},
+		"q is on level seven":                        {fiveLevels + `a6 parent=a5 quota=A:1; q parent=a6 quota=A:1`, "its path to root is broken"},
+		"q has a child":                              {`q quota=A:4; r parent=q quota=A:1`, "it is a parent of other queues"},
+		"q has no child, and is marked as a parent":  {`q quota=A:4 parentOnly=true`, "it is a parent of other queues"},
+		"the parent of q does not exist":             {`q parent=gone quota=A:4`, "its path to root is broken"},
+		"the parent of q's parent does not exist":    {`p parent=gone quota=A:4; q parent=p quota=A:4`, "its path to root is broken"},
+		"the parent of another queue does not exist": {`p parent=gone quota=A:4; q quota=A:4`, ""},
+		"q is its own parent":                        {`q parent=q quota=A:4`, "its path to root is broken"},
+		"q is on hold":                               {`q quota=A:4 stopPolicy=Hold`, "it is held: Hold"},
+		"the parent of q is on hold":                 {`p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, "it is held: Hold"},
+		"q is on hold, and its parent is drained: the stricter one counts": {`p quota=A:4 stopPolicy=HoldAndDrain; q parent=p quota=A:4 stopPolicy=Hold`, "it is held: HoldAndDrain"},
+		"a sibling of q is on hold":                                        {`p quota=A:4; r parent=p quota=A:4 stopPolicy=Hold; q parent=p quota=A:4`, ""},
+		"q is closed":                                                      {`q quota=A:4 state=Closed`, `its state is "Closed"`},
+		"q does not exist":                                                 {`p quota=A:4`, "it does not exist"},
 	}) {
-		check.Equal(t, "reason", tc.want, newTree(tc.text).WhyClosed("q"))
+		check.Equal(t, "reason", tc.want, newTree(tc.queues).WhyClosed("q"))
 	}
 }
 
-// TestGuaranteesOfOthers: q takes its last card of A; use is written as "q:2 r:1".
-func TestGuaranteesOfOthers(t *testing.T) {
+// TestAPlacementLeavesUnusedGuaranteesOfOthersFree: after queue q has placed a pod with one card A, the free cards of the
+// nodes must still cover what others are guaranteed and do not use. Its own guarantee it may use. "use" has the placed
+// pod already: "q:5 r:3" means that q uses 5 and r uses 3. In flat trees q and r have no parent, and r is guaranteed 4.
+// In the family, parent top is guaranteed 4, its children q 1 and r 3.
+func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 	const flat = "q quota=A:8; r quota=A:8 deserved=A:4 guarantee=A:4;"
 	const family = "top quota=A:8 deserved=A:8 guarantee=A:4; q parent=top quota=A:8 guarantee=A:1; r parent=top quota=A:8 guarantee=A:3;"
 	for t, tc := range check.Cases(t, map[string]struct {
-		text, use string
-		nodes     int64
-		takes     bool
+		queues, use string
+		nodeCards   int64
+		wantTakes   bool
 	}{
-		"beside an unused guarantee":             {flat, "q:4", 8, false},
-		"of an unused guarantee":                 {flat, "q:5", 8, true},
-		"of a used guarantee's rest":             {flat, "q:5 r:3", 8, true},
-		"beside a used guarantee":                {flat, "q:4 r:4", 8, false},
-		"its own guarantee":                      {family, "q:1", 4, false},
-		"its own where the nodes do not suffice": {family, "q:1", 2, false},
-		"a sibling's guarantee":                  {family, "q:6", 20, true},
-		"beside a sibling's guarantee":           {family, "q:5", 20, false},
-		"root's last cards in the family":        {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
-		"the family's guarantee at root":         {strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false},
-		"of a queue that is held":                {strings.Replace(flat, "guarantee=A:4", "guarantee=A:4 stopPolicy=Hold", 1), "q:8", 8, false},
-		"of another card":                        {strings.Replace(flat, "guarantee=A:4", "guarantee=B:4", 1), "q:8", 8, false},
+		"8 - 4 used by q = 4 free, r is guaranteed 4":                          {flat, "q:4", 8, false},
+		"8 - 5 used by q = 3 free, r is guaranteed 4":                          {flat, "q:5", 8, true},
+		"8 - 5 - 3 = 0 free, r is guaranteed 1 more than it uses":              {flat, "q:5 r:3", 8, true},
+		"8 - 4 - 4 = 0 free, r uses all that it is guaranteed":                 {flat, "q:4 r:4", 8, false},
+		"4 - 1 = 3 free, q uses its own guarantee, r is guaranteed 3":          {family, "q:1", 4, false},
+		"2 - 1 = 1 free, r is guaranteed 3, but q uses only its own guarantee": {family, "q:1", 2, false},
+		"q uses 6 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:6", 20, true},
+		"q uses 5 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:5", 20, false},
+		"6 - 2 - 1 = 3 free; r is guaranteed 2 more, and s outside 2":          {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
+		"9 - 5 = 4 free; top is guaranteed 8, of which q uses 5; s outside 2":  {strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false},
+		"0 free; r is guaranteed 4, and on hold":                               {strings.Replace(flat, "guarantee=A:4", "guarantee=A:4 stopPolicy=Hold", 1), "q:8", 8, false},
+		"0 free; r is guaranteed 4 of card B":                                  {strings.Replace(flat, "guarantee=A:4", "guarantee=B:4", 1), "q:8", 8, false},
 	}) {
 		use := rule.TreeUse{}
 		for _, word := range strings.Fields(tc.use) {
-			queue, text, _ := strings.Cut(word, ":")
-			n, err := strconv.ParseInt(text, 10, 64)
-			check.NoError(t, err)
-			use[queue] = n
+			queue, cards, _ := strings.Cut(word, ":")
+			use[queue] = check.Value(strconv.ParseInt(cards, 10, 64))(t)
 		}
 
-		why := newTree(tc.text).TakesGuarantee("q", "A", 1, use, tc.nodes)
-		check.Equal(t, "takes: "+why, tc.takes, why != "")
+		why := newTree(tc.queues).TakesGuarantee("q", "A", 1, use, tc.nodeCards)
+		check.Equal(t, "takes a guarantee: "+why, tc.wantTakes, why != "")
 	}
 }

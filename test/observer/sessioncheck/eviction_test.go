@@ -7,19 +7,33 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPreemptEvictsNoMoreThanIsNeeded for one pod that waits for one card.
+// TestPreemptEvictsNoMoreThanIsNeeded: preempt evicts only as many pods as the waiting pod needs, but a gang goes as a
+// whole. Pods low-0, low-1 and low-2 run with one H200 each, as jobs of their own or as one gang. Pod waiting needs one
+// card, so the first eviction is right, and each more is wrong.
 func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
-	const running = `write pod low-0 node=h200-0; write pod low-1 node=h200-0; write pod low-2 node=h200-0; single w queue=q cards=1;`
-	const gang = `gang low queue=q pods=3 cards=1;` + running
-	const apart = `single low-0 queue=q cards=1; single low-1 queue=q cards=1; single low-2 queue=q cards=1;` + running
+	const threeRunAndOneWaits = `
+		write pod low-0 node=h200-0
+		write pod low-1 node=h200-0
+		write pod low-2 node=h200-0
+		single waiting queue=q cards=1
+	`
+	const ofThreeJobs = `
+		single low-0 queue=q cards=1
+		single low-1 queue=q cards=1
+		single low-2 queue=q cards=1
+	` + threeRunAndOneWaits
+	const ofOneGang = `gang low queue=q pods=3 cards=1;` + threeRunAndOneWaits
+	evictAll := func(action string) string {
+		return strings.ReplaceAll("write pod low-0 evictedBy=ACTION; write pod low-1 evictedBy=ACTION; write pod low-2 evictedBy=ACTION", "ACTION", action)
+	}
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"one pod":                  {apart + `write pod low-0 evictedBy=preempt`, ""},
-		"one pod too many":         {apart + `write pod low-0 evictedBy=preempt; write pod low-1 evictedBy=preempt; write pod low-2 evictedBy=preempt`, "pod/test/low-1 pod/test/low-2"},
-		"a gang as a whole":        {gang + `write pod low-0 evictedBy=preempt; write pod low-1 evictedBy=preempt; write pod low-2 evictedBy=preempt`, ""},
-		"pods above the minimum":   {gang + `write group low min=1; write pod low-0 evictedBy=preempt; write pod low-1 evictedBy=preempt; write pod low-2 evictedBy=preempt`, "pod/test/low-1 pod/test/low-2"},
-		"by another action, to us": {apart + `write pod low-0 evictedBy=reclaim; write pod low-1 evictedBy=reclaim; write pod low-2 evictedBy=reclaim`, ""},
+	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
+		"one of three jobs":                            {ofThreeJobs + `write pod low-0 evictedBy=preempt`, ""},
+		"all three jobs":                               {ofThreeJobs + evictAll("preempt"), "pod/test/low-1 pod/test/low-2"},
+		"a gang that needs all of its three pods":      {ofOneGang + evictAll("preempt"), ""},
+		"a gang that needs only one of its three":      {ofOneGang + `write group low min=1;` + evictAll("preempt"), "pod/test/low-1 pod/test/low-2"},
+		"all three jobs, by reclaim: not checked here": {ofThreeJobs + evictAll("reclaim"), ""},
 	}) {
-		newScene(t, Options{}).run(tc.text).expectViolations(violationsOf(Eviction, strings.Fields(tc.want)...)...)
+		newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).expectViolations(Eviction, strings.Fields(tc.wantObjects)...)
 	}
 }

@@ -1,7 +1,6 @@
 package sessioncheck
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,120 +10,191 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWhatFitsAndDoesNotStartIsFound(t *testing.T) {
-	const partly = `write queue q quota=H200:16; gang g queue=q pods=2 cards=8; write group small queue=q request=H200:1 phase=Pending;`
+// TestAWorkloadThatFitsAndDoesNotStartIsFound: a pod or job that fits the quota of its queue and the nodes must
+// start within three sessions of the scheduler. Here sessions close and decide nothing. Queue q has a quota of
+// 4 H200; nodes h200-0 and rtx4090-0 have 8 cards each. "single" is a pod with a PodGroup of its own. PodGroup
+// phase Inqueue means that Volcano lets the job place its pods; in phase Pending it may not, which must end
+// too. wantObjects must be reported once.
+func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
+	// A quota of 16, and a gang of 2 pods with 8 cards each, of which only one fits on the node. The small job waits too.
+	const gangFitsPartly = `
+		write queue q quota=H200:16
+		gang g queue=q pods=2 cards=8
+		write group small queue=q request=H200:1 phase=Pending
+	`
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"a pod":                             {`single a queue=q cards=1`, "pod/test/a"},
-		"a pod whose group is not enqueued": {`write group g queue=q phase=Pending; write pod a group=g cards=4 card=H200`, "pod/test/a"},
-		"a gang":                            {`gang g queue=q pods=2 cards=2`, "podgroup/test/g"},
-		"a PodGroup without pods":           {`write group g queue=q request=H200:4 phase=Pending`, "podgroup/test/g"},
-		"the second alternative": {`write node h200-0 model=other; write queue q quota=RTX4090:4
+	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
+		"a pod with 1 card": {`single a queue=q cards=1`, "pod/test/a"},
+		"a pod with 4 cards, whose PodGroup is Pending": {`
+			write group g queue=q phase=Pending
+			write pod a group=g cards=4 card=H200`, "pod/test/a"},
+		"a gang of 2 pods with 2 cards each":               {`gang g queue=q pods=2 cards=2`, "podgroup/test/g"},
+		"a PodGroup without pods, which announces 4 cards": {`write group g queue=q request=H200:4 phase=Pending`, "podgroup/test/g"},
+		"a pod that wants H200 or RTX4090, and only RTX4090 fit": {`
+			write node h200-0 model=other
+			write queue q quota=RTX4090:4
 			single a queue=q cards=1 card=H200|RTX4090`, "pod/test/a"},
-		"two pods that both fit":    {`single a queue=q cards=2; single b queue=q cards=2`, "pod/test/a pod/test/b"},
-		"a pod above the minimum":   {`single a queue=q cards=1; write pod a node=h200-0; write pod b group=group-of-a cards=1 card=H200`, "pod/test/b"},
-		"a pod beside another card": {`write queue r quota=RTX4090:1; single b queue=r cards=2 card=RTX4090; single a queue=q cards=4`, "pod/test/a"},
-		"after the last victim has gone": {`write queue r quota=H200:8; single victim queue=r cards=8; write pod victim node=h200-0
-			single a queue=q cards=4; enough; clean; remove pod victim`, "pod/test/a"},
-		"a job beside a gang that fits only partly, after five minutes": {partly + `sessions 300; clean`, "podgroup/test/small"},
-		"a job beside a gang that can never fit a lowered quota": {`gang g queue=q pods=4 cards=1 nodeSelector=zone=nowhere
-			write group small queue=q request=H200:1 phase=Pending; enough; clean; write queue q quota=H200:2`, "podgroup/test/small"},
+		"two pods with 2 cards each": {`single a queue=q cards=2; single b queue=q cards=2`, "pod/test/a pod/test/b"},
+		"a second pod of a job that runs with one": {`
+			single a queue=q cards=1
+			write pod a node=h200-0
+			write pod b group=group-of-a cards=1 card=H200`, "pod/test/b"},
+		"a pod with 4 H200, beside one that does not fit and wants RTX4090": {`
+			write queue r quota=RTX4090:1
+			single b queue=r cards=2 card=RTX4090
+			single a queue=q cards=4`, "pod/test/a"},
+		"a pod with 4 cards, after the pod that used all 8 is gone": {`
+			write queue r quota=H200:8
+			single victim queue=r cards=8
+			write pod victim node=h200-0
+			single a queue=q cards=4
+			enough
+			clean
+			remove pod victim`, "pod/test/a"},
+		"a small job beside a gang that fits only partly, whose reservation ends after 5 minutes": {gangFitsPartly + `
+			sessions 300
+			clean`, "podgroup/test/small"},
+		"a small job beside a gang of 4 that has no node, after the quota is lowered to 2": {`
+			gang g queue=q pods=4 cards=1 nodeSelector=zone=nowhere
+			write group small queue=q request=H200:1 phase=Pending
+			enough
+			clean
+			write queue q quota=H200:2`, "podgroup/test/small"},
 	}) {
-		s := newScene(t, Options{}).run(tc.text).run(`enough`)
-		s.expectViolations(violationsOf(Progress, strings.Fields(tc.want)...)...)
-		s.run(`enough; clean`) // each once
+		s := newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).playScript(`enough`)
+		s.expectViolations(Progress, strings.Fields(tc.wantObjects)...)
+		s.playScript(`enough; clean`)
 	}
 }
 
-func TestWhatHasAReasonToWaitIsNoViolation(t *testing.T) {
-	crowd := ""
-	for i := range 5 {
-		crowd += fmt.Sprintf("write pod old-%d group=g cards=1 card=H200 node=h200-0 charged=q deleted=true;", i)
-	}
+// TestAWorkloadThatDoesNotFitMayWait: the observer must not report a workload that does not fit, or that may not start.
+// Queue q has a quota of 4 H200, 10 cores and 10 GiB; nodes h200-0 and rtx4090-0 have 8 cards and 16 cores each. Each row
+// has one reason to wait. Then many sessions close, and nothing is reported.
+func TestAWorkloadThatDoesNotFitMayWait(t *testing.T) {
+	const fivePodsTerminate = `
+		write pod old-0 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
+		write pod old-1 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
+		write pod old-2 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
+		write pod old-3 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
+		write pod old-4 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
+	`
 
-	for t, text := range check.Cases(t, map[string]string{
-		"it starts in the third session":    `single a queue=q cards=1; sessions 4; write pod a node=h200-0`,
-		"its queue's quota is too small":    `single a queue=q cards=5`,
-		"its queue's quota is used":         `single b queue=q cards=4; write pod b node=h200-0; single a queue=q cards=1`,
-		"the gang's quota is too small":     `gang g queue=q pods=2 cards=3`,
-		"it announces more than the quota":  `write group g queue=q request=H200:5 phase=Pending`,
-		"what it announces cannot be read":  `write group g queue=q request=H200:-4 cards=1 phase=Pending`,
-		"it was enqueued and has no pods":   `write group g queue=q request=H200:4`,
-		"the nodes have another card":       `write node h200-0 model=other; single a queue=q cards=1`,
-		"the node is full":                  `write queue r quota=H200:8; single b queue=r cards=6; write pod b node=h200-0; single a queue=q cards=3`,
-		"the node has no CPU":               `write node h200-0 cpu=500m; single a queue=q cards=1`,
-		"the node has no room for pods":     `write node h200-0 pods=0; single a queue=q cards=1`,
-		"the node is cordoned":              `write node h200-0 cordoned=true; single a queue=q cards=1`,
-		"the node is not ready":             `write node h200-0 ready=Unknown; single a queue=q cards=1`,
-		"the node is tainted":               `write node h200-0 tainted=true; single a queue=q cards=1`,
-		"its selector leaves the node out":  `single a queue=q cards=1 nodeSelector=zone=b`,
-		"it is gated":                       `single a queue=q cards=1 gated=true`,
-		"it has no PodGroup yet":            `write pod a cards=1 card=H200`,
-		"its gang lacks pods":               `write group g queue=q min=2; write pod a group=g cards=1 card=H200`,
-		"another scheduler places it":       `single a queue=q cards=1 scheduler=other`,
-		"its queue is closed":               `write queue q state=Closed; single a queue=q cards=1`,
-		"its queue does not exist":          `single a queue=gone cards=1`,
-		"its namespace is not selected":     `write queue q namespaceSelector={"matchLabels":{"a":"b"}}; single a queue=q cards=1`,
-		"its queue has no CPU left":         `write queue q cpu=500m; single a queue=q cards=1`,
-		"another takes the last card":       `single a queue=q cards=3; single b queue=q cards=3`,
-		"another queue takes the last node": `write queue r quota=H200:8; single b queue=r cards=8; single a queue=q cards=3`,
-		"a gang that fits only partly holds a reservation": `write queue q quota=H200:16; gang g queue=q pods=2 cards=8
-			write group small queue=q request=H200:1 phase=Pending; sessions 240`,
-		"pods that are being deleted crowd the queue": crowd + `single a queue=q cards=1`,
-		"it fits only now and then": `single a queue=q cards=4;` + strings.Repeat(`sessions 3
-			write queue q quota=H200:3; write queue q quota=H200:4;`, 10) + `remove pod a`,
+	for t, steps := range check.Cases(t, map[string]string{
+		"a starts in the third session": `
+			single a queue=q cards=1
+			sessions 4
+			write pod a node=h200-0`,
+		"a wants 5 cards of a quota of 4": `single a queue=q cards=5`,
+		"a wants 1 card, and b uses all 4 of the quota": `
+			single b queue=q cards=4
+			write pod b node=h200-0
+			single a queue=q cards=1`,
+		"a gang wants 6 cards of a quota of 4":                      `gang g queue=q pods=2 cards=3`,
+		"a PodGroup without pods announces 5 cards of a quota of 4": `write group g queue=q request=H200:5 phase=Pending`,
+		"the request of a PodGroup cannot be read":                  `write group g queue=q request=H200:-4 cards=1 phase=Pending`,
+		"a PodGroup is Inqueue, and has no pods yet":                `write group g queue=q request=H200:4`,
+		"no node has the card":                                      `write node h200-0 model=other; single a queue=q cards=1`,
+		"a wants 3 cards, and 2 of 8 are free on the node": `
+			write queue r quota=H200:8
+			single b queue=r cards=6
+			write pod b node=h200-0
+			single a queue=q cards=3`,
+		"the node has half a core":             `write node h200-0 cpu=500m; single a queue=q cards=1`,
+		"the node takes no pods":               `write node h200-0 pods=0; single a queue=q cards=1`,
+		"the node is cordoned":                 `write node h200-0 cordoned=true; single a queue=q cards=1`,
+		"the node is not ready":                `write node h200-0 ready=Unknown; single a queue=q cards=1`,
+		"the node is tainted":                  `write node h200-0 tainted=true; single a queue=q cards=1`,
+		"the node selector of a names no node": `single a queue=q cards=1 nodeSelector=zone=b`,
+		"a has a scheduling gate":              `single a queue=q cards=1 gated=true`,
+		"a has no PodGroup yet":                `write pod a cards=1 card=H200`,
+		"the gang needs 2 pods, and has 1":     `write group g queue=q min=2; write pod a group=g cards=1 card=H200`,
+		"a is of another scheduler":            `single a queue=q cards=1 scheduler=other`,
+		"the queue is closed":                  `write queue q state=Closed; single a queue=q cards=1`,
+		"the queue does not exist":             `single a queue=gone cards=1`,
+		"the queue does not select the namespace": `
+			write queue q namespaceSelector={"matchLabels":{"a":"b"}}
+			single a queue=q cards=1`,
+		"the queue has half a core":                 `write queue q cpu=500m; single a queue=q cards=1`,
+		"a and b want 3 cards each of a quota of 4": `single a queue=q cards=3; single b queue=q cards=3`,
+		"a pod of another queue may take the last node": `
+			write queue r quota=H200:8
+			single b queue=r cards=8
+			single a queue=q cards=3`,
+		"a gang that fits only partly has a reservation for 5 minutes": `
+			write queue q quota=H200:16
+			gang g queue=q pods=2 cards=8
+			write group small queue=q request=H200:1 phase=Pending
+			sessions 240`,
+		"5 cards of q terminate, and 4 are its quota": fivePodsTerminate + `single a queue=q cards=1`,
+		"a fits for 3 sessions, again and again, while the quota changes": `single a queue=q cards=4;` + strings.Repeat(`
+			sessions 3
+			write queue q quota=H200:3
+			write queue q quota=H200:4
+		`, 10) + `remove pod a`,
 	}) {
-		newScene(t, Options{}).run(text).run(`enough; clean`)
+		newSceneWithQuotaOfFour(t, Options{}).playScript(steps).playScript(`enough; clean`)
 	}
+}
 
-	for t, play := range check.Cases(t, map[string]func(*checkerScript){
-		"a pod on the node keeps others off": func(s *checkerScript) {
-			p := s.run(`single b queue=q cards=1`).Pod("b", "node=h200-0")
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}},
-			}}
-			s.applyObject(p, false)
-			s.run(`single a queue=q cards=1`)
-		},
-		"no session decides": func(s *checkerScript) {
-			s.run(`single a queue=q cards=1`)
-			for i := range 20 {
-				s.clock = s.clock.Add(time.Second)
-				s.addReading(Reading{Closed: i + 5})
-			}
-			s.closed = 0
-			s.run(`remove pod a`)
-		},
-		"each session is of another process": func(s *checkerScript) {
-			s.run(`single a queue=q cards=1`)
-			for i := range 20 {
-				s.clock = s.clock.Add(time.Second)
-				s.addReading(Reading{Process: i, Closed: 50 + i, Decides: true})
-			}
-			s.run(`remove pod a`)
-		},
+// TestAPodMayWaitForAnotherPodWithAntiAffinity: the observer does not judge anti-affinity. Pod b may run, and keeps
+// others off its node, so a has a reason to wait there although its card fits.
+func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
+	s := newSceneWithQuotaOfFour(t, Options{}).playScript(`single b queue=q cards=1`)
+	b := s.Pod("b", "node=h200-0")
+	b.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}},
+	}}
+	s.applyObject(b, false)
+
+	s.playScript(`
+		single a queue=q cards=1
+		enough
+		clean`)
+}
+
+// TestOnlySessionsThatDecideCount: pod a fits, and must start within three sessions of one scheduler. Sessions that
+// decide nothing, as those of a scheduler that is not ready, do not count. Nor do single sessions of many processes,
+// each of which has just started. Twenty readings of each kind report nothing.
+func TestOnlySessionsThatDecideCount(t *testing.T) {
+	for t, reading := range check.Cases(t, map[string]func(i int) Reading{
+		"no session decides":                 func(i int) Reading { return Reading{Closed: 5 + i} },
+		"each session is of another process": func(i int) Reading { return Reading{Process: i, Closed: 50 + i, Decides: true} },
 	}) {
-		s := newScene(t, Options{})
-		play(s)
-		s.run(`enough; clean`)
+		s := newSceneWithQuotaOfFour(t, Options{}).playScript(`single a queue=q cards=1`)
+		for i := range 20 {
+			s.clock = s.clock.Add(time.Second)
+			s.addReading(reading(i))
+		}
+		s.playScript(`clean`)
 	}
 }
 
-// With cardUnlimitedCpuMemory a queue without CPU does not keep cards out.
-func TestCPUDoesNotLimitPodsWithCardsWhereTheyAreExempt(t *testing.T) {
-	s := newScene(t, Options{UnlimitedCPUMemory: true}).run(`write queue q cpu= memory=; single a queue=q cards=1; enough`)
-	s.expectViolations(Progress + " pod/test/a")
+// TestAQueueWithoutCPUTakesPodsWithCardsWhenTheseAreUnlimited: with the plugin argument cardUnlimitedCpuMemory,
+// CPU and memory of pods with cards do not count in their queue. So pod a fits a queue without CPU and memory,
+// and must start.
+func TestAQueueWithoutCPUTakesPodsWithCardsWhenTheseAreUnlimited(t *testing.T) {
+	s := newSceneWithQuotaOfFour(t, Options{UnlimitedCPUMemory: true}).playScript(`
+		write queue q cpu= memory=
+		single a queue=q cards=1
+		enough`)
+	s.expectViolations(Progress, "pod/test/a")
 }
 
-func TestWhoIsNotConcernedIsNotReported(t *testing.T) {
-	s := newScene(t, Options{Concerns: func(object string) bool { return object != "pod/test/a" }})
-	s.run(`single a queue=q cards=1; single b queue=q cards=1; enough`).expectViolations(Progress + " pod/test/b")
+// TestPodsOfOtherTestsAreNotReported: tests share a cluster, and the observer of a test reports only what
+// concerns it. Pods a and b fit and do not start, and a is of another test.
+func TestPodsOfOtherTestsAreNotReported(t *testing.T) {
+	s := newSceneWithQuotaOfFour(t, Options{Concerns: func(object string) bool { return object != "pod/test/a" }})
+	s.playScript(`
+		single a queue=q cards=1
+		single b queue=q cards=1
+		enough`).expectViolations(Progress, "pod/test/b")
 }
 
-// An outstanding deadline is open, so that a test waits for it. What no session can change is
-// not.
-func TestOpenIsWhatSessionsMayStillChange(t *testing.T) {
-	s := newScene(t, Options{}).run(`single a queue=q cards=1; sessions 2`)
-	check.Equal(t, "open objects", 1, len(s.judge.Check(s.clock)))
-	check.Equal(t, "open objects although no session closes", 0, len(s.judge.Check(s.clock.Add(time.Minute))))
+// TestCheckReturnsThePodsWhoseDeadlineIsStillToCome: a test waits until no pod is left whose deadline is still
+// to come. Pod a fits, and two of three sessions have closed, so it is left. If no session closes for a minute,
+// waiting would not help, and none is left.
+func TestCheckReturnsThePodsWhoseDeadlineIsStillToCome(t *testing.T) {
+	s := newSceneWithQuotaOfFour(t, Options{}).playScript(`single a queue=q cards=1; sessions 2`)
+	check.Equal(t, "pods with a deadline to come", 1, len(s.checker.Check(s.clock)))
+	check.Equal(t, "pods with a deadline to come, when no session closes", 0, len(s.checker.Check(s.clock.Add(time.Minute))))
 }

@@ -2,38 +2,45 @@ package sessioncheck
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/script"
 	"cardquota.dev/operator/internal/testing/words"
 )
 
 // checkerScript applies the changes and sessions of a script to a Checker. Its cluster has a
 // node with eight H200, a node with eight 4090, and the open queue q with a quota of four H200,
-// ten cores and ten GiB.
+// ten cores and ten GiB. A node has 16 cores and 64 GiB. A pod requests one core and one GiB.
 type checkerScript struct {
 	*testing.T
 	*script.Objects
-	judge  *Checker
-	clock  time.Time
-	closed int
+	checker *Checker
+	clock   time.Time
+	closed  int
 }
 
-func newScene(t *testing.T, options Options) *checkerScript {
-	s := &checkerScript{T: t, judge: New(options), clock: script.Began, Objects: script.New(map[string]string{
+func newSceneWithQuotaOfFour(t *testing.T, options Options) *checkerScript {
+	s := &checkerScript{T: t, checker: New(options), clock: script.Began, Objects: script.New(map[string]string{
 		"pod": "cpu=1 memory=1Gi", "queue": "cpu=10 memory=10Gi", "group": "phase=Inqueue",
 		"node": "model=NVIDIA-H200 cards=8 cpu=16 memory=64Gi pods=20",
 	})}
-	return s.run(`load namespace test; load node h200-0; load node rtx4090-0 model=RTX4090; load queue q quota=H200:4; sessions 1`)
+	return s.playScript(`
+		load namespace test
+		load node h200-0
+		load node rtx4090-0 model=RTX4090
+		load queue q quota=H200:4
+		sessions 1`)
 }
 
-// run plays steps, one a line or between semicolons:
+// playScript plays steps, one a line or between semicolons:
 //
-//	load KIND NAME …             the object was there before the judge
+//	load KIND NAME …             the object was there before the checker
 //	write KIND NAME …            is created or changed
 //	remove KIND NAME             is deleted
 //	single NAME queue= …         a pod for H200 with a PodGroup of its own, group-of-NAME
@@ -44,12 +51,11 @@ func newScene(t *testing.T, options Options) *checkerScript {
 //	wait DURATION
 //
 // The words key=value behind a name are those of package script.
-func (s *checkerScript) run(text string) *checkerScript {
-	s.Helper()
+func (s *checkerScript) playScript(text string) *checkerScript {
 	for _, line := range script.Steps(text) {
 		switch line.Verb {
 		case "load":
-			s.judge.Load(s.Apply(line), s.clock)
+			s.checker.Load(s.Apply(line), s.clock)
 		case "write":
 			s.applyObject(s.Apply(line), false)
 		case "remove":
@@ -59,17 +65,13 @@ func (s *checkerScript) run(text string) *checkerScript {
 		case "gang":
 			s.writeGang(line)
 		case "sessions":
-			s.closeSessions(s.mustParse(line.Name()))
+			s.closeSessions(check.Value(strconv.Atoi(line.Name()))(s.T))
 		case "enough":
 			s.closeSessions(5 + int(bindTimeout/time.Second))
 		case "clean":
-			s.expectViolations()
+			s.expectViolations("")
 		case "wait":
-			d, err := time.ParseDuration(line.Name())
-			if err != nil {
-				s.Fatal(line.Errorf("%w", err))
-			}
-			s.clock = s.clock.Add(d)
+			s.clock = s.clock.Add(check.Value(time.ParseDuration(line.Name()))(s.T))
 		default:
 			s.Fatal(line.Errorf("%q is not a step", line.Verb))
 		}
@@ -89,7 +91,7 @@ func (s *checkerScript) writeSinglePod(line words.Line) {
 func (s *checkerScript) writeGang(line words.Line) {
 	pods := line.Value("pods")
 	s.applyObject(s.Object("group", line.Name(), "queue="+line.Value("queue"), "min="+pods), false)
-	for i := range s.mustParse(pods) {
+	for i := range check.Value(strconv.Atoi(pods))(s.T) {
 		s.writePod(line, fmt.Sprint(line.Name(), "-", i), line.Name())
 	}
 }
@@ -105,17 +107,9 @@ func (s *checkerScript) writePod(line words.Line, name, group string) {
 	s.applyObject(s.Pod(name, described...), false)
 }
 
-func (s *checkerScript) mustParse(word string) int {
-	n, err := strconv.Atoi(word)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return n
-}
-
 func (s *checkerScript) applyObject(object client.Object, deleted bool) {
 	s.clock = s.clock.Add(time.Millisecond)
-	s.judge.Apply(object, deleted, s.clock)
+	s.checker.Apply(object, deleted, s.clock)
 }
 
 func (s *checkerScript) closeSessions(n int) {
@@ -129,27 +123,20 @@ func (s *checkerScript) closeSessions(n int) {
 func (s *checkerScript) addReading(r Reading) {
 	r.Asked = s.clock
 	r.Answered = s.clock
-	s.judge.AddReading(r)
-	s.judge.Check(s.clock)
+	s.checker.AddReading(r)
+	s.checker.Check(s.clock)
 }
 
-// expectViolations compares the violations, as invariant and object.
-func (s *checkerScript) expectViolations(want ...string) {
-	s.Helper()
-	var got []string
-	found := s.judge.TakeViolations()
+// expectViolations compares the new violations with those of one invariant.
+func (s *checkerScript) expectViolations(invariant string, wantObjects ...string) {
+	var want, got []string
+	for _, object := range wantObjects {
+		want = append(want, invariant+" "+object)
+	}
+
+	found := s.checker.TakeViolations()
 	for _, v := range found {
 		got = append(got, v.Invariant+" "+v.Object)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		s.Errorf("found %v, want %v", found, want)
-	}
-}
-
-// violationsOf returns the violations of an invariant by objects.
-func violationsOf(invariant string, objects ...string) (violations []string) {
-	for _, object := range objects {
-		violations = append(violations, invariant+" "+object)
-	}
-	return violations
+	check.That(s.T, slices.Equal(got, want), "found %v, want %v", found, want)
 }

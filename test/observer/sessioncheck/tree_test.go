@@ -7,11 +7,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newTreeScene has the leaves a and b below top, and the leaf other beside it. H200 has one node
-// of eight.
-func newTreeScene(t *testing.T) *checkerScript {
-	s := newScene(t, Options{Tree: true, ReclaimFrom: map[string][]string{"inference": {"training"}}})
-	return s.run(`load queue q quota=H200:0
+// newSceneWithTree has a node of eight H200. Tenant top has the leaves a and b; tenant other is a leaf beside
+// it.
+func newSceneWithTree(t *testing.T) *checkerScript {
+	s := newSceneWithQuotaOfFour(t, Options{Tree: true, ReclaimFrom: map[string][]string{"inference": {"training"}}})
+	return s.playScript(`
+		load queue q quota=H200:0
 		load queue top quota=H200:6 deserved=H200:4 parentOnly=true
 		load queue a parent=top quota=H200:4 deserved=H200:2 serviceType=training reclaimable=true
 		load queue b parent=top quota=H200:6 deserved=H200:2 serviceType=training reclaimable=true
@@ -19,78 +20,168 @@ func newTreeScene(t *testing.T) *checkerScript {
 }
 
 const (
-	// otherBorrows lets the queue other hold six cards in gangs of two, of which it deserves four.
-	otherBorrows = `gang o1 queue=other pods=1 cards=2; write pod o1-0 node=h200-0; gang o2 queue=other pods=1 cards=2; write pod o2-0 node=h200-0; gang o3 queue=other pods=1 cards=2; write pod o3-0 node=h200-0;`
-	bHolds       = `gang b1 queue=b pods=1 cards=4; write pod b1-0 node=h200-0;`
-	aHolds       = `gang a1 queue=a pods=1 cards=2; write pod a1-0 node=h200-0;`
-	tookBack     = `gang o1 queue=other pods=1 cards=6; write pod o1-0 node=h200-0; write pod o1-0 evictedBy=cardreclaim; remove pod o1-0;`
+	// otherUsesSix lets queue other use six cards, two in each of three jobs. It deserves four.
+	otherUsesSix = `
+		gang o1 queue=other pods=1 cards=2
+		gang o2 queue=other pods=1 cards=2
+		gang o3 queue=other pods=1 cards=2
+		write pod o1-0 node=h200-0
+		write pod o2-0 node=h200-0
+		write pod o3-0 node=h200-0
+	`
+	bUsesFour = `
+		gang b1 queue=b pods=1 cards=4
+		write pod b1-0 node=h200-0
+	`
+	aUsesTwo = `
+		gang a1 queue=a pods=1 cards=2
+		write pod a1-0 node=h200-0
+	`
+	// otherGaveBackSix reclaims the six cards of queue other, which may not borrow for five minutes then.
+	otherGaveBackSix = `
+		gang o1 queue=other pods=1 cards=6
+		write pod o1-0 node=h200-0
+		write pod o1-0 evictedBy=cardreclaim
+		remove pod o1-0
+	`
 )
 
-func TestWhatFitsInATreeAndDoesNotStartIsFound(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"a leaf":                          {`single p queue=a cards=1`, "pod/test/p"},
-		"up to its quota":                 {`single p queue=a cards=4`, "pod/test/p"},
-		"with an inherited quota":         {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
-		"its guarantee":                   {`write queue top guarantee=H200:2; write queue a guarantee=H200:2; write queue other guarantee=H200:6 deserved=H200:8; single p queue=a cards=2`, "pod/test/p"},
-		"beside the guarantee of others":  {`write queue other guarantee=H200:4; single p queue=a cards=4`, "pod/test/p"},
-		"a guarantee of a held queue":     {`write queue other guarantee=H200:4 stopPolicy=Hold; write queue a quota=H200:6; single p queue=a cards=6`, "pod/test/p"},
-		"a group without pods":            {`write group g queue=a request=H200:4 phase=Pending`, "podgroup/test/g"},
-		"after the cooldown":              {tookBack + `single p queue=other cards=5; sessions 300`, "pod/test/p"},
-		"within deserved in the cooldown": {tookBack + `single p queue=other cards=4`, "pod/test/p"},
-		"what cannot be reclaimed":        {`single p queue=a cards=2 volcano.sh/preemptable=false`, "pod/test/p"},
-		"a sibling's borrowed cards":      {bHolds + aHolds + `write queue top quota=H200:6; write queue a deserved=H200:3; write queue b deserved=H200:1; write queue b quota=H200:4; single p queue=a cards=1`, "pod/test/p"},
-		"another tenant's borrowed cards": {otherBorrows + aHolds + `single p queue=b cards=2`, "pod/test/p"},
+// TestAWorkloadThatFitsATreeAndDoesNotStartIsFound: in a tree a pod fits if its queue and every ancestor have
+// quota for it, and unused guarantees of others stay free, or if it may reclaim. Then it must start within
+// three sessions; here sessions close and decide nothing. The node has 8 H200. Tenant top has quota 6 and
+// deserves 4. Its leaf a has quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has
+// quota 8 and deserves 4. "single p" is a pod p with a PodGroup of its own.
+func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
+		"1 card in a":                              {`single p queue=a cards=1`, "pod/test/p"},
+		"4 cards in a, which is its quota":         {`single p queue=a cards=4`, "pod/test/p"},
+		"5 cards in a, which has the quota of top": {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
+		"2 cards in a, which is guaranteed them, beside 6 that other is guaranteed": {`
+			write queue top guarantee=H200:2
+			write queue a guarantee=H200:2
+			write queue other guarantee=H200:6 deserved=H200:8
+			single p queue=a cards=2`, "pod/test/p"},
+		"4 cards in a, beside 4 that other is guaranteed": {`write queue other guarantee=H200:4; single p queue=a cards=4`, "pod/test/p"},
+		"6 cards in a; other is guaranteed 4, and on hold": {`
+			write queue other guarantee=H200:4 stopPolicy=Hold
+			write queue a quota=H200:6
+			single p queue=a cards=6`, "pod/test/p"},
+		"a PodGroup of a without pods, which announces 4 cards": {`write group g queue=a request=H200:4 phase=Pending`, "podgroup/test/g"},
+		"5 cards in other, of which it borrows 1, five minutes after it gave cards back": {otherGaveBackSix + `
+			single p queue=other cards=5
+			sessions 300`, "pod/test/p"},
+		"4 cards in other, which it deserves, soon after it gave cards back": {otherGaveBackSix + `single p queue=other cards=4`, "pod/test/p"},
+		"2 cards in a, which it deserves, by a pod that is not preemptable": {`
+			single p queue=a cards=2 volcano.sh/preemptable=false`, "pod/test/p"},
+		"1 card in a, which deserves 3 and uses 2, reclaimed from b, which uses 4 and deserves 1": {bUsesFour + aUsesTwo + `
+			write queue top quota=H200:6
+			write queue a deserved=H200:3
+			write queue b deserved=H200:1
+			write queue b quota=H200:4
+			single p queue=a cards=1`, "pod/test/p"},
+		"2 cards in b, reclaimed from other, which uses 6 and deserves 4": {otherUsesSix + aUsesTwo + `single p queue=b cards=2`, "pod/test/p"},
 	}) {
-		s := newTreeScene(t).run(tc.text).run(`enough`)
-		s.expectViolations(violationsOf(Progress, strings.Fields(tc.want)...)...)
+		s := newSceneWithTree(t).playScript(tc.steps).playScript(`enough`)
+		s.expectViolations(Progress, strings.Fields(tc.wantObjects)...)
 
-		s.run(`enough; clean`)
+		s.playScript(`enough; clean`)
 	}
 }
 
-func TestWhatHasAReasonToWaitInATree(t *testing.T) {
-	for t, text := range check.Cases(t, map[string]string{
-		"the parent's quota is too small":           bHolds + `single p queue=a cards=3`,
-		"the leaf's quota is too small":             `single p queue=a cards=5`,
-		"the guarantee of others":                   `write queue other guarantee=H200:6 deserved=H200:6; single p queue=a cards=3`,
-		"a sibling's guarantee":                     `write queue top guarantee=H200:3; write queue b guarantee=H200:3 deserved=H200:3; write queue a deserved=H200:1; single p queue=a cards=4`,
-		"a guarantee where a node is cordoned":      `write queue other guarantee=H200:4; load node h200-1 cards=4; write node h200-1 cordoned=true; write queue a quota=H200:6; single p queue=a cards=5`,
-		"it cannot be reclaimed":                    `single p queue=a cards=3 volcano.sh/preemptable=false`,
-		"its type is not known":                     `write queue a serviceType=notebook; single p queue=a cards=3`,
-		"it would borrow in the cooldown":           tookBack + `single p queue=other cards=5; sessions 200`,
-		"its queue is held":                         `write queue a stopPolicy=Hold; single p queue=a cards=1`,
-		"an ancestor is held":                       `write queue top stopPolicy=HoldAndDrain; single p queue=a cards=1`,
-		"its queue is a parent":                     `single p queue=top cards=1`,
-		"the path is broken":                        `write queue a parent=gone; single p queue=a cards=1`,
-		"an ancestor leaves the namespace out":      `write queue top namespaceSelector={"matchLabels":{"a":"b"}}; single p queue=a cards=1`,
-		"others hold what they deserve":             `gang o1 queue=other pods=1 cards=4; write pod o1-0 node=h200-0; gang b1 queue=b pods=1 cards=2; write pod b1-0 node=h200-0; write queue q quota=H200:2; gang q1 queue=q pods=1 cards=2; write pod q1-0 node=h200-0; single p queue=a cards=1`,
-		"it would evict in order to borrow":         otherBorrows + aHolds + `single p queue=a cards=1`,
-		"its parent would evict in order to borrow": otherBorrows + aHolds + `write pod a1-0 volcano.sh/preemptable=false; write queue b deserved=H200:3; write queue top deserved=H200:3; single p queue=b cards=2`,
-		"what is borrowed is guaranteed":            strings.Replace(otherBorrows, "gang o1", "write queue other guarantee=H200:4; gang o1", 1) + `write pod o1-0 volcano.sh/preemptable=false; write pod o2-0 volcano.sh/preemptable=false; write pod o3-0 volcano.sh/preemptable=false;` + aHolds + `single p queue=b cards=2`,
-		"another one may reclaim first":             otherBorrows + aHolds + `single p queue=b cards=2; single r queue=a cards=1; single s queue=b cards=1`,
+// TestAWorkloadThatDoesNotFitATreeMayWait: each row has one reason to wait in a tree, and nothing is reported
+// although many sessions close. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has
+// quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4.
+func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
+	for t, steps := range check.Cases(t, map[string]string{
+		"3 cards in a, and b uses 4 of the 6 of top": bUsesFour + `single p queue=a cards=3`,
+		"5 cards in a, of a quota of 4":              `single p queue=a cards=5`,
+		"3 cards in a, and other is guaranteed 6 of 8": `
+			write queue other guarantee=H200:6 deserved=H200:6
+			single p queue=a cards=3`,
+		"4 cards in a, and b is guaranteed 3 of the 6 of top": `
+			write queue top guarantee=H200:3
+			write queue b guarantee=H200:3 deserved=H200:3
+			write queue a deserved=H200:1
+			single p queue=a cards=4`,
+		"5 cards in a, and other is guaranteed 4 of 8; a cordoned node does not count": `
+			write queue other guarantee=H200:4
+			load node h200-1 cards=4
+			write node h200-1 cordoned=true
+			write queue a quota=H200:6
+			single p queue=a cards=5`,
+		"3 cards in a, by a pod that is not preemptable, and a deserves 2": `
+			single p queue=a cards=3 volcano.sh/preemptable=false`,
+		"3 cards in a, which is of an unknown service type, and deserves 2": `
+			write queue a serviceType=notebook
+			single p queue=a cards=3`,
+		"5 cards in other, of which it borrows 1, 200 s after it gave cards back": otherGaveBackSix + `
+			single p queue=other cards=5
+			sessions 200`,
+		"1 card in a, which is on hold":            `write queue a stopPolicy=Hold; single p queue=a cards=1`,
+		"1 card in a, and its parent is on hold":   `write queue top stopPolicy=HoldAndDrain; single p queue=a cards=1`,
+		"1 card in top, which is a parent":         `single p queue=top cards=1`,
+		"1 card in a, whose parent does not exist": `write queue a parent=gone; single p queue=a cards=1`,
+		"1 card in a, and its parent does not select the namespace": `
+			write queue top namespaceSelector={"matchLabels":{"a":"b"}}
+			single p queue=a cards=1`,
+		"1 card in a; all 8 are used, by queues within what they deserve": `
+			gang o1 queue=other pods=1 cards=4
+			write pod o1-0 node=h200-0
+			gang b1 queue=b pods=1 cards=2
+			write pod b1-0 node=h200-0
+			write queue q quota=H200:2
+			gang q1 queue=q pods=1 cards=2
+			write pod q1-0 node=h200-0
+			single p queue=a cards=1`,
+		"1 card in a, which uses the 2 that it deserves; other borrows 2": otherUsesSix + aUsesTwo + `single p queue=a cards=1`,
+		"2 cards in b, and top would use 4 and deserves 3; other borrows 2": otherUsesSix + aUsesTwo + `
+			write pod a1-0 volcano.sh/preemptable=false
+			write queue b deserved=H200:3
+			write queue top deserved=H200:3
+			single p queue=b cards=2`,
+		"2 cards in b; other borrows 2, by pods that are not preemptable": `
+			write queue other guarantee=H200:4
+		` + otherUsesSix + `
+			write pod o1-0 volcano.sh/preemptable=false
+			write pod o2-0 volcano.sh/preemptable=false
+			write pod o3-0 volcano.sh/preemptable=false
+		` + aUsesTwo + `
+			single p queue=b cards=2`,
+		"2 cards in b; other borrows only 2, and pods r and s may reclaim first": otherUsesSix + aUsesTwo + `
+			single p queue=b cards=2
+			single r queue=a cards=1
+			single s queue=b cards=1`,
 	}) {
-		newTreeScene(t).run(text).run(`enough; clean`)
+		newSceneWithTree(t).playScript(steps).playScript(`enough; clean`)
 	}
 }
 
-// The usage of an ancestor is that of its subtree.
-func TestAStatementMayNameAnAncestor(t *testing.T) {
-	const says = `unschedulable=Queue_<top>_has_insufficient_<NVIDIA-H200>_quota:_requested_<3>,_total_would_be_<7>,_but_capability_is_<6>`
+// TestAMessageMayNameAnAncestor: a pod may state that the quota of an ancestor is insufficient. Its usage is that of its
+// subtree. Pod p requests 3 H200, and states that top has a quota of 6 and would use 7. That is true if b uses 4 below
+// top, and if p is of a queue below top.
+func TestAMessageMayNameAnAncestor(t *testing.T) {
+	const topHasSix = "Queue <top> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <7>, but capability is <6>"
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"an ancestor":              {bHolds + `single p queue=a cards=3`, ""},
-		"what was not so":          {`single p queue=a cards=3`, "I8 truth pod/test/p"},
-		"no ancestor of the queue": {bHolds + `single p queue=other cards=3`, "I8 truth pod/test/p"},
+	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
+		"p is of a, and b uses 4":           {bUsesFour + `single p queue=a cards=3`, ""},
+		"p is of a, and no card is used":    {`single p queue=a cards=3`, "pod/test/p"},
+		"p is of other, which is not below": {bUsesFour + `single p queue=other cards=3`, "pod/test/p"},
 	}) {
-		s := newTreeScene(t).run(tc.text)
-		p := s.Pod("p", says)
-		p.Status.Conditions[0].Message = strings.ReplaceAll(p.Status.Conditions[0].Message, "_", " ")
-		s.applyObject(p, false)
-		s.expectViolations(strings.Split(tc.want, ",")[:min(1, len(tc.want))]...)
+		s := newSceneWithTree(t).playScript(tc.steps)
+		s.applyObject(s.Pod("p", "unschedulable="+topHasSix), false)
+		s.expectViolations(Truth, strings.Fields(tc.wantObjects)...)
 	}
 }
 
+// TestCPUCountsInEveryAncestor: a limit of CPU binds the subtree of its queue. Top has 1.5 cores, and pods p of a and r
+// of b request one core each. So the second one exceeds the limit of top, not that of its own queue.
 func TestCPUCountsInEveryAncestor(t *testing.T) {
-	s := newTreeScene(t).run(`write queue top cpu=1500m; wait 1m; single p queue=a cards=1; single r queue=b cards=1; write pod p node=h200-0; clean; write pod r node=h200-0`)
-	s.expectViolations("I9 capacity pod/test/r")
+	newSceneWithTree(t).playScript(`
+		write queue top cpu=1500m
+		wait 1m
+		single p queue=a cards=1
+		single r queue=b cards=1
+		write pod p node=h200-0
+		clean
+		write pod r node=h200-0`).expectViolations(Capacity, "pod/test/r")
 }
