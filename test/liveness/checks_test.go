@@ -1,6 +1,7 @@
 package liveness
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,20 +10,26 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// preempted returns a view in which hi, a job of one pod of queue q, waits for the card of node n that
-// was freed for it. Pods of others, on that node now, are given.
-func preempted(others ...*group) *sessionView {
+// viewWithWaitingHi returns a view of one session. Job hi of queue q has one pod of priority 9, which waits for
+// the one card A of node n that was freed for it. Pods of other jobs, on that node now, are given.
+func viewWithWaitingHi(others ...*group) *sessionView {
+	hi := &group{name: "hi", queue: "q", min: 1, priority: 9, phase: scheduling.PodGroupInqueue}
+	hi.waiting = []*pod{{name: "hi-0", uid: "hi-0", group: "hi", cards: 1, names: []string{"A"}}}
+	groups := append(others, hi)
+
 	free := 1
-	var groups []*group
-	for _, g := range append(others, &group{name: "hi", queue: "q", min: 1, priority: 9, phase: scheduling.PodGroupInqueue, waiting: []*pod{{name: "hi-0", uid: "hi-0", group: "hi", cards: 1, names: []string{"A"}}}}) {
+	for _, g := range groups {
 		free -= cardsOf(g.placed)
-		groups = append(groups, g)
 	}
 
 	unused := map[string]int{"A": 4}
 	return &sessionView{
-		nodes:  []*nodeView{{name: "n", card: "A", cards: free, total: 1, apart: map[string]int{}}},
-		queues: map[string]*queue{"q": {priority: 5, kind: "inference", free: unused, quota: unused}, "other": {priority: 5, free: unused}, "tra": {priority: 1, free: unused, kind: "training", gives: true}},
+		nodes: []*nodeView{{name: "n", card: "A", cards: free, total: 1, apart: map[string]int{}}},
+		queues: map[string]*queue{
+			"q":     {priority: 5, kind: "inference", free: unused, quota: unused},
+			"other": {priority: 5, free: unused},
+			"tra":   {priority: 1, free: unused, kind: "training", gives: true},
+		},
 		groups: groups,
 	}
 }
@@ -32,105 +39,122 @@ func placedGroup(name, queue string, priority int32) *group {
 	return &group{name: name, queue: queue, min: 1, priority: priority, placed: []*pod{{name: name + "-0", uid: name + "-0", group: name, node: "n", cards: 1}}}
 }
 
-// wantOf returns what hi wants since a moment.
-func wantOf(since time.Duration, preempts bool) *want {
+// newWantOfHi is what job hi wants: the card of node n that was freed for it so long ago, by preempt or by
+// cardreclaim.
+func newWantOfHi(since time.Duration, preempts bool) *want {
 	record := reclaimRecord{from: "lo", at: time.Now().Add(-since), placed: map[string]bool{}, promised: map[string]bool{"hi-0": true}}
 	return &want{reclaimRecord: record, group: "hi", preempts: preempts, nodes: map[string]string{"hi-0": "n"}}
 }
 
-// TestKeptCardsAreChecked places another job on what was freed for hi.
-func TestKeptCardsAreChecked(t *testing.T) {
+// TestAJobThatTakesCardsKeptForAnotherIsFound: a card that an eviction frees is kept for the pod for which it was freed,
+// for five minutes. What preempt freed is kept from all but jobs of higher priority in its queue, what cardreclaim freed
+// only from jobs from which it may reclaim. Job hi (queue q of inference, priority 9) waits for the card of node n.
+// Between two sessions, the job of the row is placed there.
+func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
+	const tookIt = "took what was freed for another"
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		other    *group
-		since    time.Duration
-		preempts bool
-		wrong    string
+		placed      *group
+		freedAgo    time.Duration
+		isPreempt   bool
+		wantFailure string
 	}{
-		"a job of another queue":               {placedGroup("x", "other", 9), time.Second, true, "took what was freed for another"},
-		"which may take what was reclaimed":    {placedGroup("x", "other", 9), time.Second, false, ""},
-		"but a job from which hi may take":     {placedGroup("x", "tra", 9), time.Second, false, "took what was freed for another"},
-		"a job of equal priority":              {placedGroup("x", "q", 9), time.Second, true, "took what was freed for another"},
-		"a job of higher priority":             {placedGroup("x", "q", 10), time.Second, true, ""},
-		"five minutes later it is not kept":    {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
-		"nor if it does not use the card":      {&group{name: "x", queue: "other", min: 1}, time.Second, true, ""},
-		"who was promised the same has a want": {placedGroup("y", "other", 9), time.Second, true, ""},
+		"preempt freed it: a job of another queue takes it":                  {placedGroup("x", "other", 9), time.Second, true, tookIt},
+		"preempt freed it: a job of equal priority in the queue takes it":    {placedGroup("x", "q", 9), time.Second, true, tookIt},
+		"preempt freed it: a job of higher priority in the queue takes it":   {placedGroup("x", "q", 10), time.Second, true, ""},
+		"preempt freed it: a job takes it five minutes later":                {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
+		"preempt freed it: a job without pods on the node":                   {&group{name: "x", queue: "other", min: 1}, time.Second, true, ""},
+		"preempt freed it: job y takes it, for which a card was freed too":   {placedGroup("y", "other", 9), time.Second, true, ""},
+		"cardreclaim freed it: a job takes it from which hi may not reclaim": {placedGroup("x", "other", 9), time.Second, false, ""},
+		"cardreclaim freed it: a job of training takes it":                   {placedGroup("x", "tra", 9), time.Second, false, tookIt},
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory()}
-		w.wants["hi"] = wantOf(tc.since, tc.preempts)
-		w.wants["y"] = wantOf(time.Hour, true)
-		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkKeptCards(preempted(), preempted(tc.other))))
+		w.wants["hi"] = newWantOfHi(tc.freedAgo, tc.isPreempt)
+		w.wants["y"] = newWantOfHi(time.Hour, true)
+		check.Equal(t, "failure", tc.wantFailure, failureKind(w.checkKeptCards(viewWithWaitingHi(), viewWithWaitingHi(tc.placed))))
 	}
-
-	w := &sequenceRun{sessionMemory: newSessionMemory()}
-	w.wants["hi"] = wantOf(time.Second, true)
-	both := preempted(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
-	both.nodes[0].cards = 0
-	both.nodes[0].total = 2
-	check.Equal(t, "beside a job of higher priority", "", failureKind(w.checkKeptCards(preempted(), both)))
 }
 
-// TestWantsAreServedOnce evicts another job for hi.
-func TestWantsAreServedOnce(t *testing.T) {
+// TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother: node n has two cards, one of them freed for hi of priority 9.
+// Between two sessions both are taken: one by job x of another queue, one by job y of the queue of hi with priority 10.
+// Then y may be the one that took the kept card.
+func TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother(t *testing.T) {
+	w := &sequenceRun{sessionMemory: newSessionMemory()}
+	w.wants["hi"] = newWantOfHi(time.Second, true)
+	after := viewWithWaitingHi(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
+	after.nodes[0].total = 2
+	after.nodes[0].cards = 0
+
+	check.Equal(t, "failure", "", failureKind(w.checkKeptCards(viewWithWaitingHi(), after)))
+}
+
+// TestASecondEvictionForTheSamePodIsFound: once a card was freed for pod hi-0, no other job is evicted for it, unless five
+// minutes are over or its node takes no pods any more. Now job lo is evicted for the pod of the row.
+func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 	const twice = "evicted twice for the same"
 	for t, tc := range check.Cases(t, map[string]struct {
-		since    time.Duration
-		promised string
-		closed   bool
-		wrong    string
+		freedAgo     time.Duration
+		evictedFor   string
+		isNodeClosed bool
+		wantFailure  string
 	}{
-		"for the same pod":           {time.Second, "hi-0", false, twice},
-		"for another pod":            {time.Second, "hi-1", false, ""},
-		"much later":                 {5 * time.Minute, "hi-0", false, ""},
-		"because its node is closed": {time.Second, "hi-0", true, ""},
+		"for hi-0, a second later":                         {time.Second, "hi-0", false, twice},
+		"for hi-1, another pod of the job":                 {time.Second, "hi-1", false, ""},
+		"for hi-0, five minutes later":                     {5 * time.Minute, "hi-0", false, ""},
+		"for hi-0, and the node of its card takes no pods": {time.Second, "hi-0", true, ""},
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory()}
-		w.wants["hi"] = wantOf(tc.since, true)
-		w.last = preempted()
-		w.last.nodes[0].closed = tc.closed
+		w.wants["hi"] = newWantOfHi(tc.freedAgo, true)
+		w.last = viewWithWaitingHi()
+		w.last.nodes[0].closed = tc.isNodeClosed
 
-		by := &group{name: "hi", queue: "q", promised: []*pod{{uid: tc.promised}}}
-		check.Equal(t, "wrong", tc.wrong, failureKind(w.checkWantedTwice(w.last, by, &group{name: "lo"})))
+		hi := &group{name: "hi", queue: "q", promised: []*pod{{uid: tc.evictedFor}}}
+		check.Equal(t, "failure", tc.wantFailure, failureKind(w.checkWantedTwice(w.last, hi, &group{name: "lo"})))
 	}
 }
 
-// TestTurnsAreCounted lets pods of training end and start while a gang of inference waits.
-func TestTurnsAreCounted(t *testing.T) {
-	gang := func() *group {
-		g := &group{name: "w", queue: "inf", min: 2, phase: scheduling.PodGroupInqueue}
+// TestAGangThatNeverGetsItsTurnIsFound: a gang of inference that may reclaim from the others must start after a bounded
+// number of ends of their pods, although new pods would take each card. Node n has two cards, and gang w needs both. A
+// session is the list of pods that run, with a card each: from "a b" to "b c" pod a has ended, and c took its card.
+func TestAGangThatNeverGetsItsTurnIsFound(t *testing.T) {
+	// view is one session, in which the given pods of a queue of this service type run.
+	view := func(serviceType string, running []string) *sessionView {
+		gang := &group{name: "w", queue: "inf", min: 2, phase: scheduling.PodGroupInqueue}
 		for _, name := range []string{"w-0", "w-1"} {
-			g.waiting = append(g.waiting, &pod{name: name, uid: name, group: "w", cards: 1, names: []string{"A"}})
+			gang.waiting = append(gang.waiting, &pod{name: name, uid: name, group: "w", cards: 1, names: []string{"A"}})
 		}
-		return g
-	}
 
-	view := func(kind string, running ...string) *sessionView {
 		v := &sessionView{
-			nodes:  []*nodeView{{name: "n", card: "A", cards: 2 - len(running), total: 2, apart: map[string]int{}}},
-			queues: map[string]*queue{"inf": {priority: 9, kind: "inference", free: map[string]int{"A": 2}}, "tra": {priority: 1, kind: kind, gives: true, free: map[string]int{"A": 0}}},
-			groups: []*group{gang()},
+			nodes: []*nodeView{{name: "n", card: "A", cards: 2 - len(running), total: 2, apart: map[string]int{}}},
+			queues: map[string]*queue{
+				"inf": {priority: 9, kind: "inference", free: map[string]int{"A": 2}},
+				"tra": {priority: 1, kind: serviceType, gives: true, free: map[string]int{"A": 0}},
+			},
+			groups: []*group{gang},
 		}
 		for _, name := range running {
-			v.groups = append(v.groups, &group{name: name, queue: "tra", min: 1, placed: []*pod{{name: name, uid: name, group: name, node: "n", cards: 1}}})
+			v.groups = append(v.groups, placedGroup(name, "tra", 0))
 		}
+
 		return v
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		kind     string
-		sessions [][]string
-		wrong    string
+		serviceType string
+		sessions    []string
+		wantFailure string
 	}{
-		"as many ends as are needed":  {"training", [][]string{{"a", "b"}, {"a"}, {}}, ""},
-		"others start all the time":   {"training", [][]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}, {"f", "g"}}, "does not get its turn"},
-		"a few starts are allowed":    {"training", [][]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}}, ""},
-		"others that it may not take": {"notebook", [][]string{{"a", "b"}, {"b", "c"}, {"c", "d"}, {"d", "e"}, {"e", "f"}, {"f", "g"}}, ""},
+		"both pods end, and none starts":                      {"training", []string{"a b", "a", ""}, ""},
+		"4 pods end, and each time another one starts":        {"training", []string{"a b", "b c", "c d", "d e", "e f"}, ""},
+		"5 pods end, and each time another one starts":        {"training", []string{"a b", "b c", "c d", "d e", "e f", "f g"}, "does not get its turn"},
+		"5 pods end, of a type from which it may not reclaim": {"notebook", []string{"a b", "b c", "c d", "d e", "e f", "f g"}, ""},
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory(), server: newServer()}
 		wrong := ""
 		for _, running := range tc.sessions {
-			w.last = view(tc.kind, running...)
+			w.last = view(tc.serviceType, strings.Fields(running))
 			wrong = w.checkTurns(w.last)
 		}
-		check.Equal(t, "wrong", tc.wrong, failureKind(wrong))
+		check.Equal(t, "failure", tc.wantFailure, failureKind(wrong))
 	}
 }

@@ -1,53 +1,70 @@
 package liveness
 
-import (
-	"strings"
-	"testing"
+import "testing"
 
-	"cardquota.dev/operator/internal/testing/check"
-)
-
-// TestWhatFitsStartsInATree runs random sequences with trees of queues.
+// TestWhatFitsStartsInATree: as TestWhatFitsStarts, in random sequences with trees of queues. There the quotas
+// of all ancestors count, and queues borrow from each other and take cards back.
 func TestWhatFitsStartsInATree(t *testing.T) { playRandomSequences(t, *treeSequences, generateTree) }
 
-// TestWhatFitsStartsInATreeBesidePreemption runs random sequences in which jobs of several queues of a
-// tree preempt.
+// TestWhatFitsStartsInATreeBesidePreemption: as TestWhatFitsStartsInATree, in random sequences in which jobs of
+// several queues of a tree preempt others of their queue.
 func TestWhatFitsStartsInATreeBesidePreemption(t *testing.T) {
 	playRandomSequences(t, *treeSequences/4, generatePreemptingTree)
 }
 
-// TestWhatFitsStartsInATreeBehindOthers runs random sequences in which gangs wait for the ends of pods
-// with which other queues borrow.
-func TestWhatFitsStartsInATreeBehindOthers(t *testing.T) {
+// TestWhatFitsStartsInATreeWhenOtherPodsEnd: as TestWhatFitsStartsInATree, in random sequences in which a gang
+// gets its cards one by one, as pods end with which other queues borrow.
+func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *treeSequences/10, generateTreeTurns)
 }
 
-// TestTreesAreChecked runs schedulers that do not know the tree, or have a part missing.
-func TestTreesAreChecked(t *testing.T) {
-	const fleet = "node n model=A cards=4\nqueue top quota={\"A\":3} reclaimable=false parentOnly=true deserved={\"A\":2}\n" +
-		"queue a quota={\"A\":4} priority=20000 serviceType=training parent=top deserved={\"A\":1}\nqueue b quota={\"A\":4} priority=20000 serviceType=training parent=top deserved={\"A\":1}\n" +
-		"queue c quota={\"A\":4} priority=20000 serviceType=training deserved={\"A\":2}\n"
-	const (
-		tree    = "policy queueHierarchy=Tree\n"
-		borrows = "job r queue=c min=4 running=n*4 age=1h\n"
-	)
+// TestASchedulerThatDoesNotKnowTheTreeIsFound: the checks of the random sequences must find a scheduler that breaks the
+// rules of a tree. "flat" is one that schedules flat queues, while the checks know the tree. Node n has 4 cards A. Queue
+// top has a quota of 3 and deserves 2, its leaves a and b have quota 4 and deserve 1 each; queue c has quota 4 and
+// deserves 2. "job x queue=a min=3 pending=3" is a gang of three pods that waits, with a card each.
+func TestASchedulerThatDoesNotKnowTheTreeIsFound(t *testing.T) {
+	const queues = `
+		node n model=A cards=4
+		queue top quota={"A":3} reclaimable=false parentOnly=true deserved={"A":2}
+		queue a quota={"A":4} priority=20000 serviceType=training parent=top deserved={"A":1}
+		queue b quota={"A":4} priority=20000 serviceType=training parent=top deserved={"A":1}
+		queue c quota={"A":4} priority=20000 serviceType=training deserved={"A":2}
+	`
+	const tree = "policy queueHierarchy=Tree\n" + queues
+	const flat = "policy check=Tree\n" + queues
+	const cBorrows = "job r queue=c min=4 running=n*4 age=1h\n"
 
-	sequences := map[string]struct{ text, wrong string }{
-		"within every quota":                      {tree + fleet + "job x queue=a min=3 pending=3\n", ""},
-		"a flat scheduler exceeds the parent":     {"policy check=Tree\n" + fleet + "job x queue=a min=4 pending=4\n", "placed above a quota"},
-		"a flat scheduler takes a guarantee":      {"policy check=Tree\n" + strings.Replace(fleet, "deserved={\"A\":2}\n", "deserved={\"A\":2} guarantee={\"A\":2}\n", 2) + "job x queue=a min=3 pending=3\n", "took a guarantee"},
-		"a flat scheduler starts in a parent":     {"policy check=Tree\n" + fleet + "job x queue=top min=1 pending=1\n", "placed in a closed queue"},
-		"a flat scheduler lends for good":         {"policy check=Tree\n" + fleet + "job x queue=c min=3 pending=3 preemptable=false\n", "borrowed for good"},
-		"what is borrowed comes back":             {tree + fleet + borrows + "job x queue=a min=1 pending=1\n", ""},
-		"what is borrowed does not come back":     {tree + fleet + borrows + "job x queue=a min=1 pending=1\npolicy without=cardreclaim", "below what it deserves and waits for ever"},
-		"what is deserved need not come back":     {tree + fleet + "job r queue=c min=1 running=n*2 age=1h\njob s queue=b min=1 running=n age=1h\njob q queue=a min=1 running=n age=1h\njob x queue=a min=1 pending=1\npolicy without=cardreclaim", ""},
-		"a flat scheduler takes what is deserved": {"policy check=Tree\n" + strings.Replace(fleet, "queue a quota={\"A\":4} priority=20000 serviceType=training", "queue a quota={\"A\":4} priority=80000 serviceType=inference", 1) + "job r queue=c min=4 running=n*4 age=1h\njob x queue=a min=2 pending=2\n", "evicted in order to borrow"},
-	}
-
-	inBubble(t, func(t *testing.T, m *schedulerCache) {
-		for name, tc := range sequences {
-			wrong, trace := m.playSequence(parseSequence(tc.text))
-			check.That(t, failureKind(wrong) == tc.wrong, "%s: found %q, want %q\n%s", name, wrong, tc.wrong, strings.Join(trace, "\n"))
-		}
+	playAndExpectFailures(t, map[string]sequenceCase{
+		"a uses 3, which is the quota of top":      {tree + "job x queue=a min=3 pending=3", ""},
+		"flat: a uses 4, and top has a quota of 3": {flat + "job x queue=a min=4 pending=4", "placed above a quota"},
+		"flat: a uses 3 of 4 cards, and c is guaranteed 2": {`
+			policy check=Tree
+			node n model=A cards=4
+			queue top quota={"A":3} reclaimable=false parentOnly=true deserved={"A":2} guarantee={"A":2}
+			queue a quota={"A":4} priority=20000 serviceType=training parent=top deserved={"A":1}
+			queue b quota={"A":4} priority=20000 serviceType=training parent=top deserved={"A":1}
+			queue c quota={"A":4} priority=20000 serviceType=training deserved={"A":2} guarantee={"A":2}
+			job x queue=a min=3 pending=3`, "took a guarantee"},
+		"flat: a job starts in top, which is a parent":         {flat + "job x queue=top min=1 pending=1", "placed in a closed queue"},
+		"flat: c borrows 1 with a job that is not preemptable": {flat + "job x queue=c min=3 pending=3 preemptable=false", "borrowed for good"},
+		"c borrows 2, and a gets its card back":                {tree + cBorrows + "job x queue=a min=1 pending=1", ""},
+		"c borrows 2, and nothing is reclaimed": {tree + cBorrows + `
+			job x queue=a min=1 pending=1
+			policy without=cardreclaim`, "below what it deserves and waits for ever"},
+		"all cards are used by queues within what they deserve, and nothing is reclaimed": {tree + `
+			job r queue=c min=1 running=n*2 age=1h
+			job s queue=b min=1 running=n age=1h
+			job q queue=a min=1 running=n age=1h
+			job x queue=a min=1 pending=1
+			policy without=cardreclaim`, ""},
+		"flat: a, of inference, evicts training for 2 cards, and deserves 1": {`
+			policy check=Tree
+			node n model=A cards=4
+			queue top quota={"A":3} reclaimable=false parentOnly=true deserved={"A":2}
+			queue a quota={"A":4} priority=80000 serviceType=inference parent=top deserved={"A":1}
+			queue b quota={"A":4} priority=20000 serviceType=training parent=top deserved={"A":1}
+			queue c quota={"A":4} priority=20000 serviceType=training deserved={"A":2}
+			job r queue=c min=4 running=n*4 age=1h
+			job x queue=a min=2 pending=2`, "evicted in order to borrow"},
 	})
 }
