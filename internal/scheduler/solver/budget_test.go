@@ -97,6 +97,7 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
 		mustBeValid(t, p, first.Plan)
 		maxWork := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
+
 		check.That(t, first.Work <= maxWork, "%+v: work %d, want at most %d", size, first.Work, maxWork)
 	}
 }
@@ -161,6 +162,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 func TestEmptyPodSetsCostNoWork(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(20, 1)
 	alone := Solve(p, maxRefineWork)
+
 	for range 63 {
 		empty := p.PodSets[0]
 		empty.Count = 0

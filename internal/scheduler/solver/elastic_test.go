@@ -165,6 +165,7 @@ func TestPlanStatesItsLoss(t *testing.T) {
 	}) {
 		plan, isSolved := solveAll(newScene(tc.scene).Problem)
 		check.Must(t, isSolved, "no plan")
+
 		check.Equal(t, "loss", tc.want, plan.Loss)
 	}
 }

@@ -16,6 +16,7 @@ func TestPodLossIsItsCardSecondsSinceItsCheckpoint(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	none := time.Time{}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		cards               int64
 		started, checkpoint time.Time

@@ -107,6 +107,7 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 // four pods come first, although 60 further jobs on other nodes lose less.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
 	jobs := []Job{podsOf(1, podOn(0, 100)), podsOf(2, podOn(0, 900), podOn(1, 900)), podsOf(1, podOn(1, 900))}
+
 	for i := range 60 {
 		jobs = append(jobs, podsOf(1, podOn(2+i, 1)))
 	}

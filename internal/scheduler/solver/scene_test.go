@@ -70,6 +70,7 @@ func (s *scene) addLine(line words.Line) error {
 	default:
 		return line.Errorf("unknown verb")
 	}
+
 	return nil
 }
 
@@ -88,21 +89,25 @@ func (s *scene) podSetKeys() words.Keys[*PodSet] {
 
 func (s *scene) podKeys() words.Keys[*Pod] {
 	return words.Keys[*Pod]{
-		"cards": func(p *Pod, cards string) (err error) {
-			p.Usage[0], err = strconv.ParseFloat(cards, 64)
-			return err
-		},
+		"cards":      setCards,
 		"cpu":        words.Int(func(p *Pod, cpu int) { p.Usage = Amounts{p.Usage[0], float64(cpu)} }),
 		"loss":       words.Int(func(p *Pod, loss int) { p.Loss = int64(loss) }),
 		"rank":       words.Int(func(p *Pod, rank int) { p.Rank = rank }),
 		"protected":  words.OneOf(func(p *Pod, _ string) { p.Protected = true }, "true"),
 		"onlyCounts": words.OneOf(func(p *Pod, _ string) { p.OnlyCounts = true }, "true"),
 		"releases":   words.Text(func(p *Pod, amounts string) { p.Releases = parseAmounts(s.quotas, amounts) }),
-		"counts": words.Text(func(p *Pod, amounts string) {
-			for _, x := range parseAmounts(s.limits, amounts) {
-				p.Takes = append(p.Takes, TakeAmount{x.Quota, x.Amount})
-			}
-		}),
+		"counts":     words.Text(func(p *Pod, amounts string) { p.addTakes(parseAmounts(s.limits, amounts)) }),
+	}
+}
+
+func setCards(p *Pod, cards string) (err error) {
+	p.Usage[0], err = strconv.ParseFloat(cards, 64)
+	return err
+}
+
+func (p *Pod) addTakes(amounts []QuotaAmount) {
+	for _, x := range amounts {
+		p.Takes = append(p.Takes, TakeAmount{x.Quota, x.Amount})
 	}
 }
 

@@ -114,6 +114,7 @@ func TestWorkInTreesStaysWithinLimits(t *testing.T) {
 	} {
 		for _, fits := range []bool{true, false} {
 			got := Solve(tc.fleet.tree(tc.pending, tc.cards, fits, 0.5, true), maxRefineWork)
+
 			check.Must(t, got.Plan != nil, "%+v, %d of %g: no plan", tc.fleet, tc.pending, tc.cards)
 			check.That(t, got.Work <= tc.maxWork, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.pending, tc.cards, got.Work, tc.maxWork)
 		}

@@ -13,17 +13,17 @@ import (
 func BenchmarkTheWorstJob(b *testing.B) {
 	tasks := make([]vcbatch.TaskSpec, MaxTemplates)
 	for i := range tasks {
-		wrong := notes{name: "?", inQueue: "x"}
+		wrong := annotationMap{name: "?", queueName: "x"}
 		for j := range 500 {
 			wrong[fmt.Sprintf("volcano.sh/card.%d", j)] = ""
 		}
-		tasks[i] = task(1, wrong, amounts{gpu: "1", slice: "1"})
+		tasks[i] = newTask(1, wrong, amounts{gpu: "1", slice: "1"})
 	}
 
-	job := vcjobOf("training", notes{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
-	scene := snapshotOf(elsewhere)
+	job := newVCJob("training", annotationMap{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
+	input := newInput(setOtherTeam)
 	for b.Loop() {
 		load, _ := WorkloadOf(job)
-		check.Value(ValidateWorkload(b.Context(), load, &load, scene))(b).Truncated()
+		check.Value(ValidateWorkload(b.Context(), load, &load, input))(b).Truncated()
 	}
 }

@@ -16,22 +16,26 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTruncatedResult: of many sentences a user gets a few.
-func TestTruncatedResult(t *testing.T) {
+// TestLongResultsAreTruncated: the API server limits what it shows. Of 5000 errors, each of them twice, and 5000 long
+// warnings a user gets the first 20 distinct ones (maxShown) of at most 2 KiB each, and how many more there are.
+func TestLongResultsAreTruncated(t *testing.T) {
 	var result Result
 	for i := range 5_000 {
 		result.refuse(specPath, "no %d", i/2)
 		result.warn(specPath, "%d%s", i, strings.Repeat("卡", 1000))
 	}
 	got := result.Truncated()
-	shown := texts(got.Errors)
-	check.That(t, len(shown) == maxShown && shown[1] == "spec: Forbidden: no 1" && got.Warnings[0] == "2480 more errors are not shown", "shown are %q and %.60s", shown, got.Warnings[0])
+
+	check.Must(t, len(got.Errors) == maxShown && len(got.Warnings) == 1+maxShown+1, "%d errors and %d warnings", len(got.Errors), len(got.Warnings))
+	check.Equal(t, "second error", "spec: Forbidden: no 1", got.Errors[1].Error())
+	check.Equal(t, "first warning", "2480 more errors are not shown", got.Warnings[0]) // 2500 - 20
+	check.Equal(t, "last warning", "4980 more warnings are not shown", got.Warnings[maxShown+1])
 	size := len(strings.Join(got.Warnings, ""))
-	check.That(t, size <= maxShown*maxShownBytes+100 && got.Warnings[maxShown+1] == "4980 more warnings are not shown", "%d bytes of warnings are shown, then %q", size, got.Warnings[maxShown+1:])
+	check.That(t, size <= maxShown*maxShownBytes+100, "the warnings have %d bytes, want at most 2 KiB each", size)
 }
 
-// TestTruncatedErrorsAreStillCompared: of an object that was wrong in many ways, one
-// more is refused, and it alone.
+// TestTruncatedErrorsAreStillCompared: more errors than are shown must not hide a new one. An object had 60 errors before
+// a change, and has 61 after it. The change is refused for the new error alone; the others are warnings.
 func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 	var before, after Result
 	for i := range 3 * maxShown {
@@ -39,27 +43,29 @@ func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 		after.refuse(specPath, "no %d", i)
 	}
 	since := after.OnlyNew(before)
-	check.That(t, len(since.Errors) == 0 && len(since.Warnings) == 3*maxShown, "refused for what was wrong before: %q", since.Errors)
+	check.Equal(t, "errors after a change that adds none", nil, since.Errors)
+	check.Equal(t, "warnings after a change that adds no error", 3*maxShown, len(since.Warnings))
+
 	after.refuse(specPath, "one more")
-	check.Equal(t, "refused for", []string{"spec: Forbidden: one more"}, texts(after.OnlyNew(before).Errors))
+	check.Equal(t, "errors after a change that adds one", []string{"spec: Forbidden: one more"}, texts(after.OnlyNew(before).Errors))
 }
 
-// TestManyTasks: more than are looked at are refused in one sentence, since there
-// may be anything in the rest.
-func TestManyTasks(t *testing.T) {
+// TestJobsWithMoreThan256TasksAreRefused: the webhook must answer in time, so it validates at most 256 pod templates of a
+// workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence.
+func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 	job := func(n int, change func(*vcbatch.Job)) Workload {
 		tasks := make([]vcbatch.TaskSpec, n)
 		for i := range tasks {
-			tasks[i] = task(1, nil, nil)
+			tasks[i] = newTask(1, nil, nil)
 		}
-		j := vcjobOf("open", nil, tasks...)
+		j := newVCJob("open", nil, tasks...)
 		if change != nil {
 			change(j)
 		}
 		load, _ := WorkloadOf(j)
 		return load
 	}
-	const many = "has more than 256 pod templates, and the rest is not validated"
+	const tooMany = "has more than 256 pod templates, and the rest is not validated"
 
 	byAnother := func(j *vcbatch.Job) {
 		yes := true
@@ -67,91 +73,98 @@ func TestManyTasks(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		now, before      int
-		change           func(*vcbatch.Job)
-		scene            func(*WorkloadInput)
-		refusal, warning string
+		now, before              int
+		change                   func(*vcbatch.Job)
+		changeInput              func(*WorkloadInput)
+		wantRefusal, wantWarning string
 	}{
-		"as many as are looked at": {now: MaxTemplates},
-		"one more":                 {now: MaxTemplates + 1, refusal: many},
-		"very many":                {now: 50 * MaxTemplates, refusal: many},
-		"as before":                {now: 2 * MaxTemplates, before: 3 * MaxTemplates, warning: "as before: spec: Forbidden: " + many},
-		"newly":                    {now: 2 * MaxTemplates, before: 3, refusal: many},
-		"an owner reference":       {now: 2 * MaxTemplates, change: byAnother, refusal: many},
-		"nothing is refused yet":   {now: 2 * MaxTemplates, scene: func(w *WorkloadInput) { w.Policy = nil }, warning: many},
-		"a total of what is not looked at": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
-			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
-		}, refusal: many},
+		"256 tasks":                                 {now: MaxTemplates},
+		"257 tasks: refused":                        {now: MaxTemplates + 1, wantRefusal: tooMany},
+		"12,800 tasks: refused":                     {now: 50 * MaxTemplates, wantRefusal: tooMany},
+		"512 tasks, 768 before":                     {now: 2 * MaxTemplates, before: 3 * MaxTemplates, wantWarning: "as before: spec: Forbidden: " + tooMany},
+		"512 tasks, 3 before: refused":              {now: 2 * MaxTemplates, before: 3, wantRefusal: tooMany},
+		"512 tasks of a job with an owner: refused": {now: 2 * MaxTemplates, change: byAnother, wantRefusal: tooMany},
+		"512 tasks, no ServiceTypePolicy":           {now: 2 * MaxTemplates, changeInput: func(w *WorkloadInput) { w.Policy = nil }, wantWarning: tooMany},
+		"512 tasks and a total of cards: refused": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
+			j.Annotations = annotationMap{request: `{"NVIDIA-H200":8}`}
+		}, wantRefusal: tooMany},
 	}) {
 		var before *Workload
 		if tc.before > 0 {
 			load := job(tc.before, nil)
 			before = &load
 		}
-		answers(t, judged(t, job(tc.now, tc.change), before, snapshotOf(tc.scene)), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, job(tc.now, tc.change), before, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
 	}
 
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
-	if load, _ := WorkloadOf(cron); !load.Truncated || len(load.Templates) != MaxTemplates {
-		t.Errorf("of a CronJob %d templates are looked at, more: %v", len(load.Templates), load.Truncated)
-	}
+	load, _ := WorkloadOf(cron)
+	check.That(t, load.Truncated, "a CronJob of 300 tasks is not truncated")
+	check.Equal(t, "templates of a CronJob of 300 tasks", MaxTemplates, len(load.Templates))
 }
 
-// TestManyMisspeltAnnotations, of an object and of each of its templates.
-func TestManyMisspeltAnnotations(t *testing.T) {
-	many := notes{}
+// TestManyUnknownAnnotationsAreCounted: of 13,000 unknown annotations with the prefix of card quota, the warnings name the
+// first five (maxNamedKeys) and count the rest.
+func TestManyUnknownAnnotationsAreCounted(t *testing.T) {
+	many := annotationMap{}
 	for i := range 13_000 {
 		many[fmt.Sprintf("volcano.sh/card.%05d", i)] = ""
 	}
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
-	answer := judged(t, load, nil, snapshotOf(nil))
-	check.That(t, len(answer.Warnings) == maxNamedKeys+1 && answer.Warnings[maxNamedKeys] == "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect", "warnings %q", answer.Warnings)
+	answer := validateNow(t, load, nil, newInput(nil))
+	check.Must(t, len(answer.Warnings) == maxNamedKeys+1, "warnings %q", answer.Warnings)
+	check.Equal(t, "last warning", "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect", answer.Warnings[maxNamedKeys])
 }
 
-// TestLongValuesMakeShortSentences: whatever a tenant writes any length of.
+// TestLongValuesMakeShortSentences: the errors and warnings quote what users write. A job whose names, queue and annotations
+// have 1 MiB each still causes sentences of at most 2 KiB.
 func TestLongValuesMakeShortSentences(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	job := vcjobOf(long, notes{inQueue: long, request: long, ofType: long, name: long}, task(1, notes{name: long}, amounts{gpu: "1"}),
-		task(1, notes{ofType: long}, amounts{gpu: "1"}), task(1, notes{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
+	job := newVCJob(long, annotationMap{queueName: long, request: long, serviceType: long, name: long}, newTask(1, annotationMap{name: long}, amounts{gpu: "1"}),
+		newTask(1, annotationMap{serviceType: long}, amounts{gpu: "1"}), newTask(1, annotationMap{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
 
 	job.Name = long
 	job.Spec.Tasks[1].Template.Spec.NodeName = long
 	job.Spec.Tasks[1].Template.Spec.SchedulerName = long
 	load, _ := WorkloadOf(job)
 
-	answer := judged(t, load, nil, snapshotOf(nil))
-	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,
-		"only %d refusals and %d warnings", len(answer.Errors), len(answer.Warnings))
+	answer := validateNow(t, load, nil, newInput(nil))
+	check.That(t, len(answer.Errors) >= 4, "only %d errors", len(answer.Errors))
+	check.That(t, len(answer.Warnings) >= 2, "only %d warnings", len(answer.Warnings))
 	for _, text := range append(texts(answer.Errors), answer.Warnings...) {
 		check.That(t, len(text) <= maxShownBytes, "a sentence of %d bytes: %.100s…", len(text), text)
 	}
 }
 
-// TestValidationEndsWithItsContext: the API server waits for two seconds.
+// TestValidationEndsWithItsContext: the API server waits two seconds for the webhook. Work after that is in vain, so the
+// validation ends with the context of its request, without a result.
 func TestValidationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
-	answer, err := ValidateWorkload(ctx, load, nil, snapshotOf(nil))
-	check.That(t, errors.Is(err, context.Canceled) && len(answer.Errors) == 0, "judged: %q, %v", answer.Errors, err)
+	load, _ := WorkloadOf(newVCJob("open", nil, newTask(1, annotationMap{name: "?"}, nil)))
+	answer, err := ValidateWorkload(ctx, load, nil, newInput(nil))
+	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
+	check.Equal(t, "result", Result{}, answer)
 }
 
-// TestOverlarge: not read, and refused where anything is.
-func TestOverlarge(t *testing.T) {
-	warn := snapshotOf(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
+// TestOverlargeObjectsAreRefusedUnread: an object with too many parts would cost too much memory to read, so the webhook
+// refuses it unread. It only warns if the object was as large before, or where nothing is refused yet: without a policy,
+// and with schedulerBypassPolicy Warn.
+func TestOverlargeObjectsAreRefusedUnread(t *testing.T) {
+	warn := newInput(func(w *WorkloadInput) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
 
 	const large = "has too many parts to be validated"
 	for name, tc := range map[string]struct {
-		result           Result
-		refusal, warning string
+		result                   Result
+		wantRefusal, wantWarning string
 	}{
-		"new":              {RefuseOverlarge(false, snapshotOf(nil)), large, ""},
-		"as large before":  {RefuseOverlarge(true, snapshotOf(nil)), "", "as before: spec: Forbidden: " + large},
-		"where one looks":  {RefuseOverlarge(false, warn), "", large},
-		"without a policy": {RefuseOverlarge(false, WorkloadInput{}), "", large},
+		"a new object: refused":              {result: RefuseOverlarge(false, newInput(nil)), wantRefusal: large},
+		"an object that was as large before": {result: RefuseOverlarge(true, newInput(nil)), wantWarning: "as before: spec: Forbidden: " + large},
+		"schedulerBypassPolicy Warn":         {result: RefuseOverlarge(false, warn), wantWarning: large},
+		"no ServiceTypePolicy":               {result: RefuseOverlarge(false, WorkloadInput{}), wantWarning: large},
 	} {
-		says(t, name+": refusals", texts(tc.result.Errors), tc.refusal)
-		says(t, name+": warnings", tc.result.Warnings, tc.warning)
+		checkOnlyText(t, name+": refusals", texts(tc.result.Errors), tc.wantRefusal)
+		checkOnlyText(t, name+": warnings", tc.result.Warnings, tc.wantWarning)
 	}
 }

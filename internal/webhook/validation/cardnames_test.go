@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// policyOf is a policy with these entries of spec.cards, of which those in force are in its status.
-func policyOf(inForce, written []v1alpha1.CardMapping) *v1alpha1.ServiceTypePolicy {
+// newPolicyWithCards returns a policy with these entries of spec.cards, of which those in force are in its status.
+func newPolicyWithCards(inForce, written []v1alpha1.CardMapping) *v1alpha1.ServiceTypePolicy {
 	object := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	object.Spec.Cards = written
 	object.Status.Cards = inForce
@@ -35,10 +35,14 @@ func trackedNodes(inForce []v1alpha1.CardMapping, nodes ...*builder.NodeBuilder)
 	for _, node := range nodes {
 		tracker.Update(node.Obj())
 	}
-	tracker.SetMappings(policy.CardMappings(policyOf(inForce, nil)))
+	tracker.SetMappings(policy.CardMappings(newPolicyWithCards(inForce, nil)))
 	return tracker.TrackedNodes()
 }
 
+// TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames: entries of spec.cards in the policy say which label names the cards of a
+// resource, and replace the usual labels. An entry for one cloud that lacks a nodeSelector counts for all nodes: the others
+// lose the names of their cards, and no new pod gets them. So the webhook warns with the nodes that lose or change names.
+// The fleet has one node of the cloud, four own nodes with NVIDIA-H200, and one with NVIDIA-L4.
 func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 	const cloudLabel = "cloud.google.com/gke-accelerator"
 	byCloud := v1alpha1.CardMapping{Resource: "nvidia.com/gpu", ModelLabel: cloudLabel}
@@ -64,26 +68,79 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 		before           *v1alpha1.ServiceTypePolicy
 		want             []string // parts of the only warning, none for no warning
 	}{
-		"the label of a cloud, for all nodes": {nodes: fleet, written: []v1alpha1.CardMapping{byCloud}, want: []string{
-			"spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 5 nodes lose the name of this card",
-			"(l4, own-1, own-2 and 2 more; it was NVIDIA-H200, NVIDIA-L4)", "no new pod gets a card there", "write into nodeSelector the labels of the nodes that the entry is for"}},
-		"the same with a nodeSelector":          {nodes: fleet, written: []v1alpha1.CardMapping{selective}},
-		"a nodeSelector for an entry in force":  {nodes: fleet, inForce: []v1alpha1.CardMapping{byCloud}, written: []v1alpha1.CardMapping{selective}},
-		"no nodeSelector any more":              {nodes: fleet, inForce: []v1alpha1.CardMapping{selective}, written: []v1alpha1.CardMapping{byCloud}, want: []string{": 5 nodes lose the name"}},
-		"one node":                              {nodes: []*builder.NodeBuilder{own("own-1")}, written: []v1alpha1.CardMapping{byCloud}, want: []string{": 1 node loses the name of this card (own-1; it was NVIDIA-H200)"}},
-		"a model for all nodes":                 {nodes: fleet, written: []v1alpha1.CardMapping{byModel}, want: []string{": 5 nodes change the name of this card (l4, own-1, own-2 and 2 more; NVIDIA-H200 becomes T4, NVIDIA-L4 becomes T4), and quotas for the old name do not count there"}},
-		"an entry for all nodes beside another": {nodes: fleet, inForce: []v1alpha1.CardMapping{ownModel}, written: []v1alpha1.CardMapping{byModel, ownModel}, want: []string{": 4 nodes lose the name of this card (own-1, own-2, own-3 and 1 more; it was Own)", "; 1 node changes the name of this card (l4; NVIDIA-L4 becomes T4)"}},
-		"a nodeSelector for nodes with a name":  {nodes: fleet, written: []v1alpha1.CardMapping{ownModel}, want: []string{": the entries change the name of this card: 4 nodes change the name of this card", "NVIDIA-H200 becomes Own", "correct modelLabel, model or nodeSelector"}},
-		"another resource of the same vendor":   {nodes: []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Label("on", "910")}, written: []v1alpha1.CardMapping{oneAscend}},
-		"no card has a name yet":                {nodes: []*builder.NodeBuilder{cloud("cloud-1"), ascend}, written: []v1alpha1.CardMapping{byCloud, oneAscend}},
-		"the same name":                         {nodes: []*builder.NodeBuilder{own("own-1")}, written: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}},
-		"entries that were written before":      {nodes: fleet, written: []v1alpha1.CardMapping{byCloud}, before: policyOf(nil, []v1alpha1.CardMapping{byCloud})},
-		"no nodes that offer the card":          {nodes: []*builder.NodeBuilder{builder.Node("plain")}, written: []v1alpha1.CardMapping{byCloud}},
-		"removed entries, of which others warn": {nodes: fleet, inForce: []v1alpha1.CardMapping{byModel}, want: []string{"spec.cards: no entry names nvidia.com/gpu, which is in force as a card"}},
-		"an entry replaces the label of another": {nodes: []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma", "1")}, written: []v1alpha1.CardMapping{{Resource: "huawei.com/rdma", Model: "X", NodeSelector: map[string]string{}}},
-			want: []string{"spec.cards[huawei.com/Ascend910]: no entry names this resource, and entries for other resources of its vendor replace the labels: 1 node loses the name of this card (ascend; it was Ascend-910B)", "; write an entry for it as well"}},
+		"the label of a cloud, for all nodes": {
+			nodes:   fleet,
+			written: []v1alpha1.CardMapping{byCloud},
+			want: []string{
+				"spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 5 nodes lose the name of this card",
+				"(l4, own-1, own-2 and 2 more; it was NVIDIA-H200, NVIDIA-L4)", "no new pod gets a card there", "write into nodeSelector the labels of the nodes that the entry is for"},
+		},
+		"the label of a cloud, for the nodes of the cloud": {nodes: fleet, written: []v1alpha1.CardMapping{selective}},
+		"a nodeSelector for an entry in force": {
+			nodes:   fleet,
+			inForce: []v1alpha1.CardMapping{byCloud},
+			written: []v1alpha1.CardMapping{selective},
+		},
+		"an entry in force loses its nodeSelector": {
+			nodes:   fleet,
+			inForce: []v1alpha1.CardMapping{selective},
+			written: []v1alpha1.CardMapping{byCloud},
+			want:    []string{": 5 nodes lose the name"},
+		},
+		"the label of a cloud, on one other node": {
+			nodes:   []*builder.NodeBuilder{own("own-1")},
+			written: []v1alpha1.CardMapping{byCloud},
+			want:    []string{": 1 node loses the name of this card (own-1; it was NVIDIA-H200)"},
+		},
+		"one model for all nodes": {
+			nodes:   fleet,
+			written: []v1alpha1.CardMapping{byModel},
+			want:    []string{": 5 nodes change the name of this card (l4, own-1, own-2 and 2 more; NVIDIA-H200 becomes T4, NVIDIA-L4 becomes T4), and quotas for the old name do not count there"},
+		},
+		"an entry for all nodes beside another": {
+			nodes:   fleet,
+			inForce: []v1alpha1.CardMapping{ownModel},
+			written: []v1alpha1.CardMapping{byModel, ownModel},
+			want:    []string{": 4 nodes lose the name of this card (own-1, own-2, own-3 and 1 more; it was Own)", "; 1 node changes the name of this card (l4; NVIDIA-L4 becomes T4)"},
+		},
+		"a nodeSelector for nodes with a name": {
+			nodes:   fleet,
+			written: []v1alpha1.CardMapping{ownModel},
+			want:    []string{": the entries change the name of this card: 4 nodes change the name of this card", "NVIDIA-H200 becomes Own", "correct modelLabel, model or nodeSelector"},
+		},
+		"another resource of the same vendor": {
+			nodes:   []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Label("on", "910")},
+			written: []v1alpha1.CardMapping{oneAscend},
+		},
+		"no card has a name yet": {
+			nodes:   []*builder.NodeBuilder{cloud("cloud-1"), ascend},
+			written: []v1alpha1.CardMapping{byCloud, oneAscend},
+		},
+		"an entry that names the cards as before": {
+			nodes:   []*builder.NodeBuilder{own("own-1")},
+			written: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}},
+		},
+		"entries that were written before": {
+			nodes:   fleet,
+			written: []v1alpha1.CardMapping{byCloud},
+			before:  newPolicyWithCards(nil, []v1alpha1.CardMapping{byCloud}),
+		},
+		"no nodes that offer the card": {
+			nodes:   []*builder.NodeBuilder{builder.Node("plain")},
+			written: []v1alpha1.CardMapping{byCloud},
+		},
+		"an entry in force is removed, of which another rule warns": {
+			nodes:   fleet,
+			inForce: []v1alpha1.CardMapping{byModel},
+			want:    []string{"spec.cards: no entry names nvidia.com/gpu, which is in force as a card"},
+		},
+		"an entry replaces the label of another": {
+			nodes:   []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma", "1")},
+			written: []v1alpha1.CardMapping{{Resource: "huawei.com/rdma", Model: "X", NodeSelector: map[string]string{}}},
+			want:    []string{"spec.cards[huawei.com/Ascend910]: no entry names this resource, and entries for other resources of its vendor replace the labels: 1 node loses the name of this card (ascend; it was Ascend-910B)", "; write an entry for it as well"},
+		},
 	}) {
-		object := policyOf(tc.inForce, tc.written)
+		object := newPolicyWithCards(tc.inForce, tc.written)
 		input := PolicyInput{
 			Base:    &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": schedulerconfig.BuiltIn}},
 			Volcano: "volcano-system", Nodes: trackedNodes(tc.inForce, tc.nodes...),
@@ -109,8 +166,9 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 	}
 }
 
-// TestWarningsOfCardNamesCountNodes compares the numbers of warnings with the nodes whose cards differ
-// before and after.
+// TestWarningsOfCardNamesCountNodes: the warnings say how many nodes lose the name of a card, and how many change it. These
+// numbers equal a count of the nodes whose cards have no name, or another one, when they are recognised by the new
+// entries. Entries in force, new entries and nodes are random.
 func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		entries := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) v1alpha1.CardMapping {
@@ -131,7 +189,7 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 		nodes := drawLabelledNodes(t)
 
 		var lost, changed int
-		after := policy.CardMappings(policyOf(written, nil))
+		after := policy.CardMappings(newPolicyWithCards(written, nil))
 		mapped := fmt.Sprint(after.Resources())
 		for _, node := range trackedNodes(inForce, nodes...) {
 			now := map[corev1.ResourceName]card.Name{}
@@ -140,7 +198,7 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 			}
 
 			for _, held := range node.Cards {
-				isRemoved := strings.Contains(fmt.Sprint(policy.CardMappings(policyOf(inForce, nil)).Resources()), string(held.Resource)) && !strings.Contains(mapped, string(held.Resource))
+				isRemoved := strings.Contains(fmt.Sprint(policy.CardMappings(newPolicyWithCards(inForce, nil)).Resources()), string(held.Resource)) && !strings.Contains(mapped, string(held.Resource))
 				switch name := now[held.Resource]; {
 				case isRemoved || name == held.Name:
 				case name == "":
@@ -152,7 +210,7 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 		}
 
 		var result Result
-		object := policyOf(inForce, written)
+		object := newPolicyWithCards(inForce, written)
 		warnCardNames(&result, policy.Effective(object.Spec), object, trackedNodes(inForce, nodes...))
 		gotLost := countIn(result.Warnings, "lose")
 		check.That(t, gotLost == lost, "warnings say that %d nodes lose a name, but %d do: %q", gotLost, lost, result.Warnings)

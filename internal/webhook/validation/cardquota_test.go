@@ -13,18 +13,22 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func quotaOf(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// newQuotaOf8H200 returns a CardQuota of 8 NVIDIA-H200 for all namespaces. Its tenant is called like it.
+func newQuotaOf8H200(name string, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	b := builder.CardQuota(name).Tenant(name).Card("NVIDIA-H200", 8)
 	b.With(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} })
-	if change != nil {
+	for _, change := range changes {
 		b.With(change)
 	}
 	return b.Obj()
 }
 
-func TestCardQuota(t *testing.T) {
-	gone := metav1.NewTime(time.Unix(1, 0))
-	leaving := func(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &gone }
+// TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have, and
+// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. The
+// nodes have 16 healthy NVIDIA-H200. The policy defines serving and training beside the built-in type inference.
+func TestCardQuotaIsValidated(t *testing.T) {
+	deleted := metav1.NewTime(time.Unix(1, 0))
+	setDeleted := func(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &deleted }
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {
 		return func(q *v1alpha1.CardQuota) { q.Spec.QueueName = queue }
 	}
@@ -48,43 +52,109 @@ func TestCardQuota(t *testing.T) {
 	}, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota, before    *v1alpha1.CardQuota
-		all              []*v1alpha1.CardQuota
-		policy           *v1alpha1.ServiceTypePolicy
-		refusal, warning string
+		quota, before            *v1alpha1.CardQuota
+		all                      []*v1alpha1.CardQuota
+		policy                   *v1alpha1.ServiceTypePolicy
+		wantRefusal, wantWarning string
 	}{
-		"a new one":                             {quota: quotaOf("a", nil), all: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
-		"a second one for the queue":            {quota: quotaOf("a", forQueue("b")), all: []*v1alpha1.CardQuota{quotaOf("b", nil)}, refusal: "queue b belongs to CardQuota b of tenant b: change that one, or give this one another spec.queueName"},
-		"its queue is about to be free":         {quota: quotaOf("a", forQueue("b")), all: []*v1alpha1.CardQuota{quotaOf("b", leaving)}, warning: "queue b belongs to CardQuota b until that is deleted"},
-		"a change of one that waits":            {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { forQueue("b")(q); count(4, "")(q) }), before: quotaOf("a", forQueue("b")), all: []*v1alpha1.CardQuota{quotaOf("b", nil)}},
-		"any type without a policy":             {quota: quotaOf("a", typed("batch"))},
-		"a type of the policy":                  {quota: quotaOf("a", nil), policy: policy},
-		"a type of the policy's new spec":       {quota: quotaOf("a", typed("serving")), policy: policy},
-		"an undefined type":                     {quota: quotaOf("a", typed("batch")), policy: policy, refusal: "ServiceTypePolicy default does not define batch: write one of inference, serving, training, or define it there first"},
-		"a type that was defined once":          {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); count(4, "")(q) }), before: quotaOf("a", typed("batch")), policy: policy},
-		"another undefined type":                {quota: quotaOf("a", typed("batch")), before: quotaOf("a", nil), policy: policy, refusal: "does not define batch"},
-		"no selector, which is every namespace": {quota: quotaOf("a", selecting(nil)), warning: "spec.namespaceSelector: is not set: pods of every namespace may use queue a and its quota; select the namespaces of tenant a, or write {}"},
-		"still no selector":                     {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { selecting(nil)(q); q.Spec.Project = "p" }), before: quotaOf("a", selecting(nil)), warning: "spec.namespaceSelector: is not set"},
-		"a selector":                            {quota: quotaOf("a", selecting(&metav1.LabelSelector{}))},
-		"a bad selector":                        {quota: quotaOf("a", selecting(bad)), refusal: "spec.namespaceSelector: …no label value!"},
-		"a bad selector, as before":             {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { selecting(bad)(q); count(4, "")(q) }), before: quotaOf("a", selecting(bad))},
-		"more than there are, silently":         {quota: quotaOf("a", count(17, v1alpha1.OverAllocationAllow))},
-		"more than there are, warned of":        {quota: quotaOf("a", count(17, v1alpha1.OverAllocationWarn)), warning: "spec.cards: grants more cards than there are: NVIDIA-H200: 17 granted, 16 healthy, 1 too many (17 here)"},
-		"more than there are, denied":           {quota: quotaOf("a", count(17, v1alpha1.OverAllocationDeny)), refusal: "spec.overAllocation is Deny: NVIDIA-H200: 17 granted, 16 healthy, 1 too many (17 here): lower the quota"},
-		"more than others leave, denied":        {quota: quotaOf("a", count(9, v1alpha1.OverAllocationDeny)), all: []*v1alpha1.CardQuota{quotaOf("b", nil)}, refusal: "17 granted, 16 healthy, 1 too many (9 here, 8 by b)"},
-		"what others leave":                     {quota: quotaOf("a", count(8, v1alpha1.OverAllocationDeny)), all: []*v1alpha1.CardQuota{quotaOf("b", nil)}},
-		"lowered, and still too many":           {quota: quotaOf("a", count(18, v1alpha1.OverAllocationDeny)), before: quotaOf("a", count(19, v1alpha1.OverAllocationDeny))},
-		"denied from now on, as many as ever":   {quota: quotaOf("a", count(18, v1alpha1.OverAllocationDeny)), before: quotaOf("a", count(18, v1alpha1.OverAllocationWarn))},
-		"something else changes":                {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { count(18, v1alpha1.OverAllocationWarn)(q); q.Spec.Project = "p" }), before: quotaOf("a", count(18, v1alpha1.OverAllocationWarn))},
-		"a finalizer of one that is all wrong":  {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = nil }), before: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = []string{"x"} }), policy: policy},
-		"one that is being deleted":             {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); leaving(q) }), before: quotaOf("a", leaving), policy: policy},
+		"a new CardQuota": {quota: newQuotaOf8H200("a"), all: []*v1alpha1.CardQuota{newQuotaOf8H200("a")}},
+		"queue b has a CardQuota already: refused": {
+			quota:       newQuotaOf8H200("a", forQueue("b")),
+			all:         []*v1alpha1.CardQuota{newQuotaOf8H200("b")},
+			wantRefusal: "queue b belongs to CardQuota b of tenant b: change that one, or give this one another spec.queueName",
+		},
+		"the CardQuota of queue b is being deleted": {
+			quota:       newQuotaOf8H200("a", forQueue("b")),
+			all:         []*v1alpha1.CardQuota{newQuotaOf8H200("b", setDeleted)},
+			wantWarning: "queue b belongs to CardQuota b until that is deleted",
+		},
+		"a change of a CardQuota whose queue belongs to another one": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { forQueue("b")(q); count(4, "")(q) }),
+			before: newQuotaOf8H200("a", forQueue("b")),
+			all:    []*v1alpha1.CardQuota{newQuotaOf8H200("b")},
+		},
+		"any service type, without a policy":                                  {quota: newQuotaOf8H200("a", typed("batch"))},
+		"a service type that the policy has in force":                         {quota: newQuotaOf8H200("a"), policy: policy},
+		"a service type that the policy defines and that is not in force yet": {quota: newQuotaOf8H200("a", typed("serving")), policy: policy},
+		"a service type that the policy does not define: refused": {
+			quota:       newQuotaOf8H200("a", typed("batch")),
+			policy:      policy,
+			wantRefusal: "ServiceTypePolicy default does not define batch: write one of inference, serving, training, or define it there first",
+		},
+		"another change, the service type is no longer defined": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); count(4, "")(q) }),
+			before: newQuotaOf8H200("a", typed("batch")),
+			policy: policy,
+		},
+		"a change to a service type that is not defined: refused": {
+			quota:       newQuotaOf8H200("a", typed("batch")),
+			before:      newQuotaOf8H200("a"),
+			policy:      policy,
+			wantRefusal: "does not define batch",
+		},
+		"no namespaceSelector, which means every namespace": {
+			quota:       newQuotaOf8H200("a", selecting(nil)),
+			wantWarning: "spec.namespaceSelector: is not set: pods of every namespace may use queue a and its quota; select the namespaces of tenant a, or write {}",
+		},
+		"another change, still no namespaceSelector": {
+			quota:       newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { selecting(nil)(q); q.Spec.Project = "p" }),
+			before:      newQuotaOf8H200("a", selecting(nil)),
+			wantWarning: "spec.namespaceSelector: is not set",
+		},
+		"a namespaceSelector":                              {quota: newQuotaOf8H200("a", selecting(&metav1.LabelSelector{}))},
+		"a namespaceSelector that cannot be read: refused": {quota: newQuotaOf8H200("a", selecting(bad)), wantRefusal: "spec.namespaceSelector: …no label value!"},
+		"another change, the namespaceSelector was invalid before": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { selecting(bad)(q); count(4, "")(q) }),
+			before: newQuotaOf8H200("a", selecting(bad)),
+		},
+		"17 of 16 cards, overAllocation Allow": {quota: newQuotaOf8H200("a", count(17, v1alpha1.OverAllocationAllow))},
+		"17 of 16 cards, overAllocation Warn": {
+			quota:       newQuotaOf8H200("a", count(17, v1alpha1.OverAllocationWarn)),
+			wantWarning: "spec.cards: grants more cards than there are: NVIDIA-H200: 17 granted, 16 healthy, 1 too many (17 here)",
+		},
+		"17 of 16 cards, overAllocation Deny: refused": {
+			quota:       newQuotaOf8H200("a", count(17, v1alpha1.OverAllocationDeny)),
+			wantRefusal: "spec.overAllocation is Deny: NVIDIA-H200: 17 granted, 16 healthy, 1 too many (17 here): lower the quota",
+		},
+		"9 beside 8 of another CardQuota, overAllocation Deny: refused": {
+			quota:       newQuotaOf8H200("a", count(9, v1alpha1.OverAllocationDeny)),
+			all:         []*v1alpha1.CardQuota{newQuotaOf8H200("b")},
+			wantRefusal: "17 granted, 16 healthy, 1 too many (9 here, 8 by b)",
+		},
+		"8 beside 8 of another CardQuota, overAllocation Deny": {
+			quota: newQuotaOf8H200("a", count(8, v1alpha1.OverAllocationDeny)),
+			all:   []*v1alpha1.CardQuota{newQuotaOf8H200("b")},
+		},
+		"lowered from 19 to 18 of 16 cards, overAllocation Deny": {
+			quota:  newQuotaOf8H200("a", count(18, v1alpha1.OverAllocationDeny)),
+			before: newQuotaOf8H200("a", count(19, v1alpha1.OverAllocationDeny)),
+		},
+		"still 18 of 16 cards, overAllocation becomes Deny": {
+			quota:  newQuotaOf8H200("a", count(18, v1alpha1.OverAllocationDeny)),
+			before: newQuotaOf8H200("a", count(18, v1alpha1.OverAllocationWarn)),
+		},
+		"another change, 18 of 16 cards as before": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { count(18, v1alpha1.OverAllocationWarn)(q); q.Spec.Project = "p" }),
+			before: newQuotaOf8H200("a", count(18, v1alpha1.OverAllocationWarn)),
+		},
+		"only a finalizer of an invalid CardQuota changes": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = nil }),
+			before: newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = []string{"x"} }),
+			policy: policy,
+		},
+		"an invalid CardQuota that is being deleted": {
+			quota:  newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); setDeleted(q) }),
+			before: newQuotaOf8H200("a", setDeleted),
+			policy: policy,
+		},
 	}) {
-		answers(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}}), tc.refusal, tc.warning)
+		checkAnswer(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}}), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-// TestAQuotaForACardThatNoNodeOffers: its name may be wrong, or the card is not named yet.
-func TestAQuotaForACardThatNoNodeOffers(t *testing.T) {
+// TestQuotaForACardThatNoNodeOffersWarns: the name may be misspelt, or the new node has no labels yet that name its card. The
+// warning suggests which, and refuses nothing. One node offers 8 cards, which have a name or not.
+func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 	named := card.Recognise(builder.Node("old").GPUs("NVIDIA-H200", 8).Obj(), nil)
 	unlabelled := card.Recognise(builder.Node("new").Resource("nvidia.com/gpu", "8").Obj(), nil)
 	for name, tc := range map[string]struct {
@@ -93,12 +163,22 @@ func TestAQuotaForACardThatNoNodeOffers(t *testing.T) {
 		quota int64
 		want  []string
 	}{
-		"offered":       {named, "NVIDIA-H200", 8, nil},
-		"misspelt":      {named, "H200", 8, []string{"spec.cards[0].name: no node offers card H200 now: did you mean NVIDIA-H200?"}},
-		"without one":   {named, "H200", 0, nil},
-		"not yet named": {unlabelled, "NVIDIA-H200", 8, []string{"spec.cards[0].name: no node offers card NVIDIA-H200 now: it is not named yet (1 node: offers nvidia.com/gpu but no label"}},
+		"the node offers the card": {node: named, card: "NVIDIA-H200", quota: 8},
+		"the name lacks the vendor": {
+			node:  named,
+			card:  "H200",
+			quota: 8,
+			want:  []string{"spec.cards[0].name: no node offers card H200 now: did you mean NVIDIA-H200?"},
+		},
+		"a quota of 0 for an unknown card": {node: named, card: "H200"},
+		"no label names the card of the node": {
+			node:  unlabelled,
+			card:  "NVIDIA-H200",
+			quota: 8,
+			want:  []string{"spec.cards[0].name: no node offers card NVIDIA-H200 now: it is not named yet (1 node: offers nvidia.com/gpu but no label"},
+		},
 	} {
-		quota := quotaOf("a", func(q *v1alpha1.CardQuota) { q.Spec.Cards = []v1alpha1.Card{{Name: tc.card, Quota: &tc.quota}} })
+		quota := newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { q.Spec.Cards = []v1alpha1.Card{{Name: tc.card, Quota: &tc.quota}} })
 		recognised := card.NewInventory(map[string]card.Node{"gpu-0": tc.node})
 
 		result := ValidateCardQuota(quota, nil, CardQuotaInput{Healthy: map[card.Name]card.Count{"NVIDIA-H200": 8}, Inventory: recognised})
@@ -111,32 +191,42 @@ func TestAQuotaForACardThatNoNodeOffers(t *testing.T) {
 	}
 }
 
-func TestDeletion(t *testing.T) {
+// TestDeletionOfACardQuotaWarnsOfItsPods: without its CardQuota a queue has no quota, so no new pod starts in it. The user
+// who deletes it reads how many cards its running pods use, and how many workloads wait. The deletion is not refused.
+func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 	used := func(q *v1alpha1.CardQuota) {
 		q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Used: 6}, {Name: "NVIDIA-H800"}}
 	}
 
 	gone := metav1.NewTime(time.Unix(1, 0))
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota   *v1alpha1.CardQuota
-		warning string
+		quota       *v1alpha1.CardQuota
+		wantWarning string
 	}{
-		"nothing in use": {quotaOf("a", nil), ""},
-		"cards in use":   {quotaOf("a", used), "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain"},
-		"work that waits": {quotaOf("a", func(q *v1alpha1.CardQuota) {
+		"no pod uses cards": {newQuotaOf8H200("a"), ""},
+		"pods use 6 cards": {
+			quota:       newQuotaOf8H200("a", used),
+			wantWarning: "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain",
+		},
+		"2 workloads wait": {newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) {
 			q.Status.BlockedTotal = 2
 			q.Status.PendingSummary = "4 NVIDIA-H200"
 		}),
 			"spec.cards: status.blockedTotal is 2: these workloads wait in queue a and will not start"},
-		"the queue stays":          {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), ""},
-		"it is being deleted once": {quotaOf("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
+		"deletionPolicy Retain keeps the queue": {
+			quota: newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { used(q); q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }),
+		},
+		"the CardQuota is being deleted already": {newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { used(q); q.DeletionTimestamp = &gone }), ""},
 	}) {
-		answers(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.warning)
+		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.wantWarning)
 	}
 }
 
-func TestQueueAnnotations(t *testing.T) {
-	queue := func(annotations notes) *v1beta1.Queue {
+// TestQueueAnnotationsAreValidated: users may write quotas into Queues themselves. The webhook refuses annotations for which
+// the scheduler would withhold every card, and warns of those that have no effect. A change is not refused for what was
+// wrong before.
+func TestQueueAnnotationsAreValidated(t *testing.T) {
+	queue := func(annotations annotationMap) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}
 	}
 
@@ -146,20 +236,39 @@ func TestQueueAnnotations(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		queue, before    *v1beta1.Queue
-		refusal, warning string
+		queue, before            *v1beta1.Queue
+		wantRefusal, wantWarning string
 	}{
-		"nothing":                  {queue: queue(nil)},
-		"all of them":              {queue: queue(notes{quota: `{"NVIDIA-H200":8}`, selector: `{}`, ofType: "training"})},
-		"no JSON":                  {queue: queue(notes{quota: `8`}), refusal: `metadata.annotations[volcano.sh/card.quota]: Invalid value: "8": "8" is not a JSON object: write it like {"NVIDIA-H200":8}`},
-		"no selector":              {queue: queue(notes{selector: `{"matchLabel":{}}`}), refusal: `metadata.annotations[volcano.sh/namespace-selector]: …write it like {"matchLabels":{"team":"chat"}}`},
-		"no service type":          {queue: queue(notes{ofType: "Batch"}), refusal: `metadata.annotations[volcano.sh/service.type]: Invalid value: "Batch": service type "Batch" is no name`},
-		"as wrong as it was":       {queue: queue(notes{quota: `8`, "a": "b"}), before: queue(notes{quota: `8`}), warning: "as before: "},
-		"wrong in another way":     {queue: queue(notes{quota: `9`}), before: queue(notes{quota: `8`}), refusal: `"9" is not a JSON object`},
-		"a workload's":             {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: write the quota of a queue in volcano.sh/card.quota"},
-		"a misspelt one":           {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "metadata.annotations[volcano.sh/card.qouta]: this annotation is unknown"},
-		"another project's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
+		"no annotations":  {queue: queue(nil)},
+		"all annotations": {queue: queue(annotationMap{quota: `{"NVIDIA-H200":8}`, selector: `{}`, serviceType: "training"})},
+		"a quota that is not JSON: refused": {
+			queue:       queue(annotationMap{quota: `8`}),
+			wantRefusal: `metadata.annotations[volcano.sh/card.quota]: Invalid value: "8": "8" is not a JSON object: write it like {"NVIDIA-H200":8}`,
+		},
+		"a selector that cannot be read: refused": {
+			queue:       queue(annotationMap{selector: `{"matchLabel":{}}`}),
+			wantRefusal: `metadata.annotations[volcano.sh/namespace-selector]: …write it like {"matchLabels":{"team":"chat"}}`,
+		},
+		"a service type that is not a name: refused": {
+			queue:       queue(annotationMap{serviceType: "Batch"}),
+			wantRefusal: `metadata.annotations[volcano.sh/service.type]: Invalid value: "Batch": service type "Batch" is no name`,
+		},
+		"another annotation changes, the quota was invalid before": {queue: queue(annotationMap{quota: `8`, "a": "b"}), before: queue(annotationMap{quota: `8`}), wantWarning: "as before: "},
+		"an invalid quota becomes another invalid one: refused": {
+			queue:       queue(annotationMap{quota: `9`}),
+			before:      queue(annotationMap{quota: `8`}),
+			wantRefusal: `"9" is not a JSON object`,
+		},
+		"an annotation for workloads": {
+			queue:       queue(annotationMap{name: "NVIDIA-H200"}),
+			wantWarning: "is read on workloads only: write the quota of a queue in volcano.sh/card.quota",
+		},
+		"a misspelt annotation": {
+			queue:       queue(annotationMap{"volcano.sh/card.qouta": `{}`}),
+			wantWarning: "metadata.annotations[volcano.sh/card.qouta]: this annotation is unknown",
+		},
+		"an annotation of Volcano": {queue: queue(annotationMap{"volcano.sh/closed-by-parent": "false"})},
 	}) {
-		answers(t, ValidateQueue(tc.queue, tc.before), tc.refusal, tc.warning)
+		checkAnswer(t, ValidateQueue(tc.queue, tc.before), tc.wantRefusal, tc.wantWarning)
 	}
 }

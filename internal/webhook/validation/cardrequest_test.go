@@ -13,93 +13,160 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardRequests: one line per rule. Words are parted by "…".
-func TestCardRequests(t *testing.T) {
+// TestCardRequestsAreValidated: the webhook refuses a request that can never be satisfied as written, in pods and in the
+// templates of all kinds. It warns of one that waits, or whose annotation has no effect.
+func TestCardRequestsAreValidated(t *testing.T) {
 	one := amounts{gpu: "1"}
 	for t, tc := range check.Cases(t, map[string]struct {
-		object           runtime.Object
-		refusal, warning string
+		object                   runtime.Object
+		wantRefusal, wantWarning string
 	}{
-		"a card that it names":             {requested(notes{name: "NVIDIA-H200"}, one, nil), "", ""},
-		"alternatives":                     {requested(notes{name: "NVIDIA-H200|NVIDIA-H800"}, one, nil), "", ""},
-		"any card":                         {requested(nil, one, nil), "", ""},
-		"no card":                          {requested(nil, amounts{"cpu": "1"}, nil), "", ""},
-		"another device":                   {requested(nil, amounts{rdma: "1"}, nil), "", ""},
-		"no card name":                     {requested(notes{name: "NVIDIA H200"}, one, nil), `metadata.annotations[volcano.sh/card.name]: Invalid value: "NVIDIA H200": card name "NVIDIA H200"…must be a label value`, ""},
-		"no card name and no card":         {requested(notes{name: "?"}, nil, nil), `card name "?"`, ""},
-		"two card resources":               {requested(nil, amounts{gpu: "1", slice: "1"}, nil), "spec.containers: Forbidden: requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb…remove the other", ""},
-		"the resource of another card":     {requested(notes{name: "NVIDIA-H200"}, amounts{slice: "1"}, nil), "names card <NVIDIA-H200>, which is requested as nvidia.com/gpu, but requests nvidia.com/mig-1g.18gb", ""},
-		"more than any quota":              {requested(nil, amounts{gpu: "1000001"}, nil), "requests more than 1000000 of nvidia.com/gpu", ""},
-		"too many of an unnamed card":      {requested(nil, amounts{ascend: "1000001"}, nil), "requests more than 1000000 of huawei.com/Ascend910", ""},
-		"a name without a request":         {requested(notes{name: "NVIDIA-H200"}, nil, nil), "", "metadata.annotations[volcano.sh/card.name]: names card NVIDIA-H200, but the pod requests no card…resources.limits"},
-		"a card that no node offers yet":   {requested(notes{name: "NVIDIA-B300"}, one, nil), "", "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200, "},
-		"a resource that no node offers":   {requested(notes{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"}, nil), "", "which no node offers as a card; it waits until one does"},
-		"a resource that no node names":    {requested(nil, amounts{ascend: "1"}, nil), "", "no node says which card that is…it waits"},
-		"a job's total on a pod":           {requested(notes{request: `{}`}, one, nil), "", "metadata.annotations[volcano.sh/card.request]: is read on jobs and PodGroups only"},
-		"a misspelt annotation":            {requested(notes{"volcano.sh/card.card": "x"}, one, nil), "", "metadata.annotations[volcano.sh/card.card]: this annotation is unknown and has no effect: the known ones are volcano.sh/card.quota, "},
-		"a template with limits only":      {deployment(notes{name: "NVIDIA-H200"}, amounts{slice: "1"}, nil), "spec.template.spec.containers: Forbidden: names card <NVIDIA-H200>", ""},
-		"a template's misspelt annotation": {deployment(notes{"volcano.sh/card.nam": "x"}, one, nil), "", "spec.template.metadata.annotations[volcano.sh/card.nam]: this annotation is unknown"},
-		"a total in the template":          {deployment(notes{request: `{}`}, one, nil), "", "spec.template.metadata.annotations[volcano.sh/card.request]: has no effect here: write it in metadata.annotations"},
-		"a name beside the template":       {deployment(nil, amounts{gpu: "2"}, func(d *appsv1.Deployment) { d.Annotations = notes{name: "NVIDIA-H200"} }), "metadata.annotations[volcano.sh/card.name]: Forbidden: has no effect here, so its pods, which request 2 nvidia.com/gpu each…write it in spec.template.metadata.annotations", ""},
-		"a name beside it and in it":       {deployment(notes{name: "NVIDIA-H200"}, one, func(d *appsv1.Deployment) { d.Annotations = notes{name: "NVIDIA-H200"} }), "", ""},
-		"a name beside one without cards":  {deployment(nil, nil, func(d *appsv1.Deployment) { d.Annotations = notes{name: "NVIDIA-H200"} }), "", "has no effect here: write it in spec.template"},
-		"the second task":                  {vcjobOf("open", nil, task(1, nil, one), task(1, notes{name: "?"}, one)), "spec.tasks[1].template.metadata.annotations[volcano.sh/card.name]: Invalid value: \"?\": ", ""},
-		"a Volcano CronJob's task":         {&vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcjobOf("open", nil, task(1, notes{name: "?"}, one)).Spec}}}, "spec.jobTemplate.spec.tasks[0].template", ""},
-		"a CronJob's template":             {&batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: templateOf(notes{name: "?"}, one)}}}}, "spec.jobTemplate.spec.template", ""},
-		"what another object made":         {requested(notes{name: "?"}, one, controlled), "", `card name "?"`},
+		"a card by name":           {object: newPod(annotationMap{name: "NVIDIA-H200"}, one)},
+		"two alternatives":         {object: newPod(annotationMap{name: "NVIDIA-H200|NVIDIA-H800"}, one)},
+		"any card":                 {object: newPod(nil, one)},
+		"no card":                  {object: newPod(nil, amounts{"cpu": "1"})},
+		"a device that is no card": {object: newPod(nil, amounts{rdma: "1"})},
+		"a card name with a space: refused": {
+			object:      newPod(annotationMap{name: "NVIDIA H200"}, one),
+			wantRefusal: `metadata.annotations[volcano.sh/card.name]: Invalid value: "NVIDIA H200": card name "NVIDIA H200"…must be a label value`,
+		},
+		"an invalid card name without a request: refused": {object: newPod(annotationMap{name: "?"}, nil), wantRefusal: `card name "?"`},
+		"cards and slices in one pod: refused": {
+			object:      newPod(nil, amounts{gpu: "1", slice: "1"}),
+			wantRefusal: "spec.containers: Forbidden: requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb…remove the other",
+		},
+		"the name of a card and the resource of its slices: refused": {
+			object:      newPod(annotationMap{name: "NVIDIA-H200"}, amounts{slice: "1"}),
+			wantRefusal: "names card <NVIDIA-H200>, which is requested as nvidia.com/gpu, but requests nvidia.com/mig-1g.18gb",
+		},
+		"more than 1,000,000 cards: refused": {
+			object:      newPod(nil, amounts{gpu: "1000001"}),
+			wantRefusal: "requests more than 1000000 of nvidia.com/gpu",
+		},
+		"more than 1,000,000 of a card without a name: refused": {
+			object:      newPod(nil, amounts{ascend: "1000001"}),
+			wantRefusal: "requests more than 1000000 of huawei.com/Ascend910",
+		},
+		"a card name without a request": {
+			object:      newPod(annotationMap{name: "NVIDIA-H200"}, nil),
+			wantWarning: "metadata.annotations[volcano.sh/card.name]: names card NVIDIA-H200, but the pod requests no card…resources.limits",
+		},
+		"a card that no node offers": {
+			object:      newPod(annotationMap{name: "NVIDIA-B300"}, one),
+			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200, ",
+		},
+		"a resource that no node offers": {
+			object:      newPod(annotationMap{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"}),
+			wantWarning: "which no node offers as a card; it waits until one does",
+		},
+		"a resource whose card no label names": {
+			object:      newPod(nil, amounts{ascend: "1"}),
+			wantWarning: "no node says which card that is…it waits",
+		},
+		"the total of a job on a pod": {
+			object:      newPod(annotationMap{request: `{}`}, one),
+			wantWarning: "metadata.annotations[volcano.sh/card.request]: is read on jobs and PodGroups only",
+		},
+		"a misspelt annotation": {
+			object:      newPod(annotationMap{"volcano.sh/card.card": "x"}, one),
+			wantWarning: "metadata.annotations[volcano.sh/card.card]: this annotation is unknown and has no effect: the known ones are volcano.sh/card.quota, ",
+		},
+		"a Deployment with the name of a card and the resource of its slices: refused": {
+			object:      newDeployment(annotationMap{name: "NVIDIA-H200"}, amounts{slice: "1"}),
+			wantRefusal: "spec.template.spec.containers: Forbidden: names card <NVIDIA-H200>",
+		},
+		"a misspelt annotation in a template": {
+			object:      newDeployment(annotationMap{"volcano.sh/card.nam": "x"}, one),
+			wantWarning: "spec.template.metadata.annotations[volcano.sh/card.nam]: this annotation is unknown",
+		},
+		"the total of a job in a template": {
+			object:      newDeployment(annotationMap{request: `{}`}, one),
+			wantWarning: "spec.template.metadata.annotations[volcano.sh/card.request]: has no effect here: write it in metadata.annotations",
+		},
+		"a Deployment with the card name beside its template: refused": {
+			object:      newDeployment(nil, amounts{gpu: "2"}, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+			wantRefusal: "metadata.annotations[volcano.sh/card.name]: Forbidden: has no effect here, so its pods, which request 2 nvidia.com/gpu each…write it in spec.template.metadata.annotations",
+		},
+		"a Deployment with the card name in and beside its template": {
+			object: newDeployment(annotationMap{name: "NVIDIA-H200"}, one, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+		},
+		"a Deployment without cards and a card name beside its template": {
+			object:      newDeployment(nil, nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+			wantWarning: "has no effect here: write it in spec.template",
+		},
+		"an invalid card name in the second task of a vcjob: refused": {
+			object:      newVCJob("open", nil, newTask(1, nil, one), newTask(1, annotationMap{name: "?"}, one)),
+			wantRefusal: "spec.tasks[1].template.metadata.annotations[volcano.sh/card.name]: Invalid value: \"?\": ",
+		},
+		"an invalid card name in a task of Volcano's CronJob: refused": {
+			object:      &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: newVCJob("open", nil, newTask(1, annotationMap{name: "?"}, one)).Spec}}},
+			wantRefusal: "spec.jobTemplate.spec.tasks[0].template",
+		},
+		"an invalid card name in a CronJob: refused": {
+			object:      &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newTemplate(annotationMap{name: "?"}, one)}}}},
+			wantRefusal: "spec.jobTemplate.spec.template",
+		},
+		"a pod of a ReplicaSet with an invalid card name: refused": {object: newPod(annotationMap{name: "?"}, one, setReplicaSetAsOwner), wantWarning: `card name "?"`},
 	}) {
 		load, ok := WorkloadOf(tc.object)
 		check.Must(t, ok, "is no workload")
 
-		answers(t, judged(t, load, nil, snapshotOf(nil)), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, load, nil, newInput(nil)), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-// TestNothingIsKnownOfNodes: before nodes were read only what is wrong by itself
-// is refused.
-func TestNothingIsKnownOfNodes(t *testing.T) {
-	scene := snapshotOf(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
+// TestCardRequestsBeforeNodesAreKnown: the webhook may answer before it has read a node. Then a valid card name only
+// causes a warning that no node offers it, and an invalid one is refused as ever.
+func TestCardRequestsBeforeNodesAreKnown(t *testing.T) {
+	input := newInput(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		annotations      notes
-		refusal, warning string
+		annotations              annotationMap
+		wantRefusal, wantWarning string
 	}{
-		"good": {notes{name: "NVIDIA-H200"}, "", "which no node offers as a card; it waits until one does (no node offers a card yet)"},
-		"bad":  {notes{name: "NVIDIA-H200|"}, "card name is empty", ""},
+		"a valid name, which waits for a node": {
+			annotations: annotationMap{name: "NVIDIA-H200"},
+			wantWarning: "which no node offers as a card; it waits until one does (no node offers a card yet)",
+		},
+		"an invalid name: refused": {annotations: annotationMap{name: "NVIDIA-H200|"}, wantRefusal: "card name is empty"},
 	}) {
-		load, _ := WorkloadOf(requested(tc.annotations, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, load, nil, scene), tc.refusal, tc.warning)
+		load, _ := WorkloadOf(newPod(tc.annotations, amounts{gpu: "1"}))
+		checkAnswer(t, validateNow(t, load, nil, input), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-// TestUpdatesAreRefusedForNewErrorsOnly.
+// TestUpdatesAreRefusedForNewErrorsOnly: a workload that was created before the webhook, or before a rule, can still be
+// changed. Its old error becomes a warning; a new error refuses the change.
 func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
-	bad := notes{name: "?"}
-	other := notes{name: "|"}
-	good := notes{name: "NVIDIA-H200"}
+	bad := annotationMap{name: "?"}
+	other := annotationMap{name: "|"}
+	good := annotationMap{name: "NVIDIA-H200"}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		before, after    notes
-		refusal, warning string
+		before, after            annotationMap
+		wantRefusal, wantWarning string
 	}{
-		"still wrong":          {bad, bad, "", "as before: "},
-		"newly wrong":          {good, bad, `card name "?"`, ""},
-		"wrong in another way": {bad, other, "card name is empty", ""},
-		"corrected":            {bad, good, "", ""},
-		"right and new":        {good, notes{name: "NVIDIA-H800"}, "", ""},
+		"the same invalid name":                        {before: bad, after: bad, wantWarning: "as before: "},
+		"a valid name becomes invalid: refused":        {before: good, after: bad, wantRefusal: `card name "?"`},
+		"an invalid name becomes another one: refused": {before: bad, after: other, wantRefusal: "card name is empty"},
+		"an invalid name becomes valid":                {before: bad, after: good},
+		"a valid name becomes another one":             {before: good, after: annotationMap{name: "NVIDIA-H800"}},
 	}) {
-		before, _ := WorkloadOf(deployment(tc.before, amounts{gpu: "1"}, nil))
-		after, _ := WorkloadOf(deployment(tc.after, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, after, &before, snapshotOf(nil)), tc.refusal, tc.warning)
+		before, _ := WorkloadOf(newDeployment(tc.before, amounts{gpu: "1"}))
+		after, _ := WorkloadOf(newDeployment(tc.after, amounts{gpu: "1"}))
+		checkAnswer(t, validateNow(t, after, &before, newInput(nil)), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
+// TestOtherKindsAreNoWorkloads: a kind without pods, such as a Service, has no request to validate.
 func TestOtherKindsAreNoWorkloads(t *testing.T) {
 	_, ok := WorkloadOf(&corev1.Service{})
 	check.That(t, !ok, "a Service is a workload")
 }
 
-// TestTheWarningSuggestsAName: a name without the vendor, and a card whose node has no labels yet.
-func TestTheWarningSuggestsAName(t *testing.T) {
+// TestWarningOfAnUnknownCardSuggestsAName: a pod whose card no node offers waits. The warning says what is likely: the name
+// is misspelt and similar to an offered one, a node withholds the card, or no label names the cards of a new node yet.
+func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 	named := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: gpu, Count: 8}}}
 	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}
 	twoModels := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.SeveralModels, Message: "names more than one card model: NVIDIA-H20, Tesla-T4"}}}
@@ -110,22 +177,54 @@ func TestTheWarningSuggestsAName(t *testing.T) {
 
 	withShares := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "shares": withheld})
 	for t, tc := range check.Cases(t, map[string]struct {
-		asked   string
-		known   *card.Inventory
-		warning string
+		asked       string
+		known       *card.Inventory
+		wantWarning string
 	}{
-		"without the vendor":                     {"h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
-		"not named yet":                          {"NVIDIA-B300", withNew, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits until the labels are there"},
-		"one of both":                            {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
-		"nothing is like it":                     {"NVIDIA-B300", all, "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200"},
-		"withheld":                               {"NVIDIA-A10G", withShares, "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu"},
-		"not named yet, and another one is near": {"NVIDIA-H20", withNew, "names card NVIDIA-H20, which no node offers now: did you mean NVIDIA-H200?; or it is not named yet"},
-		"the label names it":                     {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}), "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: names more than one card model: NVIDIA-H20, Tesla-T4)"},
-		"none is named yet":                      {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"new": unnamed}), "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits"},
-		"several models":                         {"NVIDIA-H20", card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}), "it is not named yet (1 node: names more than one card model"},
-		"an alternative is fine":                 {"NVIDIA-H200|h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
+		"a name without its vendor, in lower case": {"h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
+		"no similar name, and an unnamed node": {
+			asked:       "NVIDIA-B300",
+			known:       withNew,
+			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits until the labels are there",
+		},
+		"a name without its vendor, and an unnamed node": {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
+		"no offered name is similar": {
+			asked:       "NVIDIA-B300",
+			known:       all,
+			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200",
+		},
+		"a node withholds the card": {
+			asked:       "NVIDIA-A10G",
+			known:       withShares,
+			wantWarning: "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu",
+		},
+		"a similar name, and an unnamed node": {
+			asked:       "NVIDIA-H20",
+			known:       withNew,
+			wantWarning: "names card NVIDIA-H20, which no node offers now: did you mean NVIDIA-H200?; or it is not named yet",
+		},
+		"a label of an unnamed node has the name": {
+			asked:       "NVIDIA-H20",
+			known:       card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}),
+			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: names more than one card model: NVIDIA-H20, Tesla-T4)",
+		},
+		"no node has a named card": {
+			asked:       "NVIDIA-H20",
+			known:       card.NewInventory(map[string]card.Node{"new": unnamed}),
+			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits",
+		},
+		"a node with labels of several models": {
+			asked:       "NVIDIA-H20",
+			known:       card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}),
+			wantWarning: "it is not named yet (1 node: names more than one card model",
+		},
+		"the first of two alternatives is offered": {
+			asked:       "NVIDIA-H200|h200",
+			known:       all,
+			wantWarning: "names card h200, which no node offers now: did you mean NVIDIA-H200?",
+		},
 	}) {
-		load, _ := WorkloadOf(requested(notes{name: tc.asked}, amounts{gpu: "1"}, nil))
-		answers(t, judged(t, load, nil, snapshotOf(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.warning)
+		load, _ := WorkloadOf(newPod(annotationMap{name: tc.asked}, amounts{gpu: "1"}))
+		checkAnswer(t, validateNow(t, load, nil, newInput(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.wantWarning)
 	}
 }

@@ -25,9 +25,9 @@ const (
 	rdma   = corev1.ResourceName("rdma/hca")
 )
 
-// fleet has H200, H800 and slices of H200, and Ascend cards whose node does not
-// say which.
-func fleet() *card.Inventory {
+// newInventory returns the cards of node a, 8 NVIDIA-H200 and 7 slices of them, and of node b, 8 NVIDIA-H800. A further
+// node offers huawei.com/Ascend910, and no label names these cards.
+func newInventory() *card.Inventory {
 	return card.NewInventory(map[string]card.Node{
 		"a": {Model: "NVIDIA-H200", Cards: []card.NodeCard{
 			{Name: "NVIDIA-H200", Resource: gpu, Count: 8},
@@ -37,9 +37,10 @@ func fleet() *card.Inventory {
 	}, ascend)
 }
 
-// queues are training, which is of that type and only for namespaces of team chat,
-// open, which says nothing, and broken, whose selector cannot be read.
-func queues(name string) *v1beta1.Queue {
+// findQueue returns a queue: "training" has that service type, a quota of 8 NVIDIA-H200, and takes namespaces of team chat
+// only. "serving" has service type inference, "open" and "default" have no rules, and the selector of "broken" cannot be
+// read. There are no others.
+func findQueue(name string) *v1beta1.Queue {
 	q := builder.Queue(name)
 	selector := v1alpha1.AnnotationNamespaceSelector
 	switch name {
@@ -57,14 +58,15 @@ func queues(name string) *v1beta1.Queue {
 	return q.Obj()
 }
 
-// snapshotOf is what is known of an object in namespace chat.
-func snapshotOf(change func(*WorkloadInput)) WorkloadInput {
+// newInput returns what the rules know beside an object in namespace chat, which has the label team=chat: the cards of
+// newInventory, the queues of findQueue, and a policy without entries. change may be nil.
+func newInput(change func(*WorkloadInput)) WorkloadInput {
 	w := WorkloadInput{
-		Inventory: fleet(), Policy: &v1alpha1.ServiceTypePolicy{},
+		Inventory: newInventory(), Policy: &v1alpha1.ServiceTypePolicy{},
 		Namespace: builder.Namespace("chat", "team", "chat"),
-		Queue:     queues,
+		Queue:     findQueue,
 		PodGroup:  func(string) *v1beta1.PodGroup { return nil },
-		User:      "somebody",
+		User:      "user",
 	}
 	if change != nil {
 		change(&w)
@@ -74,7 +76,7 @@ func snapshotOf(change func(*WorkloadInput)) WorkloadInput {
 
 type amounts = map[corev1.ResourceName]string
 
-func specOf(limits amounts) corev1.PodSpec {
+func newPodSpec(limits amounts) corev1.PodSpec {
 	list := corev1.ResourceList{}
 	for name, amount := range limits {
 		list[name] = resource.MustParse(amount)
@@ -82,73 +84,70 @@ func specOf(limits amounts) corev1.PodSpec {
 	return corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: list}}}}
 }
 
-type notes = map[string]string
+type annotationMap = map[string]string
 
 const (
-	name    = v1alpha1.AnnotationCardName
-	request = v1alpha1.AnnotationCardRequest
-	inQueue = v1beta1.QueueNameAnnotationKey
-	ofType  = v1alpha1.AnnotationServiceType
+	name        = v1alpha1.AnnotationCardName
+	request     = v1alpha1.AnnotationCardRequest
+	queueName   = v1beta1.QueueNameAnnotationKey
+	serviceType = v1alpha1.AnnotationServiceType
 )
 
-func templateOf(annotations notes, limits amounts) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: specOf(limits)}
+func newTemplate(annotations annotationMap, limits amounts) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: newPodSpec(limits)}
 }
 
-// deployment asks for cards in its template; change may be nil.
-func deployment(annotations notes, limits amounts, change func(*appsv1.Deployment)) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "d"}, Spec: appsv1.DeploymentSpec{Template: templateOf(annotations, limits)}}
-	if change != nil {
+// newDeployment returns a Deployment in namespace chat, with annotations and limits in its template.
+func newDeployment(annotations annotationMap, limits amounts, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "d"}, Spec: appsv1.DeploymentSpec{Template: newTemplate(annotations, limits)}}
+	for _, change := range changes {
 		change(d)
 	}
 	return d
 }
 
-// requested makes a pod as the API server hands it over, with requests.
-func requested(annotations notes, limits amounts, change func(*corev1.Pod)) *corev1.Pod {
-	pod := podOf(templateOf(annotations, limits))
+// newPod returns a pod in namespace chat as the API server hands it over, with requests like its limits.
+func newPod(annotations annotationMap, limits amounts, changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := podOf(newTemplate(annotations, limits))
 	pod.Namespace = "chat"
 	pod.Name = "p"
-	if change != nil {
+	for _, change := range changes {
 		change(pod)
 	}
 	return pod
 }
 
-func vcjobOf(queue string, annotations notes, tasks ...vcbatch.TaskSpec) *vcbatch.Job {
+func newVCJob(queue string, annotations annotationMap, tasks ...vcbatch.TaskSpec) *vcbatch.Job {
 	for i := range tasks {
 		tasks[i].Template.Spec.SchedulerName = ""
 	}
 	return &vcbatch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "j", Annotations: annotations}, Spec: vcbatch.JobSpec{Queue: queue, Tasks: tasks}}
 }
 
-func task(replicas int32, annotations notes, limits amounts) vcbatch.TaskSpec {
-	return vcbatch.TaskSpec{Replicas: replicas, Template: templateOf(annotations, limits)}
+func newTask(replicas int32, annotations annotationMap, limits amounts) vcbatch.TaskSpec {
+	return vcbatch.TaskSpec{Replicas: replicas, Template: newTemplate(annotations, limits)}
 }
 
-// says fails unless there is exactly one text with every word, or none for "".
-func says(t *testing.T, what string, texts []string, words string) {
-	if words == "" {
-		check.That(t, len(texts) == 0, "%s: %q, want none", what, texts)
-		return
-	}
-	check.Must(t, len(texts) == 1, "%s: %q, want one with %q", what, texts, words)
-	check.Contains(t, what, texts[0], strings.Split(words, "…")...)
+// checkOnlyText checks that there is exactly one text, with each of the wanted parts, which "…" separates. For "" there
+// must be none.
+func checkOnlyText(t *testing.T, what string, texts []string, want string) {
+	check.Must(t, len(texts) == min(1, len(want)), "%s: %q, want …%s…", what, texts, want)
+	check.Contains(t, what, strings.Join(texts, ""), strings.Split(want, "…")...)
 }
 
-// answers checks what an answer says.
-func answers(t *testing.T, result Result, refusal, warning string) {
+// checkAnswer checks the only refusal and the only warning of a validation, "" for none. Parts are separated by "…".
+func checkAnswer(t *testing.T, result Result, wantRefusal, wantWarning string) {
 	result = result.Truncated()
-	says(t, "refusals", texts(result.Errors), refusal)
-	says(t, "warnings", result.Warnings, warning)
+	checkOnlyText(t, "refusals", texts(result.Errors), wantRefusal)
+	checkOnlyText(t, "warnings", result.Warnings, wantWarning)
 }
 
-// judged is the answer to a caller that waits for it.
-func judged(t *testing.T, load Workload, before *Workload, scene WorkloadInput) Result {
-	return check.Value(ValidateWorkload(t.Context(), load, before, scene))(t)
+// validateNow validates a workload. before is its last version, nil for a new one.
+func validateNow(t *testing.T, load Workload, before *Workload, input WorkloadInput) Result {
+	return check.Value(ValidateWorkload(t.Context(), load, before, input))(t)
 }
 
-// texts are errors as users read them.
+// texts returns errors as users read them.
 func texts(errors field.ErrorList) []string {
 	var out []string
 	for _, err := range errors {

@@ -52,7 +52,7 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 		cards = append(cards, text)
 	}
 
-	c := node(name, parent, rapid.SampledFrom([]string{"", "", "training"}).Draw(t, "type"), cards)
+	c := newTreeQuota(name, parent, rapid.SampledFrom([]string{"", "", "training"}).Draw(t, "type"), cards)
 	if rapid.IntRange(0, 2).Draw(t, "resources") == 0 {
 		limit := rapid.IntRange(0, 6).Draw(t, "cpu")
 		deserved := ""
@@ -61,15 +61,15 @@ func drawCardQuota(t *rapid.T, name string) *v1alpha1.CardQuota {
 			deserved = fmt.Sprint(n)
 			guarantee = fmt.Sprint(rapid.IntRange(0, n).Draw(t, "guarantee cpu"))
 		}
-		cpu(fmt.Sprint(limit), deserved, guarantee)(c)
+		withCPU(fmt.Sprint(limit), deserved, guarantee)(c)
 	}
 
 	return c
 }
 
-// wrongs returns what the operator says of a tree, without the CardQuotas whose parent does not
+// faultTexts returns what the operator says of a tree, without the CardQuotas whose parent does not
 // exist, and those below them.
-func wrongs(all quotas) (found []string) {
+func faultTexts(all quotas) (found []string) {
 	tree := cardquota.NewTree(all, nil, v1alpha1.UnmanagedEnforce)
 	for _, c := range all {
 		condition := tree.HierarchyCondition(c, nil)
@@ -89,11 +89,13 @@ func isRightlyRefused(result Result, all quotas) bool {
 			return true
 		}
 	}
-	return len(wrongs(all)) > 0 || slices.ContainsFunc(texts(result.Errors), func(text string) bool { return strings.Contains(text, "is not set: in a tree") })
+	return len(faultTexts(all)) > 0 || slices.ContainsFunc(texts(result.Errors), func(text string) bool { return strings.Contains(text, "is not set: in a tree") })
 }
 
-// TestAdmittedTreesAreSound: CardQuotas that are created one by one, in any order, form a tree with
-// which the operator finds nothing wrong. What it would find nothing wrong with is admitted.
+// TestAdmittedTreesAreSound: the webhook and the operator must agree on what is wrong in a tree of CardQuotas. Random
+// CardQuotas are created one by one, in any order. Those that the webhook accepts form a tree with which the operator
+// finds nothing wrong, and it refuses none without a fault. After a random change of one of them the webhook has
+// refused, or warned of, everything that is wrong then.
 func TestAdmittedTreesAreSound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var all quotas
@@ -104,7 +106,7 @@ func TestAdmittedTreesAreSound(t *testing.T) {
 			with := append(slices.Clone(all), c)
 			if len(result.Errors) == 0 {
 				all = with
-				check.Must(t, len(wrongs(all)) == 0, "%s is admitted, and wrong: %q", name, wrongs(all))
+				check.Must(t, len(faultTexts(all)) == 0, "%s is admitted, and wrong: %q", name, faultTexts(all))
 			} else {
 				check.Must(t, isRightlyRefused(result, with), "%s is refused, and nothing is wrong: %q", name, texts(result.Errors))
 			}
@@ -134,7 +136,7 @@ func checkEdit(t *rapid.T, all quotas) {
 
 	tree := cardquota.NewTree(edited, nil, v1alpha1.UnmanagedEnforce)
 	check.Must(t, tree.Fault(after.Name).Kind != quota.ParentCycle && tree.Fault(after.Name).Kind != quota.TooDeep, "the edit of %s is admitted: %v", after.Name, tree.Fault(after.Name))
-	for _, text := range wrongs(edited) {
+	for _, text := range faultTexts(edited) {
 		name, _, _ := strings.Cut(text, ":")
 		check.Must(t, name != after.Name, "the edit of %s is admitted, and wrong: %s", name, text)
 		check.Must(t, strings.Contains(strings.Join(result.Warnings, "\n"), text), "the edit of %s makes wrong: %s; warnings %q", after.Name, text, result.Warnings)

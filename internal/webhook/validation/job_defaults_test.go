@@ -17,25 +17,27 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// batchJob requests cards of our scheduler, as the API server hands it over; change may be nil.
-func batchJob(change func(*batchv1.Job)) *batchv1.Job {
+// newJob returns a Kubernetes Job with 4 NVIDIA-H200 and backoffLimit 6, as the API server hands it over.
+func newJob(changes ...func(*batchv1.Job)) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "j"},
 		Spec: batchv1.JobSpec{
-			Template:     templateOf(notes{name: "NVIDIA-H200"}, amounts{gpu: "4"}),
+			Template:     newTemplate(annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"}),
 			BackoffLimit: ptr.To[int32](6), PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed),
 		},
 	}
 
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	if change != nil {
-		change(job)
+	for _, change := range changes {
+		if change != nil {
+			change(job)
+		}
 	}
 
 	return job
 }
 
-func ignoreEvictions(w *WorkloadInput) {
+func setJobIgnoreEvictions(w *WorkloadInput) {
 	w.Policy.Spec.Admission.JobEvictionPolicy = v1alpha1.JobIgnoreEvictions
 }
 
@@ -51,7 +53,11 @@ func withRules(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: rules} }
 }
 
-func TestWhichJobsGetAnEvictionRule(t *testing.T) {
+// TestJobsWithCardsGetARuleForEvictions: Kubernetes counts each evicted pod of a Job as failed, and ends the Job when more
+// than backoffLimit have failed. So for Jobs with cards the webhook adds the rule to podFailurePolicy that evicted pods
+// do not count, where the policy says jobEvictionPolicy IgnoreEvictions and the Job has no rule for them. The user of a
+// Job without the rule is warned once, at its creation.
+func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
 	own := workload.EvictionRule()
 	own.Action = batchv1.PodFailurePolicyActionCount
@@ -60,103 +66,152 @@ func TestWhichJobsGetAnEvictionRule(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*batchv1.Job)
-		scene  func(*WorkloadInput)
-		gets   bool
+		change      func(*batchv1.Job)
+		changeInput func(*WorkloadInput)
+		gets        bool
 		// warning is what its user reads of a Job that stays as it is, "" for no warning.
-		warning string
+		wantWarning string
 	}{
-		"requests cards":              {nil, nil, true, help},
-		"has rules about exit codes":  {withRules(exitCodeRules(19)...), nil, true, help},
-		"has an empty list of rules":  {withRules(), nil, true, help},
-		"has as many rules as it may": {withRules(exitCodeRules(20)...), nil, false, "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget"},
-		"has the rule":                {withRules(workload.EvictionRule()), nil, false, ""},
-		"has it after others":         {withRules(append(exitCodeRules(2), workload.EvictionRule())...), nil, false, ""},
-		"has its own rule":            {withRules(own), nil, false, ""},
-		"restarts its containers":     {func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, nil, false, "spec.template.spec.restartPolicy…more than 6…write restartPolicy: Never, and " + help},
-		"names its limit":             {func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }, nil, true, "more than 0 of them (backoffLimit)"},
-		"requests in an initContainer": {inContainer(func(p *corev1.PodSpec) {
-			p.InitContainers = p.Containers
-			p.Containers = specOf(nil).Containers
-		}), nil, true, help},
-		"requests in a sidecar": {inContainer(func(p *corev1.PodSpec) {
-			p.InitContainers = p.Containers
-			p.Containers = specOf(nil).Containers
-			p.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-		}), nil, true, help},
-		"requests in its second container":   {inContainer(func(p *corev1.PodSpec) { p.Containers = append(specOf(nil).Containers, p.Containers...) }), nil, true, help},
-		"requests slices":                    {func(j *batchv1.Job) { j.Spec.Template = templateOfJob(nil, amounts{slice: "1"}) }, nil, true, help},
-		"requests no card":                   {func(j *batchv1.Job) { j.Spec.Template = templateOfJob(nil, amounts{"cpu": "1"}) }, nil, false, ""},
-		"requests what is no card":           {func(j *batchv1.Job) { j.Spec.Template = templateOfJob(nil, amounts{rdma: "1"}) }, nil, false, ""},
-		"uses another scheduler":             {inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "default-scheduler" }), bypassAllowed, false, ""},
-		"uses another name of ours":          {inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }), func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "cards"} }, true, help},
-		"in a queue of inference":            {func(j *batchv1.Job) { j.Spec.Template.Annotations[inQueue] = "serving" }, nil, true, help},
-		"while the policy leaves Jobs alone": {nil, func(w *WorkloadInput) { w.Policy.Spec.Admission.JobEvictionPolicy = "" }, false, help},
-		"without a policy":                   {nil, func(w *WorkloadInput) { w.Policy = nil }, false, ""},
-		"of a controller": {func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "s", Controller: ptr.To(true)}}
-		}, nil, true, ""},
+		"a Job with cards":       {gets: true, wantWarning: help},
+		"19 other rules":         {change: withRules(exitCodeRules(19)...), gets: true, wantWarning: help},
+		"an empty list of rules": {change: withRules(), gets: true, wantWarning: help},
+		"20 other rules, the most that Kubernetes allows: no place for one more": {
+			change:      withRules(exitCodeRules(20)...),
+			wantWarning: "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget",
+		},
+		"the Job has the rule":                        {change: withRules(workload.EvictionRule())},
+		"the Job has the rule behind two others":      {change: withRules(append(exitCodeRules(2), workload.EvictionRule())...)},
+		"the Job has another rule about evicted pods": {change: withRules(own)},
+		"restartPolicy OnFailure, with which Kubernetes allows no rules": {
+			change:      func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure },
+			wantWarning: "spec.template.spec.restartPolicy…more than 6…write restartPolicy: Never, and " + help,
+		},
+		"backoffLimit 0": {
+			change:      func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) },
+			gets:        true,
+			wantWarning: "more than 0 of them (backoffLimit)",
+		},
+		"an init container requests the cards": {
+			change: inContainer(func(p *corev1.PodSpec) {
+				p.InitContainers = p.Containers
+				p.Containers = newPodSpec(nil).Containers
+			}),
+			gets:        true,
+			wantWarning: help,
+		},
+		"a sidecar requests the cards": {
+			change: inContainer(func(p *corev1.PodSpec) {
+				p.InitContainers = p.Containers
+				p.Containers = newPodSpec(nil).Containers
+				p.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			}),
+			gets:        true,
+			wantWarning: help,
+		},
+		"the second container requests the cards": {
+			change:      inContainer(func(p *corev1.PodSpec) { p.Containers = append(newPodSpec(nil).Containers, p.Containers...) }),
+			gets:        true,
+			wantWarning: help,
+		},
+		"slices of cards": {
+			change:      func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{slice: "1"}) },
+			gets:        true,
+			wantWarning: help,
+		},
+		"no card":                  {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{"cpu": "1"}) }},
+		"a device that is no card": {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{rdma: "1"}) }},
+		"another scheduler": {
+			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "default-scheduler" }),
+			changeInput: setBypassAllowed,
+		},
+		"the scheduler's second name": {
+			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }),
+			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "cards"} },
+			gets:        true,
+			wantWarning: help,
+		},
+		"a queue of inference": {
+			change:      func(j *batchv1.Job) { j.Spec.Template.Annotations[queueName] = "serving" },
+			gets:        true,
+			wantWarning: help,
+		},
+		"the policy does not set jobEvictionPolicy": {
+			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Admission.JobEvictionPolicy = "" },
+			wantWarning: help,
+		},
+		"no ServiceTypePolicy": {changeInput: func(w *WorkloadInput) { w.Policy = nil }},
+		"the Job of a controller, whose user reads no warnings": {
+			change: func(j *batchv1.Job) {
+				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "s", Controller: ptr.To(true)}}
+			},
+			gets: true,
+		},
 	}) {
-		scene := snapshotOf(func(w *WorkloadInput) {
-			ignoreEvictions(w)
-			if tc.scene != nil {
-				tc.scene(w)
+		input := newInput(func(w *WorkloadInput) {
+			setJobIgnoreEvictions(w)
+			if tc.changeInput != nil {
+				tc.changeInput(w)
 			}
 		})
 
-		job := batchJob(tc.change)
+		job := newJob(tc.change)
 		before := job.DeepCopy()
-		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, scene))
+		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, input))
 		check.Equal(t, "the Job itself", before, job)
 
 		load, _ := WorkloadOf(job) // as if the mutating webhook had not answered
 		var warnings []string
-		for _, text := range judged(t, load, nil, scene).Warnings {
+		for _, text := range validateNow(t, load, nil, input).Warnings {
 			if strings.Contains(text, "backoffLimit") {
 				warnings = append(warnings, text)
 			}
 		}
 
-		says(t, "warnings", warnings, tc.warning)
+		checkOnlyText(t, "warnings", warnings, tc.wantWarning)
 		load, _ = WorkloadOf(job)
 		then, _ := WorkloadOf(before)
-		check.That(t, !slices.ContainsFunc(judged(t, load, &then, scene).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
+		check.That(t, !slices.ContainsFunc(validateNow(t, load, &then, input).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
 	}
 }
 
-func templateOfJob(annotations notes, limits amounts) corev1.PodTemplateSpec {
-	template := templateOf(annotations, limits)
+func newJobTemplate(annotations annotationMap, limits amounts) corev1.PodTemplateSpec {
+	template := newTemplate(annotations, limits)
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return template
 }
 
-func bypassAllowed(w *WorkloadInput) {
+func setBypassAllowed(w *WorkloadInput) {
 	w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassAllow
 }
 
-// TestCronJobsAreWarnedOf: its Jobs get the rule when they are created, where the policy says so.
-func TestCronJobsAreWarnedOf(t *testing.T) {
+// TestCronJobsWarnIfTheirJobsGetNoRuleForEvictions: the Jobs of a CronJob get the rule when they are created, where the
+// policy says so. Otherwise the user reads the warning at the CronJob, because no user reads those of its Jobs.
+func TestCronJobsWarnIfTheirJobsGetNoRuleForEvictions(t *testing.T) {
 	restarts := func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		change  func(*batchv1.Job)
-		scene   func(*WorkloadInput)
-		warning string
+		change      func(*batchv1.Job)
+		changeInput func(*WorkloadInput)
+		wantWarning string
 	}{
-		"its request is refused":   {func(j *batchv1.Job) { j.Spec.Template.Annotations[name] = "?" }, nil, ""},
-		"its Jobs get the rule":    {nil, ignoreEvictions, ""},
-		"its Jobs cannot get it":   {restarts, ignoreEvictions, "spec.jobTemplate.spec.template.spec.restartPolicy…write restartPolicy: Never"},
-		"the policy leaves it out": {nil, nil, "spec.jobTemplate.spec.podFailurePolicy…DisruptionTarget"},
+		"an invalid request, of which another rule warns": {change: func(j *batchv1.Job) { j.Spec.Template.Annotations[name] = "?" }},
+		"the policy adds the rule to its Jobs":            {changeInput: setJobIgnoreEvictions},
+		"restartPolicy OnFailure, with which Kubernetes allows no rules": {
+			change:      restarts,
+			changeInput: setJobIgnoreEvictions,
+			wantWarning: "spec.jobTemplate.spec.template.spec.restartPolicy…write restartPolicy: Never",
+		},
+		"the policy does not add the rule": {wantWarning: "spec.jobTemplate.spec.podFailurePolicy…DisruptionTarget"},
 	}) {
-		job := batchJob(tc.change)
+		job := newJob(tc.change)
 		cron := &batchv1.CronJob{ObjectMeta: job.ObjectMeta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: job.Spec}}}
 		load, _ := WorkloadOf(cron)
-		says(t, "warnings", judged(t, load, nil, snapshotOf(tc.scene)).Warnings, tc.warning)
+		checkOnlyText(t, "warnings", validateNow(t, load, nil, newInput(tc.changeInput)).Warnings, tc.wantWarning)
 	}
 }
 
-// complete adds the rule as the webhook does.
-func complete(job *batchv1.Job) *batchv1.Job {
+// addEvictionRule adds the rule as the webhook does.
+func addEvictionRule(job *batchv1.Job) *batchv1.Job {
 	out := job.DeepCopy()
 	var rules []batchv1.PodFailurePolicyRule
 	if out.Spec.PodFailurePolicy != nil {
@@ -167,42 +222,49 @@ func complete(job *batchv1.Job) *batchv1.Job {
 	return out
 }
 
-func TestWhichChangesKeepTheEvictionRule(t *testing.T) {
+// TestApplyingTheFileAgainKeepsTheEvictionRule: podFailurePolicy of a Job cannot be changed. So a user's file without the
+// rule, applied to the Job to which the webhook added it, would be refused. The webhook then copies the stored policy. It
+// does so only if the file differs from what is stored by this rule alone.
+func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 	anyOther := workload.EvictionRule()
 	anyOther.OnPodConditions[0].Status = corev1.ConditionFalse
 
 	file := func(rules ...batchv1.PodFailurePolicyRule) *batchv1.Job {
 		if rules == nil {
-			return batchJob(nil)
+			return newJob()
 		}
-		return batchJob(withRules(rules...))
+		return newJob(withRules(rules...))
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		stored, changed *batchv1.Job
 		keeps           bool
 	}{
-		"the file without rules":              {complete(file()), file(), true},
-		"the file with an empty list":         {complete(file()), file([]batchv1.PodFailurePolicyRule{}...), true},
-		"the file with other rules":           {complete(file(exitCodeRules(2)...)), file(exitCodeRules(2)...), true},
-		"what is stored":                      {complete(file(exitCodeRules(2)...)), complete(file(exitCodeRules(2)...)), false},
-		"what is stored, replaced as default": {complete(file()), batchJob(withRules(workload.EvictionRule())), true},
-		"a file that lacks another rule too":  {complete(file(exitCodeRules(2)...)), file(), false},
-		"a file with another rule":            {complete(file()), file(exitCodeRules(1)...), false},
-		"a Job that never had it":             {file(exitCodeRules(2)...), file(exitCodeRules(1)...), false},
-		"a Job without rules":                 {file(), file(), false},
-		"a Job with another rule first":       {file(anyOther), file(), false},
-		"a Job with it after others":          {file(append(exitCodeRules(1), workload.EvictionRule())...), file(exitCodeRules(1)...), false},
+		"stored with the rule, applied without rules":                                {addEvictionRule(file()), file(), true},
+		"stored with the rule, applied with an empty list":                           {addEvictionRule(file()), file([]batchv1.PodFailurePolicyRule{}...), true},
+		"stored with the rule before two others, applied with these two":             {addEvictionRule(file(exitCodeRules(2)...)), file(exitCodeRules(2)...), true},
+		"stored with the rule, applied as stored":                                    {addEvictionRule(file(exitCodeRules(2)...)), addEvictionRule(file(exitCodeRules(2)...)), false},
+		"stored with the rule, applied with it and the default podReplacementPolicy": {addEvictionRule(file()), newJob(withRules(workload.EvictionRule())), true},
+		"stored with the rule before two others, applied without rules":              {addEvictionRule(file(exitCodeRules(2)...)), file(), false},
+		"stored with the rule, applied with another one":                             {addEvictionRule(file()), file(exitCodeRules(1)...), false},
+		"stored with two other rules, applied with one":                              {file(exitCodeRules(2)...), file(exitCodeRules(1)...), false},
+		"stored without rules, applied without":                                      {file(), file(), false},
+		"stored with a similar rule, applied without":                                {file(anyOther), file(), false},
+		"stored with the rule behind another one, applied without it": {
+			stored:  file(append(exitCodeRules(1), workload.EvictionRule())...),
+			changed: file(exitCodeRules(1)...),
+		},
 	}) {
 		check.Equal(t, "keeps", tc.keeps, MustKeepEvictionRule(tc.changed, tc.stored))
 	}
 }
 
-// TestTheUsersFileCanAlwaysBeAppliedAgain: whatever rules it has, the Job that admission completed
-// accepts it as a change.
+// TestTheUsersFileCanAlwaysBeAppliedAgain: whatever rules a user's file has, it can be applied to the Job that the webhook
+// completed. The completed Job is valid, its evicted pods do not count, and it is never completed twice. Rules and
+// restart policy are random.
 func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		file := batchJob(nil)
+		file := newJob()
 		if rapid.Bool().Draw(t, "has rules") {
 			rules := exitCodeRules(rapid.IntRange(0, 20).Draw(t, "rules"))
 			if rapid.Bool().Draw(t, "ignores evictions") {
@@ -216,13 +278,13 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 		}
 
 		stored := file
-		if JobNeedsEvictionRule(file, snapshotOf(ignoreEvictions)) {
-			stored = complete(file)
+		if JobNeedsEvictionRule(file, newInput(setJobIgnoreEvictions)) {
+			stored = addEvictionRule(file)
 			check.That(t, MustKeepEvictionRule(file, stored), "the file is refused")
 			check.That(t, workload.FailureLimitFor(stored).IgnoresEvictions, "evictions of the completed Job count")
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
 		}
 
-		check.That(t, !JobNeedsEvictionRule(stored, snapshotOf(ignoreEvictions)), "it is completed twice")
+		check.That(t, !JobNeedsEvictionRule(stored, newInput(setJobIgnoreEvictions)), "it is completed twice")
 	})
 }

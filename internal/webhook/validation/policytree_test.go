@@ -23,9 +23,9 @@ func policyWarnings(before, after *v1alpha1.ServiceTypePolicySpec, quotas ...*v1
 	return ValidateServiceTypePolicy(object, old, PolicyInput{Quotas: quotas, BaseUnknown: true}).Warnings
 }
 
-// inTree is a CardQuota with a parent, "" for none, and one card.
-func inTree(name, parent, serviceType string, card v1alpha1.Card) *v1alpha1.CardQuota {
-	return quotaOf(name, func(q *v1alpha1.CardQuota) {
+// newQuotaInTree returns a CardQuota with a parent, "" for none, and one card.
+func newQuotaInTree(name, parent, serviceType string, card v1alpha1.Card) *v1alpha1.CardQuota {
+	return newQuotaOf8H200(name, func(q *v1alpha1.CardQuota) {
 		card.Name = "NVIDIA-H200"
 		q.Spec.Parent = parent
 		q.Spec.ServiceType = serviceType
@@ -33,18 +33,21 @@ func inTree(name, parent, serviceType string, card v1alpha1.Card) *v1alpha1.Card
 	})
 }
 
-func TestWarningsOfAnotherHierarchy(t *testing.T) {
+// TestChangeOfTheHierarchyWarnsOfCardQuotas: queueHierarchy of the policy makes queues flat, or a tree. A change has effects on
+// CardQuotas that were written for the other one, so the webhook warns and names them: children whose parents no longer
+// count, cards without a quota or without deserved, parents that have work. Nothing is refused.
+func TestChangeOfTheHierarchyWarnsOfCardQuotas(t *testing.T) {
 	flat := &v1alpha1.ServiceTypePolicySpec{}
 	tree := &v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Tree"}
 	eight := ptr.To[int64](8)
 	whole := v1alpha1.Card{Quota: eight, Deserved: eight}
-	top := inTree("top", "", "", whole)
-	leaf := inTree("leaf", "top", "training", whole)
-	inherits := inTree("inherits", "top", "training", v1alpha1.Card{Deserved: eight})
-	several := inTree("several", "top", "training", v1alpha1.Card{Quota: eight})
+	top := newQuotaInTree("top", "", "", whole)
+	leaf := newQuotaInTree("leaf", "top", "training", whole)
+	inherits := newQuotaInTree("inherits", "top", "training", v1alpha1.Card{Deserved: eight})
+	several := newQuotaInTree("several", "top", "training", v1alpha1.Card{Quota: eight})
 	several.Spec.Cards = append(several.Spec.Cards, v1alpha1.Card{Name: "NVIDIA-H800", Quota: eight}, v1alpha1.Card{Name: "Ascend-910B", Quota: eight, Deserved: eight})
 
-	leaving := inTree("leaving", "nowhere", "training", v1alpha1.Card{})
+	leaving := newQuotaInTree("leaving", "nowhere", "training", v1alpha1.Card{})
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	const under = "with Flat their queues go under root, quotas of parents no longer limit them, and deserved and guarantee have no effect"
 	const cut = "with Flat they may use what they deserve of these cards, and no more: write the quota"
@@ -55,20 +58,60 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 		quotas        []*v1alpha1.CardQuota
 		want          []string
 	}{
-		"to a tree that is complete":      {flat, tree, []*v1alpha1.CardQuota{top, leaf, inherits}, nil},
-		"to a tree without any":           {flat, tree, []*v1alpha1.CardQuota{quotaOf("alone", nil)}, nil},
-		"back to flat":                    {tree, flat, []*v1alpha1.CardQuota{top, leaf}, []string{"1 CardQuotas name a parent: leaf (parent top); " + under}},
-		"back to flat without quotas":     {tree, flat, []*v1alpha1.CardQuota{top, leaf, inherits}, []string{"2 CardQuotas name a parent: inherits (parent top), leaf (parent top); " + under, "1 CardQuotas have cards without quota: inherits (NVIDIA-H200); " + cut}},
-		"a first policy that is flat":     {nil, flat, []*v1alpha1.CardQuota{top, leaf}, []string{"1 CardQuotas name a parent: leaf"}},
-		"a first policy of a tree":        {nil, tree, []*v1alpha1.CardQuota{leaf}, []string{"1 CardQuotas name a parent that does not exist: leaf (parent top); with Tree nothing new starts in their queues until it does: create it, or correct spec.parent"}},
-		"flat as before":                  {flat, &v1alpha1.ServiceTypePolicySpec{Reclaim: "Off", QueueHierarchy: "Flat"}, []*v1alpha1.CardQuota{leaf}, nil},
-		"a tree as before":                {tree, &v1alpha1.ServiceTypePolicySpec{Reclaim: "Off", QueueHierarchy: "Tree"}, []*v1alpha1.CardQuota{leaf, several}, nil},
-		"to a tree without deserved":      {flat, tree, []*v1alpha1.CardQuota{inTree("top", "", "", v1alpha1.Card{Quota: eight}), leaf, several}, []string{"2 CardQuotas have cards without deserved: several (NVIDIA-H200 and 1 more), top (NVIDIA-H200); " + scaled}},
-		"to a tree with work in a parent": {flat, tree, []*v1alpha1.CardQuota{inTree("top", "", "training", whole), leaf}, []string{"1 CardQuotas have a service type and are parents: top (training); with Tree nothing new starts in their queues: give the work to a child, and remove spec.serviceType"}},
-		"one that is being deleted":       {flat, tree, []*v1alpha1.CardQuota{leaving}, nil},
-		"seven of them": {tree, flat, []*v1alpha1.CardQuota{inTree("g", "top", "training", whole), inTree("f", "top", "training", whole), inTree("e", "top", "training", whole),
-			inTree("d", "top", "training", whole), inTree("c", "top", "training", whole), inTree("b", "top", "training", whole), inTree("a", "top", "training", whole)},
-			[]string{"7 CardQuotas name a parent: a (parent top), b (parent top), c (parent top), d (parent top), e (parent top) and 2 more; " + under}},
+		"Flat becomes Tree, all cards have deserved":     {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{top, leaf, inherits}},
+		"Flat becomes Tree, no CardQuota names a parent": {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("alone")}},
+		"Tree becomes Flat": {
+			before: tree,
+			after:  flat,
+			quotas: []*v1alpha1.CardQuota{top, leaf},
+			want:   []string{"1 CardQuotas name a parent: leaf (parent top); " + under},
+		},
+		"Tree becomes Flat, a child inherits its quota": {
+			before: tree,
+			after:  flat,
+			quotas: []*v1alpha1.CardQuota{top, leaf, inherits},
+			want:   []string{"2 CardQuotas name a parent: inherits (parent top), leaf (parent top); " + under, "1 CardQuotas have cards without quota: inherits (NVIDIA-H200); " + cut},
+		},
+		"the first policy, Flat": {
+			after:  flat,
+			quotas: []*v1alpha1.CardQuota{top, leaf},
+			want:   []string{"1 CardQuotas name a parent: leaf"},
+		},
+		"the first policy, Tree, and a parent that does not exist": {
+			after:  tree,
+			quotas: []*v1alpha1.CardQuota{leaf},
+			want:   []string{"1 CardQuotas name a parent that does not exist: leaf (parent top); with Tree nothing new starts in their queues until it does: create it, or correct spec.parent"},
+		},
+		"another change, Flat as before": {
+			before: flat,
+			after:  &v1alpha1.ServiceTypePolicySpec{Reclaim: "Off", QueueHierarchy: "Flat"},
+			quotas: []*v1alpha1.CardQuota{leaf},
+		},
+		"another change, Tree as before": {
+			before: tree,
+			after:  &v1alpha1.ServiceTypePolicySpec{Reclaim: "Off", QueueHierarchy: "Tree"},
+			quotas: []*v1alpha1.CardQuota{leaf, several},
+		},
+		"Flat becomes Tree, cards have no deserved": {
+			before: flat,
+			after:  tree,
+			quotas: []*v1alpha1.CardQuota{newQuotaInTree("top", "", "", v1alpha1.Card{Quota: eight}), leaf, several},
+			want:   []string{"2 CardQuotas have cards without deserved: several (NVIDIA-H200 and 1 more), top (NVIDIA-H200); " + scaled},
+		},
+		"Flat becomes Tree, a parent has a service type": {
+			before: flat,
+			after:  tree,
+			quotas: []*v1alpha1.CardQuota{newQuotaInTree("top", "", "training", whole), leaf},
+			want:   []string{"1 CardQuotas have a service type and are parents: top (training); with Tree nothing new starts in their queues: give the work to a child, and remove spec.serviceType"},
+		},
+		"Flat becomes Tree, a CardQuota that is being deleted": {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{leaving}},
+		"Tree becomes Flat, seven children: five are named": {
+			before: tree,
+			after:  flat,
+			quotas: []*v1alpha1.CardQuota{newQuotaInTree("g", "top", "training", whole), newQuotaInTree("f", "top", "training", whole), newQuotaInTree("e", "top", "training", whole),
+				newQuotaInTree("d", "top", "training", whole), newQuotaInTree("c", "top", "training", whole), newQuotaInTree("b", "top", "training", whole), newQuotaInTree("a", "top", "training", whole)},
+			want: []string{"7 CardQuotas name a parent: a (parent top), b (parent top), c (parent top), d (parent top), e (parent top) and 2 more; " + under},
+		},
 	}) {
 		got := policyWarnings(tc.before, tc.after, tc.quotas...)
 		check.Must(t, len(got) == len(tc.want), "%d warnings, want %d: %q", len(got), len(tc.want), got)
@@ -78,9 +121,10 @@ func TestWarningsOfAnotherHierarchy(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatIsCreatedAgainIsJudgedByWhatIsInForce: an unset queueHierarchy keeps the tree, and cards
-// that only the deleted policy named would be free for all.
-func TestAPolicyThatIsCreatedAgainIsJudgedByWhatIsInForce(t *testing.T) {
+// TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce: after a policy is deleted, the operator keeps what was in force:
+// here a tree and the entry for cards Ascend-910B. A new policy is compared with that. An unset queueHierarchy keeps the
+// tree, with which Volcano's reclaim of pods cannot be used. Without the entry no quota limits these cards any more.
+func TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce(t *testing.T) {
 	last := &v1alpha1.ServiceTypePolicy{}
 	last.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -90,38 +134,49 @@ func TestAPolicyThatIsCreatedAgainIsJudgedByWhatIsInForce(t *testing.T) {
 		return ValidateServiceTypePolicy(&v1alpha1.ServiceTypePolicy{Spec: spec}, nil, input)
 	}
 
-	answers(t, create(v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, Cards: last.Status.Cards}), "cannot be used with queueHierarchy: Tree", "")
-	answers(t, create(v1alpha1.ServiceTypePolicySpec{Cards: last.Status.Cards}), "", "")
-	answers(t, create(v1alpha1.ServiceTypePolicySpec{}), "",
+	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, Cards: last.Status.Cards}), "cannot be used with queueHierarchy: Tree", "")
+	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{Cards: last.Status.Cards}), "", "")
+	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{}), "",
 		"spec.cards: no entry names huawei.com/Ascend910, which is in force as a card: no quota limits it any more, unless the labels of nodes name it")
 
-	input.Quotas = []*v1alpha1.CardQuota{inTree("leaf", "top", "training", v1alpha1.Card{Quota: ptr.To[int64](8), Deserved: ptr.To[int64](8)})}
-	answers(t, create(v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyFlat, Cards: last.Status.Cards}), "", "1 CardQuotas name a parent: leaf (parent top); with Flat")
+	input.Quotas = []*v1alpha1.CardQuota{newQuotaInTree("leaf", "top", "training", v1alpha1.Card{Quota: ptr.To[int64](8), Deserved: ptr.To[int64](8)})}
+	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyFlat, Cards: last.Status.Cards}), "", "1 CardQuotas name a parent: leaf (parent top); with Flat")
 }
 
-func TestWarningsOfPrioritiesThatAreCut(t *testing.T) {
+// TestPolicyWarnsOfPrioritiesThatReachTheNextType: the priority of a queue is that of its service type plus that of its
+// CardQuota, and stays below the next service type, here inference with 80,000. A policy that moves training closer cuts
+// the priorities of CardQuotas, so the webhook warns and names them.
+func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 	training := func(priority int32) *v1alpha1.ServiceTypePolicySpec {
 		return &v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}}
 	}
 	prior := func(name, serviceType string, priority int32) *v1alpha1.CardQuota {
-		return quotaOf(name, func(q *v1alpha1.CardQuota) {
+		return newQuotaOf8H200(name, func(q *v1alpha1.CardQuota) {
 			q.Spec.ServiceType = serviceType
 			q.Spec.Priority = &priority
 		})
 	}
 
-	none := quotaOf("none", nil)
+	none := newQuotaOf8H200("none")
 	for t, tc := range check.Cases(t, map[string]struct {
 		after  *v1alpha1.ServiceTypePolicySpec
 		quotas []*v1alpha1.CardQuota
 		want   string // "" for no warning
 	}{
-		"types far apart":       {training(20000), []*v1alpha1.CardQuota{prior("a", "training", 9999), none}, ""},
-		"inside a narrow band":  {training(79990), []*v1alpha1.CardQuota{prior("a", "training", 9), none}, ""},
-		"at the next type":      {training(79990), []*v1alpha1.CardQuota{prior("a", "training", 10), prior("b", "training", 9), none}, "spec.serviceTypes: 1 CardQuotas have a priority that reaches the next service type: a (training: 79990 + 10, inference: 80000); the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas"},
-		"of the highest type":   {training(79990), []*v1alpha1.CardQuota{prior("a", "inference", 9999)}, ""},
-		"of a type that is not": {training(79990), []*v1alpha1.CardQuota{prior("a", "batch", 9999)}, "1 CardQuotas have a service type that this policy does not define: a (batch)"},
+		"the next type is 60,000 above":         {after: training(20000), quotas: []*v1alpha1.CardQuota{prior("a", "training", 9999), none}},
+		"priority 9, the next type is 10 above": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "training", 9), none}},
+		"priority 10, the next type is 10 above": {
+			after:  training(79990),
+			quotas: []*v1alpha1.CardQuota{prior("a", "training", 10), prior("b", "training", 9), none},
+			want:   "spec.serviceTypes: 1 CardQuotas have a priority that reaches the next service type: a (training: 79990 + 10, inference: 80000); the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas",
+		},
+		"a priority of the highest type": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "inference", 9999)}},
+		"a service type that is not defined": {
+			after:  training(79990),
+			quotas: []*v1alpha1.CardQuota{prior("a", "batch", 9999)},
+			want:   "1 CardQuotas have a service type that this policy does not define: a (batch)",
+		},
 	}) {
-		says(t, "warnings", policyWarnings(&v1alpha1.ServiceTypePolicySpec{}, tc.after, tc.quotas...), tc.want)
+		checkOnlyText(t, "warnings", policyWarnings(&v1alpha1.ServiceTypePolicySpec{}, tc.after, tc.quotas...), tc.want)
 	}
 }

@@ -15,70 +15,136 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func controlled(pod *corev1.Pod) {
+func setReplicaSetAsOwner(pod *corev1.Pod) {
 	yes := true
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}}
 }
 
-func elsewhere(w *WorkloadInput) { w.Namespace.Labels = map[string]string{"team": "search"} }
+func setOtherTeam(w *WorkloadInput) { w.Namespace.Labels = map[string]string{"team": "search"} }
 
-func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "g").Queue(queue).Obj() }
+func newPodGroup(queue string) *v1beta1.PodGroup {
+	return builder.PodGroup("chat", "g").Queue(queue).Obj()
+}
 
-// TestQueueAccess: one line per rule.
-func TestQueueAccess(t *testing.T) {
-	const leftOut = "Namespace <chat> may not use queue <training>: ask an administrator"
-	in := func(queue string) notes { return notes{inQueue: queue} }
-	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
+// TestWorkloadsInQueuesThatTheyMayNotUseAreRefused: a queue may select namespaces and have a service type. The webhook
+// refuses a workload that names a queue which does not select its namespace, or another service type than that of its
+// queue. Where the workload may come later into its queue, it only warns. Without setOtherTeam the workload is in a
+// namespace of team chat, which queue training selects.
+func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
+	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
+	in := func(queue string) annotationMap { return annotationMap{queueName: queue} }
+	byGroup := newPod(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		object           runtime.Object
-		scene            func(*WorkloadInput)
-		refusal, warning string
+		object                   runtime.Object
+		changeInput              func(*WorkloadInput)
+		wantRefusal, wantWarning string
 	}{
-		"one of its namespaces":          {requested(in("training"), nil, nil), nil, "", ""},
-		"another namespace":              {requested(in("training"), nil, nil), elsewhere, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
-		"what another object made there": {requested(in("training"), nil, controlled), elsewhere, leftOut, ""},
-		"a template there":               {deployment(in("training"), nil, nil), elsewhere, "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
-		"a job there":                    {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
-		"a PodGroup there":               {groupOf("training"), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
-		"a pod of a PodGroup there": {byGroup, func(w *WorkloadInput) {
-			elsewhere(w)
-			w.PodGroup = func(string) *v1beta1.PodGroup { return groupOf("training") }
-		}, leftOut, ""},
-		"a queue for all namespaces":             {requested(in("open"), nil, nil), elsewhere, "", ""},
-		"a selector that cannot be read":         {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
-		"a namespace that is not known":          {requested(in("training"), nil, nil), func(w *WorkloadInput) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
-		"a queue that is not known":              {requested(in("nowhere"), nil, nil), nil, "", "there is no queue nowhere: the pods wait until an administrator creates it"},
-		"a PodGroup without a queue":             {groupOf(""), nil, "", ""},
-		"a job that names none, a pod that does": {vcjobOf("", nil, task(1, in("training"), nil)), elsewhere, "", ""},
-		"no queue at all":                        {requested(nil, nil, nil), elsewhere, "", ""},
-		"another scheduler's pod":                {requested(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }), elsewhere, "", ""},
-		"a queue on the wrong object":            {deployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }), nil, "", "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations"},
-		"a queue on the wrong part of a job":     {vcjobOf("", in("training"), task(1, nil, nil)), nil, "", "is not read here, the queue is default: write it in spec.queue"},
-		"a total that the queue may never hold": {vcjobOf("training", notes{request: `{"NVIDIA-H200":16}`}, task(4, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"})), nil, "",
-			"metadata.annotations[volcano.sh/card.request]: requests 16 NVIDIA-H200 in total, but the quota of queue training is 8"},
-		"more cards than the queue may ever hold":  {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}, nil), nil, "", "requests 9 NVIDIA-H200, but the quota of queue training is 8"},
-		"as many cards as the queue may ever hold": {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}, nil), nil, "", ""},
-		"the type that the queue grants":           {requested(notes{inQueue: "training", ofType: "training"}, nil, nil), nil, "", ""},
-		"a type that it does not grant":            {requested(notes{inQueue: "training", ofType: "inference"}, nil, nil), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference, but queue training has training, and the queue decides", ""},
-		"claimed for the whole Deployment":         {deployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = notes{ofType: "inference"} }), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference", ""},
-		"claimed for a job":                        {vcjobOf("training", notes{ofType: "inference"}, task(1, nil, nil)), nil, "requests service type inference", ""},
-		"claimed by what another object made":      {requested(notes{inQueue: "training", ofType: "inference"}, nil, controlled), nil, "", "requests service type inference"},
-		"where the queue grants none":              {requested(notes{inQueue: "open", ofType: "inference"}, nil, nil), nil, "", ""},
-		"an undefined type":                        {requested(notes{inQueue: "open", ofType: "batch"}, nil, nil), nil, "", "service type batch is not defined"},
-		"a type that is no name":                   {requested(notes{inQueue: "open", ofType: "Batch!"}, nil, nil), nil, `service type "Batch!" is no name`, ""},
+		"a pod, the queue takes its namespace": {object: newPod(in("training"), nil)},
+		"a pod of another namespace: refused": {
+			object:      newPod(in("training"), nil),
+			changeInput: setOtherTeam,
+			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + mayNotUse,
+		},
+		"a pod of a ReplicaSet in another namespace: refused": {object: newPod(in("training"), nil, setReplicaSetAsOwner), changeInput: setOtherTeam, wantRefusal: mayNotUse},
+		"a Deployment in another namespace: refused": {
+			object:      newDeployment(in("training"), nil),
+			changeInput: setOtherTeam,
+			wantRefusal: "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + mayNotUse,
+		},
+		"a vcjob in another namespace: refused": {
+			object:      newVCJob("training", nil, newTask(1, nil, nil)),
+			changeInput: setOtherTeam,
+			wantRefusal: "spec.queue: Forbidden: " + mayNotUse,
+		},
+		"a PodGroup in another namespace: refused": {object: newPodGroup("training"), changeInput: setOtherTeam, wantRefusal: "spec.queue: Forbidden: " + mayNotUse},
+		"a pod whose PodGroup, in another namespace, names the queue: refused": {
+			object: byGroup,
+			changeInput: func(w *WorkloadInput) {
+				setOtherTeam(w)
+				w.PodGroup = func(string) *v1beta1.PodGroup { return newPodGroup("training") }
+			},
+			wantRefusal: mayNotUse,
+		},
+		"a queue without a selector": {object: newPod(in("open"), nil), changeInput: setOtherTeam},
+		"a queue whose selector cannot be read: refused": {
+			object:      newPod(in("broken"), nil),
+			wantRefusal: "Queue <broken> has an invalid volcano.sh/namespace-selector",
+		},
+		"the webhook does not know the namespace yet": {
+			object:      newPod(in("training"), nil),
+			changeInput: func(w *WorkloadInput) { w.Namespace = nil },
+			wantWarning: "Namespace <chat> is not known yet",
+		},
+		"a queue that does not exist": {
+			object:      newPod(in("nowhere"), nil),
+			wantWarning: "there is no queue nowhere: the pods wait until an administrator creates it",
+		},
+		"a PodGroup that names no queue":             {object: newPodGroup("")},
+		"a vcjob that names no queue, its task does": {object: newVCJob("", nil, newTask(1, in("training"), nil)), changeInput: setOtherTeam},
+		"a pod that names no queue":                  {object: newPod(nil, nil), changeInput: setOtherTeam},
+		"a pod of another scheduler": {
+			object:      newPod(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }),
+			changeInput: setOtherTeam,
+		},
+		"a Deployment that names the queue beside its template": {
+			object:      newDeployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }),
+			wantWarning: "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations",
+		},
+		"a vcjob that names the queue in an annotation": {
+			object:      newVCJob("", in("training"), newTask(1, nil, nil)),
+			wantWarning: "is not read here, the queue is default: write it in spec.queue",
+		},
+		"a vcjob that requests 16 cards of a quota of 8": {
+			object:      newVCJob("training", annotationMap{request: `{"NVIDIA-H200":16}`}, newTask(4, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"})),
+			wantWarning: "metadata.annotations[volcano.sh/card.request]: requests 16 NVIDIA-H200 in total, but the quota of queue training is 8",
+		},
+		"a pod that requests 9 cards of a quota of 8": {
+			object:      newPod(annotationMap{queueName: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}),
+			wantWarning: "requests 9 NVIDIA-H200, but the quota of queue training is 8",
+		},
+		"a pod that requests all 8 cards of the quota": {
+			object: newPod(annotationMap{queueName: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}),
+		},
+		"the service type of the queue": {object: newPod(annotationMap{queueName: "training", serviceType: "training"}, nil)},
+		"another service type than that of the queue: refused": {
+			object:      newPod(annotationMap{queueName: "training", serviceType: "inference"}, nil),
+			wantRefusal: "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference, but queue training has training, and the queue decides",
+		},
+		"a Deployment with another service type: refused": {
+			object:      newDeployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{serviceType: "inference"} }),
+			wantRefusal: "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference",
+		},
+		"a vcjob with another service type: refused": {
+			object:      newVCJob("training", annotationMap{serviceType: "inference"}, newTask(1, nil, nil)),
+			wantRefusal: "requests service type inference",
+		},
+		"a pod of a ReplicaSet with another service type": {
+			object:      newPod(annotationMap{queueName: "training", serviceType: "inference"}, nil, setReplicaSetAsOwner),
+			wantWarning: "requests service type inference",
+		},
+		"a service type in a queue that has none": {object: newPod(annotationMap{queueName: "open", serviceType: "inference"}, nil)},
+		"a service type that is not defined": {
+			object:      newPod(annotationMap{queueName: "open", serviceType: "batch"}, nil),
+			wantWarning: "service type batch is not defined",
+		},
+		"a service type that is not a name: refused": {
+			object:      newPod(annotationMap{queueName: "open", serviceType: "Batch!"}, nil),
+			wantRefusal: `service type "Batch!" is no name`,
+		},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, snapshotOf(tc.scene)), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, load, nil, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-// TestTemplatesThatBypassTheScheduler: templates, since the API server itself looks at
-// pods.
-func TestTemplatesThatBypassTheScheduler(t *testing.T) {
+// TestTemplatesThatBypassTheSchedulerAreRefused: pods with cards that another scheduler places, or that name their node,
+// would not count against a quota. An admission policy of the API server refuses the pods; this webhook refuses
+// templates, so that the user reads it at once. The policy can lower that to a warning, and exempt ServiceAccounts.
+func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 	one := amounts{gpu: "1"}
-	stock := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
-	preset := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
+	withOtherScheduler := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
+	withNodeName := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
 	admission := func(spec v1alpha1.Admission) func(*WorkloadInput) {
 		return func(w *WorkloadInput) { w.Policy.Spec.Admission = spec }
 	}
@@ -86,7 +152,7 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) {
-			stock(d)
+			withOtherScheduler(d)
 			d.Namespace = namespace
 			d.Spec.Template.Spec.ServiceAccountName = "validator"
 		}
@@ -94,39 +160,60 @@ func TestTemplatesThatBypassTheScheduler(t *testing.T) {
 
 	const wrong = "spec.template.spec.schedulerName: …its pods request 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
-		object           runtime.Object
-		scene            func(*WorkloadInput)
-		refusal, warning string
+		object                   runtime.Object
+		changeInput              func(*WorkloadInput)
+		wantRefusal, wantWarning string
 	}{
-		"another scheduler":               {deployment(nil, one, stock), nil, wrong, ""},
-		"another scheduler without cards": {deployment(nil, nil, stock), nil, "", ""},
-		"a node of its own":               {deployment(nil, one, preset), nil, "set spec.nodeName a", ""},
-		"our scheduler's second name":     {deployment(nil, one, stock), func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} }, "", ""},
-		"a job that names no scheduler":   {vcjobOf("open", nil, task(1, nil, one)), nil, "", ""},
-		"warned only":                     {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}), "", wrong},
-		"switched off":                    {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}), "", ""},
-		"without a policy":                {deployment(nil, one, stock), func(w *WorkloadInput) { w.Policy = nil }, "", ""},
-		"runs as an exempt account":       {deployment(nil, one, runsAs("chat")), exempt, "", ""},
-		"runs as one of the same name":    {deployment(nil, one, runsAs("search")), exempt, "schedulerName default-scheduler", ""},
-		"written by an exempt account":    {deployment(nil, one, stock), func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
+		"a template with another scheduler: refused":          {object: newDeployment(nil, one, withOtherScheduler), wantRefusal: wrong},
+		"a template without cards and with another scheduler": {object: newDeployment(nil, nil, withOtherScheduler)},
+		"a template that names its node: refused":             {object: newDeployment(nil, one, withNodeName), wantRefusal: "set spec.nodeName a"},
+		"a template with the scheduler's second name": {
+			object:      newDeployment(nil, one, withOtherScheduler),
+			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} },
+		},
+		"a vcjob that names no scheduler": {object: newVCJob("open", nil, newTask(1, nil, one))},
+		"another scheduler, schedulerBypassPolicy Warn": {
+			object:      newDeployment(nil, one, withOtherScheduler),
+			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}),
+			wantWarning: wrong,
+		},
+		"another scheduler, schedulerBypassPolicy Allow": {
+			object:      newDeployment(nil, one, withOtherScheduler),
+			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}),
+		},
+		"another scheduler, no ServiceTypePolicy":  {object: newDeployment(nil, one, withOtherScheduler), changeInput: func(w *WorkloadInput) { w.Policy = nil }},
+		"the pods run as an exempt ServiceAccount": {object: newDeployment(nil, one, runsAs("chat")), changeInput: exempt},
+		"the pods run as a ServiceAccount of the same name in another namespace: refused": {
+			object:      newDeployment(nil, one, runsAs("search")),
+			changeInput: exempt,
+			wantRefusal: "schedulerName default-scheduler",
+		},
+		"an exempt ServiceAccount writes it": {
+			object:      newDeployment(nil, one, withOtherScheduler),
+			changeInput: func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" },
+		},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, snapshotOf(tc.scene)), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, load, nil, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-// TestANamespaceThatIsNoLongerAllowed: what is there may be changed, what comes may
-// not come.
-func TestANamespaceThatIsNoLongerAllowed(t *testing.T) {
-	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
-	answers(t, judged(t, there, &there, snapshotOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
-	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
-	answer := judged(t, there, &from, snapshotOf(elsewhere))
-	says(t, "refusals", texts(answer.Errors), "Namespace <chat> may not use queue <training>")
+// TestWorkloadsOfANamespaceThatIsNoLongerSelected: an administrator has changed the label of the namespace, so queue
+// training does not select it any more. A Deployment that is in the queue may still be changed, with a warning. One that
+// comes from another queue is refused.
+func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
+	inTraining, _ := WorkloadOf(newDeployment(annotationMap{queueName: "training"}, nil))
+	inOpen, _ := WorkloadOf(newDeployment(annotationMap{queueName: "open"}, nil))
+
+	changed := validateNow(t, inTraining, &inTraining, newInput(setOtherTeam))
+	checkAnswer(t, changed, "", "as before: …Namespace <chat> may not use queue <training>")
+	moved := validateNow(t, inTraining, &inOpen, newInput(setOtherTeam))
+	checkOnlyText(t, "refusals", texts(moved.Errors), "Namespace <chat> may not use queue <training>")
 }
 
-// TestARefusalDisclosesNothingOfAnotherTenantsQueue: what a dry run for a queue of another tenant
-// answers is the refusal, without quota, service type, selector, place in the tree or hold message.
+// TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. For a
+// queue that does not select the user's namespace the answer is only that. It has nothing of the queue's quota of 12,
+// service type, selector, parent, stop policy or hold message. The kinds of objects and the states of the webhook vary.
 func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 	const secrets = `{"matchLabels":{"team":"secret-team"}}`
 	queue := func(selector string) *v1beta1.Queue {
@@ -134,24 +221,24 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			Annotation(v1alpha1.AnnotationNamespaceSelector, selector).Annotation(stopPolicy, "Hold").Annotation(v1alpha1.AnnotationHoldMessage, "secret message").
 			Parent("secret-parent").Obj()
 	}
-	probe := notes{inQueue: "theirs", name: "NVIDIA-H200", ofType: "training"}
+	probe := annotationMap{queueName: "theirs", name: "NVIDIA-H200", serviceType: "training"}
 
-	group := groupOf("theirs")
-	group.Annotations = notes{request: `{"NVIDIA-H200":1000}`, ofType: "training"}
+	group := newPodGroup("theirs")
+	group.Annotations = annotationMap{request: `{"NVIDIA-H200":1000}`, serviceType: "training"}
 	for t, object := range check.Cases(t, map[string]runtime.Object{
-		"a pod":        requested(probe, amounts{gpu: "1000"}, nil),
-		"a Deployment": deployment(probe, amounts{gpu: "1000"}, nil),
-		"a job":        vcjobOf("theirs", notes{request: `{"NVIDIA-H200":1000}`, ofType: "training"}, task(1, notes{name: "NVIDIA-H200"}, amounts{gpu: "1000"})),
+		"a pod":        newPod(probe, amounts{gpu: "1000"}),
+		"a Deployment": newDeployment(probe, amounts{gpu: "1000"}),
+		"a job":        newVCJob("theirs", annotationMap{request: `{"NVIDIA-H200":1000}`, serviceType: "training"}, newTask(1, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "1000"})),
 		"a PodGroup":   group,
 	}) {
 		for t, change := range check.Cases(t, map[string]func(*WorkloadInput){
-			"flat":              nil,
-			"in a tree":         func(w *WorkloadInput) { w.HasChildren = func(name string) bool { return name == "theirs" } },
-			"warned only":       func(w *WorkloadInput) { w.Policy = nil },
-			"unknown namespace": func(w *WorkloadInput) { w.Namespace = nil },
-			"unread selector":   func(w *WorkloadInput) { w.Queue = func(string) *v1beta1.Queue { return queue(`{"secret":{}}`) } },
+			"the queue is flat":                        nil,
+			"the queue is a parent in a tree":          func(w *WorkloadInput) { w.HasChildren = func(name string) bool { return name == "theirs" } },
+			"no ServiceTypePolicy, so only a warning":  func(w *WorkloadInput) { w.Policy = nil },
+			"the namespace is not known yet":           func(w *WorkloadInput) { w.Namespace = nil },
+			"the selector of the queue cannot be read": func(w *WorkloadInput) { w.Queue = func(string) *v1beta1.Queue { return queue(`{"secret":{}}`) } },
 		}) {
-			scene := snapshotOf(func(w *WorkloadInput) {
+			input := newInput(func(w *WorkloadInput) {
 				w.Queue = func(name string) *v1beta1.Queue {
 					if name == "theirs" {
 						return queue(secrets)
@@ -165,11 +252,11 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 
 			load, _ := WorkloadOf(object)
 			for _, before := range []*Workload{nil, &load} {
-				result := judged(t, load, before, scene)
-				said := append(texts(result.Errors), result.Warnings...)
-				check.Must(t, len(said) == 1, "the answer has %d parts: %q", len(said), said)
+				result := validateNow(t, load, before, input)
+				answer := append(texts(result.Errors), result.Warnings...)
+				check.Must(t, len(answer) == 1, "the answer has %d parts: %q", len(answer), answer)
 				for _, secret := range []string{"secret", "12", "Hold", "parent"} {
-					check.That(t, !strings.Contains(said[0], secret), "the answer has %q: %s", secret, said[0])
+					check.That(t, !strings.Contains(answer[0], secret), "the answer has %q: %s", secret, answer[0])
 				}
 			}
 		}

@@ -14,14 +14,16 @@ import (
 
 const stopPolicy = v1alpha1.AnnotationStopPolicy
 
-// treeQueues are a tenant with a project for each rule.
-func treeQueues(name string) *v1beta1.Queue {
+// findTreeQueue returns a queue of a tree. "tenant" is under root with a quota of 4 H200, for namespaces of team chat. Below
+// it are "open", which inherits its quota, "drained" with a stop policy, and "only-parent". "below-drained" is below
+// drained. "orphan" has no parent, a and b are each other's parents, and deep1, deep2 … are a chain. Their quota is 8.
+func findTreeQueue(name string) *v1beta1.Queue {
 	const (
 		deserved = v1alpha1.AnnotationCardDeserved
 		selector = v1alpha1.AnnotationNamespaceSelector
 	)
 
-	in := map[string]notes{
+	in := map[string]annotationMap{
 		"tenant":  {selector: `{"matchLabels":{"team":"chat"}}`},
 		"open":    {deserved: `{"NVIDIA-H200":2}`},
 		"drained": {stopPolicy: "HoldAndDrain"}, "below-drained": nil,
@@ -53,9 +55,9 @@ func treeQueues(name string) *v1beta1.Queue {
 	return b.Parent(parent).Obj()
 }
 
-func snapshotWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
+func withTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	return func(w *WorkloadInput) {
-		w.Queue = treeQueues
+		w.Queue = findTreeQueue
 		w.HasChildren = func(name string) bool { return name == "tenant" || name == "drained" }
 		if change != nil {
 			change(w)
@@ -63,63 +65,113 @@ func snapshotWithTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	}
 }
 
-// TestQueuesOfATree: one line per rule.
-func TestQueuesOfATree(t *testing.T) {
-	in := func(queue string) runtime.Object { return requested(notes{inQueue: queue}, nil, nil) }
+// TestWorkloadsInATreeOfQueues: in a tree only leaves take work, and all queues of the path to root must allow it: their
+// namespaces and quotas count too. The webhook refuses workloads in parents and in queues of other namespaces. It warns
+// where the workload waits: for a held queue, a broken path, or more quota.
+func TestWorkloadsInATreeOfQueues(t *testing.T) {
+	in := func(queue string) runtime.Object { return newPod(annotationMap{queueName: queue}, nil) }
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		object           runtime.Object
-		scene            func(*WorkloadInput)
-		refusal, warning string
+		object                   runtime.Object
+		changeInput              func(*WorkloadInput)
+		wantRefusal, wantWarning string
 	}{
-		"a leaf":                     {in("open"), nil, "", ""},
-		"a parent":                   {in("tenant"), nil, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: Queue <tenant> is the parent of other queues and takes no jobs: name one of its children", ""},
-		"a job in a parent":          {vcjobOf("tenant", nil, task(1, nil, nil), task(1, nil, nil)), nil, "spec.queue: Forbidden: Queue <tenant> is the parent", ""},
-		"a PodGroup in a parent":     {groupOf("tenant"), nil, "spec.queue: Forbidden: Queue <tenant> is the parent", ""},
-		"a ReplicaSet's in a parent": {requested(notes{inQueue: "tenant"}, nil, controlled), nil, "", "Queue <tenant> is the parent"},
-		"a parent without children":  {in("only-parent"), nil, "Queue <only-parent> is the parent", ""},
-		"a held queue":               {in("drained"), func(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } }, "", "Queue <drained> is held by its stop policy"},
-		"below a held queue":         {in("below-drained"), nil, "", "Queue <below-drained> (its ancestor <drained>) is held by its stop policy"},
-		"held by the operator": {in("drained"), func(w *WorkloadInput) {
-			w.Queue = func(name string) *v1beta1.Queue {
-				q := treeQueues(name)
-				q.Annotations[v1alpha1.AnnotationHoldMessage] = "CardQuota drained: no path"
-				return q
-			}
-			w.HasChildren = func(string) bool { return false }
-		}, "", "Queue <drained> is held by the operator: nothing new starts in it; CardQuota drained: no path"},
-		"without its parent":         {in("orphan"), nil, "", "Queue <orphan> names parent <gone>, which does not exist"},
-		"in a cycle":                 {in("a"), nil, "", "Queue <a> (its ancestor <b>) names parent <a>, which leads back to it"},
-		"six levels":                 {in("deep6"), nil, "", ""},
-		"seven levels":               {in("deep7"), nil, "", "Queue <deep7> is more than 6 levels below <root>"},
-		"a namespace of no ancestor": {in("open"), elsewhere, "Namespace <chat> may not use queue <tenant>…; it is above queue open", ""},
-		"a ReplicaSet's there":       {requested(notes{inQueue: "open"}, nil, controlled), elsewhere, "Namespace <chat> may not use queue <tenant>", ""},
-		"an unknown namespace":       {in("open"), func(w *WorkloadInput) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
-		"an inherited quota":         {requested(notes{inQueue: "open", name: "NVIDIA-H200"}, amounts{gpu: "4"}, nil), nil, "", ""},
-		"more than inherited":        {requested(notes{inQueue: "open", name: "NVIDIA-H200"}, amounts{gpu: "5"}, nil), nil, "", "requests 5 NVIDIA-H200, but the quota of queue open is 4"},
-		"more than the ancestor's":   {requested(notes{inQueue: "drained", name: "NVIDIA-H200"}, amounts{gpu: "5"}, nil), func(w *WorkloadInput) { w.HasChildren = func(string) bool { return false }; w.Queue = withoutHold }, "", "the quota of queue drained is 4"},
-		"a total above inherited":    {vcjobOf("open", notes{request: `{"NVIDIA-H200":5}`}, task(5, notes{name: "NVIDIA-H200"}, amounts{gpu: "1"})), nil, "", "requests 5 NVIDIA-H200 in total, but the quota of queue open is 4"},
+		"a pod in a leaf": {object: in("open")},
+		"a pod in a parent: refused": {
+			object:      in("tenant"),
+			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: Queue <tenant> is the parent of other queues and takes no jobs: name one of its children",
+		},
+		"a vcjob in a parent: refused": {
+			object:      newVCJob("tenant", nil, newTask(1, nil, nil), newTask(1, nil, nil)),
+			wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent",
+		},
+		"a PodGroup in a parent: refused": {object: newPodGroup("tenant"), wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent"},
+		"a pod of a ReplicaSet in a parent": {
+			object:      newPod(annotationMap{queueName: "tenant"}, nil, setReplicaSetAsOwner),
+			wantWarning: "Queue <tenant> is the parent",
+		},
+		"a pod in a queue that is only a parent and has no children: refused": {object: in("only-parent"), wantRefusal: "Queue <only-parent> is the parent"},
+		"a queue with a stop policy": {
+			object:      in("drained"),
+			changeInput: func(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } },
+			wantWarning: "Queue <drained> is held by its stop policy",
+		},
+		"a queue below one with a stop policy": {
+			object:      in("below-drained"),
+			wantWarning: "Queue <below-drained> (its ancestor <drained>) is held by its stop policy",
+		},
+		"a queue that the operator holds": {
+			object: in("drained"),
+			changeInput: func(w *WorkloadInput) {
+				w.Queue = func(name string) *v1beta1.Queue {
+					q := findTreeQueue(name)
+					q.Annotations[v1alpha1.AnnotationHoldMessage] = "CardQuota drained: no path"
+					return q
+				}
+				w.HasChildren = func(string) bool { return false }
+			},
+			wantWarning: "Queue <drained> is held by the operator: nothing new starts in it; CardQuota drained: no path",
+		},
+		"a queue whose parent does not exist": {object: in("orphan"), wantWarning: "Queue <orphan> names parent <gone>, which does not exist"},
+		"a queue in a cycle of parents":       {object: in("a"), wantWarning: "Queue <a> (its ancestor <b>) names parent <a>, which leads back to it"},
+		"a queue six levels below root":       {object: in("deep6")},
+		"a queue seven levels below root":     {object: in("deep7"), wantWarning: "Queue <deep7> is more than 6 levels below <root>"},
+		"a namespace that the queue's parent does not take: refused": {
+			object:      in("open"),
+			changeInput: setOtherTeam,
+			wantRefusal: "Namespace <chat> may not use queue <tenant>…; it is above queue open",
+		},
+		"a pod of a ReplicaSet in such a namespace: refused": {
+			object:      newPod(annotationMap{queueName: "open"}, nil, setReplicaSetAsOwner),
+			changeInput: setOtherTeam,
+			wantRefusal: "Namespace <chat> may not use queue <tenant>",
+		},
+		"the webhook does not know the namespace yet": {
+			object:      in("open"),
+			changeInput: func(w *WorkloadInput) { w.Namespace = nil },
+			wantWarning: "Namespace <chat> is not known yet",
+		},
+		"4 cards, as many as the parent's quota": {object: newPod(annotationMap{queueName: "open", name: "NVIDIA-H200"}, amounts{gpu: "4"})},
+		"5 cards, the queue inherits the parent's quota of 4": {
+			object:      newPod(annotationMap{queueName: "open", name: "NVIDIA-H200"}, amounts{gpu: "5"}),
+			wantWarning: "requests 5 NVIDIA-H200, but the quota of queue open is 4",
+		},
+		"5 cards, the queue has a quota of 8, its parent of 4": {
+			object: newPod(annotationMap{queueName: "drained", name: "NVIDIA-H200"}, amounts{gpu: "5"}),
+			changeInput: func(w *WorkloadInput) {
+				w.HasChildren = func(string) bool { return false }
+				w.Queue = findTreeQueueWithoutHold
+			},
+			wantWarning: "the quota of queue drained is 4",
+		},
+		"a vcjob of 5 cards, the queue inherits a quota of 4": {
+			object:      newVCJob("open", annotationMap{request: `{"NVIDIA-H200":5}`}, newTask(5, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "1"})),
+			wantWarning: "requests 5 NVIDIA-H200 in total, but the quota of queue open is 4",
+		},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, snapshotOf(snapshotWithTree(tc.scene))), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, load, nil, newInput(withTree(tc.changeInput))), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
-func withoutHold(name string) *v1beta1.Queue {
-	q := treeQueues(name)
+func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
+	q := findTreeQueue(name)
 	delete(q.Annotations, stopPolicy)
 	return q
 }
 
-// TestFlatQueuesHaveNoParents: while queues are flat, the parent of a queue decides nothing.
+// TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides nothing. Of
+// each queue for which a tree refuses or warns, nothing is said.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
-		load, _ := WorkloadOf(requested(notes{inQueue: queue}, nil, nil))
-		answers(t, judged(t, load, nil, snapshotOf(func(w *WorkloadInput) { w.Queue = treeQueues })), "", "")
+		load, _ := WorkloadOf(newPod(annotationMap{queueName: queue}, nil))
+		checkAnswer(t, validateNow(t, load, nil, newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue })), "", "")
 	}
 }
 
-func TestQueueAnnotationsOfATree(t *testing.T) {
+// TestQueueAnnotationsOfATreeAreValidated: users may write the amounts of a tree into Queues themselves. The webhook refuses
+// what cannot be read, and warns of amounts that do not count as written.
+func TestQueueAnnotationsOfATreeAreValidated(t *testing.T) {
 	const (
 		quota     = v1alpha1.AnnotationCardQuota
 		deserved  = v1alpha1.AnnotationCardDeserved
@@ -127,17 +179,34 @@ func TestQueueAnnotationsOfATree(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		annotations      notes
-		refusal, warning string
+		annotations              annotationMap
+		wantRefusal, wantWarning string
 	}{
-		"all of them":         {notes{quota: `{"A":8}`, deserved: `{"A":8,"B":1}`, guarantee: `{"A":2}`, stopPolicy: "Hold", v1alpha1.AnnotationParentOnly: "true"}, "", ""},
-		"deserved no JSON":    {notes{deserved: `8`}, `metadata.annotations[volcano.sh/card.deserved]: Invalid value: "8"`, ""},
-		"a guarantee of -1":   {notes{guarantee: `{"A":-1}`}, "metadata.annotations[volcano.sh/card.guarantee]: Invalid value", ""},
-		"deserved too much":   {notes{quota: `{"A":8}`, deserved: `{"A":9}`}, "", "metadata.annotations[volcano.sh/card.deserved]: A is 9, but volcano.sh/card.quota says 8, which counts"},
-		"too large guarantee": {notes{quota: `{"A":8}`, deserved: `{"A":3}`, guarantee: `{"A":4}`}, "", "metadata.annotations[volcano.sh/card.guarantee]: A is 4, but volcano.sh/card.deserved says 3"},
-		"an odd stop policy":  {notes{stopPolicy: "hold"}, `metadata.annotations[volcano.sh/stop-policy]: Invalid value: "hold": this stop policy is unknown, and holds the queue: write one of None, Hold, HoldAndDrain`, ""},
-		"an odd parent":       {notes{v1alpha1.AnnotationParentOnly: "yes"}, "", `has no effect unless it is "true"`},
+		"all annotations": {
+			annotations: annotationMap{quota: `{"A":8}`, deserved: `{"A":8,"B":1}`, guarantee: `{"A":2}`, stopPolicy: "Hold", v1alpha1.AnnotationParentOnly: "true"},
+		},
+		"deserved is not JSON: refused": {
+			annotations: annotationMap{deserved: `8`},
+			wantRefusal: `metadata.annotations[volcano.sh/card.deserved]: Invalid value: "8"`,
+		},
+		"a negative guarantee: refused": {
+			annotations: annotationMap{guarantee: `{"A":-1}`},
+			wantRefusal: "metadata.annotations[volcano.sh/card.guarantee]: Invalid value",
+		},
+		"deserved 9 of a quota of 8": {
+			annotations: annotationMap{quota: `{"A":8}`, deserved: `{"A":9}`},
+			wantWarning: "metadata.annotations[volcano.sh/card.deserved]: A is 9, but volcano.sh/card.quota says 8, which counts",
+		},
+		"a guarantee of 4, deserved 3": {
+			annotations: annotationMap{quota: `{"A":8}`, deserved: `{"A":3}`, guarantee: `{"A":4}`},
+			wantWarning: "metadata.annotations[volcano.sh/card.guarantee]: A is 4, but volcano.sh/card.deserved says 3",
+		},
+		"an unknown stop policy: refused": {
+			annotations: annotationMap{stopPolicy: "hold"},
+			wantRefusal: `metadata.annotations[volcano.sh/stop-policy]: Invalid value: "hold": this stop policy is unknown, and holds the queue: write one of None, Hold, HoldAndDrain`,
+		},
+		`parent-only is not "true"`: {annotations: annotationMap{v1alpha1.AnnotationParentOnly: "yes"}, wantWarning: `has no effect unless it is "true"`},
 	}) {
-		answers(t, ValidateQueue(builder.Queue("q").With(func(q *v1beta1.Queue) { q.Annotations = tc.annotations }).Obj(), nil), tc.refusal, tc.warning)
+		checkAnswer(t, ValidateQueue(builder.Queue("q").With(func(q *v1beta1.Queue) { q.Annotations = tc.annotations }).Obj(), nil), tc.wantRefusal, tc.wantWarning)
 	}
 }

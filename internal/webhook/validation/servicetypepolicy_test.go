@@ -12,7 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestServiceTypePolicy(t *testing.T) {
+// TestServiceTypePolicyIsValidated: the webhook refuses a policy that contradicts itself, a change only for what it makes worse.
+// It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator cannot render the
+// scheduler's configuration: it merges the policy with a base, a ConfigMap of Volcano.
+func TestServiceTypePolicyIsValidated(t *testing.T) {
 	gone := metav1.NewTime(time.Unix(1, 0))
 	policy := func(change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -49,52 +52,115 @@ func TestServiceTypePolicy(t *testing.T) {
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
 	for t, tc := range check.Cases(t, map[string]struct {
-		policy, before   *v1alpha1.ServiceTypePolicy
-		quotas           []*v1alpha1.CardQuota
-		base, live       *corev1.ConfigMap
-		unknown          bool
-		refusal, warning string
+		policy, before           *v1alpha1.ServiceTypePolicy
+		quotas                   []*v1alpha1.CardQuota
+		base, live               *corev1.ConfigMap
+		unknown                  bool
+		wantRefusal, wantWarning string
 	}{
-		"the usual one":                      {policy: policy(nil), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
-		"one that contradicts itself":        {policy: policy(wrong), base: good, refusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`},
-		"one that did before":                {policy: policy(wrongAnd), before: policy(wrong), base: good, warning: "as before: "},
-		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), base: good, refusal: `takes from "c"`, warning: "as before: "},
-		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), base: good},
-		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), base: good},
-		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), base: good, refusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000"},
-		"a card that is none": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+		"a policy without entries": {policy: policy(nil), base: good, quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("a")}},
+		"type a reclaims from an undefined type: refused": {
+			policy:      policy(wrong),
+			base:        good,
+			wantRefusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`,
+		},
+		"another change, type a reclaimed from an undefined type before": {policy: policy(wrongAnd), before: policy(wrong), base: good, wantWarning: "as before: "},
+		"type a reclaims from a second undefined type: refused": {
+			policy:      policy(wrongTwice),
+			before:      policy(wrong),
+			base:        good,
+			wantRefusal: `takes from "c"`,
+			wantWarning: "as before: ",
+		},
+		"only metadata of an invalid policy changes": {policy: policy(wrong), before: policy(wrong), base: good},
+		"an invalid policy that is being deleted":    {policy: leaving, before: policy(nil), base: good},
+		"overCommitPercent 50: refused": {
+			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }),
+			base:        good,
+			wantRefusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000",
+		},
+		"cpu as a card: refused": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
 			s.Cards = []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}
 		}), base: good,
-			refusal: `spec.cards[cpu].resource: Forbidden: "cpu" is no card`},
-		"a card": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
-			s.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name", NodeSelector: map[string]string{"on": "true"}}}
-		}), base: good},
-		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
-			warning: "2 CardQuotas have a service type that this policy does not define: a (batch), b (batch)"},
-		"unmanaged queues are denied": {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
-		"denied from the start":       {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
-		"denied before":               {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
-		"victims by the least loss": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.VictimOrder = v1alpha1.VictimsByLoss }), base: good,
-			warning: "spec.victimOrder: Loss is deprecated, because it evicts work of high priority where work of low priority would suffice: remove the field; for the least loss among the queues of one priority, list a single class in spec.priorityClasses"},
-		"no PriorityClasses": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.PriorityClassPolicy = v1alpha1.PriorityClassesNone }), base: good,
-			warning: "spec.priorityClassPolicy: None is deprecated: remove the field, and list a single class in spec.priorityClasses, which makes all work of a queue equal, too"},
-		"what they are without the fields": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+			wantRefusal: `spec.cards[cpu].resource: Forbidden: "cpu" is no card`},
+		"a card of another vendor": {
+			policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+				s.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name", NodeSelector: map[string]string{"on": "true"}}}
+			}),
+			base: good,
+		},
+		"two CardQuotas have a service type that is no longer defined": {
+			policy:      policy(types(v1alpha1.ServiceType{Name: "inference"})),
+			base:        good,
+			quotas:      []*v1alpha1.CardQuota{newQuotaOf8H200("b", batch), newQuotaOf8H200("a", batch), newQuotaOf8H200("c")},
+			wantWarning: "2 CardQuotas have a service type that this policy does not define: a (batch), b (batch)",
+		},
+		"unmanagedQueues becomes Deny": {
+			policy:      policy(denying),
+			before:      policy(nil),
+			base:        good,
+			wantWarning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default",
+		},
+		"a new policy with unmanagedQueues Deny": {policy: policy(denying), base: good, wantWarning: "spec.unmanagedQueues: Deny"},
+		"another change, unmanagedQueues Deny before": {
+			policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }),
+			before: policy(denying),
+			base:   good,
+		},
+		"the deprecated victimOrder Loss": {
+			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.VictimOrder = v1alpha1.VictimsByLoss }),
+			base:        good,
+			wantWarning: "spec.victimOrder: Loss is deprecated, because it evicts work of high priority where work of low priority would suffice: remove the field; for the least loss among the queues of one priority, list a single class in spec.priorityClasses",
+		},
+		"the deprecated priorityClassPolicy None": {
+			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.PriorityClassPolicy = v1alpha1.PriorityClassesNone }),
+			base:        good,
+			wantWarning: "spec.priorityClassPolicy: None is deprecated: remove the field, and list a single class in spec.priorityClasses, which makes all work of a queue equal, too",
+		},
+		"deprecated fields with their default values": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
 			s.VictimOrder = v1alpha1.VictimsByPriority
 			s.PriorityClassPolicy = v1alpha1.PriorityClassesManaged
 			s.NodeOrderWeightPercent = 4
 		}), base: good},
-		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
-		"the base is gone":                {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
-		"what is rendered stays":          {policy: rendered, live: from("ConfigMap a/b, key c"), warning: "; what was rendered last stays"},
-		"ours is gone as well":            {policy: rendered, warning: "; there is no rendered configuration"},
-		"never a base, another policy":    {policy: rendered, live: from("Volcano's built-in default"), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap"},
-		"Volcano's reclaim in a tree":     {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { tree(s); s.Reclaim = v1alpha1.ReclaimPods }), base: good, refusal: `spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`},
-		"a hierarchy of capacity":         {policy: policy(nil), base: hierarchical, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy"},
-		"a hierarchy that is taken over":  {policy: policy(tree), base: hierarchical},
-		"nothing is rendered":             {policy: policy(nil), base: text("actions: ["), warning: "; there is no rendered configuration"},
-		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
-		"a ConfigMap that cannot be used": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
+		"the ConfigMaps cannot be read": {policy: policy(nil), unknown: true},
+		"the base ConfigMap is gone": {
+			policy:      rendered,
+			live:        from("ConfigMap a/b, key c"),
+			wantWarning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
+		},
+		"the base is gone: the rendered configuration stays": {
+			policy:      rendered,
+			live:        from("ConfigMap a/b, key c"),
+			wantWarning: "; what was rendered last stays",
+		},
+		"the base and the rendered ConfigMap are gone": {policy: rendered, wantWarning: "; there is no rendered configuration"},
+		"rendered from Volcano's default, and the policy changes": {
+			policy:      rendered,
+			live:        from("Volcano's built-in default"),
+			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap",
+		},
+		"Volcano's own reclaim in a tree: refused": {
+			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { tree(s); s.Reclaim = v1alpha1.ReclaimPods }),
+			base:        good,
+			wantRefusal: `spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`,
+		},
+		"the base has Volcano's hierarchy, the policy says Flat": {
+			policy:      policy(nil),
+			base:        hierarchical,
+			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy",
+		},
+		"the base has Volcano's hierarchy, the policy says Tree": {policy: policy(tree), base: hierarchical},
+		"an invalid base, and no rendered configuration":         {policy: policy(nil), base: text("actions: ["), wantWarning: "; there is no rendered configuration"},
+		"there is no base ConfigMap": {
+			policy:      policy(nil),
+			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
+		},
+		"a base that is not YAML": {
+			policy:      policy(nil),
+			base:        text("actions: ["),
+			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML",
+		},
 	}) {
-		answers(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.live, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
+		checkAnswer(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.live, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.wantRefusal, tc.wantWarning)
 	}
 }

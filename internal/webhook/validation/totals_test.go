@@ -11,40 +11,67 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardRequestTotals: card.request against the pods of the job.
-func TestCardRequestTotals(t *testing.T) {
-	worker := func(cards string) []notes { return []notes{{name: cards}} }
-	job := func(text string, cards []notes, limits amounts) runtime.Object {
-		var annotations notes
+// TestTotalOfAJobMustFitItsPods: the annotation card.request states how many cards a job needs in total, before its pods
+// exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. The vcjob
+// here has 2 pods with 4 cards each, 8 in all.
+func TestTotalOfAJobMustFitItsPods(t *testing.T) {
+	worker := func(cards string) []annotationMap { return []annotationMap{{name: cards}} }
+	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {
+		var annotations annotationMap
 		if cards != nil {
 			annotations = cards[0]
 		}
-		return vcjobOf("open", notes{request: text}, task(2, annotations, limits))
+		return newVCJob("open", annotationMap{request: text}, newTask(2, annotations, limits))
 	}
 
 	h200 := worker("NVIDIA-H200")
 	four := amounts{gpu: "4"}
 	for t, tc := range check.Cases(t, map[string]struct {
-		object           runtime.Object
-		refusal, warning string
+		object                   runtime.Object
+		wantRefusal, wantWarning string
 	}{
-		"what its pods ask for":              {job(`{"NVIDIA-H200":8}`, h200, four), "", ""},
-		"no JSON":                            {job(`NVIDIA-H200: 8`, h200, four), `metadata.annotations[volcano.sh/card.request]: Invalid value: "NVIDIA-H200: 8": "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`, ""},
-		"cards that no pod asks for":         {job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four), "requests 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb", ""},
-		"cards although no pod asks":         {job(`{"NVIDIA-H200":8}`, nil, nil), "none of its pods requests nvidia.com/gpu", ""},
-		"other cards than its pods name":     {job(`{"NVIDIA-H800":8}`, h200, four), "requests 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both", ""},
-		"one of the cards its pods name":     {job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four), "", ""},
-		"a card, its pods name none":         {job(`{"NVIDIA-H800":8}`, nil, four), "", ""},
-		"another number than its pods":       {job(`{"NVIDIA-H200":4}`, h200, four), "", "says 4 nvidia.com/gpu in total, but its pods request 8"},
-		"two requests of one resource":       {job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four), "", ""},
-		"none of a card":                     {job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four), "", ""},
-		"a card that no node offers":         {job(`{"NVIDIA-B300":8}`, nil, four), "", "names NVIDIA-B300, which no node offers now"},
-		"a task whose card is not known yet": {vcjobOf("open", notes{request: `{"NVIDIA-H200":8}`}, task(1, nil, amounts{ascend: "1"})), "", "no node says which card that is"},
-		"a Deployment of unknown size":       {deployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = notes{request: `{"NVIDIA-H200":400}`} }), "", ""},
-		"a PodGroup, whose pods are others":  {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: notes{request: `{"NVIDIA-H200":400}`}}}, "", ""},
-		"a PodGroup that cannot be read":     {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: notes{request: `[]`}}}, `metadata.annotations[volcano.sh/card.request]: Invalid value: "[]": "[]" is not a JSON object`, ""},
+		"as many cards as its pods request": {object: job(`{"NVIDIA-H200":8}`, h200, four)},
+		"a total that is not JSON: refused": {
+			object:      job(`NVIDIA-H200: 8`, h200, four),
+			wantRefusal: `metadata.annotations[volcano.sh/card.request]: Invalid value: "NVIDIA-H200: 8": "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`,
+		},
+		"slices that no pod requests: refused": {
+			object:      job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four),
+			wantRefusal: "requests 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb",
+		},
+		"cards, but the pods request none: refused": {object: job(`{"NVIDIA-H200":8}`, nil, nil), wantRefusal: "none of its pods requests nvidia.com/gpu"},
+		"other cards than its pods name: refused": {
+			object:      job(`{"NVIDIA-H800":8}`, h200, four),
+			wantRefusal: "requests 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both",
+		},
+		"one of the alternatives of its pods": {object: job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
+		"a card, its pods name none":          {object: job(`{"NVIDIA-H800":8}`, nil, four)},
+		"4 cards, its pods request 8": {
+			object:      job(`{"NVIDIA-H200":4}`, h200, four),
+			wantWarning: "says 4 nvidia.com/gpu in total, but its pods request 8",
+		},
+		"4 of each of two alternatives, 8 in all": {object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
+		"0 of another card":                       {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four)},
+		"a card that no node offers": {
+			object:      job(`{"NVIDIA-B300":8}`, nil, four),
+			wantWarning: "names NVIDIA-B300, which no node offers now",
+		},
+		"a task whose card no label names": {
+			object:      newVCJob("open", annotationMap{request: `{"NVIDIA-H200":8}`}, newTask(1, nil, amounts{ascend: "1"})),
+			wantWarning: "no node says which card that is",
+		},
+		"a Deployment, which can be scaled": {
+			object: newDeployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = annotationMap{request: `{"NVIDIA-H200":400}`} }),
+		},
+		"a PodGroup, whose pods are other objects": {
+			object: &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: annotationMap{request: `{"NVIDIA-H200":400}`}}},
+		},
+		"a PodGroup with a total that is not a JSON object: refused": {
+			object:      &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: annotationMap{request: `[]`}}},
+			wantRefusal: `metadata.annotations[volcano.sh/card.request]: Invalid value: "[]": "[]" is not a JSON object`,
+		},
 	}) {
 		load, _ := WorkloadOf(tc.object)
-		answers(t, judged(t, load, nil, snapshotOf(nil)), tc.refusal, tc.warning)
+		checkAnswer(t, validateNow(t, load, nil, newInput(nil)), tc.wantRefusal, tc.wantWarning)
 	}
 }

@@ -12,13 +12,17 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func TestVCJobDefaults(t *testing.T) {
+// TestVCJobsGetDefaultsForEvictions: reclaim evicts pods of a gang. By default Volcano's job controller then ends the job
+// after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds to a new
+// gang in a reclaimable queue that it restarts as a whole when a pod is evicted, and maxRetry 100. It changes nothing that
+// the user has decided. The job has 2 pods with 4 cards each.
+func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both := JobDefaults{DefaultMaxRetry, restart}
 	retries := JobDefaults{MaxRetry: DefaultMaxRetry}
 	none := JobDefaults{}
 	job := func(change func(*vcbatch.Job)) *vcbatch.Job {
-		j := vcjobOf("training", nil, task(2, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"}))
+		j := newVCJob("training", nil, newTask(2, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"}))
 		if change != nil {
 			change(j)
 		}
@@ -36,46 +40,52 @@ func TestVCJobDefaults(t *testing.T) {
 
 	off := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
-		job   *vcbatch.Job
-		scene func(*WorkloadInput)
-		want  JobDefaults
+		job         *vcbatch.Job
+		changeInput func(*WorkloadInput)
+		want        JobDefaults
 	}{
-		"says nothing":                  {job(nil), nil, both},
-		"says what Volcano says for it": {job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }), nil, both},
-		"says how often":                {job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }), nil, JobDefaults{Policies: restart}},
-		"restarts when it is evicted":   {job(on(bus.PodEvictedEvent, bus.RestartJobAction)), nil, retries},
-		"restarts a task":               {job(on(bus.PodEvictedEvent, bus.RestartTaskAction)), nil, retries},
-		"restarts whatever happens":     {job(on(bus.AnyEvent, bus.RestartJobAction)), nil, retries},
-		"ends when it is evicted":       {job(on(bus.PodEvictedEvent, bus.AbortJobAction)), nil, none},
-		"ends whatever happens":         {job(on(bus.AnyEvent, bus.TerminateJobAction)), nil, none},
-		"goes on when it is evicted":    {job(on(bus.PodEvictedEvent, bus.SyncJobAction)), nil, retries},
-		"restarts when a pod fails":     {job(on(bus.PodFailedEvent, bus.RestartJobAction)), nil, both},
-		"ends when a task completes":    {job(on(bus.TaskCompletedEvent, bus.CompleteJobAction)), nil, both},
-		"several events, eviction among them": {job(func(j *vcbatch.Job) {
-			j.Spec.Policies = []vcbatch.LifecyclePolicy{{Events: []bus.Event{bus.PodFailedEvent, bus.PodEvictedEvent}, Action: bus.RestartJobAction}}
-		}), nil, retries},
-		"a task says what becomes of it":   {job(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }), nil, retries},
-		"runs with fewer pods":             {job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }), nil, retries},
-		"runs with all of them":            {job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }), nil, both},
-		"a task runs with fewer":           {job(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }), nil, retries},
-		"runs with fewer parts":            {job(parts(1)), nil, retries},
-		"runs with all parts":              {job(parts(2)), nil, both},
-		"asks for no card":                 {vcjobOf("training", nil, task(2, nil, amounts{"cpu": "1"})), nil, none},
-		"asks for a card of a future node": {vcjobOf("training", nil, task(2, notes{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"})), nil, both},
-		"a queue that is not reclaimable":  {job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }), nil, none},
-		"a queue of no type":               {job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }), nil, none},
-		"a queue that is not known":        {job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), nil, none},
-		"switched off":                     {job(nil), off, none},
-		"without a policy":                 {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
+		"a job without policies: gets both":                            {job: job(nil), want: both},
+		"maxRetry is 3, Volcano's own default: gets both":              {job: job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }), want: both},
+		"maxRetry is 1, which the user wrote: gets only the policy":    {job: job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }), want: JobDefaults{Policies: restart}},
+		"restarts when a pod is evicted":                               {job: job(on(bus.PodEvictedEvent, bus.RestartJobAction)), want: retries},
+		"restarts a task when a pod is evicted":                        {job: job(on(bus.PodEvictedEvent, bus.RestartTaskAction)), want: retries},
+		"restarts at any event":                                        {job: job(on(bus.AnyEvent, bus.RestartJobAction)), want: retries},
+		"aborts when a pod is evicted: gets nothing":                   {job: job(on(bus.PodEvictedEvent, bus.AbortJobAction)), want: none},
+		"terminates at any event: gets nothing":                        {job: job(on(bus.AnyEvent, bus.TerminateJobAction)), want: none},
+		"synchronises when a pod is evicted":                           {job: job(on(bus.PodEvictedEvent, bus.SyncJobAction)), want: retries},
+		"restarts when a pod fails, not when it is evicted: gets both": {job: job(on(bus.PodFailedEvent, bus.RestartJobAction)), want: both},
+		"completes with a task: gets both":                             {job: job(on(bus.TaskCompletedEvent, bus.CompleteJobAction)), want: both},
+		"restarts at several events, eviction among them": {
+			job: job(func(j *vcbatch.Job) {
+				j.Spec.Policies = []vcbatch.LifecyclePolicy{{Events: []bus.Event{bus.PodFailedEvent, bus.PodEvictedEvent}, Action: bus.RestartJobAction}}
+			}),
+			want: retries,
+		},
+		"a task has a policy for eviction":                          {job: job(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }), want: retries},
+		"minAvailable 1 of 2 pods: an evicted pod does not stop it": {job: job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }), want: retries},
+		"minAvailable 2 of 2 pods: gets both":                       {job: job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }), want: both},
+		"a task with minAvailable 0":                                {job: job(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }), want: retries},
+		"runs with 1 of 2 partitions":                               {job: job(parts(1)), want: retries},
+		"runs with 2 of 2 partitions: gets both":                    {job: job(parts(2)), want: both},
+		"requests no card: gets nothing":                            {job: newVCJob("training", nil, newTask(2, nil, amounts{"cpu": "1"})), want: none},
+		"requests a card that no node offers yet: gets both": {
+			job:  newVCJob("training", nil, newTask(2, annotationMap{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"})),
+			want: both,
+		},
+		"in a queue of inference, which is not reclaimable: gets nothing": {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }), want: none},
+		"in a queue without a service type: gets nothing":                 {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }), want: none},
+		"in a queue that does not exist: gets nothing":                    {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), want: none},
+		"vcjobEvictionPolicy Unchanged: gets nothing":                     {job(nil), off, none},
+		"no ServiceTypePolicy: gets nothing":                              {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
-		scene := snapshotOf(func(w *WorkloadInput) {
+		input := newInput(func(w *WorkloadInput) {
 			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
-			if tc.scene != nil {
-				tc.scene(w)
+			if tc.changeInput != nil {
+				tc.changeInput(w)
 			}
 		})
 
-		got := VCJobDefaults(tc.job, scene)
+		got := VCJobDefaults(tc.job, input)
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
 		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 

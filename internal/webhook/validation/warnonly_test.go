@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,9 +9,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWarnOnlyRefusesNothing: what ran before Cardquota came must go on being
-// created until an administrator decides otherwise.
-func TestWarnOnlyRefusesNothing(t *testing.T) {
+// TestNothingIsRefusedBeforeThePolicySaysSo: workloads that ran before the installation of Cardquota must still be created
+// until an administrator writes a policy that refuses. Until then, and with schedulerBypassPolicy Warn, the webhook only
+// warns of the two invalid pods here: one in a queue with a broken selector, one with cards and slices.
+func TestNothingIsRefusedBeforeThePolicySaysSo(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}
 	}
@@ -21,20 +21,19 @@ func TestWarnOnlyRefusesNothing(t *testing.T) {
 		policy  *v1alpha1.ServiceTypePolicy
 		refused bool
 	}{
-		"no policy yet":              {nil, false},
-		"a policy that says to warn": {mode(v1alpha1.SchedulerBypassWarn), false},
-		"a policy":                   {mode(v1alpha1.SchedulerBypassDeny), true},
-		"one that guards no pods":    {mode(v1alpha1.SchedulerBypassAllow), true},
+		"no ServiceTypePolicy":       {nil, false},
+		"schedulerBypassPolicy Warn": {mode(v1alpha1.SchedulerBypassWarn), false},
+		"schedulerBypassPolicy Deny": {mode(v1alpha1.SchedulerBypassDeny), true},
+		"schedulerBypassPolicy Allow, which is about other schedulers only": {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
-		scene := snapshotOf(func(w *WorkloadInput) { w.Policy = tc.policy })
+		input := newInput(func(w *WorkloadInput) { w.Policy = tc.policy })
 		for _, wrong := range []*Workload{
-			load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
-			load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),
+			load(t, newPod(annotationMap{queueName: "broken"}, amounts{"nvidia.com/gpu": "1"})),
+			load(t, newPod(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"})),
 		} {
-			answer := judged(t, *wrong, nil, scene)
-			check.That(t, tc.refused == (len(answer.Errors) > 0),
-				"refusals %q, want some: %v", answer.Errors, tc.refused)
-			check.That(t, tc.refused || strings.Contains(strings.Join(answer.Warnings, "\n"), "p"), "nothing is warned of either")
+			answer := validateNow(t, *wrong, nil, input)
+			check.Equal(t, "refused", tc.refused, len(answer.Errors) > 0)
+			check.That(t, tc.refused || len(answer.Warnings) > 0, "neither errors nor warnings")
 		}
 	}
 }
