@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -12,27 +13,34 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFailedEvictionIsRetried: a pod that says that it is evicted is not evicted for
-// a minute. If it is still there then, it may be evicted again.
+// TestFailedEvictionIsRetried: Volcano writes the condition DisruptionTarget to a pod before it deletes the pod, and retries
+// the deletion for a while. So a pod that got the condition less than a minute ago is no victim. If it still runs after
+// that, the eviction has failed, and the pod may be evicted again. All 8 pods on node a got the condition 10 seconds ago,
+// and the pending pod needs one card.
 func TestFailedEvictionIsRetried(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		text   string
-		action func() framework.Action
+		action framework.Action
+		jobs   string
 	}{
-		"preempt": {`queue q quota={"A":8}; job low queue=q min=1 running=a*8 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high`, func() framework.Action { return preempt.New() }},
-		"reclaim": {"job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", func() framework.Action { return reclaim.New() }},
+		"preempt, for a pod of higher priority in the queue": {preempt.New(), `
+			job low queue=inf min=1 running=a*8 priorityClass=low
+			job high queue=inf min=1 pending=1 priorityClass=high`},
+		"reclaim, for inference from training": {reclaim.New(), `
+			job t queue=tra min=1 running=a*8
+			job i queue=inf min=1 pending=1`},
 	}) {
-		s := newReclaimScene(t, tc.text).useClock()
-		for _, pod := range s.Pods {
-			if pod.Spec.NodeName != "" {
-				evictedSince(s.clock.Add(-10 * time.Second))(pod)
+		began := time.Now().Add(-10 * time.Second)
+		s := newReclaimScene(t, tc.jobs, func(p *corev1.Pod) {
+			if p.Spec.NodeName != "" {
+				evictedSince(began)(p)
 			}
-		}
+		}).useClock()
 
-		s.evict(tc.action())
-		check.Equal(t, "on their way out while they say so", 0, len(s.In(api.Releasing)))
+		s.evict(tc.action)
+		check.Equal(t, "pods that are evicted after 10 seconds", 0, len(s.In(api.Releasing)))
+
 		s.clock = s.clock.Add(time.Minute)
-		s.evict(tc.action())
-		check.Equal(t, "on their way out", 1, len(s.In(api.Releasing)))
+		s.evict(tc.action)
+		check.Equal(t, "pods that are evicted after 70 seconds", 1, len(s.In(api.Releasing)))
 	}
 }

@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// changePod applies a change to the pod of a name.
+// changePod applies a change to the pod of a name, and leaves all others.
 func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Name == name {
@@ -26,19 +25,15 @@ func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-// checkPreemption runs preempt in both variants and compares how many pods of a job are evicted
-// and how many are pipelined. Volcano chooses among equal pods. Pods of the job ended were
-// deleted before.
-func checkPreemption(t *testing.T, open func() *scene, goes, promised string, manners ...bool) {
-	for _, topologyAware := range manners {
-		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
-			s := open()
-			s.t = t
-			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
-
-			gone := slices.DeleteFunc(s.In(api.Releasing), func(task *api.TaskInfo) bool { return strings.HasPrefix(task.Name, "ended-") })
-			check.Equal(t, "go", goes, countByState(gone))
-			check.Equal(t, "promised", promised, countByState(s.In(api.Pipelined)))
+// expectPreemption runs Volcano's action preempt on a scene, by default and topology-aware as asked. It compares how many
+// pods of each job are evicted, as "old:1", and how many are pipelined to a node, as "new@a:1": they get that node
+// once the evicted pods are gone. Among equal pods Volcano chooses.
+func expectPreemption(t *testing.T, text string, change func(*corev1.Pod), wantEvicted, wantPipelined string, topologyAware ...bool) {
+	for _, isAware := range topologyAware {
+		t.Run(fmt.Sprintf("topologyAware=%v", isAware), func(t *testing.T) {
+			s := newScene(t, text, change).evict(preempt.New(), topologyAwarePreempt(isAware))
+			check.Equal(t, "evicted", wantEvicted, countByState(s.In(api.Releasing)))
+			check.Equal(t, "pipelined", wantPipelined, countByState(s.In(api.Pipelined)))
 		})
 	}
 }
@@ -67,220 +62,414 @@ func countByState(tasks []*api.TaskInfo) string {
 	return strings.Join(order, " ")
 }
 
-func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
-	const (
-		old   = "job old queue=q min=1 running=a*4 priorityClass=low;"
-		wants = "job new queue=q min=1 pending=1 priorityClass=high"
-	)
-
+// TestPreemptEvictsOnlyWhatQuotaAndNodeLack: preempt evicts pods of lower priority in the queue of a pending pod. The
+// plugin gives it only pods that may be evicted, and no more of them than the quota or the node lacks. It gives none if
+// the pod could not run afterwards. Node a has 8 cards A and node b 8 cards B. PriorityClass low is below high, and a
+// pod requests one card A unless its job says otherwise. Pods of job other use cards of a node, but no quota.
+func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota, jobs, goes, promised string
-		change                      func(*corev1.Pod)
-		notAware                    bool
+		quota, jobs, wantEvicted, wantPipelined string
+		change                                  func(*corev1.Pod)
+		// isDefaultOnly: a pod is pipelined that needs no eviction of its own. Topology-aware preempt does not do that.
+		isDefaultOnly bool
 	}{
-		"a full quota is preempted although cards are free": {quota: `{"A":4}`, jobs: old + wants, goes: "old:1", promised: "new@a:1"},
-		"with alternatives the node's own card decides": { // the ghosts are of no queue: quota is free there, cards are not
-			quota: `{"A":4,"B":2}`, jobs: old + "job ghost queue=none min=1 running=b*8 card=B;" + wants + " cards=2 card=A|B", goes: "old:2", promised: "new@a:1"},
-		"an equal priority is not preempted":            {quota: `{"A":4}`, jobs: "job old queue=q min=1 running=a*4 priorityClass=high;" + wants},
-		"no pod is evicted if that would not be enough": {quota: `{"A":4}`, jobs: old + wants + " cards=5"},
-		"another card is never evicted":                 {quota: `{"A":0,"B":4}`, jobs: "job old queue=q min=1 running=b*4 card=B priorityClass=low;" + wants},
-		"a pod without cards gives nothing and stays":   {quota: `{"A":2}`, jobs: "job cpu queue=q min=1 running=a*2 cards=0 priorityClass=low; job old queue=q min=1 running=a*2 priorityClass=low;" + wants + " cards=2", goes: "old:2", promised: "new@a:1"},
-		"pods that say so are not evicted":              {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low preemptable=false;" + wants},
-		"pods whose PodGroup says so are not evicted":   {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low groupPreemptable=false;" + wants},
-		"pods that keep the cluster alive are not evicted": {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low;" + wants,
+		"the quota of 4 is full, the node has 4 free cards: one pod makes place in the quota": {
+			quota: `{"A":4}`,
+			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"no card of B is free, but 2 of its quota: cards of A are freed for a pod that may use A or B": {
+			quota: `{"A":4,"B":2}`,
+			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
+				job other queue=none min=1 running=b*8 card=B
+				job new queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`,
+			wantEvicted: "old:2", wantPipelined: "new@a:1",
+		},
+		"pods of equal priority are no victims": {
+			quota: `{"A":4}`,
+			jobs: `job old queue=q min=1 running=a*4 priorityClass=high
+				job new queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"5 cards exceed the quota of 4 even when all others are gone: no pod is evicted": {
+			quota: `{"A":4}`,
+			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high cards=5`,
+		},
+		"pods with cards B are no victims for a pod that needs A": {
+			quota: `{"A":0,"B":4}`,
+			jobs: `job old queue=q min=1 running=b*4 card=B priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"pods without cards stay, because they release none": {
+			quota: `{"A":2}`,
+			jobs: `job cpu queue=q min=1 running=a*2 cards=0 priorityClass=low
+				job old queue=q min=1 running=a*2 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high cards=2`,
+			wantEvicted: "old:2", wantPipelined: "new@a:1",
+		},
+		"pods with the annotation volcano.sh/preemptable=false stay": {
+			quota: `{"A":2}`,
+			jobs: `job old queue=q min=1 running=a*2 priorityClass=low preemptable=false
+				job new queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"pods whose PodGroup has volcano.sh/preemptable=false stay": {
+			quota: `{"A":2}`,
+			jobs: `job old queue=q min=1 running=a*2 priorityClass=low groupPreemptable=false
+				job new queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"running pods of PriorityClass system-node-critical stay": {
+			quota: `{"A":2}`,
+			jobs: `job old queue=q min=1 running=a*2 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
 			change: func(p *corev1.Pod) {
 				if p.Spec.NodeName != "" {
 					p.Spec.PriorityClassName = "system-node-critical"
 				}
-			}},
-		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "job old queue=q min=1 running=a cards=2 priorityClass=low; job new queue=q min=2 pending=2 priorityClass=high", goes: "old:1", promised: "new@a:2", notAware: true},
-		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "job old queue=q min=1 running=a*2 priorityClass=low; job ghost queue=none min=1 running=a*6,b*7; job new queue=q min=3 pending=3 card=A|B priorityClass=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
-		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "job large queue=q min=1 running=a cards=4 priorityClass=low; job small queue=q min=1 running=a priorityClass=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
-		"no pod is evicted for cards if CPU is insufficient too": {quota: `{"A":2} cpu=2`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
-		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "job j queue=q min=1 running=a*2 pending=1 priority=1", change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
+			},
+		},
+		"one pod with 2 cards makes place for a gang of 2": {
+			quota: `{"A":2}`,
+			jobs: `job old queue=q min=1 running=a cards=2 priorityClass=low
+				job new queue=q min=2 pending=2 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:2", isDefaultOnly: true,
+		},
+		"a gang of 3 uses the only free card, of B, and frees 2 cards of A": {
+			quota: `{"A":8,"B":8}`,
+			jobs: `job old queue=q min=1 running=a*2 priorityClass=low
+				job other queue=none min=1 running=a*6,b*7
+				job new queue=q min=3 pending=3 card=A|B priorityClass=high`,
+			wantEvicted: "old:2", wantPipelined: "new@a:2 new@b:1", isDefaultOnly: true,
+		},
+		"the pod with 1 card stays, since the one with 4 cards is enough": {
+			quota: `{"A":5}`,
+			jobs: `job large queue=q min=1 running=a cards=4 priorityClass=low
+				job small queue=q min=1 running=a priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high cards=4`,
+			wantEvicted: "large:1", wantPipelined: "new@a:1",
+		},
+		"a pod of the same job with a higher priority of its own takes the place of another one": {
+			quota:       `{"A":2}`,
+			jobs:        "job j queue=q min=1 running=a*2 pending=1 priority=1",
+			change:      changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }),
+			wantEvicted: "j:1", wantPipelined: "j@a:1",
+		},
+		"that pod needs 4 CPU, beyond the CPU limit of 2: no eviction for cards helps": {
+			quota:  `{"A":2} cpu=2`,
+			jobs:   "job j queue=q min=1 running=a*2 pending=1 priority=1",
+			change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) }),
+		},
 	}) {
-		manners := []bool{false, true}
-		if tc.notAware {
-			manners = manners[:1]
+		text := "node a model=A cards=8; node b model=B cards=8; queue q quota=" + tc.quota + "\n" + tc.jobs
+
+		expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, false)
+		if !tc.isDefaultOnly {
+			expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, true)
 		}
-
-		checkPreemption(t, func() *scene {
-			return newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota).addObjects(tc.jobs, tc.change)
-		}, tc.goes, tc.promised, manners...)
 	}
 }
 
-// TestPreemptEvictsOnlyIfThePreemptorCanRun: if more cards terminate than the quota has, the
-// preemptor would have to wait anyway.
+// deleteEnded deletes the pods of job ended, so that they are terminating.
+func deleteEnded(p *corev1.Pod) {
+	if strings.HasPrefix(p.Name, "ended-") {
+		deleted(p)
+	}
+}
+
+// TestPreemptEvictsOnlyIfThePreemptorCanRun: terminating pods use no quota, but a queue places no pod while more of its
+// cards terminate than its quota has. So preempt evicts nothing that would exceed that, here 2 cards of queue q. The
+// two pods of job old use the whole quota. Pods of job ended are terminating already, with one card each.
 func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		ending               int
-		asks, goes, promised string
-	}{
-		"nothing ends":                  {0, "pending=1 cards=2", "old:2", "new@a:1"},
-		"as much ends as may":           {1, "pending=1", "old:1", "new@a:1"},
-		"more would end":                {1, "pending=1 cards=2", "", ""},
-		"more would end for the second": {1, "pending=2", "old:1", "new@a:1"},
-		"the whole quota ends already":  {2, "pending=1", "", ""},
-		"more than the quota ends":      {3, "pending=1", "", ""},
-		"who asks for no cards is free": {3, "pending=1 cards=0", "old:1", "new@a:1"},
+	for t, tc := range check.Cases(t, map[string]struct{ queue, jobs, wantEvicted, wantPipelined string }{
+		"0 cards terminate, a pod needs 2: 2 would terminate": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=1 cards=2 priorityClass=high", "old:2", "new@a:1"},
+		"1 terminates, a pod needs 1: 2 would terminate": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=1 priorityClass=high; job ended queue=q min=1 running=a", "ended:1 old:1", "new@a:1"},
+		"1 terminates, a pod needs 2: 3 would terminate": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=1 cards=2 priorityClass=high; job ended queue=q min=1 running=a", "ended:1", ""},
+		"1 terminates, two pods need 1 each: 3 would terminate with the second": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=2 priorityClass=high; job ended queue=q min=1 running=a", "ended:1 old:1", "new@a:1"},
+		"2 terminate, a pod needs 1: 3 would terminate": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=1 priorityClass=high; job ended queue=q min=1 running=a*2", "ended:2", ""},
+		"3 terminate already": {
+			`quota={"A":2}`, "job new queue=q min=1 pending=1 priorityClass=high; job ended queue=q min=1 running=a*3", "ended:3", ""},
+		"3 terminate, but a pod needs only CPU, of which old uses both cores of the queue": {
+			`quota={"A":2} cpu=2`, "job new queue=q min=1 pending=1 cards=0 priorityClass=high; job ended queue=q min=1 running=a*3",
+			"ended:3 old:1", "new@a:1"},
 	}) {
-		checkPreemption(t, func() *scene {
-			s := newScene(t, `node a model=A; queue q quota={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 priorityClass=high `+tc.asks)
-			if strings.HasSuffix(tc.asks, "cards=0") {
-				s.addObjects(`queue q quota={"A":2} cpu=2`)
-			}
+		text := "node a model=A cards=8; job old queue=q min=1 running=a*2 priorityClass=low; queue q " + tc.queue + "\n" + tc.jobs
 
-			return s.addObjects(fmt.Sprintf("job ended queue=q min=1 running=a*%d priorityClass=low", tc.ending), deleted)
-		}, tc.goes, tc.promised, false, true)
+		expectPreemption(t, text, deleteEnded, tc.wantEvicted, tc.wantPipelined, false, true)
 	}
 }
 
-// tides are an inference queue above a training queue; FULL is quota for all of
-// both nodes, and BUSY is training that holds them.
-var tides = strings.NewReplacer("FULL", `{"A":8,"B":8}`, "BUSY", "job t1 queue=tra min=1 running=a*8; job t2 queue=tra min=1 running=b*8 card=B")
-
+// newReclaimScene returns a scene with node a (8 cards A), node b (8 cards B), queue inf (inference, priority 80000) and
+// queue tra (training, priority 20000). Each queue has a quota of 8 A and 8 B. The text adds to it, and a queue of the
+// text replaces the one of its name.
 func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, "node a model=A; node b model=B").addObjects(tides.Replace("queue inf quota=FULL priority=80000 serviceType=inference; queue tra quota=FULL priority=20000 serviceType=training;"+text), changes...)
+	return newScene(t, `node a model=A cards=8; node b model=B cards=8
+		queue inf quota={"A":8,"B":8} priority=80000 serviceType=inference
+		queue tra quota={"A":8,"B":8} priority=20000 serviceType=training`).addObjects(text, changes...)
 }
 
+// TestReclaimFollowsTheMatrixAndTheCards: Volcano's action reclaim evicts pods of other queues for a pending pod. The
+// plugin gives it only those from which the reclaim matrix lets the pod reclaim: by default inference from training. The
+// queue of the victims must be reclaimable and have a lower priority. The cards must be ones that the reclaimer may use,
+// within the quota of its queue. Node a has 8 cards A and node b 8 cards B. Unless a row says otherwise, queue inf is
+// inference of priority 80000 and queue tra training of priority 20000, each with quota for all cards of both nodes.
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
-	const bare = "queue inf quota=FULL priority=80000 reclaimable=false; queue tra quota=FULL priority=20000 reclaimable=true;"
-	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
-		"inference takes from training, the youngest and no more":              {"BUSY; job i queue=inf min=1 pending=1 cards=2 card=B", "t2-6 t2-7", "i-0@b"},
-		"training reclaims from no queue":                                      {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"no queue reclaims from inference":                                     {"queue tra quota=FULL priority=20000 serviceType=inference reclaimable=true; BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"unknown types take nothing":                                           {bare + "BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"nothing is taken from unknown types":                                  {bare + "BUSY; job i queue=inf min=1 pending=1 serviceType=inference", "", ""},
-		"pods tell their type when the queue has none":                         {bare + "job t1 queue=tra min=1 running=a*8 serviceType=training; job t2 queue=tra min=1 running=b*8 card=B serviceType=training; job i queue=inf min=1 pending=1 serviceType=inference", "t1-7", "i-0@a"},
-		"a pod cannot claim more than its queue":                               {"queue inf quota=FULL priority=80000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1 serviceType=inference", "", ""},
-		"a queue that is not reclaimable keeps its cards":                      {"queue tra quota=FULL priority=20000 serviceType=training reclaimable=false; BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"a queue of equal priority keeps its cards":                            {"queue tra quota=FULL priority=80000 serviceType=training; BUSY; job i queue=inf min=1 pending=1", "", ""},
-		"a reclaimer beyond its own quota takes nothing":                       {`queue inf quota={"A":1} priority=80000 serviceType=inference; BUSY; job i queue=inf min=1 pending=1 cards=2`, "", ""},
-		"with alternatives only the card with quota is reclaimed":              {`queue inf quota={"B":2} priority=80000 serviceType=inference; BUSY; job i queue=inf min=1 pending=1 card=A|B`, "t2-7", "i-0@b"},
-		"a free card without quota does not keep another from being reclaimed": {`queue inf quota={"B":2} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job t2 queue=tra min=1 running=b*8 card=B; job i queue=inf min=1 pending=1 card=A|B`, "t2-7", "i-0@b"},
-		"pods that say so are protected":                                       {"job t1 queue=tra min=1 running=a*8 preemptable=false; job i queue=inf min=1 pending=1", "", ""},
-		"a protected PodGroup on one node, so the other node gives":            {"job t1 queue=tra min=1 running=a*8 groupPreemptable=false; job t2 queue=tra min=1 running=b*8 card=B; job i queue=inf min=1 pending=1 card=A|B", "t2-7", "i-0@b"},
-		"pods without cards are not taken for cards":                           {"job cpu queue=tra min=1 running=a*4 cards=0; job t1 queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1", "t1-7", "i-0@a"},
-		"no pod is evicted if all together would not be enough":                {`queue inf quota={"A":16} priority=80000 serviceType=inference; job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4; job i queue=inf min=1 pending=1 cards=5`, "", ""},
-		"elastic pods go before a gang is broken":                              {"job wide queue=tra min=1 running=a*4; job gang queue=tra min=4 running=a*4; job i queue=inf min=1 pending=1 cards=2", "wide-2 wide-3", "i-0@a"},
-		"a closed queue reclaims nothing":                                      {"queue inf quota=FULL priority=80000 serviceType=inference state=Closed; BUSY; job i queue=inf min=1 pending=1", "", ""},
-	}) {
-		newReclaimScene(t, tc.text).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
-	}
+	const (
+		trainingIsFull = `
+			job t1 queue=tra min=1 running=a*8
+			job t2 queue=tra min=1 running=b*8 card=B`
+		queuesWithoutType = `
+			queue inf quota={"A":8,"B":8} priority=80000 reclaimable=false
+			queue tra quota={"A":8,"B":8} priority=20000 reclaimable=true`
+	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs   string
-		change func(*corev1.Pod)
+		text, wantEvicted, wantPipelined string
+		change                           func(*corev1.Pod)
 	}{
-		"no pod is evicted for a pod that lacks CPU":      {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", requests("cpu", "65"))},
-		"pods without cards are not taken for CPU either": {"job cpu queue=tra min=1 running=a cards=0; job i queue=inf min=1 pending=1", changePod("cpu-0", requests("cpu", "64"))},
-		"a wrong node selector evicts no pod":             {"BUSY; job i queue=inf min=1 pending=1", changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
+		"inference needs 2 cards B: the 2 youngest training pods on B are evicted": {
+			text:        trainingIsFull + "; job i queue=inf min=1 pending=1 cards=2 card=B",
+			wantEvicted: "t2-6 t2-7", wantPipelined: "i-0@b",
+		},
+		"training reclaims from no queue": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1
+				queue inf quota={"A":8,"B":8} priority=80000 serviceType=training reclaimable=false`,
+		},
+		"no queue reclaims from inference": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1
+				queue tra quota={"A":8,"B":8} priority=20000 serviceType=inference reclaimable=true`,
+		},
+		"pods without a service type reclaim nothing": {
+			text: queuesWithoutType + trainingIsFull + "; job i queue=inf min=1 pending=1",
+		},
+		"no pod reclaims from pods without a service type": {
+			text: queuesWithoutType + trainingIsFull + "; job i queue=inf min=1 pending=1 serviceType=inference",
+		},
+		"queues without a service type: that of the pods counts": {
+			text: queuesWithoutType + `
+				job t1 queue=tra min=1 running=a*8 serviceType=training
+				job t2 queue=tra min=1 running=b*8 card=B serviceType=training
+				job i queue=inf min=1 pending=1 serviceType=inference`,
+			wantEvicted: "t1-7", wantPipelined: "i-0@a",
+		},
+		"the queue is training, its pod says inference: the queue counts": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1 serviceType=inference
+				queue inf quota={"A":8,"B":8} priority=80000 serviceType=training reclaimable=false`,
+		},
+		"a queue that is not reclaimable keeps its cards": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1
+				queue tra quota={"A":8,"B":8} priority=20000 serviceType=training reclaimable=false`,
+		},
+		"a queue of equal priority keeps its cards": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1
+				queue tra quota={"A":8,"B":8} priority=80000 serviceType=training`,
+		},
+		"a reclaimer of 2 cards whose queue has a quota of 1 reclaims nothing": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1 cards=2
+				queue inf quota={"A":1} priority=80000 serviceType=inference`,
+		},
+		"a reclaimer that may use A or B has quota for B only: B is reclaimed": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1 card=A|B
+				queue inf quota={"B":2} priority=80000 serviceType=inference`,
+			wantEvicted: "t2-7", wantPipelined: "i-0@b",
+		},
+		"and the 4 free cards A, for which it has no quota, do not prevent that": {
+			text: `job t1 queue=tra min=1 running=a*4; job t2 queue=tra min=1 running=b*8 card=B
+				job i queue=inf min=1 pending=1 card=A|B
+				queue inf quota={"B":2} priority=80000 serviceType=inference`,
+			wantEvicted: "t2-7", wantPipelined: "i-0@b",
+		},
+		"pods with the annotation volcano.sh/preemptable=false stay": {
+			text: "job t1 queue=tra min=1 running=a*8 preemptable=false; job i queue=inf min=1 pending=1",
+		},
+		"the PodGroup on node a has volcano.sh/preemptable=false: node b loses a pod": {
+			text: `job t1 queue=tra min=1 running=a*8 groupPreemptable=false
+				job t2 queue=tra min=1 running=b*8 card=B
+				job i queue=inf min=1 pending=1 card=A|B`,
+			wantEvicted: "t2-7", wantPipelined: "i-0@b",
+		},
+		"pods without cards stay, because they release none": {
+			text: `job cpu queue=tra min=1 running=a*4 cards=0
+				job t1 queue=tra min=1 running=a*8
+				job i queue=inf min=1 pending=1`,
+			wantEvicted: "t1-7", wantPipelined: "i-0@a",
+		},
+		"5 cards are needed on A, but 4 of its 8 are of the reclaimer's own queue: no pod is evicted": {
+			text: `job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4
+				job i queue=inf min=1 pending=1 cards=5
+				queue inf quota={"A":16} priority=80000 serviceType=inference`,
+		},
+		"elastic pods, above the minimum of their job, are evicted before a gang is broken": {
+			text: `job elastic queue=tra min=1 running=a*4
+				job gang queue=tra min=4 running=a*4
+				job i queue=inf min=1 pending=1 cards=2`,
+			wantEvicted: "elastic-2 elastic-3", wantPipelined: "i-0@a",
+		},
+		"a closed queue reclaims nothing": {
+			text: trainingIsFull + `; job i queue=inf min=1 pending=1
+				queue inf quota={"A":8,"B":8} priority=80000 serviceType=inference state=Closed`,
+		},
+		"no pod is evicted for one that needs 65 CPU, which no node has": {
+			text:   trainingIsFull + "; job i queue=inf min=1 pending=1",
+			change: changePod("i-0", requests("cpu", "65")),
+		},
+		"cards are free and the CPU of the node is used: a pod without cards stays all the same": {
+			text:   "job cpu queue=tra min=1 running=a cards=0; job i queue=inf min=1 pending=1",
+			change: changePod("cpu-0", requests("cpu", "64")),
+		},
+		"no pod is evicted for one whose node selector matches no node": {
+			text:   trainingIsFull + "; job i queue=inf min=1 pending=1",
+			change: changePod("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} }),
+		},
 	}) {
-		newReclaimScene(t, tc.jobs, tc.change).evict(reclaim.New()).expectEvictions("", "")
+		newReclaimScene(t, tc.text, tc.change).evict(reclaim.New()).expectEvictions(tc.wantEvicted, tc.wantPipelined)
 	}
 }
 
-// TestReclaimEvictsTheLowestPriorityFirst: a gang of a low class is evicted before elastic pods
-// of a higher one, unless the policy selects the smallest loss. A class that the policy does
-// not list protects no pod.
+// TestReclaimEvictsTheLowestPriorityFirst: inference needs 2 of the 8 cards that training uses on node a. With victimOrder
+// Priority the pods of the lowest priority lose them: first the queue's priority counts, then the PriorityClass. A class
+// that the policy does not list counts as its lowest, pc-low. Only among equals, or with victimOrder Loss, the smaller
+// loss decides: an elastic pod costs less than a gang of 4, which breaks.
 func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
-	classes := func(p *corev1.Pod) {
-		p.Spec.PriorityClassName = map[byte]string{'l': "pc-low", 'h': "pc-high", 'o': "own"}[p.Name[0]]
+	classOfJob := map[string]string{"low": "pc-low", "elastic": "pc-low", "high": "pc-high", "unlisted": "own-class"}
+	setClass := func(p *corev1.Pod) {
+		job, _, _ := strings.Cut(p.Name, "-")
+		p.Spec.PriorityClassName = classOfJob[job]
 	}
 
-	for t, tc := range check.Cases(t, map[string]struct{ order, jobs, goes string }{
-		"priority":              {"Priority", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "low:2"},
-		"loss":                  {"Loss", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "high:2"},
-		"a class of one's own":  {"Priority", "job own queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "own:2"},
-		"within a priority":     {"Priority", "job low queue=tra min=4 running=a*4 age=9h; job lax queue=tra min=1 running=a*4", "lax:2"},
-		"the lower queue first": {"Priority", "queue less quota=FULL priority=10000 serviceType=training; job high queue=less min=4 running=a*4; job low queue=tra min=1 running=a*4", "high:2"},
+	for t, tc := range check.Cases(t, map[string]struct{ victimOrder, jobs, wantEvicted string }{
+		"Priority: the gang of pc-low, although it breaks": {
+			"Priority", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "low:2"},
+		"Loss: elastic pods, although they are pc-high": {
+			"Loss", "job low queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "high:2"},
+		"Priority: the gang of a class that the policy does not list": {
+			"Priority", "job unlisted queue=tra min=4 running=a*4 age=9h; job high queue=tra min=1 running=a*4", "unlisted:2"},
+		"Priority: of two jobs of pc-low the elastic pods": {
+			"Priority", "job low queue=tra min=4 running=a*4 age=9h; job elastic queue=tra min=1 running=a*4", "elastic:2"},
+		"Priority: the gang of pc-high in a queue of priority 10000, below the 20000 of tra": {
+			"Priority", `queue less quota={"A":8,"B":8} priority=10000 serviceType=training
+				job high queue=less min=4 running=a*4; job low queue=tra min=1 running=a*4`, "high:2"},
 	}) {
-		s := newReclaimScene(t, tc.jobs+"; job i queue=inf min=1 pending=1 cards=2", classes).withArguments(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
-		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
+		s := newReclaimScene(t, tc.jobs+"; job i queue=inf min=1 pending=1 cards=2", setClass)
+		s.withArguments(framework.Arguments{"victimOrder": tc.victimOrder}).evict(reclaim.New())
+		check.Equal(t, "evicted", tc.wantEvicted, countByState(s.In(api.Releasing)))
 	}
 }
 
-// TestOwnerKindSetsTheServiceType: a Deployment is inference, a vcjob is
-// training, without any annotation.
+// TestOwnerKindSetsTheServiceType: the argument podOwnerReferenceToServiceType gives pods of a kind of owner a service
+// type, without an annotation of queue or pod. Here a Deployment's pod is inference. So it reclaims a card from a Volcano
+// job, which is training. The pod i-0 has the label and the ReplicaSet by which a Deployment is recognised.
 func TestOwnerKindSetsTheServiceType(t *testing.T) {
-	s := newReclaimScene(t, "queue inf quota=FULL priority=80000 reclaimable=false; queue tra quota=FULL priority=20000 reclaimable=true; job t queue=tra min=1 running=a*8 owner=vcjob").addObjects("job i queue=inf min=1 pending=1", func(p *corev1.Pod) {
+	serviceTypes := map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
+	ownByDeployment := changePod("i-0", func(p *corev1.Pod) {
 		p.Labels["pod-template-hash"] = "1"
 		session.OwnedBy("apps/v1", "ReplicaSet", "o", "o")(p)
-	}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}})
-	s.evict(reclaim.New()).expectEvictions("t-7", "i-0@a")
+	})
+
+	s := newScene(t, `node a model=A cards=8
+		queue inf quota={"A":8} priority=80000 reclaimable=false
+		queue tra quota={"A":8} priority=20000 reclaimable=true
+		job t queue=tra min=1 running=a*8 owner=vcjob
+		job i queue=inf min=1 pending=1`, ownByDeployment)
+	s.withArguments(framework.Arguments{"podOwnerReferenceToServiceType": serviceTypes}).evict(reclaim.New())
+	s.expectEvictions("t-7", "i-0@a")
 }
 
-// TestReclaimRespectsTheMinimumRuntime: Volcano's own action takes no pod of a job
-// that has not run for as long as its service type grants it.
+// TestReclaimRespectsTheMinimumRuntime: a service type can have a minimumRuntime. Until a job has run that long, Volcano's
+// action reclaim gets none of its pods. Jobs old and new of training use 4 of the 8 cards each, and inference needs one.
+// Without a minimum the younger job loses its youngest pod, because that loses the least work.
 func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
-	hour := framework.Arguments{"serviceTypes": map[string]any{
-		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
+	oneHour := framework.Arguments{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}},
+		"training":  map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
 	}}
-	nothing := func(p *corev1.Pod) { p.Status.StartTime = nil }
-	earlier := changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		args           framework.Arguments
-		old, young     string
-		change         func(*corev1.Pod)
-		goes, promised string
+		args                       framework.Arguments
+		oldAge, newAge             string
+		change                     func(*corev1.Pod)
+		wantEvicted, wantPipelined string
 	}{
-		"the younger job goes when there is no minimum": {nil, "2h", "1m", nil, "new-3", "i-0@a"},
-		"the older one when the younger may not":        {hour, "61m", "59m", nil, "old-3", "i-0@a"},
-		"none if neither may":                           {hour, "59m", "1m", nil, "", ""},
-		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
-		"none if nothing has started":                   {hour, "2h", "2h", nothing, "", ""},
+		"no minimum: the younger job loses a pod": {
+			oldAge: "2h", newAge: "1m", wantEvicted: "new-3", wantPipelined: "i-0@a"},
+		"1h: the older job loses a pod, because the younger has run for 59 minutes only": {
+			args: oneHour, oldAge: "61m", newAge: "59m", wantEvicted: "old-3", wantPipelined: "i-0@a"},
+		"1h: neither job has run that long, and no pod is evicted": {
+			args: oneHour, oldAge: "59m", newAge: "1m"},
+		"1h: the job counts from its oldest pod, which runs for 2 hours": {
+			args: oneHour, oldAge: "59m", newAge: "1m",
+			change:      changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) }),
+			wantEvicted: "new-3", wantPipelined: "i-0@a"},
+		"1h: pods without a start time have not run, however old they are": {
+			args: oneHour, oldAge: "2h", newAge: "2h",
+			change: func(p *corev1.Pod) { p.Status.StartTime = nil }},
 	}) {
-		newReclaimScene(t, fmt.Sprintf("job old queue=tra min=1 running=a*4 age=%s; job new queue=tra min=1 running=a*4 age=%s; job i queue=inf min=1 pending=1", tc.old, tc.young), tc.change).withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.goes, tc.promised)
+		s := newReclaimScene(t, fmt.Sprintf(`
+			job old queue=tra min=1 running=a*4 age=%s
+			job new queue=tra min=1 running=a*4 age=%s
+			job i queue=inf min=1 pending=1`, tc.oldAge, tc.newAge), tc.change)
+		s.withArguments(tc.args).evict(reclaim.New()).expectEvictions(tc.wantEvicted, tc.wantPipelined)
 	}
 }
 
-// TestReclaimWaitsForTerminatingPods: a queue with too many terminating pods reclaims nothing
-// for pods that could not be placed.
+// TestReclaimWaitsForTerminatingPods: a queue places no pod while more of its cards terminate than its quota has. So it
+// reclaims nothing then, and has no free quota. Queue inf has a quota of 2, and its job ended terminates with one card a
+// node. Each of these nodes has one card only, too few for the pending pod of 2 cards.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
-	for ending, want := range map[int]string{2: "t:2", 3: ""} {
-		t.Run(fmt.Sprint(ending), func(t *testing.T) {
-			s := newReclaimScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2`)
-			for i := range ending { // on a node each, where too few cards become free
-				s.addObjects(fmt.Sprintf("node old%d model=A; job ghost%d queue=none min=1 running=old%d*7", i, i, i)).addObjects(fmt.Sprintf("job ended%d queue=inf min=1 running=old%d", i, i), deleted)
-			}
-
-			s.evict(reclaim.New())
-			taken := slices.DeleteFunc(s.In(api.Releasing), func(task *api.TaskInfo) bool { return !strings.HasPrefix(task.Name, "t-") })
-			check.Equal(t, "taken", want, countByState(taken))
-			check.That(t, want != "" || (s.reclaimPolicy().FreeQuota("inf", "A") == 0 && !s.reclaimPolicy().CanReclaim(s.Task("i-0"))),
-				"there is room, or its pod takes from others")
-		})
-	}
-}
-
-// TestReclaimEvictsConflictingPods: reclaim evicts a training pod that conflicts with the
-// reclaimer. It evicts none if a conflicting pod would stay, also because Volcano evicts only
-// as much as the resources need.
-func TestReclaimEvictsConflictingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		runs   string
-		goes   int
-		change func(*corev1.Pod)
+		endedOn     string
+		wantFree    int
+		wantEvicted string
 	}{
-		"cards are free":               {"a", 1, func(*corev1.Pod) {}},
-		"it may not be taken":          {"a", 0, changePod("t-0", annotate("volcano.sh/preemptable", "false"))},
-		"one of them may not be taken": {"a*2", 0, changePod("t-1", annotate("volcano.sh/preemptable", "false"))},
-		"two of them":                  {"a*2", 0, func(*corev1.Pod) {}},
-		"all of them, and cards lack":  {"a*8", 8, func(*corev1.Pod) {}},
+		"2 cards terminate, as many as the quota": {"c,d", 2, "ended:2 t:2"},
+		"3 cards terminate":                       {"c,d,e", 0, "ended:3"},
 	}) {
-		s := newReclaimScene(t, "job t queue=tra min=1 running="+tc.runs+"; job high queue=inf min=1 pending=1 cards=8", func(p *corev1.Pod) {
-			avoidsX(p)
-			if strings.HasPrefix(p.Name, "t-") {
-				p.Labels["app"] = "x"
-			} else if tc.runs != "a*8" {
-				p.Spec.Containers[0].Resources.Requests[gpu] = amount("1")
-			}
-			tc.change(p)
-		})
+		s := newReclaimScene(t, `node c,d,e model=A cards=1
+			queue inf quota={"A":2} priority=80000 serviceType=inference
+			job t queue=tra min=1 running=a*8
+			job i queue=inf min=1 pending=1 cards=2
+			job ended queue=inf min=1 running=`+tc.endedOn, deleteEnded).openSession()
+		check.Equal(t, "free quota", tc.wantFree, int(s.reclaimPolicy().FreeQuota("inf", "A")))
+		check.Equal(t, "the pending pod may reclaim", tc.wantFree > 0, s.reclaimPolicy().CanReclaim(s.Task("i-0")))
 
 		s.evict(reclaim.New())
-		check.Equal(t, "pods that go", tc.goes, len(s.In(api.Releasing)))
+		check.Equal(t, "terminating and evicted", tc.wantEvicted, countByState(s.In(api.Releasing)))
+	}
+}
+
+// TestReclaimEvictsConflictingPods: the pending pod high-0 of inference has an anti-affinity against app=x, the label of
+// all training pods on node a. It can run there only if all of them go. Volcano evicts just as many as the missing
+// cards need, but at least one. So the plugin gives it no victim if a conflicting pod would stay.
+func TestReclaimEvictsConflictingPods(t *testing.T) {
+	protected := annotate("volcano.sh/preemptable", "false")
+	conflict := func(p *corev1.Pod) {
+		avoidsX(p) // adds the anti-affinity to pods of job high
+		if strings.HasPrefix(p.Name, "t-") {
+			p.Labels["app"] = "x"
+		}
+	}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs        string
+		change      func(*corev1.Pod)
+		wantEvicted string
+	}{
+		"one pod conflicts, 7 cards are free: it is evicted": {
+			"job t queue=tra min=1 running=a; job high queue=inf min=1 pending=1 cards=1", nil, "t:1"},
+		"one pod conflicts and may not be evicted": {
+			"job t queue=tra min=1 running=a; job high queue=inf min=1 pending=1 cards=1", changePod("t-0", protected), ""},
+		"two pods conflict, and one of them may not be evicted": {
+			"job t queue=tra min=1 running=a*2; job high queue=inf min=1 pending=1 cards=1", changePod("t-1", protected), ""},
+		"two pods conflict, 6 cards are free: Volcano would evict only one": {
+			"job t queue=tra min=1 running=a*2; job high queue=inf min=1 pending=1 cards=1", nil, ""},
+		"eight pods conflict, and all their cards are needed": {
+			"job t queue=tra min=1 running=a*8; job high queue=inf min=1 pending=1 cards=8", nil, "t:8"},
+	}) {
+		s := newReclaimScene(t, tc.jobs, conflict, tc.change).evict(reclaim.New())
+		check.Equal(t, "evicted", tc.wantEvicted, countByState(s.In(api.Releasing)))
 	}
 }

@@ -18,342 +18,446 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// waitScene is a scene of which a session runs each minute. What a session places runs in the next one.
-type waitScene struct {
+// minuteScene is a scene in which a session runs each minute, from minute 0 on. The pods that a session binds run in the
+// next one.
+type minuteScene struct {
 	*scene
 	minute int
-	bound  string
+	// bound are the pods that the last session bound, with their nodes.
+	bound string
 }
 
-func newWaitScene(s *scene) *waitScene { return &waitScene{scene: s.useClock(), minute: -1} }
+func newMinuteScene(s *scene) *minuteScene { return &minuteScene{scene: s.useClock(), minute: -1} }
 
 // runMinute runs the session of the next minute.
-func (w *waitScene) runMinute() {
-	w.minute++
-	w.clock = w.clock.Add(time.Minute)
-	w.Cache = nil
-	w.enqueueAndAllocate()
-	placed := w.In(api.Binding)
-	w.bound = session.Names(placed)
+func (m *minuteScene) runMinute() {
+	m.minute++
+	m.clock = m.clock.Add(time.Minute)
+	m.Cache = nil
+	m.enqueueAndAllocate()
+	placed := m.In(api.Binding)
+	m.bound = session.Names(placed)
 
-	for _, g := range w.Groups {
-		if job := w.Job(g.Name); job != nil {
+	for _, g := range m.Groups {
+		if job := m.Job(g.Name); job != nil {
 			g.Status.Phase = v1beta1.PodGroupPhase(job.PodGroup.Status.Phase)
 		}
 	}
 
-	w.Close()
+	m.Close()
 	for _, task := range placed {
-		pod := w.Pod(task.Name)
+		pod := m.Pod(task.Name)
 		pod.Spec.NodeName = task.NodeName
 		pod.Status.Phase = corev1.PodRunning
 	}
 }
 
-// endPod ends the first pod whose name has a prefix.
-func (w *waitScene) endPod(prefix string) {
-	first := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, prefix) })
+// endPodOf ends one pod of a job, if it has any.
+func (m *minuteScene) endPodOf(job string) {
+	first := slices.IndexFunc(m.Pods, func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, job+"-") })
 	if first >= 0 {
-		w.Pods = slices.Delete(w.Pods, first, first+1)
+		m.Pods = slices.Delete(m.Pods, first, first+1)
 	}
 }
 
-// TestReservationKeepsCards: small jobs get the cards that a gang waits for when its reservation has ended, after
-// five minutes. It goes on while more and more cards become free.
+// group returns the PodGroup of a job.
+func (m *minuteScene) group(job string) *v1beta1.PodGroup {
+	return m.Groups[slices.IndexFunc(m.Groups, func(g *v1beta1.PodGroup) bool { return g.Name == job })]
+}
+
+// TestReservationKeepsCards: an enqueued gang that lacks cards reserves its part of the quota, so that smaller jobs do not
+// get it piece by piece. The reservation ends after five minutes, and begins again when more cards are free than before.
+// Each row first has minutes in which no pod is bound, then one in which wantBound are.
 func TestReservationKeepsCards(t *testing.T) {
-	const (
-		small = "; job small queue=q min=1 pending=1 minCards=1 phase=Pending"
-		alone = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job gang queue=q min=8 pending=8 minCards=8` + small
-		two   = `node a model=A cards=8; queue q quota={"A":16} priority=80000 serviceType=inference cpu=100; queue o quota={"A":8} priority=80000 serviceType=inference cpu=100
-			job first queue=q min=8 pending=8 minCards=8; job second queue=q min=8 pending=8 minCards=8` + small
-		tree = `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
-			job runs queue=x min=1 running=a*4; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3`
-		role = `node a model=A cards=8; queue q quota={"A":5}; job j queue=q min=4 running=a*4 pending=1 task=w,pods:4,min:3 task=ps,pods:1,min:1` + small
-	)
+	const allOfGang = "gang-0@a gang-1@a gang-2@a gang-3@a gang-4@a gang-5@a gang-6@a gang-7@a"
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		scene *scene
-		// endsPods ends a pod of job r each minute.
-		endsPods bool
-		minutes  int
-		bound    string
+		text   string
+		args   framework.Arguments
+		change func(*corev1.Pod)
+		// freesCards is set if one pod of job runs ends each minute, and its card is free.
+		freesCards     bool
+		minutesWithout int
+		wantBound      string
 	}{
-		"kept cards of a tree, too":                 {newTreeScene(t, tree), false, 5, "b-0@a b-1@a"},
-		"no more cards become free":                 {newScene(t, alone+"; job r queue=o min=1 running=a*6"), false, 5, "small-0@a"},
-		"one card becomes free each minute":         {newScene(t, alone+"; job r queue=o min=1 running=a*8"), true, 8, "gang-0@a gang-1@a gang-2@a gang-3@a gang-4@a gang-5@a gang-6@a gang-7@a"},
-		"only one gang of a queue prolongs its own": {newScene(t, two+"; job r queue=o min=1 running=a*8"), true, 5, "small-0@a"},
-		"a job runs, and a role of it fits no node": {newScene(t, role, changePod("j-4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "nowhere"} })), false, 5, "small-0@a"},
+		"2 of 8 cards are free: the small job gets one when the gang's reservation of the whole quota has ended": {
+			text: `node a model=A cards=8
+				queue q quota={"A":8}; queue o quota={"A":8}
+				job runs queue=o min=1 running=a*6
+				job gang queue=q min=8 pending=8 minCards=8
+				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
+			minutesWithout: 5, wantBound: "small-0@a",
+		},
+		"one more card is free each minute: the gang has all 8 after 8 minutes": {
+			text: `node a model=A cards=8
+				queue q quota={"A":8}; queue o quota={"A":8}
+				job runs queue=o min=1 running=a*8
+				job gang queue=q min=8 pending=8 minCards=8
+				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
+			freesCards: true, minutesWithout: 8, wantBound: allOfGang,
+		},
+		"two gangs reserve the quota of 16: free cards prolong only the first, and the second loses its part": {
+			text: `node a model=A cards=8
+				queue q quota={"A":16} priority=80000 serviceType=inference; queue o quota={"A":8} priority=80000 serviceType=inference
+				job runs queue=o min=1 running=a*8
+				job first queue=q min=8 pending=8 minCards=8
+				job second queue=q min=8 pending=8 minCards=8
+				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
+			freesCards: true, minutesWithout: 5, wantBound: "small-0@a",
+		},
+		"a running job reserves the fifth card of the quota for its role ps, which fits no node": {
+			text: `node a model=A cards=8
+				queue q quota={"A":5}
+				job j queue=q min=4 running=a*4 pending=1 task=w,pods:4,min:3 task=ps,pods:1,min:1
+				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
+			change:         changePod("j-4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "nowhere"} }),
+			minutesWithout: 5, wantBound: "small-0@a",
+		},
+		"in a tree: the 2 free cards are kept for gang c, whose queue deserves them, before queue x borrows them": {
+			text: `node a model=A cards=6
+				queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
+				job runs queue=x min=1 running=a*4
+				job b queue=x min=1 pending=2
+				job c queue=y min=3 pending=3`,
+			args:           framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true},
+			minutesWithout: 5, wantBound: "b-0@a b-1@a",
+		},
 	}) {
-		w := newWaitScene(tc.scene)
-		for range tc.minutes {
-			w.runMinute()
-			check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
-			if tc.endsPods {
-				w.endPod("r-")
+		s := newMinuteScene(newScene(t, tc.text, tc.change).withArguments(tc.args))
+		for range tc.minutesWithout {
+			s.runMinute()
+			check.Equal(t, fmt.Sprintf("bound in minute %d", s.minute), "", s.bound)
+			if tc.freesCards {
+				s.endPodOf("runs")
 			}
 		}
 
-		w.runMinute()
-		check.Equal(t, "bound in the end", tc.bound, w.bound)
+		s.runMinute()
+		check.Equal(t, fmt.Sprintf("bound in minute %d", s.minute), tc.wantBound, s.bound)
 	}
 }
 
-// flickering is a gang that waits for eight cards, of which one becomes free and is used again by turns.
-func flickering(t *testing.T, args framework.Arguments) *waitScene {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; node b model=B; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*7; job f queue=o min=1 running=a; job gang queue=q min=8 pending=8 minCards=8; job small queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=low`).withArguments(args))
-	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
-	return w
+// newChangingScene has a job gang that needs all 8 cards A. Job r uses 7 of them, and job f uses the eighth in every other
+// minute. The gang is an hour old and reserves the quota of queue q, for which job small waits.
+func newChangingScene(t *testing.T, args framework.Arguments) *minuteScene {
+	s := newMinuteScene(newScene(t, `node a model=A cards=8; node b model=B cards=8
+		queue q quota={"A":8}; queue o quota={"A":8}
+		job r queue=o min=1 running=a*7
+		job f queue=o min=1 running=a
+		job gang queue=q min=8 pending=8 minCards=8
+		job small queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=low`).withArguments(args))
+	s.group("gang").CreationTimestamp = metav1.NewTime(s.clock.Add(-time.Hour))
+	return s
 }
 
-// flicker runs a minute in which a card is free, or used.
-func (w *waitScene) flicker() {
-	w.runMinute()
-	if w.minute%2 == 0 {
-		w.endPod("f-")
+// runChangingMinute runs the session of the next minute. Then job f ends, or begins again.
+func (m *minuteScene) runChangingMinute() {
+	m.runMinute()
+	if m.minute%2 == 0 {
+		m.endPodOf("f")
 	} else {
-		w.addObjects("job f queue=o min=1 running=a")
+		m.addObjects("job f queue=o min=1 running=a")
 	}
 }
 
-// TestFreeCardsProlongAReservationForAnHour: not longer, also if they become free again and again. The
-// argument maxReservation sets another time.
+// TestFreeCardsProlongAReservationForAnHour: a reservation lasts five minutes, and begins again when more cards are free
+// than before. The argument maxReservation bounds that, so that a gang that never starts does not keep others waiting:
+// by default to an hour. Here a card becomes free in every other minute, and a small job waits for the end.
 func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		args        framework.Arguments
-		least, most int
+		args          framework.Arguments
+		least, atMost int
 	}{
-		"an hour":        {nil, 58, 62},
-		"twenty minutes": {framework.Arguments{"maxReservation": "20m"}, 18, 22},
+		"by default: an hour": {nil, 58, 62},
+		"maxReservation 20m":  {framework.Arguments{"maxReservation": "20m"}, 18, 22},
 	}) {
-		w := flickering(t, tc.args)
-		for w.bound == "" && w.minute < 100 {
-			w.flicker()
+		s := newChangingScene(t, tc.args)
+		for s.bound == "" && s.minute < 100 {
+			s.runChangingMinute()
 		}
 
-		check.Equal(t, "bound first", "small-0@a", w.bound)
-		check.That(t, w.minute >= tc.least && w.minute <= tc.most, "the reservation ends in minute %d, want %d to %d", w.minute, tc.least, tc.most)
+		check.Equal(t, "the pods that are bound first", "small-0@a", s.bound)
+		check.That(t, s.minute >= tc.least && s.minute <= tc.atMost, "the reservation ends in minute %d, want %d to %d", s.minute, tc.least, tc.atMost)
 	}
 }
 
-// TestTheNextGangHasItsTimeAfterTheFirst: of two gangs of a queue that wait for cards that become free again
-// and again, each keeps its reservation as long as allowed, one after the other.
+// TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, and a card becomes free in every other
+// minute. That prolongs the reservation of the older gang for maxReservation, 20 minutes, then that of the younger one
+// for as long. In the end neither has a reservation.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
-	w := newWaitScene(newScene(t, `node a model=A cards=8; queue q quota={"A":16} cpu=100; queue o quota={"A":8} cpu=100; job r queue=o min=1 running=a*7; job f queue=o min=1 running=a; job first queue=q min=8 pending=8 minCards=8; job next queue=q min=8 pending=8 minCards=8`).
-		withArguments(framework.Arguments{"maxReservation": "20m"}))
+	s := newMinuteScene(newScene(t, `node a model=A cards=8
+		queue q quota={"A":16}; queue o quota={"A":8}
+		job r queue=o min=1 running=a*7
+		job f queue=o min=1 running=a
+		job older queue=q min=8 pending=8 minCards=8
+		job younger queue=q min=8 pending=8 minCards=8`).withArguments(framework.Arguments{"maxReservation": "20m"}))
+	s.group("older").CreationTimestamp = metav1.NewTime(s.clock.Add(-time.Hour))
+	s.group("younger").CreationTimestamp = metav1.NewTime(s.clock)
 
-	w.Groups[2].CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
-	w.Groups[3].CreationTimestamp = metav1.NewTime(w.clock)
 	for _, tc := range []struct {
-		minute      int
-		first, next bool
-	}{{12, true, false}, {32, false, true}, {60, false, false}} {
-		for w.minute < tc.minute {
-			w.flicker()
+		untilMinute  int
+		wantReserved map[string]bool
+	}{
+		{12, map[string]bool{"older": true, "younger": false}},
+		{32, map[string]bool{"older": false, "younger": true}},
+		{60, map[string]bool{"older": false, "younger": false}},
+	} {
+		for s.minute < tc.untilMinute {
+			s.runChangingMinute()
 		}
 
-		for i, want := range map[int]bool{2: tc.first, 3: tc.next} {
-			entry := w.m.reservations[w.Groups[i].UID]
-			isReserved := entry != nil && !entry.isExhausted && w.clock.Sub(entry.waitingSince) < reservationTimeout
-			check.Equal(t, fmt.Sprintf("%s has its reservation in minute %d", w.Groups[i].Name, w.minute), want, isReserved)
+		for job, want := range tc.wantReserved {
+			entry := s.m.reservations[s.group(job).UID]
+			isReserved := entry != nil && !entry.isExhausted && s.clock.Sub(entry.waitingSince) < reservationTimeout
+			check.Equal(t, fmt.Sprintf("job %s has its reservation in minute %d", job, s.minute), want, isReserved)
 		}
 	}
 }
 
-// TestJobWithoutReservationComesAfterItsEquals: a job that has waited as long as allowed gets no reservation
-// and comes after younger jobs, until it requests something else.
+// TestJobWithoutReservationComesAfterItsEquals: a gang of 8 has had its reservation for as long as maxReservation allows,
+// here 6 minutes. After that it comes behind younger jobs of its priority, so that it does not block them. It comes
+// first again when it requests something else, here 7 cards.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
-	w := flickering(t, framework.Arguments{"maxReservation": "6m"})
+	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	for range 20 {
-		w.flicker()
+		s.runChangingMinute()
 	}
+	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
 
-	check.That(t, w.m.reservations[w.Groups[2].UID].isExhausted, "the gang still has a reservation")
-	w.Cache = nil
-	w.addObjects("job young queue=q min=1 pending=1")
-	w.Groups[len(w.Groups)-1].CreationTimestamp = metav1.NewTime(w.clock)
-	w.openSession()
-	check.That(t, w.Ssn.JobOrderFn(w.Job("young"), w.Job("gang")), "the gang still comes before a younger job")
-	w.Close()
+	s.Cache = nil
+	s.addObjects("job young queue=q min=1 pending=1")
+	s.group("young").CreationTimestamp = metav1.NewTime(s.clock)
+	s.openSession()
+	check.That(t, s.Ssn.JobOrderFn(s.Job("young"), s.Job("gang")), "the gang of 8 comes before the younger job")
+	s.Close()
 
-	w.Cache = nil
-	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == "gang-7" })
-	w.Groups[2].Spec.MinMember = 7
-	w.openSession()
-	check.That(t, w.Ssn.JobOrderFn(w.Job("gang"), w.Job("young")), "the gang comes last although it requests something else")
-	w.Close()
+	s.Cache = nil
+	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "gang-7" })
+	s.group("gang").Spec.MinMember = 7
+	s.openSession()
+	check.That(t, s.Ssn.JobOrderFn(s.Job("gang"), s.Job("young")), "the gang of 7 comes after the younger job")
+	s.Close()
 }
 
-// TestJobWithoutReservationGetsItAgain: once its pods have a node, on which the pods of others still
-// terminate.
+// TestJobWithoutReservationGetsItAgain: a gang lost its reservation after 6 minutes. Then all running pods are deleted, and
+// its pods are pipelined: Volcano promises them the cards of the terminating pods. With that it has a reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
-	w := flickering(t, framework.Arguments{"maxReservation": "6m"})
-	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
+	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
+	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
 	for range 20 {
-		w.flicker()
+		s.runChangingMinute()
 	}
+	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
 
-	check.That(t, w.m.reservations[w.Groups[2].UID].isExhausted, "the gang still has a reservation")
-	for _, pod := range w.Pods {
+	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != "" {
-			pod.DeletionTimestamp = ptr.To(metav1.NewTime(w.clock))
+			pod.DeletionTimestamp = ptr.To(metav1.NewTime(s.clock))
 		}
 	}
 
-	w.runMinute()
-	w.runMinute()
-	check.That(t, !w.m.reservations[w.Groups[2].UID].isExhausted, "the gang has no reservation although it waits for terminating pods only")
+	s.runMinute()
+	s.runMinute()
+	check.That(t, !s.m.reservations[s.group("gang").UID].isExhausted, "the gang has no reservation, although it waits for terminating pods only")
 }
 
-// TestJobBelowItsMinimumComesFirst: seven pods of a gang of eight run, and the eighth was created again. It
-// gets the next card before jobs that do not run yet, of its own queue and of another queue of equal
-// priority, also if they are older and it has waited for longer than five minutes.
+// TestJobBelowItsMinimumComesFirst: a gang that lost a pod holds cards with which it cannot work. So it gets the next free
+// card before jobs of equal priority that do not run yet, even older ones. That lasts beyond its reservation of five
+// minutes: the card of job r becomes free after 3 minutes, or after 7. Gang g needs 8 pods and runs 7; Volcano's phase for
+// that is Unknown. Job other is an hour older.
 func TestJobBelowItsMinimumComesFirst(t *testing.T) {
-	const gang = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; `
-	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
-		"a job of its queue":                    {gang + "job other queue=q min=1 pending=1 minCards=1 phase=Pending", "g-7@a"},
-		"a job of another queue":                {gang + "job other queue=o min=1 pending=1", "g-7@a"},
-		"a job of another queue that uses less": {gang + `queue p quota={"A":80} cpu=100; job other queue=p min=1 pending=1`, "g-7@a"},
-		"not before a queue of higher priority": {gang + `queue p quota={"A":8} priority=30000 cpu=100; job other queue=p min=1 pending=1`, "other-0@a"},
-		"not before a job of higher priority":   {gang + "job other queue=q min=1 pending=1 priorityClass=high", "other-0@a"},
-		"not on a node that it cannot use":      {gang + `node b model=B cards=1; queue o quota={"A":8,"B":8} cpu=100; job other queue=o min=1 pending=1 card=B`, "other-0@b"},
+	const (
+		queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
+			`
+		gang = `job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a
+			`
+	)
+
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
+		"before a job of its queue":     {queues + gang + "job other queue=q min=1 pending=1 minCards=1 phase=Pending", "g-7@a"},
+		"before a job of another queue": {queues + gang + "job other queue=o min=1 pending=1", "g-7@a"},
+		"before a job of a queue that uses nothing of a quota of 80": {
+			queues + gang + `queue p quota={"A":80}; job other queue=p min=1 pending=1`, "g-7@a"},
+		"after a job of a queue of higher priority": {
+			queues + gang + `queue p quota={"A":8} priority=30000; job other queue=p min=1 pending=1`, "other-0@a"},
+		"after a job of its queue of higher priority": {queues + gang + "job other queue=q min=1 pending=1 priorityClass=high", "other-0@a"},
+		"not on a node with cards B, which it cannot use": {
+			queues + gang + `node b model=B cards=1; queue o quota={"A":8,"B":8}; job other queue=o min=1 pending=1 card=B`, "other-0@b"},
 	}) {
 		for _, freeAfter := range []int{3, 7} {
-			s := newScene(t, tc.text)
-			w := newWaitScene(s)
+			s := newMinuteScene(newScene(t, tc.text))
 			for _, g := range s.Groups {
-				g.CreationTimestamp = metav1.NewTime(w.clock)
-				if g.Name == "other" {
-					g.CreationTimestamp = metav1.NewTime(w.clock.Add(-time.Hour))
+				g.CreationTimestamp = metav1.NewTime(s.clock)
+			}
+			s.group("other").CreationTimestamp = metav1.NewTime(s.clock.Add(-time.Hour))
+			s.group("g").Status.Phase = v1beta1.PodGroupUnknown
+
+			for s.bound == "" && s.minute < 12 {
+				if s.minute+1 == freeAfter {
+					s.endPodOf("r")
 				}
+				s.runMinute()
 			}
 
-			s.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-			for w.bound == "" && w.minute < 12 {
-				if w.minute+1 == freeAfter {
-					w.endPod("r-")
-				}
-				w.runMinute()
-			}
-
-			check.Equal(t, fmt.Sprintf("bound first, with a card that is free after %d minutes", freeAfter), tc.bound, w.bound)
+			check.Equal(t, fmt.Sprintf("bound first, with a card that is free after %d minutes", freeAfter), tc.wantBound, s.bound)
 		}
 	}
 }
 
-// TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree.
+// TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree of queues a card goes first to a queue that deserves it, and
+// then to one that borrows it. That counts more than a gang which lost its eighth pod. Queue o deserves the free card.
 func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ deserved, bound string }{
-		"it would borrow":      {"7", "other-0@a"},
-		"it deserves the card": {"8", "g-7@a"},
+	for t, tc := range check.Cases(t, map[string]struct{ deserved, wantBound string }{
+		"queue q deserves 7 and would borrow the eighth card": {"7", "other-0@a"},
+		"queue q deserves 8: the gang comes first":            {"8", "g-7@a"},
 	}) {
-		w := newWaitScene(newTreeScene(t, `node a model=A cards=8; queue q quota={"A":8} serviceType=training deserved={"A":`+tc.deserved+`}; queue o quota={"A":8} serviceType=training deserved={"A":1}
-			job g queue=q min=8 running=a*7 pending=1 minCards=8; job other queue=o min=1 pending=1`))
-		w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-		w.runMinute()
-		check.Equal(t, "bound", tc.bound, w.bound)
+		s := newMinuteScene(newTreeScene(t, `node a model=A cards=8
+			queue q quota={"A":8} serviceType=training deserved={"A":`+tc.deserved+`}
+			queue o quota={"A":8} serviceType=training deserved={"A":1}
+			job g queue=q min=8 running=a*7 pending=1 minCards=8
+			job other queue=o min=1 pending=1`))
+		s.group("g").Status.Phase = v1beta1.PodGroupUnknown
+		s.runMinute()
+
+		check.Equal(t, "bound", tc.wantBound, s.bound)
 	}
 }
 
-// TestCardsForAJobBelowItsMinimum: pods of a gang were created again, and cards become free one a minute.
+// TestCardsForAJobBelowItsMinimum: gang g needs 8 pods and lost some, and jobs of queue o want cards, too. For some minutes
+// no card is free. Then job r frees a card in each of two minutes, and wantBound are the pods that these sessions bind.
 func TestCardsForAJobBelowItsMinimum(t *testing.T) {
-	const queues = `node a model=A cards=8; queue q quota={"A":8} cpu=100; queue o quota={"A":8} cpu=100; `
+	const queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
+		`
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs    string
-		minutes int // before the first card is free
-		bound   string
+		jobs           string
+		minutesWithout int
+		wantBound      []string
 	}{
-		"a job that does not run yet gets none of two that are missing": {
-			"job g queue=q min=8 running=a*6 pending=2 minCards=8; job r queue=o min=1 running=a*2; job other queue=o min=1 pending=1; job runs queue=o min=1 pending=1", 1, ", g-6@a g-7@a"},
-		"a job that runs gets one for a pod above its minimum": {
-			"job g queue=q min=8 running=a*6 pending=2 minCards=8; job runs queue=o min=1 running=a pending=1; job r queue=o min=1 running=a", 1, "runs-1@a, "},
-		"its queue comes in turn where a job of higher priority would get the card": {
-			"job g queue=q min=8 running=a*7 pending=1 minCards=8; job r queue=o min=1 running=a; job high queue=q min=1 pending=1 priorityClass=high; job other queue=o min=1 pending=1", 7, "other-0@a, "},
+		"the gang lacks 2 pods: the first free card is kept for it, from jobs that do not run": {queues + `
+			job g queue=q min=8 running=a*6 pending=2 minCards=8
+			job r queue=o min=1 running=a*2
+			job other queue=o min=1 pending=1
+			job another queue=o min=1 pending=1`, 1, []string{"", "g-6@a g-7@a"}},
+		"the gang lacks 2 pods: a job that runs gets the card, for a pod above its minimum": {queues + `
+			job g queue=q min=8 running=a*6 pending=2 minCards=8
+			job runs queue=o min=1 running=a pending=1
+			job r queue=o min=1 running=a`, 1, []string{"runs-1@a", ""}},
+		"the queue of the gang does not come first if a job of higher priority in it would get the card": {queues + `
+			job g queue=q min=8 running=a*7 pending=1 minCards=8
+			job r queue=o min=1 running=a
+			job high queue=q min=1 pending=1 priorityClass=high
+			job other queue=o min=1 pending=1`, 7, []string{"other-0@a", ""}},
 	}) {
-		w := newWaitScene(newScene(t, queues+tc.jobs))
-		w.Groups[0].Status.Phase = v1beta1.PodGroupUnknown
-		for range tc.minutes {
-			w.runMinute()
-			check.Equal(t, fmt.Sprintf("bound in minute %d", w.minute), "", w.bound)
+		s := newMinuteScene(newScene(t, tc.jobs))
+		s.group("g").Status.Phase = v1beta1.PodGroupUnknown
+		for range tc.minutesWithout {
+			s.runMinute()
+			check.Equal(t, fmt.Sprintf("bound in minute %d", s.minute), "", s.bound)
 		}
 
-		var bound []string
-		for range 2 {
-			w.endPod("r-")
-			w.runMinute()
-			bound = append(bound, w.bound)
+		for _, want := range tc.wantBound {
+			s.endPodOf("r")
+			s.runMinute()
+			check.Equal(t, fmt.Sprintf("bound in minute %d", s.minute), want, s.bound)
 		}
-		check.Equal(t, "bound in the next two minutes", tc.bound, strings.Join(bound, ", "))
 	}
 }
 
-// TestCardsAreKeptFromReclaimableJobs: two cards are free, and a gang of inference lacks two more. Only jobs
-// from which it may take cards do not get them: of a reclaimable type, in a queue of lower priority.
+// TestCardsAreKeptFromReclaimableJobs: 2 of 4 cards are free, and gang g of inference needs all 4. The free cards are kept
+// for it from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. Anything else
+// would be evicted at once. Whatever else wants a card gets it.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
-	const gang = `node a model=A cards=4; queue inf quota={"A":8} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":8} priority=20000 serviceType=training cpu=100; job r queue=tra min=1 running=a*2; job g queue=inf min=4 pending=4 minCards=4; `
-
-	for t, tc := range check.Cases(t, map[string]struct{ text, bound string }{
-		"training":                                   {"job t queue=tra min=1 pending=1", ""},
-		"a type that gives no cards":                 {`queue note quota={"A":8} priority=20000 reclaimable=false cpu=100; job t queue=note min=1 pending=1`, "t-0@a"},
-		"inference of lower priority":                {`queue low quota={"A":8} priority=70000 serviceType=inference cpu=100; job t queue=low min=1 pending=1`, "t-0@a"},
-		"training in a queue of higher priority":     {`queue high quota={"A":8} priority=90000 serviceType=training cpu=100; job t queue=high min=1 pending=1`, "t-0@a"},
-		"training in a queue of equal priority":      {`queue equal quota={"A":8} priority=80000 serviceType=training cpu=100; job t queue=equal min=1 pending=1`, "t-0@a"},
-		"a job of its own queue":                     {"job t queue=inf min=1 pending=1", "t-0@a"},
-		"a job of its own queue, of higher priority": {"job t queue=inf min=1 pending=1 priorityClass=high", "t-0@a"},
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
+		"training in a queue of priority 20000: kept from it": {"job t queue=tra min=1 pending=1", ""},
+		"a queue without a service type, which is not reclaimable": {
+			`queue note quota={"A":8} priority=20000 reclaimable=false; job t queue=note min=1 pending=1`, "t-0@a"},
+		"inference of lower priority": {
+			`queue low quota={"A":8} priority=70000 serviceType=inference; job t queue=low min=1 pending=1`, "t-0@a"},
+		"training in a queue of higher priority": {
+			`queue high quota={"A":8} priority=90000 serviceType=training; job t queue=high min=1 pending=1`, "t-0@a"},
+		"training in a queue of equal priority": {
+			`queue equal quota={"A":8} priority=80000 serviceType=training; job t queue=equal min=1 pending=1`, "t-0@a"},
+		"a job of the same queue":                     {"job t queue=inf min=1 pending=1", "t-0@a"},
+		"a job of the same queue, of higher priority": {"job t queue=inf min=1 pending=1 priorityClass=high", "t-0@a"},
 	}) {
-		w := newWaitScene(newScene(t, gang+tc.text))
-		w.runMinute()
-		check.Equal(t, "bound", tc.bound, boundOf("t-", w.bound))
+		s := newMinuteScene(newScene(t, `node a model=A cards=4
+			queue inf quota={"A":8} priority=80000 serviceType=inference
+			queue tra quota={"A":8} priority=20000 serviceType=training
+			job r queue=tra min=1 running=a*2
+			job g queue=inf min=4 pending=4 minCards=4
+			`+tc.text))
+		s.runMinute()
+
+		check.Equal(t, "bound", tc.wantBound, s.bound)
 	}
 }
 
-// TestCardsAreKeptOnlyForAGangThatFitsTheNodes: as a whole, once those pods are gone from which it may take
-// cards. Otherwise training takes the free cards.
+// TestCardsAreKeptOnlyForAGangThatFitsTheNodes: free cards are kept from training for gang g of inference only if all pods
+// of g fit the nodes once the pods are gone from which it may reclaim. Otherwise the cards would be idle in vain. Nodes a
+// and b have 4 cards each, training uses 2 of node a, and its pending job t needs 2. It gets them unless they are kept.
 func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
-	const fleet = `node a model=A cards=4; node b model=A cards=4; queue inf quota={"A":20} priority=80000 serviceType=inference cpu=100; queue tra quota={"A":20} priority=20000 serviceType=training cpu=100; job t queue=tra min=1 pending=1 cards=2; job r queue=tra min=1 running=a*2; `
 	for t, tc := range check.Cases(t, map[string]struct {
-		text    string
-		isApart bool
-		bound   string
+		jobs string
+		// hasHostPort is set if all pods of g use one host port, so that each needs a node of its own.
+		hasHostPort bool
+		wantBound   string
 	}{
-		"two pods on two nodes":              {"job g queue=inf min=2 pending=2 cards=3", false, ""},
-		"two pods apart on two nodes":        {"job g queue=inf min=2 pending=2 cards=3", true, ""},
-		"three pods apart on two nodes":      {"job g queue=inf min=3 pending=3 cards=2", true, "t-0@a"},
-		"three pods on two nodes":            {"job g queue=inf min=3 pending=3 cards=2", false, ""},
-		"more cards than the nodes have":     {"job g queue=inf min=5 pending=5 cards=2", false, "t-0@a"},
-		"pods of half a node and more":       {"job g queue=inf min=3 pending=3 cards=3", false, "t-0@a"},
-		"beside training on a full node":     {"job s queue=tra min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, ""},
-		"beside inference on a full node":    {"job s queue=inf min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, "t-0@a"},
-		"beside inference on half a node":    {"job s queue=inf min=1 running=b*2; job g queue=inf min=3 pending=3 cards=2", false, ""},
-		"a third node":                       {"node c model=A cards=4; job g queue=inf min=3 pending=3 cards=3", false, ""},
-		"a part of it runs":                  {"job g queue=inf min=3 running=b pending=2 cards=2", false, ""},
-		"a part of it runs, and needs apart": {"job g queue=inf min=3 running=b pending=2 cards=2", true, "t-0@a"},
+		"2 pods of 3 cards fit, one on each node: kept": {
+			"job g queue=inf min=2 pending=2 cards=3", false, ""},
+		"2 pods of 3 cards on different nodes fit: kept": {
+			"job g queue=inf min=2 pending=2 cards=3", true, ""},
+		"3 pods of 2 cards on different nodes do not fit": {
+			"job g queue=inf min=3 pending=3 cards=2", true, "t-0@a"},
+		"3 pods of 2 cards fit, 2 on a node, once the training on node b is gone: kept": {
+			"job s queue=tra min=1 running=b; job g queue=inf min=3 pending=3 cards=2", false, ""},
+		"5 pods of 2 cards do not fit, since the nodes have 8": {
+			"job g queue=inf min=5 pending=5 cards=2", false, "t-0@a"},
+		"3 pods of 3 cards do not fit, since a node has cards for only one": {
+			"job g queue=inf min=3 pending=3 cards=3", false, "t-0@a"},
+		"node b is full of training, from which g may reclaim: kept": {
+			"job s queue=tra min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, ""},
+		"node b is full of inference, from which g may not reclaim": {
+			"job s queue=inf min=1 running=b*4; job g queue=inf min=2 pending=2 cards=3", false, "t-0@a"},
+		"inference uses 2 cards of node b, and 3 pods of 2 cards fit beside it: kept": {
+			"job s queue=inf min=1 running=b*2; job g queue=inf min=3 pending=3 cards=2", false, ""},
+		"3 pods of 3 cards fit with a third node: kept": {
+			"node c model=A cards=4; job g queue=inf min=3 pending=3 cards=3", false, ""},
+		"a pod of g runs on node b, and 2 more fit once the training there is gone: kept": {
+			"job s queue=tra min=1 running=b; job g queue=inf min=3 running=b pending=2 cards=2", false, ""},
+		"a pod of g runs on node b, and 2 more do not fit on different nodes": {
+			"job g queue=inf min=3 running=b pending=2 cards=2", true, "t-0@a"},
 	}) {
-		w := newWaitScene(newScene(t, fleet+tc.text, func(p *corev1.Pod) {
-			if tc.isApart && strings.HasPrefix(p.Name, "g-") {
+		s := newMinuteScene(newScene(t, `node a model=A cards=4; node b model=A cards=4
+			queue inf quota={"A":20} priority=80000 serviceType=inference
+			queue tra quota={"A":20} priority=20000 serviceType=training
+			job t queue=tra min=1 pending=1 cards=2
+			job r queue=tra min=1 running=a*2
+			`+tc.jobs, func(p *corev1.Pod) {
+			if tc.hasHostPort && strings.HasPrefix(p.Name, "g-") {
 				wantsPort(p)
 			}
 		}))
 
-		w.runMinute()
-		check.Equal(t, "bound of training", tc.bound, boundOf("t-", w.bound))
+		s.runMinute()
+
+		check.Equal(t, "bound", tc.wantBound, s.bound)
 	}
 }
 
-// boundOf returns those of some bound pods whose names have a prefix.
-func boundOf(prefix, bound string) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(bound), func(pod string) bool { return !strings.HasPrefix(pod, prefix) }), " ")
-}
-
-// TestNoCardIsKeptWithoutQuota: a pod may run on A or B, its queue has quota for B only. A free A is not kept
-// for it.
+// TestNoCardIsKeptWithoutQuota: gang g of inference may run on A or B. The 2 free cards A are kept for it from training only
+// if its queue has quota for A.
 func TestNoCardIsKeptWithoutQuota(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ quota, bound string }{
-		"without quota of A": {`{"B":8}`, "t-0@a t-1@a"},
-		"with quota of A":    {`{"A":8,"B":8}`, ""},
+	for t, tc := range check.Cases(t, map[string]struct{ quota, wantBound string }{
+		"quota for B only: training gets both cards A": {`{"B":8}`, "t-0@a t-1@a"},
+		"quota for A and B: both cards A are kept":     {`{"A":8,"B":8}`, ""},
 	}) {
-		w := newWaitScene(newScene(t, `node a model=A cards=8; queue inf quota=`+tc.quota+` priority=80000 serviceType=inference cpu=100; queue tra quota={"A":8} priority=20000 serviceType=training cpu=100
-			job r queue=tra min=1 running=a*6; job t queue=tra min=1 pending=2; job g queue=inf min=4 pending=4 card=A|B`))
-		w.runMinute()
-		check.Equal(t, "bound", tc.bound, w.bound)
+		s := newMinuteScene(newScene(t, `node a model=A cards=8
+			queue inf quota=`+tc.quota+` priority=80000 serviceType=inference
+			queue tra quota={"A":8} priority=20000 serviceType=training
+			job r queue=tra min=1 running=a*6
+			job t queue=tra min=1 pending=2
+			job g queue=inf min=4 pending=4 card=A|B`))
+		s.runMinute()
+
+		check.Equal(t, "bound", tc.wantBound, s.bound)
 	}
 }

@@ -89,7 +89,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 				goes := fmt.Sprint(len(s.In(api.Releasing)))
 				check.Equal(t, fmt.Sprintf("pods that are being evicted after %q of %q", step, tc.script), object, goes)
 			case "after":
-				s.clock = s.clock.Add(parsed(object))
+				s.clock = s.clock.Add(mustParseDuration(object))
 			case "gone":
 				s.Cache.DeletePod(s.Pod(victim()))
 			default:

@@ -112,7 +112,7 @@ func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
 
 	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
 		// The other queue is of training too, and served first.
-		s := newReclaimScene(t, "queue other quota=FULL priority=90000 serviceType=training; job i queue=inf min=1 pending=1").addObjects("job t queue=tra min=1 running=a*8; job o queue=other min=1 pending=1", func(p *corev1.Pod) {
+		s := newReclaimScene(t, `queue other quota={"A":8,"B":8} priority=90000 serviceType=training; job i queue=inf min=1 pending=1`).addObjects("job t queue=tra min=1 running=a*8; job o queue=other min=1 pending=1", func(p *corev1.Pod) {
 			if claims&onPod != 0 {
 				annotate("volcano.sh/service.type", "inference")(p)
 			}
