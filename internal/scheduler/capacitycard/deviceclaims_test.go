@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,8 @@ func claims(names ...string) func(*corev1.Pod) {
 	}
 }
 
-// withDevices adds a driver of cards, one of a network, and a claim of each namespace of the scene's pods.
+// withDevices adds the objects of two drivers of devices, gpu.nvidia.com for cards and dra.net for networks, and three
+// ResourceClaims: gpu and net for a device of one driver, and all for a device of any driver.
 func (s *scene) withDevices() *scene {
 	s.Begin()
 	informers := s.Cache.SharedInformerFactory().Resource().V1()
@@ -50,56 +52,68 @@ func (s *scene) addClaim(name, class string) {
 	check.NoError(s.t, s.Cache.SharedInformerFactory().Resource().V1().ResourceClaims().Informer().GetIndexer().Add(claim))
 }
 
-// TestClaimsForCardsAreJudgedAsUnmanaged: no quota limits their cards, so unmanagedQueues decides, in a
-// queue with a quota as well.
+// TestClaimsForCardsAreJudgedAsUnmanaged: a pod can also get cards through a ResourceClaim, and no quota limits these. So
+// the argument unmanagedQueues decides about such a pod, also in a queue with a quota. Ignore allows it. Claims for other
+// devices are allowed. A claim that may be for cards, or that does not exist yet, is refused until that is known.
 func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
-	const cards = "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>, which are cards that no quota limits (unmanagedQueues: "
+	const (
+		withQuota  = `queue q quota={"A":8}`
+		forCards   = "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>, which are cards that no quota limits (unmanagedQueues: "
+		ofAnything = "Pod has ResourceClaim <all> of DeviceClass <all>, whose selectors do not compare device.driver with a name, " +
+			"so it may get cards of driver <gpu.nvidia.com>"
+	)
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		claim, unmanaged string
-		want, why        string
+		claim, unmanagedQueues string
+		wantPlaced, wantReason string
 	}{
-		"refused by default": {"gpu", "", "", cards + "Enforce)"},
-		"enforced":           {"gpu", "Enforce", "", cards + "Enforce)"},
-		"denied":             {"gpu", "Deny", "", cards + "Deny)"},
-		"ignored":            {"gpu", "Ignore", "a:1", ""},
-		"of any driver":      {"all", "", "", "Pod has ResourceClaim <all> of DeviceClass <all>, whose selectors do not compare device.driver with a name, so it may get cards of driver <gpu.nvidia.com>"},
-		"of a network":       {"net", "", "a:1", ""},
-		"not there yet":      {"nothing", "", "", "Pod waits for ResourceClaim <nothing>, which does not exist yet"},
+		"for a card, without the argument":     {claim: "gpu", wantReason: forCards + "Enforce)"},
+		"for a card, unmanagedQueues: Enforce": {claim: "gpu", unmanagedQueues: "Enforce", wantReason: forCards + "Enforce)"},
+		"for a card, unmanagedQueues: Deny":    {claim: "gpu", unmanagedQueues: "Deny", wantReason: forCards + "Deny)"},
+		"for a card, unmanagedQueues: Ignore":  {claim: "gpu", unmanagedQueues: "Ignore", wantPlaced: "a:1"},
+		"for a device of any driver":           {claim: "all", wantReason: ofAnything},
+		"for a network":                        {claim: "net", wantPlaced: "a:1"},
+		"the claim does not exist yet":         {claim: "nothing", wantReason: "Pod waits for ResourceClaim <nothing>, which does not exist yet"},
 	}) {
-		for _, queue := range []string{`queue q quota={"A":8}`, "queue q cpu=8"} {
-			for _, count := range []string{"cards=0", "cards=1"} {
-				isUnmanaged := queue != `queue q quota={"A":8}`
-				if isUnmanaged && (count == "cards=1" || tc.unmanaged == "Deny") {
-					continue // refused for another reason
-				}
-
-				arguments := framework.Arguments{}
-				if tc.unmanaged != "" {
-					arguments["unmanagedQueues"] = tc.unmanaged
-				}
-
-				s := newScene(t, "node a model=A; "+queue+"; job j queue=q min=1 pending=1 "+count, claims(tc.claim)).withArguments(arguments).withDevices().enqueueAndAllocate()
-				check.Equal(t, queue+" "+count+": placed", tc.want, s.podsByNode("j"))
-				check.That(t, containsText(s.refusals("j"), tc.why), "%s %s: reasons %q, want %q", queue, count, s.refusals("j"), tc.why)
+		for _, queueAndPod := range []string{
+			withQuota + "; job j queue=q min=1 pending=1 cards=0",
+			withQuota + "; job j queue=q min=1 pending=1 cards=1",
+			"queue q cpu=8; job j queue=q min=1 pending=1 cards=0",
+		} {
+			if tc.unmanagedQueues == "Deny" && !strings.HasPrefix(queueAndPod, withQuota) {
+				continue // the queue without a quota is refused before its pods
 			}
+
+			arguments := framework.Arguments{}
+			if tc.unmanagedQueues != "" {
+				arguments["unmanagedQueues"] = tc.unmanagedQueues
+			}
+
+			s := newScene(t, "node a model=A cards=8; "+queueAndPod, claims(tc.claim)).withArguments(arguments).withDevices().enqueueAndAllocate()
+			check.Equal(t, queueAndPod+": placed", tc.wantPlaced, s.podsByNode("j"))
+			check.That(t, containsText(s.refusals("j"), tc.wantReason), "%s: reasons %q, want %q", queueAndPod, s.refusals("j"), tc.wantReason)
 		}
 	}
 }
 
-// TestClaimsForCardsEnqueueNoJob: a job that waits for such a pod reserves no quota for its others.
+// TestClaimsForCardsEnqueueNoJob: job j has pods with a claim for a card, which are refused. Without a chance to run it is
+// not enqueued, so it reserves no quota, and job k gets the only card of the quota.
 func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":1}`)
-	s.addObjects("job j queue=q min=2 phase=Pending minCards=2 pending=2", claims("gpu")).addObjects("job k queue=q min=1 pending=1")
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":1}`)
+	s.addObjects("job j queue=q min=2 phase=Pending minCards=2 pending=2", claims("gpu"))
+	s.addObjects("job k queue=q min=1 pending=1")
 	s.withDevices().enqueueAndAllocate()
+
 	j := s.Job("j")
-	check.Equal(t, "phase", "Pending", string(j.PodGroup.Status.Phase))
-	check.Contains(t, "reason", j.JobFitErrors, "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
-	check.Equal(t, "the next job", "a:1", s.podsByNode("k"))
+	check.Equal(t, "phase of job j", "Pending", string(j.PodGroup.Status.Phase))
+	check.Contains(t, "reason of job j", j.JobFitErrors, "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
+	check.Equal(t, "placed of job k", "a:1", s.podsByNode("k"))
 }
 
-// TestClaimsOfPlacedPodsChangeNothing: what runs keeps running, and keeps its charge.
+// TestClaimsOfPlacedPodsChangeNothing: a running pod with a claim for a card, from before the claim was refused, keeps
+// running. The card that it requests as a resource stays charged.
 func TestClaimsOfPlacedPodsChangeNothing(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 running=a`, claims("gpu")).withDevices().enqueueAndAllocate()
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q min=1 running=a`, claims("gpu")).withDevices().enqueueAndAllocate()
 	check.Equal(t, "pods of the job", "a:1", s.podsByNode("j"))
-	check.Equal(t, "used", 1, int(s.p.ledger.Used("q", "A")))
+	check.Equal(t, "used cards", 1, s.usedCards("q", "A"))
 }

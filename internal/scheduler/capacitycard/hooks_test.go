@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,131 +15,168 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEachHookEnforcesQuotaAlone asks hooks directly what Volcano's actions already
-// keep from them: each has to be right when it is the only one that is asked.
-func TestEachHookEnforcesQuotaAlone(t *testing.T) {
+// TestReclaimHooksEnforceQuotaAlone: Volcano's action reclaim asks the hook preemptive whether a pod may reclaim, then the
+// hook reclaimable which pods of a node to evict. Volcano's actions prevent some wrong questions, but each hook is right
+// without that. Pod i-0 of queue inf asks for cards of node a, all 8 of which are used by pods of queue tra.
+func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		text       string
-		preemptive bool // reclaimable gives the pods of goes
-		goes       int
+		quota, reclaimable string
+		cards              int
+		wantPreemptive     bool
+		wantVictims        int
 	}{
-		"a queue that does not give":         {"queue tra quota=FULL priority=20000 serviceType=training reclaimable=false; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 phase=Pending minCards=1", true, 0},
-		"as much as is needed":               {"job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=3 phase=Pending minCards=1", true, 3},
-		"the quota of the reclaimer":         {`queue inf quota={"A":1} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2 phase=Pending minCards=1`, false, 0},
-		"the quota of the reclaimer, enough": {`queue inf quota={"A":2} priority=80000 serviceType=inference; job t queue=tra min=1 running=a*8; job i queue=inf min=1 pending=1 cards=2 phase=Pending minCards=1`, true, 2},
+		"3 cards within the quota of 8: 3 victims":                   {`{"A":8}`, "true", 3, true, 3},
+		"queue tra is not reclaimable: a reclaimer, but no victims":  {`{"A":8}`, "false", 1, true, 0},
+		"2 cards, beyond the quota of 1: no reclaimer and no victim": {`{"A":1}`, "true", 2, false, 0},
+		"2 cards, all of the quota: 2 victims":                       {`{"A":2}`, "true", 2, true, 2},
 	}) {
-		s := newReclaimScene(t, tc.text).enqueueAndAllocate()
+		s := newReclaimScene(t, fmt.Sprintf(`
+			queue inf quota=%s priority=80000 serviceType=inference
+			queue tra quota={"A":8} priority=20000 serviceType=training reclaimable=%s
+			job t queue=tra min=1 running=a*8
+			job i queue=inf min=1 pending=1 cards=%d phase=Pending minCards=1`, tc.quota, tc.reclaimable, tc.cards)).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
-		check.Equal(t, "preemptive", tc.preemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
+		check.Equal(t, "preemptive", tc.wantPreemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
 
-		got, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
-		check.Equal(t, "pods that would be evicted", tc.goes, len(got))
-		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}) && !s.p.preemptive(nil, reclaimer),
-			"permitted without knowing what")
+		victims, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
+		check.Equal(t, "victims", tc.wantVictims, len(victims))
+
+		check.That(t, !s.p.preemptive(nil, reclaimer), "preemptive without a queue")
+		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}), "preemptive for a list instead of a pod")
 	}
 }
 
-// TestRestartedGangDoesNotCountPodsOfItsLastRun: Volcano counts pods that succeeded as ready,
-// also the terminating ones of the last run of a gang.
+// TestRestartedGangDoesNotCountPodsOfItsLastRun: Volcano counts pods that succeeded as ready, also the terminating ones of
+// the last run of a gang. So it would start a restarted gang with too few pods. The plugin delays such a gang until the
+// old pods are gone, unless it has its minimum without them. Pod j-0 is of the last run: it has succeeded on node a and
+// is terminating.
 func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
-	ended := func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded }
-	for run, want := range map[string]string{
-		"job j queue=q min=4 running=a pending=3":   "",    // three of four new pods wait, one of the last run is leaving
-		"job j queue=q min=4 running=a pending=4":   "",    // the leaving one may still become a fifth
-		"job j queue=q min=1 running=a pending=1":   "a:1", // a pod by itself is its gang
-		"job j queue=q min=2 running=a*3 pending=1": "a:3", // the gang has its minimum without what is leaving
-	} {
-		s := newScene(t, `node a model=A; queue q quota={"A":8}; `+run, changePod("j-0", ended)).enqueueAndAllocate()
-		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.podsByNode("j"))
+	ended := changePod("j-0", func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded })
+
+	for t, tc := range check.Cases(t, map[string]struct{ job, wantPlaced string }{
+		"a gang of 4 with 3 new pods is delayed":                  {"min=4 running=a pending=3", ""},
+		"a gang of 4 with 4 new pods is delayed":                  {"min=4 running=a pending=4", ""},
+		"a job with a minimum of 1 is no gang: its pod is placed": {"min=1 running=a pending=1", "a:1"},
+		"a gang of 2 runs 2 other pods: a third one is placed":    {"min=2 running=a*3 pending=1", "a:3"},
+	}) {
+		s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q `+tc.job, ended).enqueueAndAllocate()
+		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
 	}
 }
 
-// TestPlacementOverQuotaIsUndone checks that the session keeps no placement over quota,
-// whichever path it takes.
+// TestPlacementOverQuotaIsUndone: actions and plugins of Volcano can place a pod without asking the predicate. The plugin
+// hears of each placement by an event, and refuses one that breaks a rule. Queue q has a quota of 2 cards A, and its gang
+// of 3 was never enqueued.
 func TestPlacementOverQuotaIsUndone(t *testing.T) {
-	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":2}; job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate() // never admitted
+	s := newScene(t, `node a model=A cards=8; node b model=B cards=8
+		queue q quota={"A":2}
+		job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate()
 	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")
-	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
+
+	// Two pods fit the quota, and a repeated event counts once.
+	for _, pod := range []string{"j-1", "j-2", "j-1"} {
 		check.NoError(t, s.allocateTask(pod, "a", api.Pipelined))
 	}
 	check.Says(t, s.allocateTask("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
-	check.That(t, s.allocateTask("j-0", "a", api.Running) == nil, "a pod whose eviction failed was placed before")
+
+	// A pod that runs again, because its eviction failed, was placed before, so it is never refused.
+	check.NoError(t, s.allocateTask("j-0", "a", api.Running))
 }
 
-// TestBindingCarriesTheChargedQueue: the binding of a pod carries the charged queue, and the
-// shared pod object stays unchanged.
+// TestBindingCarriesTheChargedQueue: the binding of a pod writes the queue that is charged for it into an annotation, because
+// the owner of a PodGroup may move it to another queue later. It replaces what the pod's creator wrote there. The pod
+// object is shared with Volcano's informer and stays unchanged. Pod j-0 is charged to queue q.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
-	s := oneJob(t).addObjects(`queue second quota={"A":4}`).enqueueAndAllocate()
-	job := s.Job("j")
+	s := newScene(t, `node a model=A cards=8
+		queue q quota={"A":4}; queue second quota={"A":4}
+		job j queue=q min=1 running=a*2`).enqueueAndAllocate()
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*api.TaskInfo)
-		want   string
+		change    func(*api.TaskInfo)
+		wantQueue string
 	}{
-		"charged":                       {func(*api.TaskInfo) {}, "q"},
-		"without annotations":           {func(task *api.TaskInfo) { task.Pod.Annotations = nil }, "q"},
-		"its maker wrote another queue": {func(task *api.TaskInfo) { task.Pod.Annotations["cardquota.dev/charged-queue"] = "second" }, "q"},
-		"its PodGroup was just moved":   {func(*api.TaskInfo) { job.Queue = "second" }, "q"},
-		"not charged":                   {func(task *api.TaskInfo) { task.UID = "without-owner" }, ""},
+		"the pod is charged":                            {func(*api.TaskInfo) {}, "q"},
+		"the pod has no annotations":                    {func(task *api.TaskInfo) { task.Pod.Annotations = nil }, "q"},
+		"the creator of the pod wrote another queue":    {func(task *api.TaskInfo) { task.Pod.Annotations["cardquota.dev/charged-queue"] = "second" }, "q"},
+		"its PodGroup was moved to another queue since": {func(*api.TaskInfo) { s.Job("j").Queue = "second" }, "q"},
+		"the pod is not charged: no queue is written":   {func(task *api.TaskInfo) { task.UID = "unknown" }, ""},
 	}) {
 		task := s.Task("j-0").Clone()
 		task.Pod = task.Pod.DeepCopy()
 		tc.change(task)
+		before := task.Pod.DeepCopy()
+
 		binding := &cache.BindContext{TaskInfo: task}
-		before := maps.Clone(task.Pod.Annotations)
 		s.p.SetupBindContextExtension(nil, binding)
-		check.That(t, maps.Equal(task.Pod.Annotations, before), "the informer's pod bears %v now", task.Pod.Annotations)
+		check.Equal(t, "the pod of the informer", before, task.Pod)
 
 		bound := binding.TaskInfo
-		check.Equal(t, "bound with queue", tc.want, bound.Pod.Annotations["cardquota.dev/charged-queue"])
-		check.That(t, bound.UID == task.UID && bound.NodeName == task.NodeName && bound.Pod.UID == task.Pod.UID && bound.Job == task.Job,
-			"another task is bound: %v", bound)
+		check.Equal(t, "queue of the binding", tc.wantQueue, bound.Pod.Annotations["cardquota.dev/charged-queue"])
+		check.Equal(t, "UID of the bound task", task.UID, bound.UID)
+		check.Equal(t, "UID of the bound pod", task.Pod.UID, bound.Pod.UID)
+		check.Equal(t, "node of the bound task", task.NodeName, bound.NodeName)
+		check.Equal(t, "job of the bound task", task.Job, bound.Job)
 	}
 }
 
-// TestEvictionReleasesTheChargedQueue: a pod that another queue pays for makes no
-// room in the queue that its PodGroup is in now.
+// TestEvictionReleasesTheChargedQueue: the eviction of a pod releases quota of the queue that is charged for it, here q. It
+// releases none of another queue, such as one to which its PodGroup was moved.
 func TestEvictionReleasesTheChargedQueue(t *testing.T) {
-	s := oneJob(t).enqueueAndAllocate()
-	check.Equal(t, "cards that its queue gets back", 1, s.p.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
-	give := s.p.releasedAmounts(s.Task("j-0"), "second", "A")
-	check.That(t, give[quotaCards] == 0 && give[quotaCPU] == 0 && give[quotaMemory] == 0, "another queue gets back %v", give)
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":4}; job j queue=q min=1 running=a*2`).enqueueAndAllocate()
+	check.Equal(t, "cards released of the charged queue", 1, s.p.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
+
+	released := s.p.releasedAmounts(s.Task("j-0"), "second", "A")
+	check.Equal(t, "cards released of another queue", 0, released[quotaCards])
+	check.Equal(t, "CPU released of another queue", 0, released[quotaCPU])
+	check.Equal(t, "memory released of another queue", 0, released[quotaMemory])
 }
 
+// TestClosedSessionReports: each session reports once when it closes, which proves to the operator with which configuration
+// the scheduler enforces quotas. So it names the hash of its configuration, none if it could not read the arguments, and
+// pods that another scheduler bound.
 func TestClosedSessionReports(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		args    framework.Arguments
-		prepare func(*plugin)
-		want    SessionReport
+		args       framework.Arguments
+		change     func(*plugin)
+		wantReport SessionReport
 	}{
-		"what it ran with":              {framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
-		"while it withholds everything": {framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" }, SessionReport{ConfigHash: "abc", At: noon}},
-		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
+		"the hash of its configuration": {
+			framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
+		"the hash also while the cache is not synced and it places nothing": {
+			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" },
+			SessionReport{ConfigHash: "abc", At: noon}},
+		"no hash, but the problem, with invalid arguments": {
+			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
-		"pods that another scheduler bound": {framework.Arguments{"configHash": "abc"},
-			func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
+		"a pod that another scheduler bound": {
+			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" },
+			SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q quota={}").withArguments(tc.args)
 		var reports []SessionReport
 		s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 		s.enqueueAndAllocate()
-		check.Must(t, len(reports) == 0, "a session reports before it is closed")
+		check.Equal(t, "reports of an open session", 0, len(reports))
 
-		tc.prepare(s.p)
+		tc.change(s.p)
 		s.m.now = func() time.Time { return noon }
 		s.Close()
-		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
+		check.Equal(t, "reports of the closed session", []SessionReport{tc.wantReport}, reports)
 
 		s.m.SetSessionObserver(nil)
 		s.enqueueAndAllocate().Close()
-		check.That(t, len(reports) == 1, "a session reports to no listener")
+		check.Equal(t, "reports after the observer was removed", 1, len(reports))
 	}
 }
 
-// TestLongSessionReportsBeforeItCloses: while it decides about pods, and as often
-// as the proof needs it.
+// TestLongSessionReportsBeforeItCloses: without a report for 20 seconds the operator takes quotas for unenforced. A session
+// that places many pods can last longer. So it also reports every 5 seconds while it decides about pods, here for 60
+// seconds, with a pod each second.
 func TestLongSessionReportsBeforeItCloses(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=8`).withArguments(framework.Arguments{"configHash": "abc"}).useClock().openSession()
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q min=1 pending=8`)
+	s.withArguments(framework.Arguments{"configHash": "abc"}).useClock().openSession()
 	var reports []SessionReport
 	s.m.SetSessionObserver(func(r SessionReport) { reports = append(reports, r) })
 	for i := range 60 {
@@ -148,63 +184,65 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(fmt.Sprintf("j-%d", i%8))))
 	}
 
-	check.That(t, len(reports) == 12 && reports[0].ConfigHash == "abc", "60 s of one session gave the reports %v, want 12", reports)
-	for i := range reports {
-		check.Equal(t, "at", s.Now.Add(time.Duration(i+1)*5*time.Second), reports[i].At)
+	var want []SessionReport
+	for seconds := 5; seconds <= 60; seconds += 5 {
+		want = append(want, SessionReport{ConfigHash: "abc", At: s.Now.Add(time.Duration(seconds) * time.Second)})
 	}
+	check.Equal(t, "reports of the open session", want, reports)
 
 	s.Close()
-	check.Equal(t, "reports with that of the close", 13, len(reports))
+	check.Equal(t, "reports, with that of the closed session", len(want)+1, len(reports))
 }
 
-// TestPlacementsOfASessionAreStored: what the session keeps is known as this
-// process's own when the pod shows its node; what it undoes is not.
+// TestPlacementsOfASessionAreStored: a closed session remembers where it placed pods, so that the plugin does not take them
+// for pods that another scheduler bound. With a quota of 2, job j gets a card. Of gang, one more pod would fit, so its
+// placement is undone and not remembered.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":2}; job j queue=q min=1 pending=1; job gang queue=q min=3 pending=3`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":2}
+		job j queue=q min=1 pending=1
+		job gang queue=q min=3 pending=3`).enqueueAndAllocate()
 	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
+
 	s.Close()
-	sent := s.m.otherBindings.pending
-	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
+	remembered := s.m.otherBindings.pending
+	check.Equal(t, "remembered pods", 1, len(remembered))
+	check.Equal(t, "nodes of pod j-0", []string{"a"}, remembered[s.Pod("j-0").UID].nodes)
 }
 
-// TestOrphanQueuesAreReparented opens and closes sessions with queues
-// on which Volcano itself would panic or never return. A job runs in each.
+// TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. For
+// the session the plugin makes root the parent of such a queue, and of each queue of a circle. All other queues keep
+// their parents, and root has none. The pod of each queue is placed, within its quota of 1.
 func TestOrphanQueuesAreReparented(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ queues, adopted string }{ // child:parent
-		"a parent that does not exist":           {"a:gone", "a"},
-		"its own parent":                         {"a:a", "a"},
-		"a circle of two":                        {"a:b b:a", "a b"},
-		"a child below a circle":                 {"a:b b:c c:b", "b c"},
-		"a queue below one whose parent is gone": {"a:b b:gone", "b"},
-		"a good tree is left alone":              {"a:b b:root c:", ""},
-		"a long chain that is all good":          {"a:b b:c c:d d:root", ""},
-		"a root with a parent":                   {"root:nowhere a:root", "root"},
+	type parents map[string]string // by queue
+
+	for t, tc := range check.Cases(t, map[string]struct{ before, after parents }{
+		"the parent does not exist":                   {parents{"a": "gone"}, parents{"a": "root"}},
+		"a queue is its own parent":                   {parents{"a": "a"}, parents{"a": "root"}},
+		"two queues are parents of each other":        {parents{"a": "b", "b": "a"}, parents{"a": "root", "b": "root"}},
+		"a is below a circle of b and c: a stays":     {parents{"a": "b", "b": "c", "c": "b"}, parents{"a": "b", "b": "root", "c": "root"}},
+		"a is below b, whose parent is gone: a stays": {parents{"a": "b", "b": "gone"}, parents{"a": "b", "b": "root"}},
+		"all is well, and c has no parent":            {parents{"a": "b", "b": "root", "c": ""}, parents{"a": "b", "b": "root", "c": ""}},
+		"all is well in a chain of four": {
+			parents{"a": "b", "b": "c", "c": "d", "d": "root"}, parents{"a": "b", "b": "c", "c": "d", "d": "root"}},
+		"root has a parent": {parents{"root": "nowhere", "a": "root"}, parents{"root": "", "a": "root"}},
 	}) {
-		s := newScene(t, "node a model=A; queue root")
-		for _, word := range strings.Fields(tc.queues) {
-			child, parent, _ := strings.Cut(word, ":")
-			s.addObjects("queue " + child + ` quota={"A":1} parent=` + parent + "; job j-" + child + " queue=" + child + " min=1 pending=1")
+		s := newScene(t, "node a model=A cards=8; queue root")
+		for queue, parent := range tc.before {
+			s.addObjects(fmt.Sprintf(`queue %s quota={"A":1} parent=%s; job of-%s queue=%s min=1 pending=1`, queue, parent, queue, queue))
 		}
+		// A running pod in root makes Volcano look for the ancestors.
+		s.addObjects("job r queue=root min=1 running=a cards=0").enqueueAndAllocate()
 
-		s.addObjects("job r queue=root min=1 running=a cards=0").enqueueAndAllocate() // a pod in root makes Volcano look for it
-		var got []string
-		for _, original := range s.Queues {
-			child := s.Ssn.Queues[api.QueueID(original.Name)].Queue
-			if child.Spec.Parent == original.Spec.Parent {
-				continue
-			}
-			check.Equal(t, "parent of queue "+child.Name, map[bool]string{true: "", false: "root"}[child.Name == "root"], child.Spec.Parent)
-			got = append(got, child.Name)
-		}
-
-		slices.Sort(got)
-		check.Equal(t, "adopted", tc.adopted, strings.Join(got, " "))
-		for _, queue := range s.Queues {
-			if queue.Name != "root" {
-				check.Equal(t, "placed of queue "+queue.Name+" with a quota of 1", "a:1", s.podsByNode("j-"+queue.Name))
+		after := parents{}
+		for queue := range tc.before {
+			after[queue] = s.Ssn.Queues[api.QueueID(queue)].Queue.Spec.Parent
+			if queue != "root" {
+				check.Equal(t, "placed of queue "+queue, "a:1", s.podsByNode("of-"+queue))
 			}
 		}
 
+		check.Equal(t, "parents in the session", tc.after, after)
+		check.Equal(t, "parent of root", "", s.Ssn.Queues["root"].Queue.Spec.Parent)
 		s.Close()
 	}
 }
