@@ -40,18 +40,26 @@ func readFile(t *testing.T, path ...string) []byte {
 	return check.Value(os.ReadFile(filepath.Join(path...)))(t)
 }
 
-func TestTheManifestNamesWhatWasPacked(t *testing.T) {
+// TestTheManifestNamesTheArchivesOfAllPlatforms: krew installs kubectl plugins from a manifest. It has a
+// version, a description of at most 50 characters and a long one with the commands, and for each platform the
+// URL, checksum and program of an archive. Six platforms are built; each archive must have the program of its
+// platform.
+func TestTheManifestNamesTheArchivesOfAllPlatforms(t *testing.T) {
 	dist := newBuild(t)
 	check.NoError(t, run(options{root: "../..", dist: dist, version: "v1.2.3", url: "https://host.example/releases/"}, io.Discard))
 	var manifest plugin
 	check.NoError(t, yaml.UnmarshalStrict(readFile(t, dist, "cardquota.yaml"), &manifest))
-	check.That(t, manifest.Metadata["name"] == "cardquota" && manifest.Spec.Version == "v1.2.3" && len(manifest.Spec.ShortDescription) <= 50, "manifest %+v", manifest)
+
+	check.Equal(t, "name", "cardquota", manifest.Metadata["name"])
+	check.Equal(t, "version", "v1.2.3", manifest.Spec.Version)
+	check.That(t, len(manifest.Spec.ShortDescription) <= 50, "the short description has more than 50 characters: %s", manifest.Spec.ShortDescription)
 	for _, command := range []string{"top", "why", "whatif", "inventory", "report", "doctor", "import"} {
 		check.Contains(t, "description", manifest.Spec.Description, "* "+command+": ")
 	}
 
 	check.Contains(t, "caveats", manifest.Spec.Caveats, "whatif does not work on Windows")
-	check.Must(t, len(manifest.Spec.Platforms) == len(platforms), "%d platforms", len(manifest.Spec.Platforms))
+
+	check.Must(t, len(manifest.Spec.Platforms) == len(platforms), "%d platforms, want %d", len(manifest.Spec.Platforms), len(platforms))
 	for i, p := range manifest.Spec.Platforms {
 		labels := p.Selector.MatchLabels
 		check.Equal(t, "platform", platforms[i], labels["os"]+"_"+labels["arch"])
@@ -62,12 +70,12 @@ func TestTheManifestNamesWhatWasPacked(t *testing.T) {
 		sum := sha256.Sum256(content)
 		check.Equal(t, "checksum of "+name, hex.EncodeToString(sum[:]), p.SHA256)
 		check.Contains(t, "checksums.txt", string(readFile(t, dist, "checksums.txt")), p.SHA256+"  "+name+"\n")
-		check.Equal(t, "program in "+name, "program of "+platforms[i], unpack(t, content, p.Bin))
+		check.Equal(t, "program in "+name, "program of "+platforms[i], readFromArchive(t, content, p.Bin))
 	}
 }
 
-// unpack returns a file of an archive, which must be executable.
-func unpack(t *testing.T, content []byte, name string) string {
+// readFromArchive returns a file of a zip or tar archive. It must be executable.
+func readFromArchive(t *testing.T, content []byte, name string) string {
 	if zipped, err := zip.NewReader(bytes.NewReader(content), int64(len(content))); err == nil {
 		file := check.Value(zipped.Open(name))(t)
 		info := check.Value(file.Stat())(t)
@@ -86,6 +94,9 @@ func unpack(t *testing.T, content []byte, name string) string {
 	}
 }
 
+// TestEqualProgramsGiveEqualArchives: a release can be built again from its sources, so archives have no times
+// of their build. Two builds of equal programs give the same checksums. Without -url, as in a build that is not
+// published, there is no manifest.
 func TestEqualProgramsGiveEqualArchives(t *testing.T) {
 	checksums := func() string {
 		dist := newBuild(t)
@@ -97,7 +108,9 @@ func TestEqualProgramsGiveEqualArchives(t *testing.T) {
 	check.Equal(t, "checksums", checksums(), checksums())
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+// TestMistakesInOptionsAreNamed: each row is what the error must say, and options with one mistake: no version, a URL
+// without TLS, and a folder without programs.
+func TestMistakesInOptionsAreNamed(t *testing.T) {
 	for want, o := range map[string]options{
 		"write -version": {dist: t.TempDir()},
 		"https:// only":  {dist: t.TempDir(), version: "v1", url: "http://host.example"},
@@ -105,18 +118,34 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		check.Says(t, run(o, io.Discard), want)
 	}
+}
 
-	// As krew's own check: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
-	for version, isTaken := range map[string]bool{
-		"v1.2.3": true, "v0.2.0-rc.1": true, "v1.2.3+a": true, "v1": false, "v1.2": false, "1.2.3": false, "v01.2.3": false, "4f2c9ab": false, "v1.2.3.4": false,
+// TestAManifestNeedsAVersionThatKrewTakes: krew takes semantic versions with a v in front, see
+// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
+func TestAManifestNeedsAVersionThatKrewTakes(t *testing.T) {
+	const refused = "krew takes versions such as v1.2.3"
+
+	for version, wantError := range map[string]string{
+		"v1.2.3":      "",
+		"v0.2.0-rc.1": "",
+		"v1.2.3+a":    "",
+		"v1":          refused,
+		"v1.2":        refused,
+		"1.2.3":       refused,
+		"v01.2.3":     refused,
+		"4f2c9ab":     refused,
+		"v1.2.3.4":    refused,
 	} {
-		err := run(options{root: "../..", dist: newBuild(t), version: version, url: "https://host.example"}, io.Discard)
-		check.That(t, (err == nil) == isTaken && (isTaken || strings.Contains(err.Error(), "krew takes versions such as v1.2.3")), "%s: %v", version, err)
+		t.Run(version, func(t *testing.T) {
+			o := options{root: "../..", dist: newBuild(t), version: version, url: "https://host.example"}
+			check.Says(t, run(o, io.Discard), wantError)
+		})
 	}
 }
 
-// The make target builds ./cmd/kubectl-cardquota for these platforms.
-func TestTheMakefileBuildsThePlatforms(t *testing.T) {
+// TestTheMakefileBuildsAllPlatforms: the archives are made from the programs that the Makefile builds. It must
+// build kubectl-cardquota for Linux, macOS and Windows, on amd64 and arm64 each.
+func TestTheMakefileBuildsAllPlatforms(t *testing.T) {
 	makefile := string(readFile(t, "..", "..", "Makefile"))
 	check.Contains(t, "Makefile", makefile, "foreach os,linux darwin windows,$(os)_amd64 $(os)_arm64", "./cmd/kubectl-cardquota")
 }

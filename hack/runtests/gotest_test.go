@@ -9,7 +9,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestFollowCountsTestsAndPrintsFailures(t *testing.T) {
+// TestReadEventsCountsTestsAndPrintsFailures: runtests reads the JSON events of go test. It writes all of them
+// to a log, and prints only failed tests with their output, failed builds, packages, and lines that are no
+// events. In package a, TestA/one fails, TestB passes, TestC is skipped, and the package then panics. Package b
+// does not compile, package c passes. Subtests are not counted: TestA and the panic of a are the two failures.
+func TestReadEventsCountsTestsAndPrintsFailures(t *testing.T) {
 	const events = `{"Action":"run","Package":"m/a","Test":"TestA"}
 {"Action":"output","Package":"m/a","Test":"TestA/one","Output":"it is wrong\n"}
 {"Action":"fail","Package":"m/a","Test":"TestA/one","Elapsed":1.5}
@@ -23,7 +27,7 @@ func TestFollowCountsTestsAndPrintsFailures(t *testing.T) {
 {"Action":"pass","Package":"m/c","Elapsed":0.1}
 not an event
 `
-	const printed = `FAIL a TestA/one (1.5 s)
+	const wantPrinted = `FAIL a TestA/one (1.5 s)
 it is wrong
 panic: boom
 FAIL a (9.0 s)
@@ -35,11 +39,11 @@ not an event
 	var out, log bytes.Buffer
 	got := check.Value(readEvents(strings.NewReader(events), &log, &out, "m"))(t)
 	check.Equal(t, "log", events, log.String())
-	check.Equal(t, "what is printed", printed, out.String())
+	check.Equal(t, "what is printed", wantPrinted, out.String())
 
 	check.Equal(t, "passed", 1, got.passed)
 	check.Equal(t, "failed", 2, got.failed)
 	check.Equal(t, "skipped", []string{"a TestC"}, got.skipped)
-	check.That(t, slices.Equal(got.failures, []failure{{"a TestA/one", "it is wrong\n"}}), "the failures that the verdict repeats: %v", got.failures)
-	check.That(t, slices.Equal(got.tests, []testDuration{{"a TestA/one", 1.5}, {"a TestB", 3}, {"a TestC", 0}}), "the tests without subtests: %v", got.tests)
+	check.That(t, slices.Equal(got.failures, []failure{{"a TestA/one", "it is wrong\n"}}), "failures that the verdict repeats: %v", got.failures)
+	check.That(t, slices.Equal(got.tests, []testDuration{{"a TestA/one", 1.5}, {"a TestB", 3}, {"a TestC", 0}}), "tests with their seconds: %v", got.tests)
 }

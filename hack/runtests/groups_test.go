@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -16,22 +17,24 @@ import (
 // checkout is this project. Listing its packages takes seconds.
 var checkout = sync.OnceValues(func() (*project, error) { return loadProject(context.Background()) })
 
-// A stage that always runs, such as verify or lint, needs no list of inputs.
+// TestAFileDecidesTheGroupsThatReadIt: make test runs a group of slow tests only if one of its inputs has
+// changed. Each row is a file and the groups that must run after a change of it. A file that no list knows runs
+// every group. Files that no group reads run none; stages such as lint always run, and need no list.
 func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
 	p := check.Value(checkout())(t)
 
-	const all = "docs olm monitoring images realnode harness stock-reclaim"
+	const everyGroup = "docs olm monitoring images realnode harness stock-reclaim"
 	for file, want := range map[string]string{
-		"Makefile":                              all,
-		"go.sum":                                all,
-		"hack/controlplane/go.mod":              all,
-		"config/rbac/a-new-file.yaml":           all,
-		"internal/quota/a-new-file.go":          all,
-		"test/cluster/cmd/pause/main.go":        all,
-		"test/cluster/testdata/admission.yaml":  all,
-		"a-new-folder/file":                     all,
-		"hack/a-new-script.sh":                  all,
-		"internal/a-package-that-went/rules.go": all,
+		"Makefile":                              everyGroup,
+		"go.sum":                                everyGroup,
+		"hack/controlplane/go.mod":              everyGroup,
+		"config/rbac/a-new-file.yaml":           everyGroup,
+		"internal/quota/a-new-file.go":          everyGroup,
+		"test/cluster/cmd/pause/main.go":        everyGroup,
+		"test/cluster/testdata/admission.yaml":  everyGroup,
+		"a-new-folder/file":                     everyGroup,
+		"hack/a-new-script.sh":                  everyGroup,
+		"internal/a-package-that-went/rules.go": everyGroup,
 		"internal/quota/a_test.go":              "",
 		"internal/card/testdata/fuzz/FuzzA/1":   "",
 		"hack/mutants/main.go":                  "",
@@ -51,18 +54,19 @@ func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
 		"Dockerfile":                            "docs olm images",
 		"hack/build-prometheus.sh":              "monitoring",
 	} {
-		var decides []string
+		var decided []string
 		for _, s := range groups {
 			if p.isInput(s, file) {
-				decides = append(decides, s.name)
+				decided = append(decided, s.name)
 			}
 		}
-		check.Equal(t, "what "+file+" decides", want, strings.Join(decides, " "))
+		check.Equal(t, "groups that run after a change of "+file, want, strings.Join(decided, " "))
 	}
 }
 
-// The lists name what exists: a file that moves must not leave its group.
-func TestTheListsOfInputsNameWhatExists(t *testing.T) {
+// TestTheListsOfInputsNameFilesThatExist: the lists in groups.go name packages, programs and files. One that
+// moves must be renamed there too. Otherwise a change of it would no longer run its group.
+func TestTheListsOfInputsNameFilesThatExist(t *testing.T) {
 	p := check.Value(checkout())(t)
 
 	names := slices.Concat(readByAll, readByNone)
@@ -75,58 +79,85 @@ func TestTheListsOfInputsNameWhatExists(t *testing.T) {
 	}
 }
 
-// inputFiles are the files of the project in TestAChangedInputRunsItsGroup. Its group tests the
-// package dir, which depends on the package kit.
+// inputFiles are the files of a small project. Package dir has the tests of a group, depends on package kit, and reads
+// config/a.yaml.
 var inputFiles = map[string]string{
-	"dir/a_test.go": "package dir", "dir/testdata/a.yaml": "a", "kit/kit.go": "package kit", "config/a.yaml": "a",
-	"other/other.go": "package other", "docs/a.md": "a", ".gitignore": "dist/",
+	"dir/a_test.go":       "package dir",
+	"dir/testdata/a.yaml": "a",
+	"kit/kit.go":          "package kit",
+	"config/a.yaml":       "a",
+	"other/other.go":      "package other",
+	"docs/a.md":           "a",
+	".gitignore":          "dist/",
 }
 
+// TestAChangedInputRunsItsGroup: a group that has passed runs again only if an input of it has changed: its package, a
+// package on which that depends, a file that no list knows, or the record of the pass in dist. The group tests package
+// dir, which depends on package kit; docs and package other are no inputs. Each row is a shell command that changes the
+// project after the pass, and whether the group runs then.
 func TestAChangedInputRunsItsGroup(t *testing.T) {
-	for change, want := range map[string]bool{
-		":": false, "echo b >dir/a_test.go": true, "echo b >dir/testdata/a.yaml": true, "touch dir/testdata/new": true,
-		"echo b >kit/kit.go": true, "touch kit/new.s": true, "rm kit/kit.go": true, "mv kit/kit.go kit/b.go": true,
-		"echo b >config/a.yaml": true, "chmod +x config/a.yaml": true, "rm config/a.yaml": true,
-		"ln -sf ../docs/a.md config/a.yaml": true, "mv config/a.yaml docs": true, "touch new": true,
-		"echo b >other/other.go": false, "echo b >docs/a.md": false, "touch config/a.yaml": false,
-		"echo b >kit/kit.go; git add .; git commit -qm b": true, "git add .; git commit -qm a": false,
-		"echo {} >dist/passed.json": true, "rm -r dist": true, "echo broken >dist/passed.json": true,
-		"sed -i 's/go1/go0/' dist/passed.json": true, "sed -i 's/Tree\": \"..../Tree\": \"0000/' dist/passed.json": true,
+	for command, wantRun := range map[string]bool{
+		": # nothing changes":                                        false,
+		"echo b >dir/a_test.go":                                      true,
+		"echo b >dir/testdata/a.yaml":                                true,
+		"touch dir/testdata/new":                                     true,
+		"echo b >kit/kit.go":                                         true,
+		"touch kit/new.s":                                            true,
+		"rm kit/kit.go":                                              true,
+		"mv kit/kit.go kit/b.go":                                     true,
+		"echo b >config/a.yaml":                                      true,
+		"chmod +x config/a.yaml":                                     true,
+		"rm config/a.yaml":                                           true,
+		"ln -sf ../docs/a.md config/a.yaml":                          true,
+		"mv config/a.yaml docs":                                      true,
+		"touch new # a file that no list knows":                      true,
+		"echo b >other/other.go":                                     false,
+		"echo b >docs/a.md":                                          false,
+		"touch config/a.yaml # only its time changes":                false,
+		"echo b >kit/kit.go; git add .; git commit -qm b":            true,
+		"git add .; git commit -qm a # no file changes":              false,
+		"echo {} >dist/passed.json # a record without the group":     true,
+		"rm -r dist # no record":                                     true,
+		"echo broken >dist/passed.json":                              true,
+		"sed -i 's/go1/go0/' dist/passed.json # another Go":          true,
+		"sed -i 's/Tree\": \"..../Tree\": \"0000/' dist/passed.json": true,
 	} {
-		t.Run(change, func(t *testing.T) {
-			p := projectOf(t, inputFiles)
+		t.Run(command, func(t *testing.T) {
+			p := newProject(t, inputFiles)
 			check.NoError(t, p.recordPass(t.Context(), "g"))
-			runShell(t, p, change)
+			runShell(t, p, command)
 
 			group := stage{name: "g", group: true, packages: []string{"dir"}}
 			choices := check.Value(p.chooseStages(t.Context(), []stage{group}, false, nil))(t)
-			check.Equal(t, "runs, because "+choices["g"].reason, want, choices["g"].run)
+			check.Equal(t, "runs, because "+choices["g"].reason, wantRun, choices["g"].run)
 		})
 	}
 }
 
-// projectOf returns a project of these files, in a folder of its own.
-func projectOf(t *testing.T, files map[string]string) *project {
-	t.Helper()
+// newProject creates a project of these files in a git repository of its own. Package dir depends on package
+// kit.
+func newProject(t *testing.T, files map[string]string) *project {
 	p := &project{root: t.TempDir(), packages: map[string]*goPackage{"dir": {testDeps: []string{"dir", "kit"}}, "kit": {}, "other": {}}}
+	tree := fstest.MapFS{}
 	for name, text := range files {
-		file := filepath.Join(p.root, name)
-		check.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		check.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		tree[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 
+	check.NoError(t, os.CopyFS(p.root, tree))
 	runShell(t, p, "mkdir dist; git init -q; git config user.name a; git config user.email a@example; git add .gitignore; git commit -qm a")
 	return p
 }
 
 // runShell runs commands in a project, and reads its files again.
 func runShell(t *testing.T, p *project, commands string) {
-	t.Helper()
 	check.Value(runOutput(t.Context(), p.root, "bash", "-euc", commands))(t)
 	p.tree = check.Value(writeTree(t.Context(), p.root))(t)
 }
 
-func TestTheStagesThatAreChosen(t *testing.T) {
+// TestChosenStagesAreThoseOfTheCommand: make test runs each group that has not passed yet, and no stage that is
+// only of make test-all. Stages that are named on the command line run alone. There is a stage unit, a group
+// olm, and a stage clocks which is only of test-all.
+func TestChosenStagesAreThoseOfTheCommand(t *testing.T) {
 	p := &project{root: t.TempDir()}
 	stages := []stage{{name: "unit"}, {name: "olm", group: true}, {name: "clocks", onlyInTestAll: true}}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -134,9 +165,9 @@ func TestTheStagesThatAreChosen(t *testing.T) {
 		only []string
 		want string
 	}{
-		"a fresh clone": {want: "olm unit"},
-		"test-all":      {all: true, want: "clocks olm unit"},
-		"named stages":  {only: []string{"clocks"}, want: "clocks"},
+		"make test in a fresh clone": {want: "olm unit"},
+		"make test-all":              {all: true, want: "clocks olm unit"},
+		"runtests test clocks":       {only: []string{"clocks"}, want: "clocks"},
 	}) {
 		choices := check.Value(p.chooseStages(t.Context(), stages, tc.all, tc.only))(t)
 		maps.DeleteFunc(choices, func(_ string, d decision) bool { return !d.run })
@@ -147,7 +178,9 @@ func TestTheStagesThatAreChosen(t *testing.T) {
 	check.Says(t, err, "there is no stage")
 }
 
-func TestEveryTestBelongsToOneStage(t *testing.T) {
+// TestThePackagesWithTestsBelongToOneStageEach: no test of the project may run twice in make test, or not at
+// all. Stages that run a command instead of go test do not count.
+func TestThePackagesWithTestsBelongToOneStageEach(t *testing.T) {
 	p := check.Value(checkout())(t)
 
 	staged := map[string]int{}

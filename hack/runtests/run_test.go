@@ -43,8 +43,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// However a run ends, go test and the test binary end with it, and the kernel ends the control
-// planes that the binary has started.
+// TestAKilledRunLeavesNoProcess: however runtests ends, the go test that it has started and the test binary of
+// that end with it. The kernel then ends the control planes that the binary has started. A run with a go test
+// and a test binary, which print their process IDs and would wait for an hour, is killed or terminated.
 func TestAKilledRunLeavesNoProcess(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(fmt.Sprint(sig), func(t *testing.T) {
@@ -73,6 +74,9 @@ func isAlive(pid int) bool {
 	return (err == nil) && !strings.Contains(string(text), ") Z")
 }
 
+// TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne: each clone has one folder of temporary files for each
+// command, so a second run at the same time is refused. A run that was killed leaves files and no lock. The
+// next one gets an empty folder.
 func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	clone := t.TempDir()
@@ -82,20 +86,30 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	check.Says(t, err, "another run")
 
 	unlock()
-	check.NoError(t, os.MkdirAll(filepath.Join(dir, "left"), 0o700)) // by a killed run
+	check.NoError(t, os.MkdirAll(filepath.Join(dir, "left"), 0o700)) // as a run that was killed leaves it
+
 	next, unlock, err := openTempDir(clone, "unit")
 	check.NoError(t, err)
 	defer unlock()
-	check.Equal(t, "files", 0, len(check.Value(os.ReadDir(next))(t)))
+	check.Equal(t, "files in the folder of the next run", 0, len(check.Value(os.ReadDir(next))(t)))
 }
 
-func TestAGroupNamesTheFilesThatItsListsLack(t *testing.T) {
-	p := projectOf(t, inputFiles)
+// TestAGroupNamesTheFilesThatItReadAndItsListsLack: Go writes a log of the files that a test opens. Those of the project
+// that are no inputs of the group are named, so that the lists can be completed. The test in package dir reads its input
+// config/a.yaml, /etc/passwd, and then docs/a.md and other/other.go, which are no inputs. It only looks at docs/a.md
+// first ("stat").
+func TestAGroupNamesTheFilesThatItReadAndItsListsLack(t *testing.T) {
+	p := newProject(t, inputFiles)
 	p.files = []string{"config/a.yaml", "docs/a.md", "other/other.go"}
+
 	logs := t.TempDir()
-	escaped := strings.ReplaceAll(filepath.Join(p.root, "dir"), "/", "%2F")
-	text := "# test log\ngetenv HOME\nopen ../config/a.yaml\nopen /etc/passwd\nchdir ../docs\nstat a.md\nopen " + p.root + "/other/other.go\nopen a.md\n"
-	check.NoError(t, os.WriteFile(filepath.Join(logs, escaped), []byte(text), 0o600))
+	logOfDir := strings.ReplaceAll(filepath.Join(p.root, "dir"), "/", "%2F")
+	opened := strings.Join([]string{
+		"# test log", "getenv HOME", "open ../config/a.yaml", "open /etc/passwd",
+		"chdir ../docs", "stat a.md", "open " + p.root + "/other/other.go", "open a.md", "",
+	}, "\n")
+	check.NoError(t, os.WriteFile(filepath.Join(logs, logOfDir), []byte(opened), 0o600))
+
 	got := check.Value(p.unlistedFiles(stage{packages: []string{"dir"}}, logs))(t)
-	check.Equal(t, "files", []string{"docs/a.md", "other/other.go"}, got)
+	check.Equal(t, "files that are no inputs", []string{"docs/a.md", "other/other.go"}, got)
 }

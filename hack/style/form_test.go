@@ -1,15 +1,14 @@
 package main
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// findForm returns what the rules of form find in the body of a function, as "line: message". The body
-// begins in line 2.
-func findForm(t *testing.T, body string) []string {
-	t.Helper()
+// findingsInBody returns what the rules of form find in the body of a function, as "line: message", with "; "
+// between them. The body begins in line 2 of the file.
+func findingsInBody(t *testing.T, body string) string {
 	findings, err := checkForm(writeTree(t, map[string]string{
 		"a_test.go": "package a; func f(a, b, c, d, e bool, m map[int]int, n, o int) bool {\n" + body + "\n}\n",
 	}))
@@ -17,11 +16,7 @@ func findForm(t *testing.T, body string) []string {
 		t.Fatal(err)
 	}
 
-	for i, finding := range findings {
-		findings[i] = strings.TrimPrefix(finding, "a_test.go:")
-	}
-
-	return findings
+	return strings.ReplaceAll(strings.Join(findings, "; "), "a_test.go:", "")
 }
 
 const (
@@ -31,7 +26,11 @@ const (
 	manyParts    = "2: a condition of more than 3 operators: give it, or a part of it, a name"
 )
 
-func TestRulesOfStatements(t *testing.T) {
+// TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value, except a swap, the results
+// of one call, and a for loop. The head of an if or switch takes := only. && beside || has brackets. A
+// condition has at most three operators, unless a variable or a function gives it a name. Each row is a
+// statement and what the linter finds in it, "" for nothing.
+func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
 		{"n, o = 1, 2", oneStatement},
 		{"x, y := 1, 2", oneStatement},
@@ -88,48 +87,50 @@ func TestRulesOfStatements(t *testing.T) {
 		{"x := a && b && c && d && e", ""},
 		{"var x = a && b && (c && d && e)", ""},
 	} {
-		found := strings.Join(findForm(t, c.code), "; ")
-
-		if found != c.want {
-			t.Errorf("%s: found %q, want %q", c.code, found, c.want)
-		}
+		t.Run(c.code, func(t *testing.T) { expectFindings(t, c.want, findingsInBody(t, c.code)) })
 	}
 }
 
-func TestLongFunctionsNeedAParagraph(t *testing.T) {
-	steps := strings.TrimSuffix(strings.Repeat("f()\n", 12), "\n")
-	short := strings.TrimPrefix(steps, "f()\n")
-	cases := "switch n {\n" + strings.Repeat("case 1:\nf()\n", 5) + "}"
+// TestAFunctionOfTwelveLinesNeedsAParagraph: a body of twelve lines and more has a blank line between its
+// steps. Blank lines within a literal do not count, and the lines of a comment count. One statement has no
+// steps, however long it is.
+func TestAFunctionOfTwelveLinesNeedsAParagraph(t *testing.T) {
+	twelve := strings.TrimSuffix(strings.Repeat("f()\n", 12), "\n")
+	eleven := strings.TrimPrefix(twelve, "f()\n")
+	twelveOfSwitch := "switch n {\n" + strings.Repeat("case 1:\nf()\n", 5) + "}"
+	noParagraph := func(lines int) string {
+		return fmt.Sprintf("1: a function of %d lines without a paragraph: put a blank line between the steps", lines)
+	}
 
-	for _, c := range []struct{ name, body, want string }{
-		{"twelve lines", steps, "1: a function of 12 lines without a paragraph: put a blank line between the steps"},
-		{"eleven lines", short, ""},
-		{"a break", short + "\n\nf()", ""},
-		{"a break before a comment", short + "\n\n// Why.\nf()", ""},
-		{"a break behind a comment", short + "\n// Why.\n\nf()", ""},
-		{"a comment of two lines", short + "\n// Why\n// it is.\nf()", "1: a function of 14 lines without a paragraph: put a blank line between the steps"},
-		{"a comment behind code", short + " // why\n\nf()", ""},
-		{"a break in a block", "if a {\n" + short + "\n\nf()\n}", ""},
-		{"a break in a case", "switch n {\ncase 1:\n" + short + "\n\nf()\n}", ""},
-		{"blank lines in a table", "f([]int{\n" + strings.Repeat("1,\n\n", 6) + "})\nf()", "1: a function of 15 lines without a paragraph: put a blank line between the steps"},
-		{"one statement", "f([]int{\n" + strings.Repeat("1,\n", 12) + "})", ""},
-		{"cases of one statement", cases, ""},
-		{"cases and a statement", cases + "\nf()", "1: a function of 13 lines without a paragraph: put a blank line between the steps"},
+	for name, tc := range map[string]struct{ body, want string }{
+		"12 lines":                      {twelve, noParagraph(12)},
+		"11 lines":                      {eleven, ""},
+		"a blank line":                  {eleven + "\n\nf()", ""},
+		"a blank line before a comment": {eleven + "\n\n// Why.\nf()", ""},
+		"a blank line behind a comment": {eleven + "\n// Why.\n\nf()", ""},
+		"a comment of two lines, and no blank line":    {eleven + "\n// Why\n// it is.\nf()", noParagraph(14)},
+		"a blank line behind a comment on a statement": {eleven + " // why\n\nf()", ""},
+		"a blank line in a block":                      {"if a {\n" + eleven + "\n\nf()\n}", ""},
+		"a blank line in a case":                       {"switch n {\ncase 1:\n" + eleven + "\n\nf()\n}", ""},
+		"blank lines only in a literal":                {"f([]int{\n" + strings.Repeat("1,\n\n", 6) + "})\nf()", noParagraph(15)},
+		"one statement of 14 lines":                    {"f([]int{\n" + strings.Repeat("1,\n", 12) + "})", ""},
+		"one switch of 12 lines":                       {twelveOfSwitch, ""},
+		"a switch of 12 lines and a statement":         {twelveOfSwitch + "\nf()", noParagraph(13)},
 	} {
-		if found := strings.Join(findForm(t, c.body), "; "); found != c.want {
-			t.Errorf("%s: found %q, want %q", c.name, found, c.want)
-		}
+		t.Run(name, func(t *testing.T) { expectFindings(t, tc.want, findingsInBody(t, tc.body)) })
 	}
 }
 
-func TestFunctionLiteralsNeedAParagraphToo(t *testing.T) {
-	found := findForm(t, "f()\n\ngo func() {\n"+strings.Repeat("f()\n", 12)+"}()")
-	if !slices.Equal(found, []string{"4: a function of 12 lines without a paragraph: put a blank line between the steps"}) {
-		t.Errorf("found %q", found)
-	}
+// TestAFunctionLiteralOfTwelveLinesNeedsAParagraph: its body counts for itself. The blank line of the function around it
+// does not help it. The literal begins in the third line of the body, which is line 4 of the file.
+func TestAFunctionLiteralOfTwelveLinesNeedsAParagraph(t *testing.T) {
+	found := findingsInBody(t, "f()\n\ngo func() {\n"+strings.Repeat("f()\n", 12)+"}()")
+	expectFindings(t, "4: a function of 12 lines without a paragraph: put a blank line between the steps", found)
 }
 
-func TestGeneratedCodeHasNoForm(t *testing.T) {
+// TestTheFormOfGeneratedCodeAndTestdataIsFree: a generator, and not the project, decides the form of generated files.
+// Both files assign two values in a statement.
+func TestTheFormOfGeneratedCodeAndTestdataIsFree(t *testing.T) {
 	findings, err := checkForm(writeTree(t, map[string]string{
 		"z.go":          "// Code generated by x. DO NOT EDIT.\n\npackage a\n\nvar a, b = 1, 2\n\nfunc f() { x, y := 1, 2 }\n",
 		"testdata/b.go": "package b\n\nfunc f() { x, y := 1, 2 }\n",

@@ -20,49 +20,52 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.fatals = append(r.fatals, fmt.Sprintf(format, args...))
 }
 
-func TestWhatIsReported(t *testing.T) {
+// TestEachCheckReportsWhatDoesNotHold: a check that holds reports nothing. Another one reports an error, after which the
+// test goes on, or a fatal one, which ends it. Each row calls checks and counts both.
+func TestEachCheckReportsWhatDoesNotHold(t *testing.T) {
 	broken := errors.New("it is broken")
 
 	for name, tc := range map[string]struct {
-		check          func(T)
-		errors, fatals int
+		check                  func(T)
+		wantErrors, wantFatals int
 	}{
-		"equal":                {func(t T) { Equal(t, "it", []int{1}, []int{1}) }, 0, 0},
-		"different":            {func(t T) { Equal(t, "it", []int{1}, []int{2}) }, 1, 0},
-		"what holds":           {func(t T) { That(t, true, "no"); Must(t, true, "no") }, 0, 0},
-		"what does not hold":   {func(t T) { That(t, false, "no %d", 1) }, 1, 0},
-		"what must hold":       {func(t T) { Must(t, false, "no %d", 1) }, 0, 1},
-		"no error":             {func(t T) { NoError(t, nil) }, 0, 0},
-		"an error":             {func(t T) { NoError(t, broken) }, 0, 1},
-		"a value":              {func(t T) { Equal(t, "it", 1, Value(1, nil)(t)) }, 0, 0},
-		"an error for a value": {func(t T) { Value(1, broken)(t) }, 0, 1},
-		"the error":            {func(t T) { Says(t, broken, "broken") }, 0, 0},
-		"another error":        {func(t T) { Says(t, broken, "closed") }, 1, 0},
-		"an error too few":     {func(t T) { Says(t, nil, "broken") }, 1, 0},
-		"an error too many":    {func(t T) { Says(t, broken, "") }, 1, 0},
-		"no error, as wanted":  {func(t T) { Says(t, nil, "") }, 0, 0},
-		"the text":             {func(t T) { Contains(t, "it", "abc", "b") }, 0, 0},
-		"another text":         {func(t T) { Contains(t, "it", "abc", "d") }, 1, 0},
-		"wanted texts":         {func(t T) { Text(t, "it", "abc").Has("a", "b").Lacks("d") }, 0, 0},
-		"no wanted text":       {func(t T) { Text(t, "it", "abc").Has("d").Lacks("e") }, 1, 0},
-		"unwanted texts":       {func(t T) { Text(t, "it", "abc").Has("a").Lacks("b", "c") }, 2, 0},
-		"the refusal":          {func(t T) { Refused(t, broken, "it", "broken") }, 0, 0},
-		"another refusal":      {func(t T) { Refused(t, broken, "it", "closed") }, 1, 0},
-		"no refusal":           {func(t T) { Refused(t, nil) }, 0, 1},
-		"a bell":               {func(t T) { Refused(t, errors.New("\a")) }, 1, 0},
-		"1025 bytes":           {func(t T) { Refused(t, errors.New(strings.Repeat("a", 1025))) }, 1, 0},
+		"Equal of equal values":                      {func(t T) { Equal(t, "it", []int{1}, []int{1}) }, 0, 0},
+		"Equal of different values":                  {func(t T) { Equal(t, "it", []int{1}, []int{2}) }, 1, 0},
+		"That and Must of true":                      {func(t T) { That(t, true, "no"); Must(t, true, "no") }, 0, 0},
+		"That of false":                              {func(t T) { That(t, false, "no %d", 1) }, 1, 0},
+		"Must of false":                              {func(t T) { Must(t, false, "no %d", 1) }, 0, 1},
+		"NoError of nil":                             {func(t T) { NoError(t, nil) }, 0, 0},
+		"NoError of an error":                        {func(t T) { NoError(t, broken) }, 0, 1},
+		"Value without an error":                     {func(t T) { Equal(t, "it", 1, Value(1, nil)(t)) }, 0, 0},
+		"Value with an error":                        {func(t T) { Value(1, broken)(t) }, 0, 1},
+		"Says of the wanted error":                   {func(t T) { Says(t, broken, "broken") }, 0, 0},
+		"Says of another error":                      {func(t T) { Says(t, broken, "closed") }, 1, 0},
+		"Says of nil, and an error is wanted":        {func(t T) { Says(t, nil, "broken") }, 1, 0},
+		"Says of an error, and none is wanted":       {func(t T) { Says(t, broken, "") }, 1, 0},
+		"Says of nil, and no error is wanted":        {func(t T) { Says(t, nil, "") }, 0, 0},
+		"Contains of a text with the wanted part":    {func(t T) { Contains(t, "it", "abc", "b") }, 0, 0},
+		"Contains of a text without it":              {func(t T) { Contains(t, "it", "abc", "d") }, 1, 0},
+		"Has and Lacks that both hold":               {func(t T) { Text(t, "it", "abc").Has("a", "b").Lacks("d") }, 0, 0},
+		"Has of a part that is missing":              {func(t T) { Text(t, "it", "abc").Has("d").Lacks("e") }, 1, 0},
+		"Lacks of two parts that are there":          {func(t T) { Text(t, "it", "abc").Has("a").Lacks("b", "c") }, 2, 0},
+		"Refused with both wanted parts":             {func(t T) { Refused(t, broken, "it", "broken") }, 0, 0},
+		"Refused without one of two wanted parts":    {func(t T) { Refused(t, broken, "it", "closed") }, 1, 0},
+		"Refused of nil":                             {func(t T) { Refused(t, nil) }, 0, 1},
+		"Refused with a control character":           {func(t T) { Refused(t, errors.New("\a")) }, 1, 0},
+		"Refused with 1025 bytes, an event has 1024": {func(t T) { Refused(t, errors.New(strings.Repeat("a", 1025))) }, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{}
 			tc.check(r)
-			if len(r.errors) != tc.errors || len(r.fatals) != tc.fatals {
-				t.Errorf("reported %q, fatal %q", r.errors, r.fatals)
-			}
+			Equal(t, "errors", tc.wantErrors, len(r.errors))
+			Equal(t, "fatal errors", tc.wantFatals, len(r.fatals))
 		})
 	}
 }
 
-func TestCasesAreSubtests(t *testing.T) {
+// TestCasesRunsEachRowAsASubtest: the body of the loop runs once for each row, in a subtest with the name of the row. A
+// continue ends only that row.
+func TestCasesRunsEachRowAsASubtest(t *testing.T) {
 	got := map[string]int{}
 	for t, tc := range Cases(t, map[string]int{"one": 1, "two": 2}) {
 		got[t.Name()] = tc
@@ -70,5 +73,7 @@ func TestCasesAreSubtests(t *testing.T) {
 			continue
 		}
 	}
-	Equal(t, "cases", map[string]int{"TestCasesAreSubtests/one": 1, "TestCasesAreSubtests/two": 2}, got)
+
+	const prefix = "TestCasesRunsEachRowAsASubtest/"
+	Equal(t, "rows by subtest", map[string]int{prefix + "one": 1, prefix + "two": 2}, got)
 }

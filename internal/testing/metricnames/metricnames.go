@@ -36,7 +36,6 @@ type metric struct {
 
 // describedBy returns this project's metrics of collectors, including those without a sample.
 func describedBy(t testing.TB, collectors ...prometheus.Collector) map[string]metric {
-	t.Helper()
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descriptions)
@@ -61,13 +60,11 @@ func describedBy(t testing.TB, collectors ...prometheus.Collector) map[string]me
 
 // Registered returns the names of this project's metrics in a registry.
 func Registered(t testing.TB, registry prometheus.Collector) []string {
-	t.Helper()
 	return slices.Sorted(maps.Keys(describedBy(t, registry)))
 }
 
 // Documented returns the metrics in the table below a heading.
 func Documented(t testing.TB, file, heading string) []string {
-	t.Helper()
 	page := check.Value(os.ReadFile(file))(t)
 
 	_, table, _ := cutTable(t, string(page), heading)
@@ -84,7 +81,6 @@ func Documented(t testing.TB, file, heading string) []string {
 
 // CheckTable compares the table below a heading with the metrics of collectors, or writes it.
 func CheckTable(t testing.TB, update bool, file, heading string, collectors ...prometheus.Collector) {
-	t.Helper()
 	page := check.Value(os.ReadFile(file))(t)
 	before, table, after := cutTable(t, string(page), heading)
 	want := newTable(describedBy(t, collectors...))
@@ -109,7 +105,6 @@ func newTable(metrics map[string]metric) string {
 
 // cutTable cuts a page around the first table below a heading.
 func cutTable(t testing.TB, page, heading string) (before, table, after string) {
-	t.Helper()
 	head, section, found := strings.Cut(page, "\n"+heading+"\n")
 	check.Must(t, found, "the page has no %q", heading)
 	start := strings.Index(section, "\n| Name |")

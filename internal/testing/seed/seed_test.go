@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // broken is set in the runs of this binary whose tests must fail.
@@ -37,87 +39,81 @@ func failAtRandom(t *testing.T) {
 }
 
 var (
-	command = regexp.MustCompile(`to repeat: SEED=(\d+) go test (\S+) -run '(.*)'(.*)`)
-	drawn   = regexp.MustCompile(`drew \d+`)
+	printedCommand = regexp.MustCompile(`to repeat: SEED=(\d+) go test (\S+) -run '(.*)'(.*)`)
+	drawnNumber    = regexp.MustCompile(`drew \d+`)
 )
 
-// playBroken runs the broken tests in dir and returns their output.
-func playBroken(t *testing.T, dir, seed string, args ...string) string {
-	t.Helper()
+// runBrokenTests runs this binary in a folder, with the value of SEED. Its test TestBroken has two subtests
+// that fail at random, "a property's fault" and "a source of numbers". It returns the output.
+func runBrokenTests(t *testing.T, dir, seed string, args ...string) string {
 	run := exec.CommandContext(t.Context(), os.Args[0], args...)
 	run.Dir = dir
 	run.Env = append(os.Environ(), broken+"=1", seedVariable+"="+seed, drawsVariable+"=")
 	out, err := run.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		t.Fatalf("the broken tests must fail: %v\n%s", err, out)
-	}
+	exit := (*exec.ExitError)(nil)
+	check.Must(t, errors.As(err, &exit), "the broken tests must fail: %v\n%s", err, out)
 	return string(out)
 }
 
+// TestThePrintedCommandRepeatsAFailure: a random test prints "to repeat: SEED=… go test …". With that seed and these
+// arguments, another run must draw the same numbers, both in a property of rapid and in a test that draws by itself. The
+// command keeps the flags that change what rapid draws.
 func TestThePrintedCommandRepeatsAFailure(t *testing.T) {
-	for _, sub := range []string{"a property's fault", "a source of numbers"} {
-		t.Run(sub, func(t *testing.T) {
-			first := playBroken(t, t.TempDir(), "", "-test.run", "TestBroken/"+strings.Fields(sub)[1], "-rapid.checks=1000")
-			line := command.FindStringSubmatch(first)
-			if line == nil {
-				t.Fatalf("no command in:\n%s", first)
-			}
-			if line[2] != "cardquota.dev/operator/internal/testing/seed" || line[4] != " -rapid.checks=1000" {
-				t.Errorf("the command is %q", line[0])
-			}
+	for _, subtest := range []string{"property", "source"} {
+		t.Run(subtest, func(t *testing.T) {
+			first := runBrokenTests(t, t.TempDir(), "", "-test.run", "TestBroken/"+subtest, "-rapid.checks=1000")
+			command := printedCommand.FindStringSubmatch(first)
+			check.Must(t, command != nil, "no command in:\n%s", first)
+			check.Equal(t, "package", "cardquota.dev/operator/internal/testing/seed", command[2])
+			check.Equal(t, "flags", " -rapid.checks=1000", command[4])
 
-			args := append([]string{"-test.run", line[3]}, strings.Fields(line[4])...)
-			again := playBroken(t, t.TempDir(), line[1], args...)
-			want := drawn.FindAllString(first, -1)
-			got := drawn.FindAllString(again, -1)
-			if len(want) == 0 || strings.Join(got, ", ") != strings.Join(want, ", ") {
-				t.Errorf("%s drew %v, first %v", line[0], got, want)
-			}
+			again := runBrokenTests(t, t.TempDir(), command[1], "-test.run", command[3], strings.TrimSpace(command[4]))
+			want := drawnNumber.FindAllString(first, -1)
+			check.That(t, len(want) > 0, "no number was drawn:\n%s", first)
+			check.Equal(t, "numbers of the second run", want, drawnNumber.FindAllString(again, -1))
 		})
 	}
 }
 
+// TestEachRunDrawsANewSeed: without SEED, five runs of a random test have five seeds.
 func TestEachRunDrawsANewSeed(t *testing.T) {
+	out := runBrokenTests(t, t.TempDir(), "", "-test.run", "TestBroken/numbers", "-test.count=5")
+
 	seeds := map[string]bool{}
-	out := playBroken(t, t.TempDir(), "", "-test.run", "TestBroken/numbers", "-test.count=5")
-	for _, line := range command.FindAllStringSubmatch(out, -1) {
-		seeds[line[1]] = true
+	for _, command := range printedCommand.FindAllStringSubmatch(out, -1) {
+		seeds[command[1]] = true
 	}
-	if len(seeds) != 5 {
-		t.Errorf("%d seeds in 5 runs:\n%s", len(seeds), out)
-	}
+	check.Equal(t, "different seeds", 5, len(seeds))
 }
 
-func TestAFailureIsKeptAndDrawnAgain(t *testing.T) {
+// TestAPropertyThatFailedIsTestedAgainWithTheSameInput: rapid writes the input that made a property fail below
+// testdata/rapid. Each later run reads it, whatever its seed. One draw of another seed rarely fails by itself.
+func TestAPropertyThatFailedIsTestedAgainWithTheSameInput(t *testing.T) {
 	dir := t.TempDir()
-	playBroken(t, dir, "", "-test.run", "TestBroken/property")
-	kept, err := filepath.Glob(filepath.Join(dir, "testdata/rapid/*/*.fail"))
-	if err != nil || len(kept) != 1 {
-		t.Fatalf("kept %v, %v", kept, err)
-	}
-	// A single draw of another seed rarely fails by itself.
-	out := playBroken(t, dir, "1", "-test.run", "TestBroken/property", "-rapid.checks=1")
-	if !strings.Contains(out, filepath.Base(kept[0])) {
-		t.Errorf("%s is not drawn again:\n%s", kept[0], out)
-	}
+	runBrokenTests(t, dir, "", "-test.run", "TestBroken/property")
+	kept := check.Value(filepath.Glob(filepath.Join(dir, "testdata/rapid/*/*.fail")))(t)
+	check.Must(t, len(kept) == 1, "kept inputs: %v, want one", kept)
+
+	out := runBrokenTests(t, dir, "1", "-test.run", "TestBroken/property", "-rapid.checks=1")
+	check.Contains(t, "output of the second run", out, filepath.Base(kept[0]))
 }
 
-func TestASeedThatIsNoNumberIsRefused(t *testing.T) {
+// TestASeedThatIsNoWholeNumberIsRefused: rapid takes 0 for "no seed", and a seed that is not read would repeat nothing.
+func TestASeedThatIsNoWholeNumberIsRefused(t *testing.T) {
 	for _, seed := range []string{"x", "0", "-1", "1.5"} {
-		out := playBroken(t, t.TempDir(), seed, "-test.run", "TestBroken/numbers")
-		if !strings.Contains(out, "SEED must be a whole number from 1") {
-			t.Errorf("SEED=%s is taken:\n%s", seed, out)
-		}
+		out := runBrokenTests(t, t.TempDir(), seed, "-test.run", "TestBroken/numbers")
+		check.Contains(t, "output with SEED="+seed, out, "SEED must be a whole number from 1")
 	}
 }
 
-func TestTheEnvironmentSaysHowOftenAPropertyIsDrawn(t *testing.T) {
+// TestDRAWSSetsHowOftenAPropertyIsDrawn: the environment variable DRAWS replaces rapid's default of 100, so that a slow
+// run may draw less.
+func TestDRAWSSetsHowOftenAPropertyIsDrawn(t *testing.T) {
 	before := flag.Lookup(rapidChecks).Value.String()
 	t.Cleanup(func() { _ = flag.Set(rapidChecks, before) })
 	t.Setenv(drawsVariable, "7")
-	drawn := 0
-	Check(t, func(*rapid.T) { drawn++ })
-	if drawn != 7 {
-		t.Errorf("drawn %d times", drawn)
-	}
+
+	draws := 0
+	Check(t, func(*rapid.T) { draws++ })
+	check.Equal(t, "draws", 7, draws)
 }
