@@ -26,44 +26,51 @@ const (
 	namespace = "volcano-system"
 )
 
-// TestOnlyClientsOfTheAuthorityAreAnswered, with --webhook-client-ca-file; without
-// it every client is. The API server is one of them with the kubeconfig of
-// docs/admission.md.
+// TestOnlyClientsOfTheAuthorityAreAnswered: with --webhook-client-ca-file the webhook server answers only clients whose certificate
+// for clients is of that authority; without the flag it answers every client. The API server has such a certificate
+// with the kubeconfig that docs/admission.md shows.
 func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	dir := t.TempDir()
 	ours := newAuthority(t, dir, "ours")
 	others := newAuthority(t, dir, "others")
 	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth) // tls.crt and tls.key
 	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
-	others.sign(t, "stranger", x509.ExtKeyUsageClientAuth)
+	others.sign(t, "other-client", x509.ExtKeyUsageClientAuth)
 
-	with := func(name string) *rest.Config {
-		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
-	}
-
-	for t, authority := range check.Cases(t, map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""}) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		authority       string
+		wantAllAnswered bool
+	}{
+		"with an authority":    {filepath.Join(dir, "ours.crt"), false},
+		"without an authority": {"", true},
+	}) {
 		port := check.Value(cluster.FreePort())(t)
+		address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: tc.authority})
 
-		address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
-		for who, tc := range map[string]struct {
-			config   *rest.Config
-			answered bool
-		}{
-			"nobody":         {&rest.Config{}, authority == ""},
-			"a stranger":     {with("stranger"), authority == ""},
-			"a server":       {with("tls"), authority == ""},
-			"a client":       {with("client"), true},
-			"the API server": {documented(t, dir), true},
+		for client, config := range map[string]*rest.Config{
+			"a client without a certificate":          {},
+			"a client of another authority":           configWith(dir, "other-client"),
+			"a client with a certificate for servers": configWith(dir, "tls"),
 		} {
-			tc.config.CAFile = filepath.Join(dir, "ours.crt")
-			err := ask(t, tc.config, address)
-			check.That(t, tc.answered == (err == nil), "%s: %v, want answered: %v", who, err, tc.answered)
+			check.Equal(t, client+" is answered", tc.wantAllAnswered, callWebhook(t, config, dir, address) == nil)
+		}
+		for client, config := range map[string]*rest.Config{
+			"a client of the authority":                configWith(dir, "client"),
+			"the API server by its kubeconfig of docs": readDocumentedConfig(t, dir),
+		} {
+			check.Equal(t, client+" is answered", true, callWebhook(t, config, dir, address) == nil)
 		}
 	}
 }
 
-// TestAuthoritiesOfClientsFollowTheirFile: an authority is replaced without a restart. The kubelet replaces the
-// link of a ConfigMap's file, as the test does.
+// configWith returns the configuration of a client with a certificate and key of a folder.
+func configWith(dir, name string) *rest.Config {
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
+}
+
+// TestAuthoritiesOfClientsFollowTheirFile: an administrator replaces the authority in its ConfigMap, without a restart of the
+// operator. The kubelet replaces the link of the file, as the test does. Then the server answers clients of the new
+// authority, and no longer those of the old one.
 func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	dir := t.TempDir()
 	ours := newAuthority(t, dir, "ours")
@@ -77,12 +84,9 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	port := check.Value(cluster.FreePort())(t)
 
 	address := serve(t, flags{certificates: certificatesFiles, webhookPort: port, webhookCertDir: dir, webhookClientCA: file})
-	isAnswered := func(name string) bool {
-		return ask(t, &rest.Config{TLSClientConfig: rest.TLSClientConfig{
-			CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key"), CAFile: filepath.Join(dir, "ours.crt"),
-		}}, address) == nil
-	}
-	check.That(t, isAnswered("client") && !isAnswered("newclient"), "the first authority is not the one that counts")
+	isAnswered := func(name string) bool { return callWebhook(t, configWith(dir, name), dir, address) == nil }
+	check.Equal(t, "a client of the first authority is answered", true, isAnswered("client"))
+	check.Equal(t, "a client of the next authority is answered", false, isAnswered("newclient"))
 
 	replacement := filepath.Join(dir, "replacement")
 	check.NoError(t, os.Symlink(filepath.Join(dir, "next.crt"), replacement))
@@ -97,16 +101,18 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 
-	check.That(t, isAnswered("newclient"), "a client of the new authority is refused")
-	check.That(t, !isAnswered("client"), "a client of the old authority is answered")
+	check.Equal(t, "a client of the next authority is answered", true, isAnswered("newclient"))
+	check.Equal(t, "a client of the first authority is answered", false, isAnswered("client"))
 }
 
-func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
+// TestAnAuthorityThatCannotBeReadIsRefused: the flag names a file without a certificate, or no file. A server that started
+// anyway would answer every client, or none.
+func TestAnAuthorityThatCannotBeReadIsRefused(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	check.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
 	for file, want := range map[string]string{empty: "holds no certificate", empty + ".missing": "no such file"} {
 		_, err := newWebhookServer(flags{certificates: certificatesFiles, webhookClientCA: file})
-		check.That(t, err != nil && strings.Contains(err.Error(), want), "error %v, want %q", err, want)
+		check.Refused(t, err, want)
 	}
 }
 
@@ -138,9 +144,11 @@ func serve(t *testing.T, f flags) (address string) {
 	return ""
 }
 
-// ask calls the webhook as the API server does, by the name of its Service.
-func ask(t *testing.T, config *rest.Config, address string) error {
+// callWebhook calls the webhook as the API server does, by the name of its Service. It accepts a server with a certificate
+// of authority "ours" of the folder.
+func callWebhook(t *testing.T, config *rest.Config, dir, address string) error {
 	host := service + "." + namespace + ".svc"
+	config.CAFile = filepath.Join(dir, "ours.crt")
 	config.ServerName = host
 	config.NextProtos = []string{"http/1.1"}
 	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -158,9 +166,9 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 	return response.Body.Close()
 }
 
-// documented is what an API server calls the webhooks with, given the kubeconfig
-// of docs/admission.md and the files that it names.
-func documented(t *testing.T, dir string) *rest.Config {
+// readDocumentedConfig returns how an API server calls the webhooks, given the kubeconfig of docs/admission.md. The files that it
+// names are those of the folder.
+func readDocumentedConfig(t *testing.T, dir string) *rest.Config {
 	page := check.Value(os.ReadFile(filepath.Join("..", "..", "docs", "admission.md")))(t)
 
 	const head = "    apiVersion: v1\n    kind: Config\n"

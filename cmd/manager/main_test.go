@@ -2,7 +2,6 @@ package main
 
 import (
 	"reflect"
-	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -10,41 +9,53 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestParse(t *testing.T) {
-	cases := map[string]struct {
+// TestFlagsAreParsed: without flags the operator runs as an installation by the manifests does. Each flag changes its value.
+func TestFlagsAreParsed(t *testing.T) {
+	defaults := flags{
+		metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true, qps: 500,
+		operatorNamespace: "volcano-system", schedulerNamespace: "volcano-system", volcanoNamespace: "volcano-system",
+		certificates: certificatesOff, webhookPort: 9443, webhookCertDir: "/tmp/k8s-webhook-server/serving-certs",
+	}
+	withOwnCertificates := defaults
+	withOwnCertificates.certificates = certificatesSelf
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		args      []string
 		want      flags
-		wantError string
+		wantDebug bool
 	}{
-		"the defaults are those of an installation": {
-			want: flags{metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true, operatorNamespace: "volcano-system", schedulerNamespace: "volcano-system", volcanoNamespace: "volcano-system", qps: 500,
-				certificates: certificatesOff, webhookPort: 9443, webhookCertDir: "/tmp/k8s-webhook-server/serving-certs"},
-		},
-		"everything can be said": {
-			args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:1", "--pprof-bind-address=127.0.0.1:2", "--leader-elect=false",
+		"no flag": {want: defaults},
+		"certificates that the operator makes itself": {args: []string{"--webhook-certificates=Self"}, want: withOwnCertificates},
+		"every flag": {
+			args: []string{
+				"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:1", "--pprof-bind-address=127.0.0.1:2", "--leader-elect=false",
 				"--leader-elect-namespace=other", "--scheduler-namespace=there", "--kube-api-qps=20.5", "--zap-log-level=debug", "--secure-metrics",
-				"--webhook-certificates=Files", "--volcano-namespace=volcano", "--webhook-port=1", "--webhook-cert-dir=/c", "--webhook-client-ca-file=/ca"},
-			want: flags{metricsAddress: "0", probeAddress: "127.0.0.1:1", pprofAddress: "127.0.0.1:2", operatorNamespace: "other", schedulerNamespace: "there", volcanoNamespace: "volcano", qps: 20.5, secureMetrics: true,
-				certificates: certificatesFiles, webhookPort: 1, webhookCertDir: "/c", webhookClientCA: "/ca"},
+				"--webhook-certificates=Files", "--volcano-namespace=volcano", "--webhook-port=1", "--webhook-cert-dir=/c", "--webhook-client-ca-file=/ca",
+			},
+			want: flags{
+				metricsAddress: "0", probeAddress: "127.0.0.1:1", pprofAddress: "127.0.0.1:2", qps: 20.5, secureMetrics: true,
+				operatorNamespace: "other", schedulerNamespace: "there", volcanoNamespace: "volcano",
+				certificates: certificatesFiles, webhookPort: 1, webhookCertDir: "/c", webhookClientCA: "/ca",
+			},
+			wantDebug: true,
 		},
-		"certificates of one's own": {args: []string{"--webhook-certificates=Self"}, want: flags{metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true,
-			operatorNamespace: "volcano-system", schedulerNamespace: "volcano-system", volcanoNamespace: "volcano-system", qps: 500, certificates: certificatesSelf, webhookPort: 9443, webhookCertDir: "/tmp/k8s-webhook-server/serving-certs"}},
-		"certificates of an unknown source": {args: []string{"--webhook-certificates=self"}, wantError: "write Self, Files or Off"},
-		"no requests at all cannot work":    {args: []string{"--kube-api-qps=0"}, wantError: "must be more than 0"},
-		"a misspelt flag is refused":        {args: []string{"--kube-qps=1"}, wantError: "not defined: -kube-qps"},
-	}
+	}) {
+		got := check.Value(parseFlags(tc.args))(t)
+		check.Equal(t, "debug messages are logged", tc.wantDebug, zap.New(zap.UseFlagOptions(&got.logging)).V(1).Enabled())
 
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseFlags(tc.args)
-			if tc.wantError != "" {
-				check.Says(t, err, tc.wantError)
-				return
-			}
-			check.NoError(t, err)
-			check.Equal(t, "it logs what is for debugging", slices.Contains(tc.args, "--zap-log-level=debug"), zap.New(zap.UseFlagOptions(&got.logging)).V(1).Enabled())
-			tc.want.logging = got.logging
-			check.That(t, reflect.DeepEqual(got, tc.want), "flags = %+v, want %+v", got, tc.want)
-		})
+		tc.want.logging = got.logging
+		check.That(t, reflect.DeepEqual(got, tc.want), "flags = %+v, want %+v", got, tc.want)
+	}
+}
+
+// TestInvalidFlagsAreRefused: an operator that ignored one would run in another way than the administrator wrote.
+func TestInvalidFlagsAreRefused(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ arg, want string }{
+		"an unknown source of certificates":   {"--webhook-certificates=self", "write Self, Files or Off"},
+		"0 requests a second, which is never": {"--kube-api-qps=0", "must be more than 0"},
+		"a misspelt flag":                     {"--kube-qps=1", "not defined: -kube-qps"},
+	}) {
+		_, err := parseFlags([]string{tc.arg})
+		check.Says(t, err, tc.want)
 	}
 }

@@ -47,7 +47,9 @@ func newTestPage(t *testing.T, collector prometheus.Collector) http.Handler {
 	return newMetricsPage(registry)
 }
 
-// TestOnePageIsRenderedAtATime: each takes memory. Too many readers are refused instead of waiting.
+// TestOnePageIsRenderedAtATime: rendering the page of metrics takes memory, so one reader is answered after the other. maxPages
+// readers may wait for their turn, and one more is refused with status 503. The collector waits in the first page until the
+// test lets it go on.
 func TestOnePageIsRenderedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		collector := &slowCollector{begin: make(chan struct{}), queues: []string{"q"}}
@@ -60,7 +62,8 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 		}
 
 		synctest.Wait()
-		check.Equal(t, "pages that are rendered", 1, collector.asked.Load())
+		check.Equal(t, "pages that are rendered at a time", 1, collector.asked.Load())
+
 		close(collector.begin)
 		synctest.Wait()
 
@@ -71,11 +74,12 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 		}
 
 		check.Equal(t, "answers by status", map[int]int{http.StatusOK: maxPages, http.StatusServiceUnavailable: 1}, statuses)
-		check.Equal(t, "pages", maxPages, collector.asked.Load())
+		check.Equal(t, "pages that were rendered", maxPages, collector.asked.Load())
 	})
 }
 
-// TestAReaderThatDoesNotReadDelaysNoOther: its connection takes a part of the page only.
+// TestAReaderThatDoesNotReadDelaysNoOther: a client requests the page of 64 MB and reads none of it, so its connection takes only
+// a part. Its turn ends all the same, and the next reader gets the page before the timeout.
 func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	collector := &slowCollector{begin: make(chan struct{})}
 	close(collector.begin)

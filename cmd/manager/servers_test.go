@@ -20,18 +20,18 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestMetricsAreServedWithinLimits: over HTTP/1.1 only, and with --secure-metrics to no reader without a
-// token.
+// TestMetricsAreServedWithinLimits: the page of metrics is served over HTTP/1.1 only, because one HTTP/2 connection could open many
+// streams. With --secure-metrics it needs TLS and a token, which this client has not, so the answer is 401.
 func TestMetricsAreServedWithinLimits(t *testing.T) {
 	check.NoError(t, streamLists()) // as main does before its first client: client-go asks for it once
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "cardquota_ready 1") })
 	for t, tc := range check.Cases(t, map[string]struct {
-		isSecure bool
-		scheme   string
-		status   int
+		isSecure   bool
+		scheme     string
+		wantStatus int
 	}{
-		"plain":  {false, "http", http.StatusOK},
-		"secure": {true, "https", http.StatusUnauthorized},
+		"without --secure-metrics": {false, "http", http.StatusOK},
+		"with --secure-metrics":    {true, "https", http.StatusUnauthorized},
 	}) {
 		address, stop := startManager(t, func(mgr ctrl.Manager, address string) error {
 			return addMetricsServer(t.Context(), mgr, flags{metricsAddress: address, secureMetrics: tc.isSecure}, page)
@@ -40,7 +40,7 @@ func TestMetricsAreServedWithinLimits(t *testing.T) {
 		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		response := check.Value(client.Get(tc.scheme + "://" + address + "/metrics"))(t)
 		check.NoError(t, response.Body.Close())
-		check.Equal(t, "status", tc.status, response.StatusCode)
+		check.Equal(t, "status", tc.wantStatus, response.StatusCode)
 		check.Equal(t, "protocol", "HTTP/1.1", response.Proto)
 		client.CloseIdleConnections()
 		stop()
@@ -66,8 +66,9 @@ func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error
 	}
 }
 
-// TestProbesAreServedWithinLimits: a client that sends nothing gives its connection back before the kubelet
-// has asked in vain, and the pages are those that probes name.
+// TestProbesAreServedWithinLimits: the kubelet probes /healthz and /readyz. Check "bad" fails, so /readyz does. A client that
+// connects and sends nothing loses its connection within 4 seconds, so that such clients cannot take all connections from
+// the kubelet.
 func TestProbesAreServedWithinLimits(t *testing.T) {
 	check.NoError(t, streamLists())
 	ready := map[string]healthz.Checker{"good": healthz.Ping, "bad": func(*http.Request) error { return errors.New("not yet") }}
@@ -91,8 +92,8 @@ func TestProbesAreServedWithinLimits(t *testing.T) {
 	check.That(t, errors.Is(err, io.EOF), "an idle connection stays: %v", err)
 }
 
-// TestNoServers: with address 0 there is none.
-func TestNoServers(t *testing.T) {
+// TestAddressZeroStartsNoServer: address 0 switches a server off. The manager is nil, so adding a server to it would panic.
+func TestAddressZeroStartsNoServer(t *testing.T) {
 	check.NoError(t, addMetricsServer(t.Context(), nil, flags{metricsAddress: noAddress}, nil))
 	check.NoError(t, addHealthServer(t.Context(), nil, noAddress, nil))
 }

@@ -101,9 +101,9 @@ func (c *testCluster) takeLease(t *testing.T, g *WithT) {
 	g.Eventually(func(g Gomega) {
 		var lease coordinationv1.Lease
 		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)).To(Succeed())
-		usurper := "usurper"
+		another := "another"
 		now := metav1.NowMicro()
-		lease.Spec.HolderIdentity = &usurper
+		lease.Spec.HolderIdentity = &another
 		lease.Spec.RenewTime = &now
 		g.Expect(c.admin.Update(t.Context(), &lease)).To(Succeed())
 	}, soon).Should(Succeed())

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// texts are the corpus of internal/schedulerconfig and the configuration that is shipped.
-func texts(t *testing.T) map[string]string {
+// validTexts returns the valid configurations of internal/schedulerconfig, and the one that is shipped.
+func validTexts(t *testing.T) map[string]string {
 	files, err := filepath.Glob("../../internal/schedulerconfig/testdata/valid/*.yaml")
 	check.Must(t, err == nil && len(files) > 0, "no corpus: %v", err)
 
@@ -50,91 +50,88 @@ func shippedConfiguration(t *testing.T) string {
 	return object.Data[defaults.configMapKey]
 }
 
-// TestPreemptAndReclaimMayBeAddedToWhatIsShipped: the shipped text is made for them.
-func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
-	with := func(action string) error {
-		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+action+",", 1)
+// TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration: administrators may add Volcano's actions preempt and reclaim to the shipped
+// configuration. Actions that would break quotas are refused by name.
+func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
+	validateWith := func(actions string) error {
+		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+actions+",", 1)
 		return schedulerconfig.Validate(text, registeredNames(""))
 	}
-	for _, action := range []string{"preempt", "reclaim", "preempt, reclaim"} {
-		if err := with(action); err != nil {
-			t.Errorf("%s: %v", action, err)
-		}
-	}
 
+	for _, actions := range []string{"preempt", "reclaim", "preempt, reclaim"} {
+		check.NoError(t, validateWith(actions))
+	}
+	check.That(t, len(schedulerconfig.RefusedActions()) > 0, "no action is refused")
 	for action := range schedulerconfig.RefusedActions() {
-		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
-			t.Errorf("action %s: %v, want a refusal that names it", action, err)
-		}
+		check.Says(t, validateWith(action), action)
 	}
 }
 
+// TestVolcanoAcceptsWhatValidateAccepts: the scheduler checks a configuration before Volcano parses it, and adds the hash of the
+// text as an argument of plugin capacity-card, which the heartbeat states later. Volcano must accept each text that our check
+// accepts, and read nothing else from it than without the hash.
 func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
-	for name, text := range texts(t) {
-		t.Run(name, func(t *testing.T) {
-			known := registeredNames("")
-			known.RefusedActions = nil // Volcano's parser knows actions that this scheduler does not run
-			if err := schedulerconfig.Validate(text, known); err != nil {
-				t.Fatalf("refused: %v", err)
+	for t, text := range check.Cases(t, validTexts(t)) {
+		known := registeredNames("")
+		known.RefusedActions = nil // Volcano's parser knows actions that this scheduler does not run
+		check.NoError(t, schedulerconfig.Validate(text, known))
+
+		stamped, hash, err := schedulerconfig.WithHash(text)
+		check.NoError(t, err)
+		check.NoError(t, checkAcceptedByVolcano(stamped))
+
+		before := parseByVolcano(t, text)
+		after := parseByVolcano(t, stamped)
+		check.Equal[any](t, "hash", hash, after.card.Arguments[schedulerconfig.HashArgument])
+
+		delete(after.card.Arguments, schedulerconfig.HashArgument)
+		for _, plugin := range []*conf.PluginOption{before.card, after.card} {
+			if len(plugin.Arguments) == 0 {
+				plugin.Arguments = nil
 			}
-
-			stamped, hash, err := schedulerconfig.WithHash(text)
-			check.NoError(t, err)
-			if err := checkAcceptedByVolcano(stamped); err != nil {
-				t.Errorf("refused by Volcano: %v", err)
-			}
-
-			before := read(t, text)
-			after := read(t, stamped)
-			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconfig.HashArgument])
-
-			delete(after.card.Arguments, schedulerconfig.HashArgument)
-			for _, plugin := range []*conf.PluginOption{before.card, after.card} {
-				if len(plugin.Arguments) == 0 {
-					plugin.Arguments = nil
-				}
-			}
-
-			check.Equal(t, "Volcano reads more differences than the stamp", before.rest, after.rest)
-		})
+		}
+		check.Equal(t, "configuration without the hash", before.all, after.all)
 	}
 }
 
-// TestTheSchedulerAcceptsWhatPoliciesRender: every value of a policy is one that the plugin knows.
+// TestTheSchedulerAcceptsWhatPoliciesRender: the operator renders the configuration of the scheduler from a ServiceTypePolicy. Both
+// our check and Volcano's parser accept each value that a policy may have, and the values reach plugin capacity-card.
+// A base with enableHierarchy is for a tree only: with flat queues the limits of its parents would no longer hold.
 func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
 	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}
 	ref := v1alpha1.ConfigMapKeyReference{Namespace: "volcano-system", Name: "base", Key: policy.ConfigMapKey}
 
 	for t, spec := range check.Cases(t, map[string]v1alpha1.ServiceTypePolicySpec{
-		"flat":         {},
-		"all":          {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
-		"pods":         {Reclaim: v1alpha1.ReclaimPods},
-		"tree":         {QueueHierarchy: v1alpha1.QueueHierarchyTree},
-		"tree, all":    {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
-		"tree, no one": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
+		"an empty policy, with flat queues":      {},
+		"flat, reclaim of all resources by loss": {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
+		"flat, reclaim of pods":                  {Reclaim: v1alpha1.ReclaimPods},
+		"a tree":                                 {QueueHierarchy: v1alpha1.QueueHierarchyTree},
+		"a tree, reclaim of all resources":       {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
+		"a tree without reclaim":                 {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
 	}) {
-		of := base
+		baseOfPolicy := base
 		if spec.QueueHierarchy != v1alpha1.QueueHierarchyTree {
-			of = nil // refused: the limits of parents would no longer hold
+			baseOfPolicy = nil // Volcano's default
 		}
-		text := policy.RenderConfiguration(policy.Effective(spec), ref, of, nil, "").Text
+
+		text := policy.RenderConfiguration(policy.Effective(spec), ref, baseOfPolicy, nil, "").Text
 		check.That(t, text != "", "nothing is rendered")
 		check.NoError(t, schedulerconfig.Validate(text, registeredNames("")))
 		check.NoError(t, checkAcceptedByVolcano(text))
-		arguments := read(t, text).card.Arguments
+		arguments := parseByVolcano(t, text).card.Arguments
 		check.Equal[any](t, "queueHierarchy", map[bool]any{true: "Tree"}[spec.QueueHierarchy != ""], arguments["queueHierarchy"])
 		check.Equal[any](t, "reclaimResources", map[bool]any{true: "All"}[spec.ReclaimResources != ""], arguments["reclaimResources"])
 	}
 }
 
-// reading is a text as Volcano's parser sees it.
-type reading struct {
-	rest []any
+// parsed is a configuration as Volcano's parser reads it, and plugin capacity-card in it.
+type parsed struct {
+	all  []any
 	card *conf.PluginOption
 }
 
-func read(t *testing.T, text string) reading {
+func parseByVolcano(t *testing.T, text string) parsed {
 	actions, tiers, configurations, metrics, err := scheduler.UnmarshalSchedulerConf(text)
 	check.NoError(t, err)
 
@@ -143,20 +140,21 @@ func read(t *testing.T, text string) reading {
 		names = append(names, action.Name())
 	}
 
-	r := reading{rest: []any{names, tiers, configurations, metrics}}
+	p := parsed{all: []any{names, tiers, configurations, metrics}}
 	for i := range tiers {
 		for j := range tiers[i].Plugins {
 			if tiers[i].Plugins[j].Name == schedulerconfig.CapacityCard {
-				r.card = &tiers[i].Plugins[j]
+				p.card = &tiers[i].Plugins[j]
 			}
 		}
 	}
 
-	return r
+	return p
 }
 
-// TestNamesAreVolcanos keeps the pure lists in step with the Volcano that is compiled in.
-func TestNamesAreVolcanos(t *testing.T) {
+// TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code. Their lists of actions,
+// plugins and switches must be those of the Volcano that is compiled into the scheduler.
+func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
 	known := registeredNames("")
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
 	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
@@ -173,16 +171,18 @@ func TestNamesAreVolcanos(t *testing.T) {
 	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconfig.Switches())), switches)
 }
 
-func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
+// TestConfigurationsThatEndVolcanoAreRefused: Volcano's parser refuses some texts, and its plugins panic or exit on arguments of the
+// wrong type. Such a configuration is refused instead, with the name of the argument.
+func TestConfigurationsThatEndVolcanoAreRefused(t *testing.T) {
 	with := func(plugin, argument string) string {
 		return "actions: allocate\ntiers:\n- plugins:\n  - name: capacity-card\n  - name: " + plugin + "\n    arguments:\n      " + argument + "\n"
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"an unknown action":                {"actions: nothing\n", "not accepted by Volcano's parser: failed to find Action nothing"},
-		"YAML that is none":                {"\"", "not accepted by Volcano's parser"},
+		"a text that is no YAML":           {"\"", "not accepted by Volcano's parser"},
 		"a weight that is a word":          {with("predicates", "volumebinding.weight: heavy"), "argument volumebinding.weight of plugin predicates has the wrong type"},
-		"a timeout that is a fraction":     {with("predicates", "volumebinding.bindTimeoutSeconds: [1]"), "bindTimeoutSeconds"},
+		"a timeout that is a list":         {with("predicates", "volumebinding.bindTimeoutSeconds: [1]"), "bindTimeoutSeconds"},
 		"a negative timeout":               {with("predicates", "volumebinding.bindTimeoutSeconds: -1"), "bindTimeoutSeconds"},
 		"a shape that is no list of pairs": {with("predicates", "volumebinding.shape: [1]"), "volumebinding.shape"},
 		"resources that are a word":        {with("resource-strategy-fit", "resources: cpu"), "argument resources of plugin resource-strategy-fit"},

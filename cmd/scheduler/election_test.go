@@ -12,6 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight: when a leader stops, a write that the API server has not answered may still place a
+// pod. If another replica led by then, both would place pods. So the leader keeps the Lease until the write ends, and
+// begins no other one. The write may take 20 seconds (writeEnds).
 func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -36,18 +39,23 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	})
 }
 
+// TestLeaseRunsOutWhenAWriteDoesNotEnd: the API server never answers a write of a leader that stops. The leader ends with an error
+// and leaves the Lease as it is. Another replica leads when the Lease runs out, which is after any write ends.
 func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		go func() { _ = s.send(e.fence(), "POST") }()
 		<-s.arrived
+
 		e.stop()
 		g.Expect(<-e.ended).To(MatchError(errNotDrained))
-		g.Expect(e.holder()).NotTo(BeEmpty())
+		g.Expect(e.holder()).To(Equal("this process"))
 	})
 }
 
+// TestAnotherHolderEndsTheTermAtOnce: another client has taken the Lease. client-go alone would try to renew it for its whole
+// deadline of 40 seconds, in which two schedulers could place pods. Our scheduler ends within 10 seconds.
 func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -55,51 +63,62 @@ func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 		s.release()
 		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
 
-		e.usurper.Store(leaseHeldBy("usurper"))
+		e.takenLease.Store(leaseHeldBy("another"))
 		began := time.Now()
 		g.Expect(<-e.ended).To(MatchError(errLeaseLost))
-		g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second), "client-go alone takes its whole deadline")
+		g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
-		g.Expect(e.holder()).To(Equal("usurper"))
+		g.Expect(e.holder()).To(Equal("another"))
 	})
 }
 
+// TestFailedStartFreesTheLease: a replica that is elected and then cannot start its work returns the error and releases the Lease,
+// so that another one leads at once.
 func TestFailedStartFreesTheLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		broken := errors.New("no queues")
 		e := newElectionFixture(newOtherSchedulersFixture())
 		e.lead = func(context.Context) error { return broken }
+
 		g.Expect(<-e.startElection(t).ended).To(MatchError(broken))
 		g.Expect(e.holder()).To(BeEmpty())
 	})
 }
 
-// TestWaitingReplicaStopsWithoutATrace: it never led, so the heartbeat is another's.
-func TestWaitingReplicaStopsWithoutATrace(t *testing.T) {
+// TestAReplicaThatNeverLedWritesNoFinalHeartbeat: the heartbeat belongs to the leader. A replica that waits for the Lease and is
+// stopped must not end it, and leaves the Lease to its holder.
+func TestAReplicaThatNeverLedWritesNoFinalHeartbeat(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader"))
-		e.farewell = func(context.Context) { t.Error("it says farewell") }
+		e.beforeRelease = func(context.Context) { t.Error("the final heartbeat is written") }
 		e.startElection(t)
 		time.Sleep(long)
 		g.Expect(e.leads()).To(BeFalse())
+
 		e.stop()
 		g.Expect(<-e.ended).To(Succeed())
 		g.Expect(e.holder()).To(Equal("leader"))
 	})
 }
 
-// TestFinalHeartbeatPrecedesTheReleaseOfTheLease: the next leader finds it, and it never
-// overwrites a successor's.
+// TestFinalHeartbeatPrecedesTheReleaseOfTheLease: a leader that stops writes a final heartbeat, so that the operator need not wait
+// until the last one is stale. It does so once, after its last other write, and while it still has the Lease: later it could
+// overwrite the heartbeat of the next leader.
 func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
-	for t, elect := range check.Cases(t, map[string]bool{"elected": true, "alone": false}) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		elect      bool
+		wantHolder string
+	}{
+		"with a Lease":     {elect: true, wantHolder: "this process"},
+		"without election": {elect: false, wantHolder: ""},
+	}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
 			s := newFakeAPIServer(t)
-			e := newElectionFixture(newOtherSchedulersFixture())
 			s.release()
+			e := newElectionFixture(newOtherSchedulersFixture())
+			e.elect = tc.elect
 			var holders []string
-
-			e.elect = elect
-			e.farewell = func(context.Context) {
+			e.beforeRelease = func(context.Context) {
 				g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced), "no write follows")
 				holders = append(holders, e.holder())
 			}
@@ -108,21 +127,23 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 			g.Expect(s.send(e.fence(), "POST")).To(Succeed(), "the fence is open until the end")
 			e.stop()
 			g.Expect(<-e.ended).To(Succeed())
-			g.Expect(holders).To(Equal([]string{map[bool]string{true: "this process"}[elect]}), "once")
+			g.Expect(holders).To(Equal([]string{tc.wantHolder}), "holder of the Lease at the final heartbeat")
 			g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
 		})
 	}
 }
 
+// TestNoElectionWhileAnotherSchedulerRuns: pod "one" of Volcano's own scheduler runs, which places pods without quotas. Two schedulers
+// must not place pods at the same time, so ours waits and does not even take the Lease. It leads when that pod is gone.
 func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
-	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
+	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
 			e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running")))
 			e.elect = elect
 			e.startRunElections(t)
 			time.Sleep(long)
 			g.Expect(e.leads()).To(BeFalse())
-			g.Expect(e.holder()).To(BeEmpty(), "it does not even stand for election")
+			g.Expect(e.holder()).To(BeEmpty())
 
 			e.deletePod(g, "one")
 			g.Expect(e.leads()).To(BeTrue())
@@ -132,40 +153,45 @@ func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	}
 }
 
+// TestLeaderStopsWhenAnotherSchedulerAppears: our scheduler leads when an administrator starts Volcano's own. A pod without a node
+// cannot place pods yet, so ours goes on. When pod "other" has a node, ours ends with an error that names it, and frees the
+// Lease.
 func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
-	for t, elect := range check.Cases(t, map[string]bool{"with a lease": true, "without election": false}) {
+	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
 			e := newElectionFixture(newOtherSchedulersFixture())
 			e.elect = elect
 			e.startRunElections(t)
 			g.Expect(e.leads()).To(BeTrue())
 
-			e.addPod(g, otherSchedulerPod("waits", "", "Pending"))
+			e.addPod(g, otherSchedulerPod("without-node", "", "Pending"))
 			time.Sleep(long)
 			g.Expect(e.ended).NotTo(Receive())
 
-			e.addPod(g, otherSchedulerPod("intruder", "n", "Pending"))
-			g.Expect(<-e.ended).To(MatchError(ContainSubstring("another scheduler runs in pod ns/intruder,")))
+			e.addPod(g, otherSchedulerPod("other", "n", "Pending"))
+			g.Expect(<-e.ended).To(MatchError(ContainSubstring("another scheduler runs in pod ns/other,")))
 			g.Expect(e.fences).To(HaveLen(1))
 			g.Expect(e.fence().isClosed()).To(BeTrue())
-			g.Expect(e.holder()).To(BeEmpty(), "the lease is free")
+			g.Expect(e.holder()).To(BeEmpty())
 		})
 	}
 }
 
-func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
+// TestACandidateWithdrawsWhileAnotherSchedulerRuns: a replica tries every 2 seconds to take the Lease that "leader" has. When pod
+// "one" of Volcano's own scheduler runs, it stops trying, and does not take the Lease although it is deleted. It leads
+// when the pod is gone.
+func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader")).startRunElections(t)
 		time.Sleep(long)
-		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "it tries to become leader")
+		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "the replica tries to take the Lease")
 
 		e.addPod(g, otherSchedulerPod("one", "n", "Running"))
 		g.Expect(e.String()).To(ContainSubstring("in pod ns/one,"))
 		g.Expect(e.client.Tracker().Delete(leaseResource, "ns", "lease")).To(Succeed())
-
 		time.Sleep(long)
 		g.Expect(e.holder()).To(BeEmpty())
-		g.Expect(e.ended).NotTo(Receive(), "it goes on to wait")
+		g.Expect(e.ended).NotTo(Receive(), "the replica goes on to wait")
 
 		e.deletePod(g, "one")
 		g.Expect(e.leads()).To(BeTrue())
@@ -175,13 +201,15 @@ func TestCandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	})
 }
 
-// TestLeaderChecksForOtherSchedulersBeforeItStarts: another one may have started while it
-// waited for the lease, and its watch has not reported that yet.
+// TestLeaderChecksForOtherSchedulersBeforeItStarts: Volcano's own scheduler may have started while ours waited for the Lease, and the
+// watch may not have reported its pod "late" yet. So a new leader lists the pods before it places any, and ends.
 func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	work := &leader{others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).otherSchedulers}
-	NewWithT(check.Trail(t)).Expect(work.leadBehind(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
+	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
 }
 
+// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an error when Kubernetes
+// stops it, and has begun no election.
 func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
@@ -192,34 +220,36 @@ func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	})
 }
 
-// TestErrorEndsTheWaiting: without a signal the cause is returned.
+// TestErrorEndsTheWaiting: another part of the process fails while the scheduler waits for pod "one" to end. The process ends with
+// that error, since no signal stopped it.
 func TestErrorEndsTheWaiting(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))
+		others := newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))
 		broken := errors.New("the configuration cannot be watched")
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
-		go func() { ended <- runElections(t.Context(), ctx, l.otherSchedulers, nil) }()
+		go func() { ended <- runElections(t.Context(), ctx, others.otherSchedulers, nil) }()
 		synctest.Wait()
-		g.Expect(l.String()).NotTo(BeEmpty())
+		g.Expect(others.String()).NotTo(BeEmpty())
+
 		end(broken)
 		g.Expect(<-ended).To(MatchError(broken))
 	})
 }
 
-func TestOwnPod(t *testing.T) {
+// TestOwnPodIsNamedByTheEnvironment: the Deployment puts the name of the pod into POD_NAME, by which the scheduler knows that its own
+// pod is no other scheduler. Without it the name of the host is the one, as Kubernetes sets it.
+func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
 	t.Setenv("POD_NAME", "mine")
-	if got := ownPodName(); got != "mine" {
-		t.Errorf("own pod is %q", got)
-	}
+	check.Equal(t, "own pod", "mine", ownPodName())
+
 	t.Setenv("POD_NAME", "")
-	if got := ownPodName(); got == "" {
-		t.Error("the host has no name")
-	}
+	check.That(t, ownPodName() != "", "the host has no name")
 }
 
-// TestLeaderWaitsForTheAPIServer: an API server that is slow for a while must not
-// make every replica end as soon as it is elected.
+// TestLeaderWaitsForTheAPIServer: an elected replica lists the pods of other schedulers before it places any. If the API server does
+// not answer, it tries again until its term ends, a minute here. Else every replica would end as soon as it is elected. The
+// API server answers after another minute.
 func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture()
@@ -231,10 +261,10 @@ func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 
 		began := time.Now()
 		g.Expect(work.leadBehind(newFence())(term)).To(Succeed())
-		g.Expect(time.Since(began)).To(Equal(long), "it waits as long as its term lasts")
+		g.Expect(time.Since(began)).To(Equal(long), "until the term ends")
 
 		time.AfterFunc(long, func() { l.trouble.Store(nil) })
 		g.Expect(l.confirmNone(t.Context())).To(Succeed())
-		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*lookupInterval), "it goes on once there is an answer")
+		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*lookupInterval), "until the API server answers")
 	})
 }

@@ -14,11 +14,14 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheEvictorIsReplaced pins where Volcano keeps the cache of a scheduler.
+// TestTheEvictorIsReplaced: our evictor recreates gangs, and Volcano has no option for another evictor. So the scheduler finds
+// Volcano's cache in an unexported field and replaces the evictor there. If a version of Volcano keeps the cache elsewhere, the
+// scheduler must not start.
 func TestTheEvictorIsReplaced(t *testing.T) {
 	evictor := &cardreclaim.Evictor{}
 	sched := &scheduler.Scheduler{}
 	check.That(t, replaceEvictor(sched, evictor) != nil, "a scheduler without a cache is accepted")
+
 	theirs := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), util.NewFakeEvictor(0), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Set(reflect.ValueOf(theirs))

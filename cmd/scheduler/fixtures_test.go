@@ -32,14 +32,13 @@ func inFakeTime(t *testing.T, test func(t *testing.T, g *WithT)) {
 	synctest.Test(t, func(t *testing.T) { test(t, NewWithT(check.Trail(t))) })
 }
 
-// long is longer than anything that is waited for.
+// long is longer than any wait of these tests.
 const long = time.Minute
 
-// fakeAPIServer counts the requests that reach it and answers when it may.
+// fakeAPIServer reports the method of each request that reaches it. It answers none before release.
 type fakeAPIServer struct {
 	arrived chan string
 	answer  chan struct{}
-	// release lets it answer.
 	release func()
 }
 
@@ -126,17 +125,17 @@ type electionFixture struct {
 	*otherSchedulersFixture
 	// elect says whether there is a lease at all.
 	elect bool
-	// lead and farewell are called as lead and beforeRelease; both may be nil.
-	lead     func(context.Context) error
-	farewell func(context.Context)
+	// lead and beforeRelease are those of the election; both may be nil.
+	lead          func(context.Context) error
+	beforeRelease func(context.Context)
 	// writeEnds is how long a write in flight takes at the end.
 	writeEnds time.Duration
 	fences    []*fence
 	led       chan struct{}
 	stop      context.CancelFunc
 	ended     chan error
-	// usurper, once set, is the lease as the API server has it.
-	usurper atomic.Pointer[coordinationv1.Lease]
+	// takenLease, once set, is the lease as the API server has it: another client took it.
+	takenLease atomic.Pointer[coordinationv1.Lease]
 }
 
 func newElectionFixture(l *otherSchedulersFixture, existing ...*coordinationv1.Lease) *electionFixture {
@@ -147,12 +146,12 @@ func newElectionFixture(l *otherSchedulersFixture, existing ...*coordinationv1.L
 
 	// The fake API does not compare versions, while a real one answers a stale update with a conflict.
 	e.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		usurped := e.usurper.Load()
+		taken := e.takenLease.Load()
 		switch {
-		case usurped == nil:
+		case taken == nil:
 			return false, nil, nil
 		case action.GetVerb() == "get":
-			return true, usurped.DeepCopy(), nil
+			return true, taken.DeepCopy(), nil
 		default:
 			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "lease", errors.New("changed"))
 		}
@@ -172,7 +171,7 @@ func (e *electionFixture) election() *election {
 			RenewDeadline: metav1.Duration{Duration: deadline},
 			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 		},
-		client: e.client, identity: "this process", fence: e.fence(), beforeRelease: e.farewell,
+		client: e.client, identity: "this process", fence: e.fence(), beforeRelease: e.beforeRelease,
 		lead: func(term context.Context) error {
 			close(e.led)
 			if e.lead != nil {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	componentbaseconfig "k8s.io/component-base/config"
 	componentbaseoptions "k8s.io/component-base/config/options"
@@ -21,6 +21,8 @@ func parse(t *testing.T, args ...string) *flags {
 	return f
 }
 
+// TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs: our scheduler replaces Volcano's image, with the arguments of its Deployment. So it
+// has each flag of Volcano's scheduler, and of Kubernetes' leader election. Defaults differ only where ourDefaults says so.
 func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	stock := pflag.NewFlagSet("stock", pflag.ContinueOnError)
 	options.NewServerOption().AddFlags(stock)
@@ -52,57 +54,77 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	}
 }
 
-func TestWhatFlagsMean(t *testing.T) {
-	lease := func(f *flags) string {
-		return f.volcano.LeaderElection.ResourceNamespace + "/" + f.volcano.LeaderElection.ResourceName
-	}
-
-	elects := func(f *flags) string { return fmt.Sprint(f.volcano.LeaderElection.LeaderElect) }
-	foreign := func(f *flags) string {
-		if f.otherSchedulerSelector == nil {
-			return "never looked for"
-		}
-		return f.otherSchedulerSelector.String()
-	}
-
-	beats := func(f *flags) string { return f.heartbeatNamespace() }
+// TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of Volcano's own scheduler, so that
+// the two never schedule at the same time. Pods of that one are found by a label. Volcano's installer sets
+// --leader-elect=false, which counts only outside of a cluster. The heartbeat is in the namespace of the ConfigMap that
+// configures the scheduler. With a file it is in that of the Lease.
+func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
+	type settings struct{ lease, elects, otherSchedulers, heartbeatNamespace string }
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
-		says func(*flags) string
-		want string
+		want settings
 	}{
-		"the lease is that of the stock scheduler":                   {nil, lease, "volcano-system/volcano"},
-		"the lease, whatever the scheduler's name is":                {[]string{"--scheduler-name=cards"}, lease, "volcano-system/volcano"},
-		"the lease in another namespace":                             {[]string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"}, lease, "a/b"},
-		"the lease in the deprecated flag's namespace":               {[]string{"--lock-object-namespace=c"}, lease, "c/volcano"},
-		"the election cannot be switched off in a cluster":           {[]string{"--leader-elect=false"}, elects, "true"}, // as Volcano's installer has it
-		"the election by hand, with a kubeconfig":                    {[]string{"--leader-elect=false", "--kubeconfig=x"}, elects, "false"},
-		"the election by hand, with an address":                      {[]string{"--leader-elect=false", "--master=x"}, elects, "false"},
-		"foreign schedulers are found by label":                      {nil, foreign, "app=volcano-scheduler"},
-		"foreign schedulers by other labels":                         {[]string{"--foreign-scheduler-selector=app in (a,b)"}, foreign, "app in (a,b)"},
-		"foreign schedulers by no label":                             {[]string{"--foreign-scheduler-selector="}, foreign, "never looked for"},
-		"the heartbeat lies beside the configuration":                {nil, beats, "volcano-system"},
-		"the heartbeat beside another ConfigMap":                     {[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, beats, "a"},
-		"the heartbeat beside the lease, as a file is configured by": {[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, beats, "b"},
+		"no flag": {
+			nil, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+		},
+		"another name of the scheduler": {
+			[]string{"--scheduler-name=cards"}, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+		},
+		"another Lease": {
+			[]string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"}, settings{"a/b", "true", "app=volcano-scheduler", "volcano-system"},
+		},
+		"the deprecated flag for the namespace of the Lease": {
+			[]string{"--lock-object-namespace=c"}, settings{"c/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+		},
+		"no election in a cluster: ignored": {
+			[]string{"--leader-elect=false"}, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+		},
+		"no election with a kubeconfig": {
+			[]string{"--leader-elect=false", "--kubeconfig=x"}, settings{"volcano-system/volcano", "false", "app=volcano-scheduler", "volcano-system"},
+		},
+		"no election with the address of an API server": {
+			[]string{"--leader-elect=false", "--master=x"}, settings{"volcano-system/volcano", "false", "app=volcano-scheduler", "volcano-system"},
+		},
+		"other labels of other schedulers": {
+			[]string{"--foreign-scheduler-selector=app in (a,b)"}, settings{"volcano-system/volcano", "true", "app in (a,b)", "volcano-system"},
+		},
+		"no label of other schedulers: they are not looked for": {
+			[]string{"--foreign-scheduler-selector="}, settings{"volcano-system/volcano", "true", "", "volcano-system"},
+		},
+		"another ConfigMap": {
+			[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, settings{"b/volcano", "true", "app=volcano-scheduler", "a"},
+		},
+		"a file instead of the ConfigMap": {
+			[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"},
+			settings{"b/volcano", "true", "app=volcano-scheduler", "b"},
+		},
 	}) {
 		f := parse(t, tc.args...)
 		check.NoError(t, f.complete())
-		check.Equal(t, "it", tc.want, tc.says(f))
 
 		election := f.volcano.LeaderElection
-		check.Equal(t, "times", [3]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second},
-			[3]time.Duration{election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration})
+		got := settings{lease: election.ResourceNamespace + "/" + election.ResourceName, elects: fmt.Sprint(election.LeaderElect), heartbeatNamespace: f.heartbeatNamespace()}
+		if f.otherSchedulerSelector != nil {
+			got.otherSchedulers = f.otherSchedulerSelector.String()
+		}
+		check.Equal(t, "settings", tc.want, got, cmp.AllowUnexported(settings{}))
+		check.Equal(t, "lease duration", 15*time.Second, election.LeaseDuration.Duration)
+		check.Equal(t, "renew deadline", 10*time.Second, election.RenewDeadline.Duration)
+		check.Equal(t, "retry period", 2*time.Second, election.RetryPeriod.Duration)
 		check.That(t, options.ServerOpts == f.volcano, "Volcano does not know the options")
 	}
 }
 
+// TestDefaultConfigurationCannotBeSwitchedOn: without a configuration Volcano would fall back to its default, which has no card
+// quotas. So the scheduler ignores the flag that switches the default on, and waits for a configuration.
 func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	f := parse(t, "--disable-default-scheduler-config=false")
 	check.NoError(t, f.complete())
-	check.That(t, f.volcano.DisableDefaultSchedulerConfig, "Volcano would fall back to a configuration without card quotas")
+	check.Equal(t, "the default configuration is disabled", true, f.volcano.DisableDefaultSchedulerConfig)
 }
 
-func TestFlagsRefused(t *testing.T) {
+// TestInvalidFlagsAreRefused: the scheduler ends at its start with the flag and what is wrong with it.
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
 		want string
@@ -110,27 +132,29 @@ func TestFlagsRefused(t *testing.T) {
 		"a ConfigMap without namespace":     {[]string{"--scheduler-configmap=conf"}, "--scheduler-configmap=conf: write namespace/name"},
 		"a ConfigMap without name":          {[]string{"--scheduler-configmap=a/"}, "write namespace/name"},
 		"a ConfigMap with three parts":      {[]string{"--scheduler-configmap=a/b/c"}, "write namespace/name"},
-		"no key":                            {[]string{"--scheduler-configmap-key="}, "--scheduler-configmap-key is empty"},
+		"an empty key of the ConfigMap":     {[]string{"--scheduler-configmap-key="}, "--scheduler-configmap-key is empty"},
 		"a lease shorter than its deadline": {[]string{"--leader-elect-lease-duration=5s"}, "leaderElection.leaseDuration"},
-		"a selector that is none":           {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
+		"an invalid label selector":         {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
 		"a certificate that does not exist": {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
 	}) {
 		check.Says(t, parse(t, tc.args...).complete(), tc.want)
 	}
 }
 
+// TestVersionNamesVolcano: --version also says which Volcano is compiled in, because behaviour depends on it.
 func TestVersionNamesVolcano(t *testing.T) {
-	line := versionLine()
-	check.That(t, strings.Contains(line, "Volcano "), "version is %q", line)
+	check.Contains(t, "version", versionLine(), "Volcano ")
 }
 
-func TestProvidersVersionsAreUnderstood(t *testing.T) {
-	for parts, want := range map[[2]string]string{
-		{"1", "34"}:         "1.34",
-		{"1", "34+"}:        "1.34",
-		{"1", "34-gke.100"}: "1.34-gke.100",
-		{"1+", "34+"}:       "1.34",
+// TestVersionsOfCloudProvidersAreUnderstood: an API server states its version as major and minor, to which providers add "+" or a
+// suffix. The scheduler needs "major.minor" to decide which APIs exist.
+func TestVersionsOfCloudProvidersAreUnderstood(t *testing.T) {
+	for _, tc := range []struct{ major, minor, want string }{
+		{"1", "34", "1.34"},
+		{"1", "34+", "1.34"},
+		{"1", "34-gke.100", "1.34-gke.100"},
+		{"1+", "34+", "1.34"},
 	} {
-		check.Equal(t, fmt.Sprintf("%v", parts), want, majorMinor(parts[0], parts[1]))
+		check.Equal(t, fmt.Sprintf("major %s, minor %s", tc.major, tc.minor), tc.want, majorMinor(tc.major, tc.minor))
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -25,7 +24,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWhenAHeartbeatIsDue(t *testing.T) {
+// TestAHeartbeatIsDueAfterTwoSecondsOrAChange: after each session (scheduling cycle) the leader reports with which configuration it runs. It
+// writes an unchanged report every 2 seconds, and a changed one at once. After a failed write it waits for 2 seconds,
+// so that it does not burden an API server in trouble. The last report has configuration "a".
+func TestAHeartbeatIsDueAfterTwoSecondsOrAChange(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	report := func(hash string, after time.Duration) enforcement.Report {
 		return enforcement.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
@@ -33,27 +35,32 @@ func TestWhenAHeartbeatIsDue(t *testing.T) {
 
 	last := report("a", 0)
 	for t, tc := range check.Cases(t, map[string]struct {
-		report enforcement.Report
-		last   *enforcement.Report
-		failed bool
-		want   bool
+		report     enforcement.Report
+		last       *enforcement.Report
+		lastFailed bool
+		wantDue    bool
 	}{
-		"the first":                       {report("a", 0), nil, false, true},
-		"the same after a second":         {report("a", time.Second), &last, false, false},
-		"the same after two":              {report("a", 2*time.Second), &last, false, true},
-		"another at once":                 {report("b", time.Millisecond), &last, false, true},
-		"another at once after a failure": {report("b", time.Second), &last, true, false},
-		"the failed one after two":        {report("a", 2*time.Second), &last, true, true},
+		"the first report":                          {report: report("a", 0), wantDue: true},
+		"the same after a second":                   {report: report("a", time.Second), last: &last},
+		"the same after 2 seconds":                  {report: report("a", 2*time.Second), last: &last, wantDue: true},
+		"another configuration after a millisecond": {report: report("b", time.Millisecond), last: &last, wantDue: true},
+		"another one, a second after a failure":     {report: report("b", time.Second), last: &last, lastFailed: true},
+		"the same, 2 seconds after a failure":       {report: report("a", 2*time.Second), last: &last, lastFailed: true, wantDue: true},
 	}) {
-		check.Equal(t, "due", tc.want, isDue(tc.report, tc.last, tc.failed))
+		check.Equal(t, "due", tc.wantDue, isDue(tc.report, tc.last, tc.lastFailed))
 	}
 }
 
-func TestConfigProblem(t *testing.T) {
+// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the configuration is loaded.
+func TestHeartbeatsReportEveryProblemOfTheConfiguration(t *testing.T) {
 	for reason, want := range map[string]string{
-		configloader.ReasonLoaded: "", configloader.ReasonRejected: "m", configloader.ReasonMissing: "m", configloader.ReasonNotWritten: "m", configloader.ReasonNotConfigured: "m",
+		configloader.ReasonLoaded:        "",
+		configloader.ReasonRejected:      "message",
+		configloader.ReasonMissing:       "message",
+		configloader.ReasonNotWritten:    "message",
+		configloader.ReasonNotConfigured: "message",
 	} {
-		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblemOf(configloader.Status{Reason: reason, Message: "m"}))
+		check.Equal(t, "problem for reason "+reason, want, configProblemOf(configloader.Status{Reason: reason, Message: "message"}))
 	}
 }
 
@@ -100,13 +107,17 @@ func (h *heartbeatFixture) countWrites() int {
 	return n
 }
 
+// TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a session (scheduling
+// cycle) ran, and pods that another scheduler bound. A problem is reported at once: first one of the text, else one that the
+// plugin found. Labels that other clients write on the Lease stay.
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
-	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
+	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{
+		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond),
+	}))
 
-	// A change is said at once, and what others wrote on the Lease stays.
 	check.Value(b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
 
 	b.lease = nil // the API server would answer with a conflict
@@ -126,6 +137,9 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
+// TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport: the API server does not answer the first write of a heartbeat. Four sessions
+// end meanwhile, and none waits. When the answer comes, the report of the newest one is written, and those between are
+// dropped: 2 writes. Without another session there is no further heartbeat.
 func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		b := newHeartbeatFixture()
@@ -142,7 +156,7 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 		<-arrived
 
 		for i, hash := range []string{"b", "c", "d", "newest"} {
-			b.observeSession(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
+			b.observeSession(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is in flight
 		}
 
 		close(answer)
@@ -151,11 +165,14 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 		g.Expect(before.ConfigHash).To(Equal("newest"))
 
 		time.Sleep(long)
-		g.Expect(b.writtenReport()).To(Equal(before), "no session, no heartbeat")
-		g.Expect(b.countWrites()).To(Equal(2), "those between are dropped")
+		g.Expect(b.writtenReport()).To(Equal(before))
+		g.Expect(b.countWrites()).To(Equal(2))
 	})
 }
 
+// TestHeartbeatIsWrittenAgainAfterFailures: the heartbeat must reach the API server in spite of failures. After one it is tried again
+// with the first session that is 2 seconds later. A conflict, because another client changed the Lease, is repeated at once.
+// A Lease that another client deleted is created again.
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
@@ -168,46 +185,48 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		return err != nil, nil, err
 	})
 
+	// reportAfter reports a session with a configuration some time after the last one, and returns the configuration in the Lease.
 	at := time.Duration(0)
-	beat := func(hash string, after time.Duration) string {
-		at += after
+	reportAfter := func(passed time.Duration, hash string) string {
+		at += passed
 		session := b.session(hash, at)
 		b.reportSession(t.Context(), &session)
-		said, _ := b.writtenReport()
-		return said.ConfigHash
+		written, _ := b.writtenReport()
+		return written.ConfigHash
 	}
 
 	for _, verb := range []string{"get", "create"} {
 		failing[verb] = errors.New("not now")
-		g.Expect(beat("a", heartbeatInterval)).To(BeEmpty())
+		g.Expect(reportAfter(heartbeatInterval, "a")).To(BeEmpty())
 		delete(failing, verb)
 	}
-
 	tries := b.countWrites()
-	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
+	g.Expect(reportAfter(time.Millisecond, "b")).To(BeEmpty(), "too early after a failure")
 	g.Expect(b.countWrites()).To(Equal(tries))
-	g.Expect(beat("a", heartbeatInterval)).To(Equal("a"))
+	g.Expect(reportAfter(heartbeatInterval, "a")).To(Equal("a"))
 
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
-	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "another client changed the Lease")
+	g.Expect(reportAfter(time.Millisecond, "b")).To(Equal("b"), "another client changed the Lease")
 	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
-	g.Expect(beat("b", heartbeatInterval)).To(Equal("b"), "another client deleted the Lease")
+	g.Expect(reportAfter(heartbeatInterval, "b")).To(Equal("b"), "another client deleted the Lease")
 
 	failing["update"] = errors.New("not now")
-	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
+	g.Expect(reportAfter(time.Millisecond, "c")).To(Equal("b"))
 	delete(failing, "update")
-	g.Expect(beat("c", heartbeatInterval)).To(Equal("c"))
+	g.Expect(reportAfter(heartbeatInterval, "c")).To(Equal("c"))
 }
 
-// TestOnlyTheLeaderWritesHeartbeats: the fence refuses heartbeats as well.
+// TestOnlyTheLeaderWritesHeartbeats: heartbeats pass the same fence as all writes of the scheduler. So a process that does not have
+// the Lease reads the heartbeat, but writes none.
 func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	var asked, written atomic.Int32
+	var reads, writes atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			written.Add(1)
+		if r.Method == http.MethodGet {
+			reads.Add(1)
+		} else {
+			writes.Add(1)
 		}
-		asked.Add(1)
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	t.Cleanup(server.Close)
@@ -219,26 +238,27 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 
 	b := newHeartbeatWriter(client, "ns", "i", func() string { return "" })
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
-	g.Expect(asked.Load()).To(BeNumerically(">", 0), "it is looked for")
-	g.Expect(written.Load()).To(BeZero())
+	g.Expect(reads.Load()).To(BeNumerically(">", 0))
+	g.Expect(writes.Load()).To(BeZero())
 
 	fence.extend(time.Now().Add(time.Hour))
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
-	g.Expect(written.Load()).To(BeNumerically(">", 0))
+	g.Expect(writes.Load()).To(BeNumerically(">", 0))
 }
 
-// TestTheLastHeartbeat: a scheduler that stops writes that into its own heartbeat only.
-func TestTheLastHeartbeat(t *testing.T) {
+// TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat: the final heartbeat says that the scheduler has ended, so that the operator need not
+// wait until it is stale. It is written into the Lease only if that has the heartbeat of this process, and after a conflict
+// again. Without a heartbeat there is nothing to end.
+func TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
-	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
+	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is no heartbeat")
 	g.Expect(b.countWrites()).To(BeZero())
 
 	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
 	before := b.countWrites()
-
 	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
-	g.Expect(b.countWrites()).To(Equal(before), "a successor's stays")
+	g.Expect(b.countWrites()).To(Equal(before), "the heartbeat of another process stays")
 
 	conflicts := 1
 	b.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -21,13 +21,16 @@ func (f *fence) isClosed() bool {
 	return f.closed
 }
 
+// TestOnlyReadsPassAClosedFence: all requests of the scheduler pass a fence, which is open while the process has the Lease. Outside
+// of that term writes are refused before they reach the API server: two schedulers that both place pods would break
+// quotas. Reads pass, because a replica fills its caches before it leads.
 func TestOnlyReadsPassAClosedFence(t *testing.T) {
 	s := newFakeAPIServer(t)
 	s.release()
 	for t, set := range check.Cases(t, map[string]func(*fence){
-		"before the first term": func(*fence) {},
-		"after its term":        func(f *fence) { f.extend(f.now().Add(-time.Second)) },
-		"when it is closed":     func(f *fence) { f.extend(f.now().Add(time.Hour)); f.close(); f.extend(f.now().Add(2 * time.Hour)) },
+		"the process has not led yet":          func(*fence) {},
+		"the term ended a second ago":          func(f *fence) { f.extend(f.now().Add(-time.Second)) },
+		"closed, and a renewal of before came": func(f *fence) { f.extend(f.now().Add(time.Hour)); f.close(); f.extend(f.now().Add(2 * time.Hour)) },
 	}) {
 		f := newFence()
 		set(f)
@@ -44,12 +47,14 @@ func TestOnlyReadsPassAClosedFence(t *testing.T) {
 	}
 }
 
+// TestRefusedWriteClosesItsBody: a transport must close the body of a request also when it fails (net/http.RoundTripper).
 func TestRefusedWriteClosesItsBody(t *testing.T) {
 	body := &closeable{Reader: strings.NewReader("{}")}
 	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1", nil)
 	request.Body = body
 	_, err := newFence().wrapTransport(http.DefaultTransport).RoundTrip(request)
-	check.That(t, errors.Is(err, errFenced) && body.closed, "error %v, body closed: %v", err, body.closed)
+	check.That(t, errors.Is(err, errFenced), "error %v, want %v", err, errFenced)
+	check.Equal(t, "the body is closed", true, body.closed)
 }
 
 type closeable struct {
@@ -59,13 +64,16 @@ type closeable struct {
 
 func (c *closeable) Close() error { c.closed = true; return nil }
 
+// TestTermEndsByItself: a process that cannot renew its Lease must stop writing when the Lease ends, after 10 seconds here,
+// because another one may lead then. A renewal that ends earlier shortens nothing: answers may come in any order.
 func TestTermEndsByItself(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
 		f := newFence()
 		s.release()
 		f.extend(time.Now().Add(10 * time.Second))
-		f.extend(time.Now().Add(5 * time.Second)) // an older renewal shortens nothing
+		f.extend(time.Now().Add(5 * time.Second))
+
 		time.Sleep(9 * time.Second)
 		g.Expect(s.send(f, "POST")).To(Succeed(), "within the term")
 		time.Sleep(time.Second)
@@ -73,6 +81,8 @@ func TestTermEndsByItself(t *testing.T) {
 	})
 }
 
+// TestDrainWaitsForWritesInFlight: before a leader releases its Lease it drains its fence: no write begins any more, and two that the
+// API server has not answered end. A drain that takes too long returns false, and may be repeated.
 func TestDrainWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -85,16 +95,17 @@ func TestDrainWaitsForWritesInFlight(t *testing.T) {
 		}
 
 		synctest.Wait()
-		g.Expect(f.drain(time.Second)).To(BeFalse(), "two writes are under way")
+		g.Expect(f.drain(time.Second)).To(BeFalse(), "two writes are in flight")
 		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "no write begins after the drain")
 
 		s.release()
 		g.Expect(f.drain(time.Minute)).To(BeTrue())
-		g.Expect([]error{<-sent, <-sent}).To(HaveEach(BeNil()), "the writes under way")
-		g.Expect(f.drain(time.Second)).To(BeTrue(), "it stays drained")
+		g.Expect([]error{<-sent, <-sent}).To(HaveEach(BeNil()), "the writes that were in flight")
+		g.Expect(f.drain(time.Second)).To(BeTrue(), "the fence stays drained")
 	})
 }
 
+// TestIdleFenceDrainsAtOnce: a leader without a write in flight releases its Lease without a delay.
 func TestIdleFenceDrainsAtOnce(t *testing.T) {
 	check.Equal(t, "drained", true, newFence().drain(time.Minute))
 }

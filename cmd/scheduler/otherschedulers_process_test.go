@@ -16,13 +16,16 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// strangerOn creates a pod of the stock scheduler. Only the test deletes it.
-func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
+// createStockSchedulerPod creates a pod of the stock scheduler. Only the test deletes it.
+func (c *testCluster) createStockSchedulerPod(t *testing.T, name, node string) *corev1.Pod {
 	pod := builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Scheduler("").Node(node).Obj()
 	c.create(t, pod)
 	return pod
 }
 
+// TestProcessWaitsForTheStockSchedulerToGo: with a real API server and the shipped rights, our scheduler starts while a pod of Volcano's
+// own scheduler runs on a node. It is live and ready, says on /readyz for what it waits, and takes no Lease. A pod without a
+// node delays nothing. Then our scheduler leads and reports its configuration, until Volcano's own scheduler starts again.
 func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	c := startCluster(t)
 	g := NewWithT(check.Trail(t))
@@ -31,8 +34,8 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "default"}})
 	c.configure(t, nothingBad)
-	stock := c.strangerOn(t, "volcano-scheduler-0", "node")
-	c.strangerOn(t, "volcano-scheduler-waits", "")
+	stock := c.createStockSchedulerPod(t, "volcano-scheduler-0", "node")
+	c.createStockSchedulerPod(t, "volcano-scheduler-waits", "")
 
 	first := c.startProcess(t)
 	g.Eventually(func(g Gomega) {
@@ -46,7 +49,7 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
 	g.Expect(page(g, first.health, "/readyz")).NotTo(ContainSubstring("ForeignScheduler"))
 
-	// The leader beats, under the shipped account.
+	// The leader writes heartbeats, with the rights of the shipped account.
 	report := func(g Gomega) enforcement.Report {
 		var lease coordinationv1.Lease
 		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: enforcement.LeaseName}, &lease)).To(Succeed())
@@ -60,7 +63,7 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	c.configure(t, quotaAbsent)
 	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigProblem).To(ContainSubstring("capacity-card is missing")) }).Should(Succeed())
 
-	c.strangerOn(t, "volcano-scheduler-1", "node")
+	c.createStockSchedulerPod(t, "volcano-scheduler-1", "node")
 	g.Eventually(first.exited).Should(Receive(Equal(1)))
 	g.Expect(first.output()).To(ContainSubstring("another scheduler runs in pod volcano-system/volcano-scheduler-1,"))
 	g.Expect(first.output()).NotTo(ContainSubstring("forbidden"))

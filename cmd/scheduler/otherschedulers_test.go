@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,74 +17,90 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestPodsOfOtherSchedulers(t *testing.T) {
+// TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods: two schedulers must not place pods at the same time. A pod with the label of
+// Volcano's own scheduler may place pods from when it has a node until it has ended. The pod of this process is "own".
+func TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods(t *testing.T) {
 	now := time.Now()
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		pod  *builder.PodBuilder
-		want bool
+		pod        *builder.PodBuilder
+		wantCounts bool
 	}{
-		"it runs":                           {otherSchedulerPod("p", "n", corev1.PodRunning), true},
-		"it starts on its node":             {otherSchedulerPod("p", "n", corev1.PodPending), true},
-		"its node does not answer":          {otherSchedulerPod("p", "n", corev1.PodUnknown), true},
-		"its phase is not written yet":      {otherSchedulerPod("p", "n", ""), true},
-		"it is being deleted":               {otherSchedulerPod("p", "n", corev1.PodRunning).Deleted(now), true},
-		"it waits for a node":               {otherSchedulerPod("p", "", corev1.PodPending), false},
-		"it has ended well":                 {otherSchedulerPod("p", "n", corev1.PodSucceeded), false},
-		"it has ended badly":                {otherSchedulerPod("p", "n", corev1.PodFailed), false},
-		"it has ended and is being deleted": {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
-		"it is this process's own":          {otherSchedulerPod("own", "n", corev1.PodRunning), false},
+		"a running pod":                     {otherSchedulerPod("p", "n", corev1.PodRunning), true},
+		"a pod that starts on its node":     {otherSchedulerPod("p", "n", corev1.PodPending), true},
+		"a pod on a node that is lost":      {otherSchedulerPod("p", "n", corev1.PodUnknown), true},
+		"a pod without a phase":             {otherSchedulerPod("p", "n", ""), true},
+		"a running pod that was deleted":    {otherSchedulerPod("p", "n", corev1.PodRunning).Deleted(now), true},
+		"a pod without a node":              {otherSchedulerPod("p", "", corev1.PodPending), false},
+		"a pod that succeeded":              {otherSchedulerPod("p", "n", corev1.PodSucceeded), false},
+		"a pod that failed":                 {otherSchedulerPod("p", "n", corev1.PodFailed), false},
+		"a pod that succeeded, was deleted": {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
+		"the pod of this process":           {otherSchedulerPod("own", "n", corev1.PodRunning), false},
 	}) {
-		check.Equal(t, "schedules", tc.want, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
+		check.Equal(t, "counts", tc.wantCounts, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
 	}
 }
 
-func TestPodsAreNamed(t *testing.T) {
-	var pods []*corev1.Pod
-	for _, name := range []string{"d", "b", "a", "c"} {
-		pods = append(pods, otherSchedulerPod(name, "n", corev1.PodRunning).Obj())
+// TestMessagesNameThreePodsAtMost: the message about other schedulers names the first three pods by name, and how many more there are.
+// Without such a pod there is no message.
+func TestMessagesNameThreePodsAtMost(t *testing.T) {
+	for _, tc := range []struct{ pods, want string }{
+		{"d", "in pod ns/d,"},
+		{"d b", "in pod ns/b, ns/d,"},
+		{"d b a", "in pod ns/a, ns/b, ns/d,"},
+		{"d b a c", "in pod ns/a, ns/b, ns/c and 1 more,"},
+	} {
+		var pods []*corev1.Pod
+		for _, name := range strings.Fields(tc.pods) {
+			pods = append(pods, otherSchedulerPod(name, "n", corev1.PodRunning).Obj())
+		}
+		check.Contains(t, "message about pods "+tc.pods, describePods(podsOfOtherSchedulers(pods, "")), tc.want)
 	}
-	for n, want := range []string{"", "in pod ns/d,", "in pod ns/b, ns/d,", "in pod ns/a, ns/b, ns/d,", "in pod ns/a, ns/b, ns/c and 1 more,"} {
-		got := describePods(podsOfOtherSchedulers(slices.Clone(pods[:n]), ""))
-		check.That(t, strings.Contains(got, want) && (got == "") == (n == 0), "%d pods: %q, want …%s…", n, got, want)
-	}
+
+	check.Equal(t, "message without a pod", "", describePods(podsOfOtherSchedulers(nil, "")))
 }
 
-// TestReplicasOfOneReplicaSetAreNotOtherSchedulers: with the image of Volcano's Deployment replaced,
-// every replica carries the stock scheduler's label.
+// TestReplicasOfOneReplicaSetAreNotOtherSchedulers: an administrator may put our image into Volcano's own Deployment, and then our
+// replicas have the label of Volcano's scheduler too. Pods of the ReplicaSet of this process, "own", are ours. Any other pod
+// with the label is another scheduler, and the message names it.
 func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
-	bare := func(name string) *corev1.Pod { return otherSchedulerPod(name, "n", corev1.PodRunning).Obj() }
-	of := func(name, replicaSet string) *corev1.Pod {
+	withoutOwner := func(name string) *corev1.Pod { return otherSchedulerPod(name, "n", corev1.PodRunning).Obj() }
+	replica := func(name, replicaSet string) *corev1.Pod {
 		return otherSchedulerPod(name, "n", corev1.PodRunning).Owner("apps/v1", "ReplicaSet", replicaSet).Obj()
 	}
+
+	ours := []*corev1.Pod{replica("own", "ours"), replica("second", "ours")}
+	check.Equal(t, "message about a replica of our ReplicaSet", "", describePods(podsOfOtherSchedulers(ours, "own")))
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods []*corev1.Pod
 		want string
 	}{
-		"another replica":               {[]*corev1.Pod{of("own", "ours"), of("other", "ours")}, ""},
-		"the one that is replaced":      {[]*corev1.Pod{of("own", "ours"), of("old", "stock")}, "ns/old"},
-		"a pod without an owner":        {[]*corev1.Pod{of("own", "ours"), bare("bare")}, "ns/bare"},
-		"own is a pod without an owner": {[]*corev1.Pod{bare("own"), of("old", "stock")}, "ns/old"},
-		"own does not carry the mark":   {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
+		"a replica of another ReplicaSet":            {[]*corev1.Pod{replica("own", "ours"), replica("old", "stock")}, "ns/old"},
+		"a pod without a ReplicaSet":                 {[]*corev1.Pod{replica("own", "ours"), withoutOwner("other")}, "ns/other"},
+		"a replica, and own has no ReplicaSet":       {[]*corev1.Pod{withoutOwner("own"), replica("old", "stock")}, "ns/old"},
+		"a replica, and own does not have the label": {[]*corev1.Pod{replica("old", "stock")}, "ns/old"},
 	}) {
-		got := describePods(podsOfOtherSchedulers(tc.pods, "own"))
-		check.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "got %q, want …%s…", got, tc.want)
+		check.Contains(t, "message", describePods(podsOfOtherSchedulers(tc.pods, "own")), tc.want)
 	}
 }
 
-// TestPodsInTenantNamespacesAreIgnored: a label must not be enough to stop the scheduler.
+// TestPodsInTenantNamespacesAreIgnored: a tenant could stop the scheduler by a pod with the label of Volcano's. So only pods in the
+// namespaces of the scheduler (cards) and of Volcano count. A namespace that is given twice is listed once.
 func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	client := fake.NewClientset()
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
 		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
 	}
-	f := newOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
-	pods := check.Value(f.listPods(t.Context()))(t)
-	check.Contains(t, "pods", describePods(pods), "in pod cards/x, volcano-system/x,")
-	check.Equal(t, "places", "cards, volcano-system", strings.Join(f.namespaces, ", "))
+	others := newOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
+
+	pods := check.Value(others.listPods(t.Context()))(t)
+	check.Contains(t, "message", describePods(pods), "in pod cards/x, volcano-system/x,")
+	check.Equal(t, "namespaces", []string{"cards", "volcano-system"}, others.namespaces)
 }
 
+// TestWaitsUntilTheLastOtherSchedulerIsGone: pods one and two of Volcano's own scheduler run. Ours names them on /readyz and in an event,
+// with what the administrator can do. It goes on when one is deleted and two has failed. Its own pod is no reason to wait.
 func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
@@ -104,39 +119,35 @@ func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	})
 }
 
+// TestWaitsWhilePodsCannotBeListed: while the API server forbids to list the pods, another scheduler may run, so ours waits and says why.
+// An earlier list that found none proves nothing now. It goes on as soon as the list succeeds.
 func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	forbidden := errors.New("pods is forbidden")
-
-	for t, tc := range check.Cases(t, map[string]struct {
-		begin func(t *testing.T) *otherSchedulersFixture
-		says  string
-	}{
-		"from the start": {func(t *testing.T) *otherSchedulersFixture {
-			l := newOtherSchedulersFixture()
-			l.trouble.Store(&forbidden)
-			return l
-		}, "pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden"},
-		"at the moment of the election": {func(t *testing.T) *otherSchedulersFixture {
-			l := newOtherSchedulersFixture()
-			pods, err := l.listPods(t.Context())
-			check.That(t, len(pods) == 0 && err == nil, "found %v, error %v", pods, err)
-			l.trouble.Store(&forbidden)
-			return l
-		}, "cannot be read: pods is forbidden"},
+	for t, isListedBefore := range check.Cases(t, map[string]bool{
+		"the list was always forbidden": false,
+		"the list succeeded before":     true,
 	}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
-			l := tc.begin(t)
-			ended := l.startWaiting(t.Context())
+			others := newOtherSchedulersFixture()
+			if isListedBefore {
+				check.Equal(t, "pods", 0, len(check.Value(others.listPods(t.Context()))(t)))
+			}
+
+			others.trouble.Store(&forbidden)
+			ended := others.startWaiting(t.Context())
 			time.Sleep(long)
 			g.Expect(ended).NotTo(Receive())
-			g.Expect(l.String()).To(And(ContainSubstring("not elected"), ContainSubstring(tc.says)))
-			if l.trouble.Swap(nil) != nil {
-				g.Expect(<-ended).To(Succeed())
-			}
+			g.Expect(others.String()).To(And(ContainSubstring("not elected"),
+				ContainSubstring("pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden")))
+
+			others.trouble.Store(nil)
+			g.Expect(<-ended).To(Succeed())
 		})
 	}
 }
 
+// TestWithoutASelectorNoPodsAreListed: --foreign-scheduler-selector= switches the search for other schedulers off. Then pod "one" of
+// Volcano's own scheduler delays nothing, ends no leader, and the API server gets no request.
 func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning))
@@ -145,14 +156,14 @@ func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
 		g.Expect(l.confirmNone(t.Context())).To(Succeed())
 
 		ctx, stop := context.WithCancel(t.Context())
-		arrived := make(chan error, 1)
-		go func() { arrived <- l.waitForAny(ctx) }()
+		found := make(chan error, 1)
+		go func() { found <- l.waitForAny(ctx) }()
 		time.Sleep(long)
 		synctest.Wait()
-		g.Expect(arrived).NotTo(Receive())
+		g.Expect(found).NotTo(Receive())
 
 		stop()
-		g.Expect(<-arrived).To(Succeed())
+		g.Expect(<-found).To(Succeed())
 		g.Expect(l.client.Actions()).To(BeEmpty())
 	})
 }

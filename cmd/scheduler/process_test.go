@@ -32,6 +32,8 @@ const (
 	soon          = 20 * time.Second
 )
 
+// Configurations of the scheduler: two valid ones with different actions, and one without plugin capacity-card, which enforces
+// quotas.
 const (
 	nothingBad  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
 	alsoGood    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
@@ -101,6 +103,9 @@ func page(g Gomega, address, path string) string {
 	return body
 }
 
+// TestProcessThroughItsLife runs the real scheduler with a real API server and the shipped rights. It is live and ready at any time, and
+// says on /readyz what it waits for. It leads with the first configuration that enforces quotas, keeps the last good one, and
+// follows the next. When it is stopped another replica leads at once. A replica that loses the Lease ends with code 1.
 func TestProcessThroughItsLife(t *testing.T) {
 	c := startCluster(t)
 	g := NewWithT(check.Trail(t))
@@ -134,7 +139,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	leader := c.holder(t)
 	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconfig.Hash(nothingBad) + ")"))
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate backfill]"))
-	c.bindsAPod(t, g, "first")
+	c.expectBound(t, g, "first")
 
 	// A broken text changes nothing but the report; the next good one is loaded by Volcano.
 	c.configure(t, "actions: \"")
@@ -144,7 +149,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconfig.Hash(nothingBad)))))
 	}).Should(Succeed())
 
-	c.bindsAPod(t, g, "second")
+	c.expectBound(t, g, "second")
 	c.configure(t, alsoGood)
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate],"))
 
@@ -160,13 +165,13 @@ func TestProcessThroughItsLife(t *testing.T) {
 	g.Expect(first.command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(first.exited).Should(Receive(Equal(0)))
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(Or(BeEmpty(), Equal(leader)))
-	c.bindsAPod(t, g, "third")
+	c.expectBound(t, g, "third")
 
 	// Losing the lease ends the process with a fault, and not only after client-go's deadline.
 	c.takeLease(t, g)
 	g.Eventually(second.exited).Should(Receive(Equal(1)))
 	g.Expect(second.output()).To(ContainSubstring("the lease is lost"))
-	g.Expect(c.holder(t)).To(Equal("usurper"))
+	g.Expect(c.holder(t)).To(Equal("another"))
 
 	// The shipped account was enough.
 	for _, p := range []*process{first, second} {
@@ -185,8 +190,8 @@ func tempDir(command *exec.Cmd) string {
 	return ""
 }
 
-// bindsAPod submits a pod that asks for no card and waits for its placement.
-func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
+// expectBound creates a pod that requests no card, and waits for its placement.
+func (c *testCluster) expectBound(t *testing.T, g *WithT, name string) {
 	c.create(t, builder.PodGroup("default", name).Queue("default").Obj())
 	pod := builder.Pod("default", name).PodGroup(name).CPU("100m").Obj()
 

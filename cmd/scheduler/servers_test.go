@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,9 @@ type fixedState string
 
 func (s fixedState) String() string { return string(s) }
 
-func TestHealthPages(t *testing.T) {
+// TestHealthPagesAreOKInAnyState: a replica that waits for a configuration must not be restarted, and must count as ready so that a
+// rollout goes on. So each page answers 200, and /readyz says what the scheduler waits for.
+func TestHealthPagesAreOKInAnyState(t *testing.T) {
 	handler := healthHandler(fixedState("NotConfigured: ConfigMap a/b does not exist"))
 	for path, want := range map[string]string{
 		"/healthz": "ok\n",
@@ -31,41 +32,46 @@ func TestHealthPages(t *testing.T) {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 
-		check.That(t, answer.Code == http.StatusOK && answer.Body.String() == want, "%s answers %d %q, want 200 %q", path, answer.Code, answer.Body.String(), want)
+		check.Equal(t, "status of "+path, http.StatusOK, answer.Code)
+		check.Equal(t, "body of "+path, want, answer.Body.String())
 	}
 }
 
-func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
+// TestMetricsAndProfilesAreServedByTheirFlags: --enable-metrics and --enable-pprof switch their pages on, each without the other.
+func TestMetricsAndProfilesAreServedByTheirFlags(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		opt  options.ServerOption
-		want map[string]int
+		opt          options.ServerOption
+		wantMetrics  int
+		wantProfiles int
 	}{
-		"metrics only":  {options.ServerOption{EnableMetrics: true}, map[string]int{"/metrics": 200, "/debug/pprof/": 404}},
-		"profiles only": {options.ServerOption{EnablePprof: true}, map[string]int{"/metrics": 404, "/debug/pprof/": 200}},
+		"metrics without profiles": {options.ServerOption{EnableMetrics: true}, http.StatusOK, http.StatusNotFound},
+		"profiles without metrics": {options.ServerOption{EnablePprof: true}, http.StatusNotFound, http.StatusOK},
 	}) {
-		handler := metricsHandler(&tc.opt)
-		for path, want := range tc.want {
+		for path, want := range map[string]int{"/metrics": tc.wantMetrics, "/debug/pprof/": tc.wantProfiles} {
 			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			metricsHandler(&tc.opt).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 
-			check.Equal(t, fmt.Sprintf("%s answers", path), want, answer.Code)
+			check.Equal(t, "status of "+path, want, answer.Code)
 		}
 	}
 }
 
-func TestServersEndWithTheirContext(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0"}
-	check.NoError(t, startServers(ctx, opt, healthHandler(fixedState("fine")), nil))
-	stop()
-	opt.HealthzBindAddress = "256.0.0.1:1"
-	check.Says(t, startServers(t.Context(), opt, nil, nil), "listen at 256.0.0.1:1")
-	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
-	check.Says(t, startServers(t.Context(), opt, nil, nil), "serving certificate")
+// TestServersThatCannotStartAreAnError: the page for probes starts at a free port. An address that does not exist and a
+// certificate that is none end the scheduler with an error, so that the administrator sees it.
+func TestServersThatCannotStartAreAnError(t *testing.T) {
+	start := func(opt options.ServerOption) error {
+		opt.EnableHealthz = true
+		return startServers(t.Context(), &opt, healthHandler(fixedState("fine")), nil)
+	}
+	none := []byte("x")
+
+	check.NoError(t, start(options.ServerOption{HealthzBindAddress: "127.0.0.1:0"}))
+	check.Says(t, start(options.ServerOption{HealthzBindAddress: "256.0.0.1:1"}), "listen at 256.0.0.1:1")
+	check.Says(t, start(options.ServerOption{HealthzBindAddress: "127.0.0.1:0", CaCertData: none, CertData: none, KeyData: none}), "serving certificate")
 }
 
-// TestAnIdleConnectionToTheProbesEnds: a client that sends nothing gives its connection back before the
-// kubelet has asked in vain.
+// TestAnIdleConnectionToTheProbesEnds: a client that connects and sends nothing loses its connection within 4 seconds, so that such
+// clients cannot take all connections from the kubelet.
 func TestAnIdleConnectionToTheProbesEnds(t *testing.T) {
 	port := check.Value(cluster.FreePort())(t)
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: fmt.Sprintf("127.0.0.1:%d", port)}

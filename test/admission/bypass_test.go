@@ -31,6 +31,10 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "pod-"}, Spec: spec}
 }
 
+// bypassTests: a pod that requests cards under another scheduler, or that sets its own node, would take them
+// uncharged. With a ServiceTypePolicy the API server refuses such pods by an admission policy, which needs no
+// running operator. Exempt are kubelets' static pods and one service account, search/validator. A pod may also not
+// carry a record of the queue that was charged, which only our scheduler writes when it places the pod.
 func bypassTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	tenant := w.tenantClient(t, "chat")
@@ -97,34 +101,34 @@ func bypassTests(t *testing.T, w *env) {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"512 containers":                        {tenant, ofContainers(512, 1), nil},
-		"513 containers":                        {tenant, ofContainers(513, 1), []string{"requests nvidia.com/gpu and has 513 containers", "at most 512"}},
-		"513 containers without cards":          {tenant, ofContainers(513, 0), nil},
-		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"has the annotation cardquota.dev/charged-queue and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
-		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
-		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
-		"a record by an administrator":          {w, charged("", "h200-0", 0), []string{leaveOut}},
-		"a record by an exempt account":         {validator, exempted, nil},
-		"a record of nothing":                   {tenant, empty, nil},
-		"made again, with cards":                {tenant, charged("volcano", "", 2), nil},
-		"made again, without cards":             {tenant, charged("volcano", "", 0), nil},
-		"made again by an administrator":        {w, charged("volcano", "", 2), nil},
-		"our scheduler":                         {tenant, podOf("chat", podSpecWith("volcano", gpu, 2)), nil},
-		"no cards":                              {tenant, podOf("chat", podSpecWith("", gpu, 0)), nil},
-		"no cards, on a node of its own":        {tenant, onNode, nil},
-		"no cards, said so":                     {tenant, podOf("chat", none), nil},
-		"another resource":                      {tenant, podOf("chat", podSpecWith("", "rdma/hca", 1)), nil},
-		"a node of its own":                     {tenant, podOf("chat", preset), []string{"sets spec.nodeName h200-0", "nodeSelector"}},
-		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"requests huawei.com/Ascend910"}},
-		"a slice":                               {tenant, podOf("chat", podSpecWith("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
-		"administrators are held to it as well": {w, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
-		"a tenant's pod that says it is static": {tenant, static, []string{"schedulerName"}},
-		"a kubelet's static pod":                {nodeUser, static, nil},
-		"a kubelet's other pod":                 {nodeUser, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
-		"made by an exempt account":             {validator, podOf("search", podSpecWith("", gpu, 1)), nil},
-		"runs as an exempt account":             {w, runsAs("search"), nil},
-		"runs as one of the same name":          {tenant, runsAs("chat"), []string{"schedulerName"}},
-		"in the namespace of the exempt one":    {tenant, runsAs("search"), []string{"cannot create resource"}},
+		"512 containers with cards":                                              {tenant, ofContainers(512, 1), nil},
+		"513 containers with cards":                                              {tenant, ofContainers(513, 1), []string{"requests nvidia.com/gpu and has 513 containers", "at most 512"}},
+		"513 containers without cards":                                           {tenant, ofContainers(513, 0), nil},
+		"a record of the charge, another scheduler":                              {tenant, charged("", "", 0), []string{"has the annotation cardquota.dev/charged-queue and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
+		"a record of the charge, and a node":                                     {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
+		"a record of the charge, a node, and our scheduler":                      {tenant, charged("volcano", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
+		"a record of the charge, by an administrator":                            {w, charged("", "h200-0", 0), []string{leaveOut}},
+		"a record of the charge, by an exempt account":                           {validator, exempted, nil},
+		"an empty record of the charge":                                          {tenant, empty, nil},
+		"created again from a copy with a record, with cards":                    {tenant, charged("volcano", "", 2), nil},
+		"created again from a copy with a record, without cards":                 {tenant, charged("volcano", "", 0), nil},
+		"created again from a copy by an administrator":                          {w, charged("volcano", "", 2), nil},
+		"our scheduler and cards":                                                {tenant, podOf("chat", podSpecWith("volcano", gpu, 2)), nil},
+		"no cards":                                                               {tenant, podOf("chat", podSpecWith("", gpu, 0)), nil},
+		"no cards, and its own node":                                             {tenant, onNode, nil},
+		"a limit of 0 cards":                                                     {tenant, podOf("chat", none), nil},
+		"another resource":                                                       {tenant, podOf("chat", podSpecWith("", "rdma/hca", 1)), nil},
+		"cards and its own node":                                                 {tenant, podOf("chat", preset), []string{"sets spec.nodeName h200-0", "nodeSelector"}},
+		"an init container requests cards":                                       {tenant, podOf("chat", sidecar), []string{"requests huawei.com/Ascend910"}},
+		"a MIG slice of a card":                                                  {tenant, podOf("chat", podSpecWith("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
+		"cards without our scheduler, by an administrator":                       {w, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
+		"a static pod, by a tenant":                                              {tenant, static, []string{"schedulerName"}},
+		"a static pod, by a kubelet":                                             {nodeUser, static, nil},
+		"another pod, by a kubelet":                                              {nodeUser, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
+		"cards without our scheduler, by the exempt account":                     {validator, podOf("search", podSpecWith("", gpu, 1)), nil},
+		"cards without our scheduler, run as the exempt account":                 {w, runsAs("search"), nil},
+		"run as an account of the same name in another namespace":                {tenant, runsAs("chat"), []string{"schedulerName"}},
+		"a tenant of another namespace creates it in that of the exempt account": {tenant, runsAs("search"), []string{"cannot create resource"}},
 	}) {
 		expectAnswer(t, dryRun(t, tc.as, tc.pod), tc.want...)
 	}
@@ -165,7 +169,8 @@ func bypassTests(t *testing.T, w *env) {
 	}
 }
 
-// checkDriftReverted checks that the operator reverts drift of the objects.
+// checkDriftReverted: an administrator, or an attacker with such rights, replaces the rules of an admission policy,
+// and deletes its binding. The operator restores both, and an event says so.
 func checkDriftReverted(t *testing.T, w *env, owner client.Object, name string) {
 	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -194,8 +199,9 @@ func checkDriftReverted(t *testing.T, w *env, owner client.Object, name string) 
 	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
 }
 
-// checkCardResourceStays checks that a card resource stays one when the last node that offers
-// it leaves.
+// checkCardResourceStays: the admission policy lists the resources that are cards. A resource stays one when the
+// last node that offers it leaves, also over a restart of the operator: a node may come back, and then its cards
+// must be guarded.
 func checkCardResourceStays(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
@@ -208,11 +214,13 @@ func checkCardResourceStays(t *testing.T, w *env) {
 	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))
 
 	w.DeleteAndWait(t, node)
-	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed()) // with its memory
+	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
 	g.Consistently(listed).WithTimeout(2 * time.Second).Should(gomega.ContainSubstring("example.com/card"))
 }
 
+// checkBypassModes: with schedulerBypassPolicy Warn the pod is created with a warning, with Allow silently, and
+// with Deny it is refused. Condition BypassGuarded says which.
 func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.Pod) {
 	g := framework.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {

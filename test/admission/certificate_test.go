@@ -39,9 +39,11 @@ func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 	})
 }
 
-// certificateTests test how the API server comes to trust the operator.
+// certificateTests: the operator makes its own certificate, and writes its CA into the webhook configurations, so
+// that the API server trusts it. When the Secret is deleted it makes new ones. Each replica serves the same
+// certificate, not the leader alone.
 func certificateTests(t *testing.T, w *env) {
-	t.Run("thrown away", func(t *testing.T) {
+	t.Run("the Secret is deleted", func(t *testing.T) {
 		g := framework.NewGomega(t)
 		before := check.Value(w.trustedCABundle(t)())(t)
 		g.Expect(before).NotTo(gomega.BeEmpty())
@@ -63,7 +65,8 @@ func certificateTests(t *testing.T, w *env) {
 	t.Run("files of another issuer", func(t *testing.T) { filesTest(t, w) })
 }
 
-// filesTest simulates cert-manager: it writes files, and newer ones later.
+// filesTest: cert-manager writes certificate and key into files, and newer ones later. The operator serves them
+// without a restart, and leaves the CA to cert-manager.
 func filesTest(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	w.stopOperator(t)

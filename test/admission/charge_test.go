@@ -115,8 +115,9 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 	return pod
 }
 
-// chargeTests test the rules about charged pods with the admission policy in force. exempt may
-// bypass the scheduler.
+// chargeTests: a placed pod is charged to its queue, and no request may move or end that charge: not of its
+// PodGroup, its annotations, its workload, its grace period, or by a command of Volcano. Refused requests name the
+// charge policy. Queue paying has a PodGroup "placed" with one running pod and a PodGroup "waiting" without pods.
 func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	p := w.newChargeClients(t)
 	waitForChargePolicy(t, p.tenant)
@@ -125,13 +126,13 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
 	}
-	held := w.createPodGroup(t, "chat", "held", v1beta1.PodGroupRunning, 1)
+	placed := w.createPodGroup(t, "chat", "placed", v1beta1.PodGroupRunning, 1)
 	waiting := w.createPodGroup(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
 
-	t.Run("groups", func(t *testing.T) { groupTests(t, p, held, waiting) })
+	t.Run("groups", func(t *testing.T) { groupTests(t, p, placed, waiting) })
 	t.Run("a namespace takes its groups along", func(t *testing.T) {
 		w.createNamespace(t, "leaving")
-		w.createPodGroup(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
+		w.createPodGroup(t, "leaving", "placed", v1beta1.PodGroupRunning, 1)
 		w.DeleteAndWait(t, builder.Namespace("leaving"))
 	})
 
@@ -163,7 +164,10 @@ func newCommand(kind, apiVersion, name string) *unstructured.Unstructured {
 	}}
 }
 
-func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) {
+// groupTests: Volcano charges a pod to the queue of its PodGroup. While a PodGroup has placed pods, a tenant may
+// not move it, delete it, change its status or its owners. What waits may be deleted, but moved only by Volcano's
+// controllers and administrators.
+func groupTests(t *testing.T, p chargeClients, placed, waiting *v1beta1.PodGroup) {
 	const (
 		move  = `{"spec":{"queue":"other"}}`
 		label = `{"metadata":{"labels":{"a":"b"}}}`
@@ -172,7 +176,7 @@ func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) 
 	again := []string{"is in queue paying", "may not move it to queue other", "submit it again with the other queue"}
 	ended := func(as client.Client) error { // the scheduler may update, not patch
 		group := &v1beta1.PodGroup{}
-		if err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(held), group); err != nil {
+		if err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(placed), group); err != nil {
 			return err
 		}
 		group.Status.Phase = v1beta1.PodGroupUnknown
@@ -187,26 +191,29 @@ func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) 
 	nothingRuns := `{"status":{"phase":"Pending","running":0}}`
 	noOwner := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a tenant moves what runs":                       {p.tenant, dryRunPatch(t, held, move), append(again, "tenant@chat", "PodGroup held of namespace chat")},
-		"a tenant moves what waits":                      {p.tenant, dryRunPatch(t, waiting, move), again},
-		"a tenant moves nothing":                         {p.tenant, dryRunPatch(t, held, `{"spec":{"queue":"paying"}}`), nil},
-		"a tenant labels":                                {p.tenant, dryRunPatch(t, held, label), nil},
-		"a tenant says that nothing runs":                {p.tenant, dryRunPatch(t, held, nothingRuns), []string{"may not change its status.phase"}},
-		"a tenant removes its owner":                     {p.tenant, dryRunPatch(t, held, noOwner), []string{"or its owners"}},
-		"Volcano's controllers move what waits":          {p.volcano, dryRunPatch(t, waiting, move), nil},
-		"Volcano's controllers move what runs":           {p.volcano, dryRunPatch(t, held, move), again},
-		"Volcano's controllers change the rest":          {p.volcano, dryRunPatch(t, held, `{"spec":{"minMember":2}}`), nil},
-		"the scheduler's status":                         {p.scheduler, ended, nil},
-		"an administrator moves what runs":               {p.admin, dryRunPatch(t, held, move), nil},
-		"an administrator moves what waits, in dry runs": {p.admin, dryRunPatch(t, waiting, move), nil},
-		"a tenant deletes what runs":                     {p.tenant, dryRunDelete(t, held), []string{"has placed pods", "charged to its queue paying"}},
-		"a tenant deletes what waits":                    {p.tenant, dryRunDelete(t, waiting), nil},
-		"Volcano's controllers delete it":                {p.volcano, dryRunDelete(t, held), nil},
-		"an administrator deletes what runs":             {p.admin, dryRunDelete(t, held), nil},
-		"a tenant deletes all, one of them runs":         {p.tenant, all, []string{"has placed pods"}},
+		"a tenant moves a group with a running pod":               {p.tenant, dryRunPatch(t, placed, move), append(again, "tenant@chat", "PodGroup placed of namespace chat")},
+		"a tenant moves a group that waits":                       {p.tenant, dryRunPatch(t, waiting, move), again},
+		"a tenant writes the same queue":                          {p.tenant, dryRunPatch(t, placed, `{"spec":{"queue":"paying"}}`), nil},
+		"a tenant writes a label":                                 {p.tenant, dryRunPatch(t, placed, label), nil},
+		"a tenant says that nothing runs":                         {p.tenant, dryRunPatch(t, placed, nothingRuns), []string{"may not change its status.phase"}},
+		"a tenant writes another owner":                           {p.tenant, dryRunPatch(t, placed, noOwner), []string{"or its owners"}},
+		"Volcano's controllers move a group that waits":           {p.volcano, dryRunPatch(t, waiting, move), nil},
+		"Volcano's controllers move a group with a running pod":   {p.volcano, dryRunPatch(t, placed, move), again},
+		"Volcano's controllers write minMember":                   {p.volcano, dryRunPatch(t, placed, `{"spec":{"minMember":2}}`), nil},
+		"the scheduler writes that nothing runs":                  {p.scheduler, ended, nil},
+		"an administrator moves a group with a running pod":       {p.admin, dryRunPatch(t, placed, move), nil},
+		"an administrator moves a group that waits":               {p.admin, dryRunPatch(t, waiting, move), nil},
+		"a tenant deletes a group with a running pod":             {p.tenant, dryRunDelete(t, placed), []string{"has placed pods", "charged to its queue paying"}},
+		"a tenant deletes a group that waits":                     {p.tenant, dryRunDelete(t, waiting), nil},
+		"Volcano's controllers delete a group with a running pod": {p.volcano, dryRunDelete(t, placed), nil},
+		"an administrator deletes a group with a running pod":     {p.admin, dryRunDelete(t, placed), nil},
+		"a tenant deletes all, one of them runs":                  {p.tenant, all, []string{"has placed pods"}},
 	})
 }
 
+// annotationTests: annotations of a pod say which PodGroup and queue it belongs to. Of a placed pod with cards
+// ("on") a tenant may not change them. A pod that waits ("off") may change its queue. The record of the charged
+// queue is the scheduler's alone, also before the binding.
 func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	on := w.createPlacedPod(t, exempt, "on", podSpecWith("volcano", gpu, 1), "h200-0")
 	off := w.createPlacedPod(t, exempt, "off", podSpecWith("volcano", gpu, 1), "")
@@ -222,32 +229,35 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "tenant@chat", "submit it again with the other queue"}
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"another group":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
-		"no group":                           {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
-		"the other key of a group":           {p.tenant, dryRunPatch(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
-		"another queue":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), stays},
-		"a vcjob's queue":                    {p.tenant, dryRunPatch(t, on, set(batchv1alpha1.QueueNameKey, `"other"`)), stays},
-		"all annotations away":               {p.tenant, dryRunPatch(t, on, `{"metadata":{"annotations":null}}`), stays},
-		"the same queue":                     {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"paying"`)), nil},
-		"a label":                            {p.tenant, dryRunPatch(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
-		"another annotation":                 {p.tenant, dryRunPatch(t, on, set("a", `"b"`)), nil},
-		"a pod that waits":                   {p.tenant, dryRunPatch(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"a record before another's binding":  {p.tenant, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "tenant@chat")},
-		"a record before our binding":        {p.tenant, dryRunPatch(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"that, by an administrator":          {p.admin, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"that, by an exempt account":         {exempt, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
-		"a pod made again, labelled":         {p.tenant, dryRunPatch(t, again, `{"metadata":{"labels":{"a":"b"}}}`), nil},
-		"a pod made again, its record away":  {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
-		"a pod made again, another record":   {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"a record of CPU and memory alone":   {p.tenant, dryRunPatch(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
-		"a pod without cards":                {p.tenant, dryRunPatch(t, free, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
-		"Volcano's controllers give a group": {p.volcano, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
-		"an administrator":                   {p.admin, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"an exempt account":                  {exempt, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"the card's name":                    {p.tenant, dryRunPatch(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
+		"another group":                       {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
+		"no group":                            {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
+		"the other key of a group":            {p.tenant, dryRunPatch(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
+		"another queue":                       {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), stays},
+		"another queue by the key of a vcjob": {p.tenant, dryRunPatch(t, on, set(batchv1alpha1.QueueNameKey, `"other"`)), stays},
+		"no annotations":                      {p.tenant, dryRunPatch(t, on, `{"metadata":{"annotations":null}}`), stays},
+		"the same queue":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"paying"`)), nil},
+		"a label":                             {p.tenant, dryRunPatch(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"another annotation":                  {p.tenant, dryRunPatch(t, on, set("a", `"b"`)), nil},
+		"a pod that waits":                    {p.tenant, dryRunPatch(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"a record before another's binding":   {p.tenant, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "tenant@chat")},
+		"a record before our binding":         {p.tenant, dryRunPatch(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"a record before another's binding, by an administrator":  {p.admin, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"a record before another's binding, by an exempt account": {exempt, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
+		"a pod created from a copy gets a label":                  {p.tenant, dryRunPatch(t, again, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"a pod created from a copy loses its record":              {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
+		"a pod created from a copy gets another record":           {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"a record of CPU and memory alone":                        {p.tenant, dryRunPatch(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
+		"a pod without cards":                                     {p.tenant, dryRunPatch(t, free, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"another group, by Volcano's controllers":                 {p.volcano, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"another queue, by an administrator":                      {p.admin, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"another queue, by an exempt account":                     {exempt, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"another card name":                                       {p.tenant, dryRunPatch(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
 	})
 }
 
+// templateTests: a StatefulSet or ReplicaSet with cards recreates its pods by its template. A tenant may not change
+// the queue there, because its placed pods would be charged to another one. Without cards, and in a Deployment,
+// which creates a new PodGroup for each template, it may.
 func templateTests(t *testing.T, w *env, p chargeClients) {
 	paying := map[string]string{v1beta1.QueueNameAnnotationKey: "paying"}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }
@@ -271,17 +281,20 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
 	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat requests nvidia.com/gpu", "tenant@chat", "delete it and submit it again"}},
-		"a StatefulSet, no queue":           {p.tenant, dryRunPatch(t, set, unsaid), []string{"StatefulSet set"}},
-		"a StatefulSet that asks no more":   {p.tenant, dryRunPatch(t, set, without), []string{"StatefulSet set"}},
-		"a ReplicaSet":                      {p.tenant, dryRunPatch(t, replicas, other), []string{"ReplicaSet replicas"}},
-		"a StatefulSet's scale and others":  {p.tenant, dryRunPatch(t, set, scaled), nil},
-		"a StatefulSet without cards":       {p.tenant, dryRunPatch(t, free, other), nil},
-		"a Deployment: a new group anyway":  {p.tenant, dryRunPatch(t, web, other), nil},
-		"a StatefulSet by an administrator": {p.admin, dryRunPatch(t, set, other), nil},
+		"a StatefulSet with another queue":                      {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat requests nvidia.com/gpu", "tenant@chat", "delete it and submit it again"}},
+		"a StatefulSet without a queue":                         {p.tenant, dryRunPatch(t, set, unsaid), []string{"StatefulSet set"}},
+		"a StatefulSet without queue and cards":                 {p.tenant, dryRunPatch(t, set, without), []string{"StatefulSet set"}},
+		"a ReplicaSet with another queue":                       {p.tenant, dryRunPatch(t, replicas, other), []string{"ReplicaSet replicas"}},
+		"a StatefulSet with another scale and annotation":       {p.tenant, dryRunPatch(t, set, scaled), nil},
+		"a StatefulSet without cards, with another queue":       {p.tenant, dryRunPatch(t, free, other), nil},
+		"a Deployment with another queue":                       {p.tenant, dryRunPatch(t, web, other), nil},
+		"a StatefulSet with another queue, by an administrator": {p.admin, dryRunPatch(t, set, other), nil},
 	})
 }
 
+// gracePeriodTests: a terminating pod holds cards that no queue is charged for. So with cards the grace period of a
+// new pod is an hour at most. A deletion or an eviction may not prolong it beyond an hour, or beyond the period
+// that the pod states itself. Pod "leaving-older" was created with a day, before the policy existed.
 func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
 	day := int64(86400)
@@ -295,11 +308,11 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 	}
 
 	runAttempts(t, admissionpolicy.BypassPolicyName, map[string]attempt{
-		"new: a day": {p.tenant, dryRunCreate(t, podOf("chat", ending(1, day))),
+		"a new pod with a day": {p.tenant, dryRunCreate(t, podOf("chat", ending(1, day))),
 			[]string{"spec.terminationGracePeriodSeconds 86400", "write 3600 or less"}},
-		"new: an hour":             {p.tenant, dryRunCreate(t, podOf("chat", ending(1, 3600))), nil},
-		"new: a day without cards": {p.tenant, dryRunCreate(t, podOf("chat", ending(0, day))), nil},
-		"new: an exempt account":   {exempt, dryRunCreate(t, podOf("chat", ending(1, day))), nil},
+		"a new pod with an hour":                     {p.tenant, dryRunCreate(t, podOf("chat", ending(1, 3600))), nil},
+		"a new pod with a day, without cards":        {p.tenant, dryRunCreate(t, podOf("chat", ending(0, day))), nil},
+		"a new pod with a day, by an exempt account": {exempt, dryRunCreate(t, podOf("chat", ending(1, day))), nil},
 	})
 
 	on := w.createPlacedPod(t, exempt, "leaving", podSpecWith("volcano", gpu, 1), "h200-0")
@@ -314,38 +327,40 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 
 	tooLong := []string{"grace period of 86401 seconds"}
 	cases := map[string]attempt{
-		"deleted in an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
+		"deleted with an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
 		// This is Kubernetes' way to remove a pod from a dead node; see docs/security.md for
 		// its cost.
-		"deleted by force":          {p.tenant, dryRunDelete(t, on, seconds(0)), nil},
-		"deleted later":             {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat requests nvidia.com/gpu")},
-		"deleted as it says itself": {p.tenant, dryRunDelete(t, on), nil},
-		"without cards":             {p.tenant, dryRunDelete(t, free, seconds(over)), nil},
-		"by an exempt account":      {exempt, dryRunDelete(t, on, seconds(over)), nil},
-		"by an administrator":       {p.admin, dryRunDelete(t, on, seconds(over)), late},
-		"with all others":           {p.tenant, all, late},
-		"evicted":                   {p.tenant, dryRunEvict(t, on, &within), nil},
-		"evicted as it says itself": {p.tenant, dryRunEvict(t, on, nil), nil},
-		"evicted late":              {p.tenant, dryRunEvict(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
+		"deleted by force":                               {p.tenant, dryRunDelete(t, on, seconds(0)), nil},
+		"deleted with 3601 seconds":                      {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat requests nvidia.com/gpu")},
+		"deleted with its own period":                    {p.tenant, dryRunDelete(t, on), nil},
+		"without cards, deleted with 3601 seconds":       {p.tenant, dryRunDelete(t, free, seconds(over)), nil},
+		"deleted with 3601 seconds by an exempt account": {exempt, dryRunDelete(t, on, seconds(over)), nil},
+		"deleted with 3601 seconds by an administrator":  {p.admin, dryRunDelete(t, on, seconds(over)), late},
+		"all pods deleted with 3601 seconds":             {p.tenant, all, late},
+		"evicted with a minute":                          {p.tenant, dryRunEvict(t, on, &within), nil},
+		"evicted with its own period":                    {p.tenant, dryRunEvict(t, on, nil), nil},
+		"evicted with 3601 seconds":                      {p.tenant, dryRunEvict(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
 	}
 
 	for who, as := range map[string]client.Client{"the tenant": p.tenant, "Volcano's controllers": p.volcano, "the scheduler": p.scheduler, "an administrator": p.admin} {
-		cases["longer than the bound, as it says itself, by "+who] = attempt{as, dryRunDelete(t, older), nil}
-		cases["longer than the bound, as long as itself, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day)), nil}
-		cases["longer than itself, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day+1)), tooLong}
+		cases["an older pod with a day, deleted with its own period, by "+who] = attempt{as, dryRunDelete(t, older), nil}
+		cases["an older pod with a day, deleted with a day, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day)), nil}
+		cases["an older pod with a day, deleted with a second more, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day+1)), tooLong}
 	}
 	runAttempts(t, admissionpolicy.ChargePolicyName, cases)
 }
 
+// commandTests: Volcano's Command objects tell its controllers to close a queue or to abort a job. A tenant may
+// send one to its own job, but none to a queue, for which it has no rights, and may not redirect a stored one.
 func commandTests(t *testing.T, w *env, p chargeClients) {
 	queue := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying")
 	job := newCommand("Job", "batch.volcano.sh/v1alpha1", "mine")
 	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // no controller reads it
 	w.CreateWithCleanup(t, stored)
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
-		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "tenant@chat may not update Queues"}},
-		"a tenant's to a job":            {p.tenant, dryRunCreate(t, job), nil},
-		"a tenant's, sent on to a queue": {p.tenant, dryRunPatch(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
-		"an administrator's":             {p.admin, dryRunCreate(t, queue), nil},
+		"a tenant's command to a queue":           {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "tenant@chat may not update Queues"}},
+		"a tenant's command to a job":             {p.tenant, dryRunCreate(t, job), nil},
+		"a tenant redirects a command to a queue": {p.tenant, dryRunPatch(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
+		"an administrator's command to a queue":   {p.admin, dryRunCreate(t, queue), nil},
 	})
 }

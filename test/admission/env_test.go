@@ -179,9 +179,9 @@ func dryRun(t *testing.T, as client.Client, object client.Object) error {
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 }
 
-// TestAdmission runs on one cluster, in this order. The rules are tested with package
-// validation. This test checks that the API server calls the webhooks, and what happens when it
-// cannot.
+// TestAdmission runs on one cluster, in this order. Package validation tests the rules. This test checks that the
+// API server calls the webhooks and evaluates the admission policies, and what happens when the operator does not
+// answer.
 func TestAdmission(t *testing.T) {
 	w := newEnv(t)
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })

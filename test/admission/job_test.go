@@ -62,7 +62,9 @@ func rulesOf(job *batchv1.Job) []batchv1.PodFailurePolicyRule {
 	return job.Spec.PodFailurePolicy.Rules
 }
 
-// jobTests: evicted pods of a Job do not count as failed, where the policy asks for that.
+// jobTests: evicted pods of a Kubernetes Job count as failed, unless its podFailurePolicy ignores evictions as
+// first rule. With jobEvictionPolicy IgnoreEvictions the webhook adds that rule to new Jobs with cards, where
+// Kubernetes allows it: restartPolicy Never, our scheduler, fewer than 20 rules. Otherwise the user gets a warning.
 func jobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	g.Eventually(w.warningsOf(t, batchJob("none", nil))).ShouldNot(gomega.ContainSubstring("backoffLimit"), "without a policy")
@@ -86,17 +88,17 @@ func jobTests(t *testing.T, w *env) {
 		rules  int
 		gets   bool
 	}{
-		"says nothing":               {nil, 1, true},
-		"has rules about exit codes": {withRules(exitCodeRules(19)), 20, true},
-		"has as many as it may":      {withRules(exitCodeRules(20)), 20, false},
-		"has the rule after another": {withRules(append(exitCodeRules(1), evictionRule)), 2, false},
-		"restarts its containers":    {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, 0, false},
-		"uses the default scheduler": {func(s *batchv1.JobSpec) {
+		"no podFailurePolicy":                  {nil, 1, true},
+		"19 rules about exit codes":            {withRules(exitCodeRules(19)), 20, true},
+		"20 rules, which is the most":          {withRules(exitCodeRules(20)), 20, false},
+		"the rule is there, after another one": {withRules(append(exitCodeRules(1), evictionRule)), 2, false},
+		"restartPolicy OnFailure":              {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, 0, false},
+		"the default scheduler": {func(s *batchv1.JobSpec) {
 			s.Template.Spec = podSpecWith("default-scheduler", gpu, 0)
 			s.Template.Spec.RestartPolicy = "Never"
 		}, 0, false},
-		"requests no card":            {func(s *batchv1.JobSpec) { s.Template.Spec.Containers = podSpecWith("", gpu, 0).Containers }, 0, false},
-		"an init container has cards": {cardsInInitContainer, 1, true},
+		"no cards":                   {func(s *batchv1.JobSpec) { s.Template.Spec.Containers = podSpecWith("", gpu, 0).Containers }, 0, false},
+		"cards of an init container": {cardsInInitContainer, 1, true},
 	}) {
 		framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is added when the operator does not answer in time
 			job := batchJob("x", tc.change)
@@ -136,8 +138,9 @@ func writeFile(t *testing.T, job *batchv1.Job) string {
 	return path
 }
 
-// fileAgainTests: a podFailurePolicy is immutable, and the user's file does not have the rule
-// that was added. kubectl replace needs manualSelector, or it would refuse the file anyway.
+// fileAgainTests: a podFailurePolicy is immutable, and the user's file does not have the rule that the webhook
+// added. So each way to apply the changed file again (parallelism 2 instead of 1) must keep the rule and succeed.
+// kubectl replace needs manualSelector, or it would refuse the file anyway.
 func fileAgainTests(t *testing.T, w *env) {
 	withSelector := func(s *batchv1.JobSpec) {
 		s.ManualSelector = ptr.To(true)
@@ -151,14 +154,14 @@ func fileAgainTests(t *testing.T, w *env) {
 		first, again []string
 		changes      []func(*batchv1.JobSpec)
 	}{
-		"replace":                           {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector}},
-		"replace with rules":                {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector, withRules(exitCodeRules(2))}},
-		"server-side apply":                 {serverSide, serverSide, nil},
-		"server-side apply with rules":      {serverSide, serverSide, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
-		"server-side apply with a default":  {serverSide, serverSide, []func(*batchv1.JobSpec){defaulted}},
-		"apply":                             {[]string{"apply"}, []string{"apply"}, nil},
-		"apply with rules":                  {[]string{"apply"}, []string{"apply"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
-		"server-side apply of what is here": {[]string{"create"}, []string{"apply", "--server-side", "--force-conflicts"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(1))}},
+		"replace":                          {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector}},
+		"replace with rules":               {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector, withRules(exitCodeRules(2))}},
+		"server-side apply":                {serverSide, serverSide, nil},
+		"server-side apply with rules":     {serverSide, serverSide, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
+		"server-side apply with a default": {serverSide, serverSide, []func(*batchv1.JobSpec){defaulted}},
+		"apply":                            {[]string{"apply"}, []string{"apply"}, nil},
+		"apply with rules":                 {[]string{"apply"}, []string{"apply"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
+		"server-side apply of a Job that was created": {[]string{"create"}, []string{"apply", "--server-side", "--force-conflicts"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(1))}},
 	}) {
 		g := framework.NewGomega(t)
 		job := batchJob("again", func(s *batchv1.JobSpec) {
@@ -206,7 +209,7 @@ func fileAgainTests(t *testing.T, w *env) {
 	})
 }
 
-// jobSetTests: as JobSet's controller creates it.
+// jobSetTests: a Job that the controller of a JobSet creates gets the rule as well.
 func jobSetTests(t *testing.T, w *env) {
 	framework.NewGomega(t).Eventually(func(g gomega.Gomega) {
 		job := batchJob("set-worker-0", nil)
@@ -216,7 +219,7 @@ func jobSetTests(t *testing.T, w *env) {
 	}).Should(gomega.Succeed())
 }
 
-// cronJobTests: Kubernetes' controller creates the Job.
+// cronJobTests: a Job that Kubernetes creates for a CronJob, which is due here, gets the rule as well.
 func cronJobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	cron := &batchv1.CronJob{
@@ -240,7 +243,8 @@ func cronJobTests(t *testing.T, w *env) {
 
 var jobRequests = regexp.MustCompile(`(?m)^apiserver_admission_webhook_admission_duration_seconds_count\{.*name="jobs\.cardquota\.dev".*\} (\d+)$`)
 
-// jobCostTests: the API server asks only about Jobs that the operator may complete.
+// jobCostTests: each call of a webhook delays a request. So the API server calls it only for Jobs that the webhook
+// may change: no call for the first four requests, and one call for the last.
 func jobCostTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	asked := func() (sum int) {
@@ -266,10 +270,10 @@ func jobCostTests(t *testing.T, w *env) {
 		"a Job without a card": func() error {
 			return dryRun(t, w, batchJob("x", func(s *batchv1.JobSpec) { s.Template.Spec.Containers = podSpecWith("", gpu, 0).Containers }))
 		},
-		"a Job that restarts": func() error {
+		"a Job with restartPolicy OnFailure": func() error {
 			return dryRun(t, w, batchJob("x", func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
 		},
-		"another change": func() error {
+		"another change of a stored Job": func() error {
 			return framework.MergePatch(t, w, stored, `{"metadata":{"labels":{"a":"b"}},"spec":{"parallelism":3}}`)
 		},
 	} {

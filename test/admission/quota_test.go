@@ -16,7 +16,9 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// quotaTests test that CardQuotas and policies are denied if the operator would not apply them.
+// quotaTests: a CardQuota is refused if the operator would not apply it: for a queue of another one, beyond the 8
+// cards of the fleet when overAllocation is Deny (6 + 3 > 8), or with an undefined service type. A policy is
+// refused when it contradicts itself. It may drop a service type that CardQuotas use, with a warning.
 func quotaTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
@@ -54,8 +56,9 @@ func quotaTests(t *testing.T, w *env) {
 	})).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
 
-// vcjobTests: a job is completed before Volcano's own webhook fills in the rest,
-// where the policy asks for that.
+// vcjobTests: a vcjob with VCJobEvictionPolicy gets a rule to restart after an eviction, and 100 retries instead of
+// Volcano's 3, before Volcano's own webhook adds its defaults. This is for queues from which cards are reclaimed
+// (training), not for inference.
 func vcjobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {
@@ -79,9 +82,9 @@ func vcjobTests(t *testing.T, w *env) {
 		retries  int32
 		policies []vcbatch.LifecyclePolicy
 	}{
-		"says nothing":          {"nights", nil, 100, restart},
-		"says how often":        {"nights", func(j *vcbatch.Job) { j.Spec.MaxRetry = 7 }, 7, restart},
-		"in a queue that takes": {"days", nil, 3, nil},
+		"no policies in a training queue":   {"nights", nil, 100, restart},
+		"7 retries in a training queue":     {"nights", func(j *vcbatch.Job) { j.Spec.MaxRetry = 7 }, 7, restart},
+		"no policies in an inference queue": {"days", nil, 3, nil},
 	}) {
 		framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
 			job := trainingJob("x", tc.queue, tc.change)
@@ -92,8 +95,9 @@ func vcjobTests(t *testing.T, w *env) {
 	}
 }
 
-// operatorDownTests test that a stopped operator blocks only writes of quotas, and that its objects
-// can still be deleted.
+// operatorDownTests: while the operator is stopped, pods and workloads are created unchecked, because tenants must
+// go on. Only writes of quotas are refused, which could break limits. Its objects can still be changed otherwise
+// and deleted, and its namespace is not blocked.
 func operatorDownTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	quota := newQuota("orphan", nil)
@@ -106,11 +110,11 @@ func operatorDownTests(t *testing.T, w *env) {
 
 	tenant := w.tenantClient(t, "chat")
 	for name, object := range map[string]client.Object{
-		"a pod without cards":       podOf("chat", podSpecWith("", gpu, 0)),
-		"a pod with cards":          podOf("chat", podSpecWith("volcano", gpu, 1)),
-		"a Deployment with cards":   deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}),
-		"a Deployment without any":  deploymentOf("alone", podSpecWith("", gpu, 0), nil),
-		"one that would be refused": deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "|"}),
+		"a pod without cards":                    podOf("chat", podSpecWith("", gpu, 0)),
+		"a pod with cards":                       podOf("chat", podSpecWith("volcano", gpu, 1)),
+		"a Deployment with cards":                deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}),
+		"a Deployment without cards":             deploymentOf("alone", podSpecWith("", gpu, 0), nil),
+		"a Deployment with an invalid card name": deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "|"}),
 	} {
 		g.Expect(tenant.Create(t.Context(), object, client.DryRunAll)).To(gomega.Succeed(), name)
 	}

@@ -57,8 +57,8 @@ func trainingJob(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 	return job
 }
 
-// workloadTests test that the webhooks are called for every kind of workload, and ignore other
-// objects.
+// workloadTests: the webhooks check each kind of workload at its creation: card name, queue, service type and
+// scheduler. Without a policy a wrong card name is a warning, with one a refusal. Other objects are not affected.
 func workloadTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
@@ -156,7 +156,8 @@ func workloadTests(t *testing.T, w *env) {
 	})
 }
 
-// storedObjectsTest tests that an object stored before a rule can still be changed in other respects.
+// storedObjectsTest: a Deployment with a bad card name was stored while the operator was stopped. It can still be
+// scaled, and its card name corrected, but not be replaced by another bad one.
 func storedObjectsTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
 	g := framework.NewGomega(t)
 	old := deployment(bad)

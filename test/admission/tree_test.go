@@ -26,7 +26,9 @@ func newTreeQuota(name, parent string, quota, deserved int64) *v1alpha1.CardQuot
 	})
 }
 
-// treeTests test that CardQuotas are denied that form no tree, and that jobs start in leaves only.
+// treeTests: a CardQuota that forms no tree is refused: a quota above its parent's, children with more deserved
+// cards than their parent, a cycle, a parent with a service type, or a slice of a card beside whole cards. Jobs
+// start in leaves only. Children may be created first and parents deleted first, with a warning.
 func treeTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()

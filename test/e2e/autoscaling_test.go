@@ -12,8 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// Kubernetes' autoscaler changes the replicas without asking for quota. Those beyond it wait and say
-// why, and what it removes is there for others.
+// TestAnAutoscalerUsesNoMoreThanTheQuota: Kubernetes' autoscaler changes replicas without regard to quotas. The
+// load needs 8 pods, maxReplicas is 6 and the quota 4: 4 run, 2 wait and say why, in events, statuses and kubectl
+// cardquota why. When the load falls, waiting pods go first. Cards of removed replicas serve a job of 2 pods that
+// waited for the same quota.
 func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	s := newScene(t, "autoscaling")
 	const (

@@ -11,6 +11,9 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
+// TestAQuotaThatCannotBeReadStopsItsQueueOnly: the quota annotation of a Queue may be damaged by hand. A queue with
+// an unreadable quota starts no pod with cards, because any number could be wrong, and events say why. Each row has
+// such a queue with one pod. A good queue beside them runs its 8 pods.
 func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	s := newScene(t, "badtext")
 	s.createQuota("badtext-good", cardList(h200, 8))
@@ -41,6 +44,9 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	}
 }
 
+// TestBadWorkloadsDoNotDisturbOthers: pods and jobs with an invalid card name or request wait, and events say why.
+// Others in the same queue, with a quota of 8, run. A bare pod takes its request from its containers alone, so a
+// damaged request of a job in its annotation does not matter.
 func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	s := newScene(t, "badwork")
 	s.createQuota("badwork", cardList(h200, 8))
@@ -75,6 +81,8 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	s.wantRunning("good", 4, 0)
 }
 
+// TestAMissingQueueIsReported: a pod and a job name a queue that does not exist. Volcano's webhook refuses the job.
+// No webhook refuses the pod: it waits with a reason, and runs as soon as the queue exists.
 func TestAMissingQueueIsReported(t *testing.T) {
 	s := newScene(t, "missing")
 	err := s.Create(s.ctx, s.newVCJob(podSet{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))

@@ -88,6 +88,9 @@ func (s *scene) wantInForce(text string) {
 	s.Eventually(func() []string { return s.configEvents("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconfig.Hash(text))))
 }
 
+// aBrokenConfigurationChangesNothingButAReport: an administrator writes configurations that the scheduler cannot
+// use, one after the other, or deletes the ConfigMap. Each time the scheduler goes on with the last good one: of 3
+// pods in a queue with a quota of 2, 2 run. Events and the heartbeat name the problem. Then it loads a good one.
 func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "broken", st)
 	s.createQuota("broken", cardList(h200, 2))
@@ -125,6 +128,9 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 	s.wantRunning("gone", 2, 1)
 }
 
+// aSchedulerThatStartsOnABrokenConfigurationWaits: a scheduler that starts on a broken configuration knows none
+// that enforces quotas. It is ready, but does not take the leader Lease, so no pod starts although the quota rises
+// from 2 to 3. When the configuration is good, the third pod runs.
 func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "unconfigured", st)
 	s.createQuota("unconfigured", cardList(h200, 2))
@@ -149,8 +155,9 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 	resume()
 }
 
-// Everything starts in the wrong order: the scheduler first, on a cluster without nodes,
-// queues, operator or configuration.
+// aSchedulerThatStartsFirstWaitsForEverythingElse: everything starts in the wrong order: the scheduler first, on a
+// cluster without nodes, queues, operator or configuration. Pods wait until nodes and a configuration exist, and
+// never exceed a quota. Then the operator starts.
 func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "first", st)
 	resume := s.observer.Excuse(observer.Reason, observer.Status)

@@ -26,7 +26,9 @@ import (
 // last heartbeat of our scheduler. As shipped it is 30 s.
 var reportedWithin = enforcement.StaleAfter/time.Duration(deployment.ClockFactor()) + 10*time.Second
 
-// runHandover hands the cluster over from Volcano's own scheduler to ours and back.
+// runHandover hands the cluster over from Volcano's own scheduler to ours and back, in steps that go on from each
+// other. Conditions must say at any time whether quotas are enforced. Two schedulers never run sessions (scheduling
+// cycles) at the same time, which the log of all heartbeats and leases proves.
 func (p *enforcementTest) runHandover(t *testing.T) {
 	step := func(name string, play func()) {
 		began := time.Now()
@@ -54,7 +56,8 @@ func (p *enforcementTest) runHandover(t *testing.T) {
 	p.Expect(p.leaseRenewals).NotTo(BeEmpty())
 }
 
-// No configuration names capacity-card: our scheduler runs and stays unelected.
+// checkWithoutPolicy: without a ServiceTypePolicy there is no configuration with our plugin. Condition Enforced is
+// Unknown, and our scheduler runs without taking the leader Lease.
 func (p *enforcementTest) checkWithoutPolicy() {
 	p.createQuota(tenant, cardList(h200, 4))
 	p.createQuota(neighbour, cardList(h200, 2))
@@ -66,6 +69,9 @@ func (p *enforcementTest) checkWithoutPolicy() {
 	p.Expect(p.volcanoConfig()).To(Equal(p.original), "it is unchanged")
 }
 
+// handOver: the policy is applied while Volcano's own scheduler runs. Ours loads its configuration and waits until
+// the other one is gone: scaled to 0, and its pod deleted. Then quotas are enforced: 2 pods of before and 2 new
+// ones fill the quota of 4, and one waits.
 func (p *enforcementTest) handOver() {
 	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
 	stock := p.startStock(p.stockPod("volcano-scheduler-1"))
@@ -102,6 +108,9 @@ func (p *enforcementTest) handOver() {
 	p.wantReason("train", insufficientMessage(tenant, h200, 1, 4))
 }
 
+// replaceByStock: Volcano's own scheduler comes back beside ours. Ours ends at once and waits after its restart.
+// The conditions name the other scheduler within the documented time after our last session. When it is gone, ours
+// leads again.
 func (p *enforcementTest) replaceByStock() {
 	p.scaleDeployment("train", 2) // the stock scheduler would give more than the quota
 	p.wantRunning("train", 2, 0)
@@ -145,7 +154,8 @@ func (p *enforcementTest) replaceByStock() {
 	resume()
 }
 
-// A user removes what the policy needs. The operator restores it and reports it.
+// checkDriftCorrected: a user removes an action or plugin that the policy needs from our configuration. The
+// operator restores it, and an event names the user's tool. Quotas are enforced again.
 func (p *enforcementTest) checkDriftCorrected() {
 	for what, text := range map[string]string{
 		"no cardreclaim":   strings.Replace(p.rendered, ", cardreclaim", "", 1),
@@ -162,7 +172,8 @@ func (p *enforcementTest) checkDriftCorrected() {
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 }
 
-// An unreadable base removes no quota.
+// checkUnreadableConfig: a user damages Volcano's ConfigMap, from which ours is rendered. The last rendered text
+// stays, and quotas hold: the queue has 2 cards and uses 1, so 1 of 2 new pods runs.
 func (p *enforcementTest) checkUnreadableConfig() {
 	p.editConfigMap(baseMeta, "actions: [\n")
 	p.waitForCondition(api.ConditionConfigSynced, "False/BaseInvalid: ", thePolicy)
@@ -177,6 +188,8 @@ func (p *enforcementTest) checkUnreadableConfig() {
 	p.Expect(p.DeleteAllOf(p.ctx, &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels{app: "goes-on"})).To(Succeed())
 }
 
+// handBack: the policy is deleted and Volcano's own scheduler takes over. What belongs to the policy is gone,
+// Volcano's configuration is as it was, and no pod is lost.
 func (p *enforcementTest) handBack() {
 	p.scaleDeployment("train", 1) // the stock scheduler would give more than the quota
 	p.wantRunning("train", 1, 0)

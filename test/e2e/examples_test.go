@@ -169,6 +169,8 @@ var configurations = map[string]example{
 	}},
 }
 
+// TestExamples: each file in testdata/examples, which users copy, does what the comment at its top promises. Each
+// runs in a namespace of its own.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for name, x := range examples {
@@ -191,6 +193,7 @@ func runConfigurations(t *testing.T, st *testCluster) {
 	}
 }
 
+// TestEveryExampleIsTested: each file in testdata/examples has a test, and begins with a comment of what it shows.
 func TestEveryExampleIsTested(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	files := check.Value(filepath.Glob(filepath.Join(examplesDir, "*")))(t)

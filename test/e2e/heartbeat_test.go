@@ -65,6 +65,9 @@ func (s *scene) runOnModel(w podSet) {
 	}
 }
 
+// heartbeatProvesWhatIsInForce: the heartbeat states the leader, its version, and the configuration with which it
+// runs. It names a pod that another program has bound, until that is gone, and never one that the scheduler bound
+// itself. It ends with the scheduler.
 func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "heartbeat", st)
 	s.stopScheduler()

@@ -12,6 +12,9 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
+// TestACardQuotaIsDeletedAndRecreated: a CardQuota is deleted while 2 of its 3 cards are used. Running pods go on,
+// no new one starts, and the queue stays until the last pod is gone. Then a CardQuota of the same name, with a
+// quota of 1, works as a new one.
 func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s := newScene(t, "recreated")
 	s.createQuota("recreated", cardList(h200, 3))
@@ -38,6 +41,9 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.wantRunning("again", 1, 1)
 }
 
+// TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore: a cluster may use Volcano's default queue for work without
+// cards, and no CardQuota names it. Deployments, pods and jobs run there as before, and the operator writes nothing
+// into it. Cards are not allowed there.
 func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	s := newScene(t, "untouched")
 	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))

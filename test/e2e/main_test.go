@@ -197,7 +197,8 @@ func pageOf(m deployment.ProgramMetrics) observer.Page {
 	return observer.Page{Process: m.PID, Asked: m.Asked, Answered: m.Answered, Text: m.Page}
 }
 
-// TestASceneThatEndsReadsThePagesForOthers: the observers of other scenes get the same answer.
+// TestASceneThatEndsReadsThePagesForOthers: scenes that run at the same time share a reading of the metrics. One
+// that ends while it reads must not fail the others, so its context does not end the reading.
 func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -28,8 +28,10 @@ func (s *scene) notAllowedMessage(queue string) string {
 	return fmt.Sprintf("Namespace <%s> may not use queue <%s>: ask an administrator", s.namespace, queue)
 }
 
-// Any pod may name any queue: only the scheduler keeps a namespace out, for every kind of
-// workload.
+// TestAQueueAllowsOnlySelectedNamespaces: any pod may name any queue, and only the scheduler keeps a namespace out,
+// for every kind of workload. The queue is for team chat. Without the label, and with that of another team, nothing
+// runs and nothing shows in the status. With it all run. When it is removed, running pods stay, and no new one
+// starts.
 func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s := newScene(t, "tenancy")
 	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())
@@ -86,7 +88,9 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.wantPods(in)
 }
 
-// A Queue without a CardQuota selects namespaces as well; an unreadable selector allows none.
+// TestASelectorWrittenByHandIsEnforced: a Queue without a CardQuota may select namespaces by an annotation. One
+// that selects this namespace runs its pod, and one of another team does not. One that cannot be read allows no
+// namespace, and says so, until it is corrected.
 func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	s := newScene(t, "handmade")
 	const mine = `{"matchLabels":{"kubernetes.io/metadata.name":"handmade"}}`
@@ -111,8 +115,9 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	s.wantRunning("broken", 1, 0)
 }
 
-// Inference in a namespace that its queue does not allow reclaims nothing from training,
-// although it has priority, quota and the right service type. With the label it does.
+// noEvictionForADisallowedNamespace: inference in a namespace that its queue does not allow takes no cards back
+// from training, although it has priority, quota and the right service type. With the label of team chat it takes 2
+// of 8.
 func noEvictionForADisallowedNamespace(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8))
 	t.createAndAwaitOpen(builder.CardQuota(t.queueName("inference")).ServiceType("inference").Card(t.card, 8).

@@ -46,9 +46,9 @@ func (s *scene) deploymentInClass(class string, w podSet) client.Object {
 	return d
 }
 
-// A queue is full of pods of low priority. A job of high priority preempts as many as it needs,
-// and one of equal priority none. A pod of another queue waits longer for a node, and has quota, but
-// what was freed for the job is not for it.
+// preemptsBetweenJobs: a queue with a quota of 4 is full of pods of low priority. A job of 2 pods of high priority
+// preempts 2, and a pod of equal priority none. Pods of another queue fill the node. One of them waits longer and
+// has quota, but what was freed for the job is not for it.
 func preemptsBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
 	s.createQuota("jobs-others", cardList(h200, 8))
@@ -65,8 +65,9 @@ func preemptsBetweenJobs(s *scene) {
 	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0), "others": podCounts(4, 1)})
 }
 
-// There is quota for either card, but only the other one's nodes are full. Pods of low priority
-// hold the quota of the card with free nodes.
+// preemptsOnTheScarceCard: the pod of high priority accepts H800 or H200, 2 cards. Its queue has quota for either,
+// but the nodes with H800 are full of another queue's pods. So it preempts 2 pods of its own queue on H200, where
+// the quota of 4 is used.
 func preemptsOnTheScarceCard(s *scene) {
 	s.createQuota("cards", cardList(h200, 4, h800, 2))
 	s.createQuota("cards-others", cardList(h800, 8))
@@ -78,12 +79,13 @@ func preemptsOnTheScarceCard(s *scene) {
 	s.wantNodes("high", "h200")
 }
 
-// Inside a job the task of higher priority preempts a lower one.
+// preemptsBetweenPods: inside a job the task with the PriorityClass of higher priority preempts pods of the lower
+// one.
 func preemptsBetweenPods(s *scene) {
 	s.preemptInsideJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
 }
 
-// volcano.sh/task-priority has the same effect without PriorityClasses.
+// preemptsByTaskPriority: annotation volcano.sh/task-priority has the same effect as a PriorityClass.
 func preemptsByTaskPriority(s *scene) {
 	s.preemptInsideJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
 		template.Annotations["volcano.sh/task-priority"] = priority
@@ -140,8 +142,9 @@ func startPolicyCluster(t *testing.T) *testCluster {
 	return st
 }
 
-// A gang of low priority on two nodes is preempted as a whole for two pods of high priority. It
-// restarts when they leave, more often than Volcano's retries allow.
+// gangsSurvivePreemption: a gang of 10 pods of low priority on two nodes is preempted as a whole for two pods of
+// high priority: fewer would be useless. It restarts when they leave. That happens 4 times, more often than
+// Volcano's 3 retries allow, and none is counted.
 func gangsSurvivePreemption(s *scene) {
 	s.createQuota("gangs", cardList(h200, 16))
 	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
@@ -169,8 +172,8 @@ func gangsSurvivePreemption(s *scene) {
 	}
 }
 
-// A node of a gang is drained and comes back. A pod of another queue waits longer for the node, but
-// the gang holds a node with which it does not work alone, so it gets the other one back.
+// drainedGangsReturn: a gang has two pods on two nodes. One node is drained and comes back. A pod of another queue
+// waits longer for that node, but the gang has a node on which it cannot work alone, so it gets the other one back.
 func drainedGangsReturn(s *scene) {
 	s.createQuota("drained", cardList(h200, 16))
 	s.createQuota("drained-others", cardList(h200, 8))

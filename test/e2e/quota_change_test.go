@@ -10,6 +10,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
+// TestTwoQueuesDoNotDisturbEachOther: queue a requests ten times its quota of 2 before queue b comes. Queue b gets
+// all of its cards all the same, and a gets none that b releases.
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s := newScene(t, "neighbours")
 	s.createQuota("neighbours-a", cardList(h200, 2))
@@ -33,6 +35,8 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s.wantCard("neighbours-a", h200, 2, 18, 0)
 }
 
+// TestRaisingAQuotaReleasesWhatWaits: a queue with a quota of 1 has a Deployment of 3 pods and a gang of 4. When
+// the quota is 7, all of them run.
 func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 	s := newScene(t, "raising")
 	s.createQuota("raising", cardList(h200, 1))
@@ -47,6 +51,8 @@ func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 	t.Logf("7 pods run %s after the quota was raised", time.Since(at).Round(10*time.Millisecond))
 }
 
+// TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing: a queue uses 4 cards when its quota falls to 2. No pod is
+// evicted, the status says that it is over its quota, and no new pod starts until pods end and only 1 card is used.
 func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s := newScene(t, "lowering")
 	s.createQuota("lowering", cardList(h200, 4))

@@ -6,6 +6,9 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
+// TestQuotaHoldsForVCJobs: a queue has quotas of 3 H200 and 8 H800. Volcano's jobs start within them: each model
+// counts for itself, and a gang starts as a whole or has no pods. A job that states limits alone, or no request
+// annotation, is held back in the same way. Reasons say how many cards are missing.
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s := newScene(t, "vcjobs")
 	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
@@ -44,6 +47,8 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.wantCard("vcjobs", h800, 8, 0, 0)
 }
 
+// TestQuotaHoldsForBarePods: pods without a controller count like all others. Of the quotas of 3 H200, 8 H800 and 4
+// Ascend cards, pods use no more. A card without a quota may not be used at all.
 func TestQuotaHoldsForBarePods(t *testing.T) {
 	s := newScene(t, "bare")
 	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))
@@ -69,6 +74,9 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 	s.wantCard("bare", ascend, 4, 2, 0)
 }
 
+// TestAlternativesShareTheQuotasOfTheirCards: a pod may accept two card models, and counts against the quota of the
+// one that it gets. With quotas of 1 and 2, 3 of 5 pods run. A pod that names one of the models cannot have the
+// other.
 func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	s := newScene(t, "either")
 	s.createQuota("either", cardList(rtx4090d, 1, rtx4090, 2))

@@ -8,8 +8,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// Two gangs fill the nodes. One pod evicts one gang. The next pods use its remaining cards
-// before the other gang is touched.
+// reclaimsWholeGangs: two gangs of 4 pods fill the nodes. One pod of inference evicts one gang as a whole, since it
+// cannot run with less. The next pods use the remaining cards of that gang before the other one is touched. Both
+// restart when inference leaves.
 func reclaimsWholeGangs(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startJob(t.trainingJob("one", 4))
@@ -46,7 +47,8 @@ func (t *reclaimTest) wantOneEventEach(jobs ...string) {
 	))
 }
 
-// One pod of the younger gang is protected, and so all of them are.
+// aGangWithAProtectedPodStays: one pod of the younger gang is protected from eviction, so the whole gang is: to
+// evict a part would be useless. The older gang is evicted instead, and a fifth pod of inference waits.
 func aGangWithAProtectedPodStays(t *reclaimTest) {
 	guarded := t.trainingJob("guarded", 4)
 	worker := guarded.Spec.Tasks[0]
@@ -74,8 +76,9 @@ func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Jo
 	return job
 }
 
-// A Deployment and a job have elastic pods. They are evicted, one after the other, before any
-// gang is broken.
+// elasticPodsAreEvictedFirst: a Deployment and a job have pods above their minimum (elastic). They are evicted, one
+// after the other, before any gang is broken. The last pod of a Deployment is a smaller loss than two pods of a
+// gang.
 func elasticPodsAreEvictedFirst(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("web", 2)
@@ -102,8 +105,8 @@ func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
 	t.Expect(t.readJob(name).Status.RetryCount).To(BeZero(), name)
 }
 
-// The job could run with two of its pods, but its own policy would restart all of them when one
-// is evicted.
+// aRestartingJobIsEvictedWhole: the job could run with two of its 4 pods, but its own policy would restart all of
+// them when one is evicted. So it is evicted as a whole, and starts again on what is left.
 func aRestartingJobIsEvictedWhole(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)
@@ -117,7 +120,8 @@ func aRestartingJobIsEvictedWhole(t *reclaimTest) {
 	t.wantJob("job", batchv1alpha1.Running)
 }
 
-// Of three workers two can be evicted, and the leader cannot.
+// everyTaskKeepsItsMinimum: each task of a job has a minimum of its own: of 3 workers two can be evicted, and the
+// one leader cannot.
 func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)

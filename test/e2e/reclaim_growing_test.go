@@ -7,7 +7,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// An autoscaler adds pods to a Deployment whose PodGroup needs one pod only.
+// aGrowingDeploymentReclaims: an autoscaler adds pods to a Deployment of inference whose PodGroup needs one pod
+// only. Each added pod takes cards back from training as well, 1, 3 and then 5 of 8.
 func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("low", 8)
@@ -25,8 +26,8 @@ func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.wantRunning("low", 8, 0)
 }
 
-// A gang of inference, larger than a node, reclaims everything that it needs at once. While its
-// quota or the reclaimable pods do not suffice, it reclaims nothing.
+// aGangReclaimsAllOrNothing: a gang of inference needs 8 cards, more than a node has. While its quota (6) or the
+// reclaimable pods (4 are protected) do not suffice, it evicts nothing. Then it evicts all 8 at once.
 func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.createQuotas(6)
 	t.startTraining("low", 4)

@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Inference comes when training has run only for a moment. Training is evicted as soon as its
-// minimum runtime is over.
+// noEvictionBeforeMinimumRuntime: the configuration grants training a minimum runtime of 10 seconds. Inference
+// comes before that, and training is evicted as soon as its time is over.
 func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
 	const granted = 10 * time.Second
 	t.useConfig(strings.Replace(t.configText(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
@@ -68,8 +68,8 @@ func (t *reclaimTest) restartSchedulerAfter(told int) {
 	t.startScheduler()
 }
 
-// The scheduler is killed as soon as the first pod of a gang is evicted. The next scheduler
-// recognises the evicted pods, evicts the others of the gang, and no further pod.
+// aCrashEvictsNoOtherGang: the scheduler is killed as soon as the first pod of a gang is evicted. The next
+// scheduler recognises the evicted pods, evicts the others of that gang, and no other gang.
 func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	t.createQuotas(8)
 	for _, name := range []string{"one", "two"} {
@@ -86,6 +86,8 @@ func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	t.Expect(t.countRunning("one") * t.countRunning("two")).To(BeZero())
 }
 
+// aCrashEvictsNoOtherPod: the scheduler is killed after it has evicted 2 pods for 2 of inference. The next
+// scheduler waits for them to end, and evicts no others: 6 of 8 stay.
 func aCrashEvictsNoOtherPod(t *reclaimTest) {
 	t.createQuotas(8)
 	low := t.deploymentOf(t.newWorkload("low", t.queueName("training"), 8))

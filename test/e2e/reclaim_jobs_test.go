@@ -50,9 +50,9 @@ func (t *reclaimTest) completeOnePod(name string) {
 	check.Must(t, false, "no pod of %s runs", name)
 }
 
-// A Job that ignores evictions loses a pod in each tide, and not even one pod may fail. In each
-// tide a pod completes: until then Kubernetes would wait for up to ten minutes before it creates
-// the next one.
+// aJobSurvivesTenTides: a Kubernetes Job that ignores evictions loses a pod in each of ten tides, and not even one
+// pod may fail (backoffLimit 0). In each tide a pod completes: until then Kubernetes would wait for up to ten
+// minutes before it creates the next one.
 func aJobSurvivesTenTides(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)
@@ -84,8 +84,8 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 	t.Expect(status.Failed).To(BeZero())
 }
 
-// A Job of which one pod may fail loses one. The next reclaimer takes the gang, although a pod
-// of the Job would lose less: the Job would fail, and lose all of its work.
+// aJobAtItsBackoffLimitStays: a Kubernetes Job with backoffLimit 1 loses one pod. The next reclaimer takes the
+// gang, although a pod of the Job would lose less: a second failure would end the Job, and lose all of its work.
 func aJobAtItsBackoffLimitStays(t *reclaimTest) {
 	t.createQuotas(8)
 	t.createObjects(t.batchJob("job", 4, 1))

@@ -42,13 +42,15 @@ func (t *reclaimTest) wantEvicted(gone, stays string) {
 	t.checkSamePods(left)
 }
 
+// theYoungerGangIsEvicted: of two equal gangs the one that has run for less time is evicted, because it loses less
+// work.
 func theYoungerGangIsEvicted(t *reclaimTest) {
 	t.startOneAfterTheOther(t.trainingJob("older", 4), t.trainingJob("younger", 4))
 	t.wantEvicted("younger", "older")
 }
 
-// A pod of the older gang states that it has just saved its work. An invalid time is no
-// checkpoint.
+// theGangThatSavedIsEvicted: a pod of the older gang states that it has just saved its work, so that gang loses
+// less than the younger one. An invalid time is no checkpoint.
 func theGangThatSavedIsEvicted(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
@@ -58,8 +60,8 @@ func theGangThatSavedIsEvicted(t *reclaimTest) {
 	t.wantEvicted("older", "younger")
 }
 
-// A checkpoint in the future counts as one of now: the job loses nothing, and no more than
-// nothing.
+// theGangWithAFutureCheckpointIsEvicted: a checkpoint in the future counts as one of now: the job loses nothing,
+// and no more than nothing.
 func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
@@ -68,7 +70,8 @@ func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
 }
 
-// The older gang loses more, and has the lower priority.
+// theGangOfLowerPriorityIsEvicted: priority comes before loss: the older gang loses more, and is evicted because
+// its priority is lower.
 func theGangOfLowerPriorityIsEvicted(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	younger := t.trainingJob("younger", 4)
@@ -78,7 +81,8 @@ func theGangOfLowerPriorityIsEvicted(t *reclaimTest) {
 	t.wantEvicted("older", "younger")
 }
 
-// The younger gang loses less, and a PodDisruptionBudget allows no eviction of it.
+// theGangWithoutADisruptionBudgetIsEvicted: the younger gang loses less, but a PodDisruptionBudget allows no
+// eviction of it. So the older one is evicted.
 func theGangWithoutADisruptionBudgetIsEvicted(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	firstTaskTemplate(younger).Labels = map[string]string{"app": "younger"}

@@ -2,8 +2,8 @@ package e2e
 
 import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-// Training fills the nodes. Work of high priority that is not inference reclaims nothing.
-// Inference reclaims what it has quota for, and no more than it needs.
+// inferenceReclaimsFromTrainingOnly: training fills the nodes. Training, a notebook and untyped work of high
+// priority take nothing back. Inference takes what it has quota for, 2, and no more than it needs.
 func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
@@ -29,8 +29,9 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.wantReason("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }
 
-// All waiting pods are in queues of higher priority than all running pods, and all queues with
-// running pods are reclaimable: only the service type decides.
+// onlyTrainingIsReclaimed: all waiting pods are in queues of higher priority than all running pods, and all queues
+// with running pods are reclaimable. Still only training loses cards, and only to inference: the service type
+// decides.
 func onlyTrainingIsReclaimed(t *reclaimTest) {
 	t.createQuotas(8)
 	for name, work := range map[string]podSet{
@@ -51,7 +52,9 @@ func onlyTrainingIsReclaimed(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// Of eight pods seven are protected, each in another way.
+// protectedPodsStay: of 8 pods of training, 7 are protected, each in another way: a queue that is not reclaimable,
+// one of equal priority, an annotation of pod, PodGroup or job, and a critical PriorityClass. Inference gets the
+// card of the eighth one.
 func protectedPodsStay(t *reclaimTest) {
 	t.createQuotas(8)
 	t.createObjects(

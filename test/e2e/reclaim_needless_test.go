@@ -8,7 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// Both cards would suit the pod, but its queue has quota for only one of them.
+// reclaimsTheNamedCard: both card models would suit the pod, but its queue has quota for only one of them. It takes
+// that one back from training, and leaves the other.
 func reclaimsTheNamedCard(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
@@ -29,7 +30,7 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// Two cards are free.
+// noEvictionWhileCardsAreFree: 2 of 8 cards are free and the gang needs 2, so nothing is evicted.
 func noEvictionWhileCardsAreFree(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("low", 6)
@@ -62,7 +63,8 @@ func (t *reclaimTest) wantNoEviction(waiting ...string) {
 	t.wantPods(want)
 }
 
-// No node fits these pods, whatever is evicted.
+// noEvictionWithoutAFittingNode: no node fits these pods, whatever is evicted: a selector, an affinity, a taint, 65
+// CPU, 5 cards. So nothing is evicted for them.
 func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods hold a part of it
@@ -106,7 +108,8 @@ func (t *reclaimTest) blockNodes() {
 	}
 }
 
-// Both nodes have the cards and the CPU, but never at the same time.
+// noEvictionWithoutEnoughCPU: pods that stay use 60 of 64 CPU on either node, and the pod needs 8. The cards alone
+// are no reason to evict.
 func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 	t.createQuotas(8)
 	t.blockNodes()
@@ -115,7 +118,8 @@ func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 	t.wantNoEviction("cpu")
 }
 
-// There would be room on both nodes, but not beside the pod that stays.
+// noEvictionWhereAPodBlocks: evictions would free cards on both nodes, but a pod that stays has the same host port,
+// or excludes the new pod by anti-affinity.
 func noEvictionWhereAPodBlocks(t *reclaimTest) {
 	t.createQuotas(8)
 	t.blockNodes()

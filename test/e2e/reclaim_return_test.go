@@ -15,8 +15,8 @@ const (
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-// restartedJobSurvives lets inference come and go while a job trains whose policies restart it
-// at most three times. Each time the job runs again, and no retry is counted.
+// restartedJobSurvives: inference comes and goes while a job trains whose policies restart it at most three times.
+// Each time the job runs again, and no retry is counted, whatever exit code its pods end with.
 func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest) {
 	return func(t *reclaimTest) { t.checkRestartedJob(tides, ending) }
 }
@@ -56,7 +56,7 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
 
-// The job's own policy is to end when a pod is evicted.
+// aJobThatAbortsEnds: the job's own policy says that it ends when a pod is evicted. That is respected.
 func aJobThatAbortsEnds(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)
@@ -69,8 +69,8 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 	t.wantRunning("job", 0, 0)
 }
 
-// The job comes back by itself, waits while inference runs, and reclaims nothing from the pods
-// in its place.
+// aJobWithoutPoliciesReturnsAndWaits: a job without policies is created again after its eviction, waits while
+// inference runs, and takes nothing back from the pods in its place although its priority is high.
 func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	t.createQuotas(8)
 	job := t.trainingJob("job", 8)

@@ -45,8 +45,8 @@ func (s *scene) startManager() {
 // countSucceeded counts the succeeded pods of a workload.
 func (s *scene) countSucceeded(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
 
-// Pods come and go in two queues while the scheduler is killed three times under load. The
-// observer checks every single binding against the quota.
+// killingTheSchedulerUnderLoadNeverExceedsAQuota: 72 short pods come and go in two queues while the scheduler is
+// killed three times. The observer checks every single binding against the quota. All pods succeed in the end.
 func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "crash", st)
 	s.createQuota("crash-a", cardList(h200, 5))
@@ -78,6 +78,9 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluste
 	s.wantRunning("web", 2, 0)
 }
 
+// quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp: the operator is killed. The scheduler goes on with the quotas
+// in the Queues: 3 of 5 pods run. A quota of 4 and a new CardQuota that were written meanwhile take effect when the
+// operator is back.
 func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "alone", st)
 	s.createQuota("alone", cardList(h200, 3))
@@ -101,7 +104,8 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 	s.wantCard("alone", h200, 4, 1, 0)
 }
 
-// With a quota that changes back and forth while pods come and go, a stale number would show.
+// TestAQuotaThatChangesAllTheTimeIsNeverExceeded: the quota changes between 1 and 9 while pods come and go. A stale
+// number anywhere would let a pod too many start, and the observer would see it. In the end 5 of 8 pods run.
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	s := newScene(t, "restless")
 	s.createQuota("restless", cardList(h200, 4))

@@ -24,7 +24,7 @@ func (t *treeTest) createTenants() {
 	)
 }
 
-// All components restart while cards come back from two borrowers: a Deployment, and a gang that
+// survivesRestarts: all programs restart while cards come back from two borrowers: a Deployment, and a gang that
 // Volcano's controllers create again. Nothing else is evicted, and nothing exceeds a quota.
 func survivesRestarts(t *treeTest) {
 	t.createTenants()
@@ -62,8 +62,9 @@ func (t *treeTest) restartEverything() {
 	t.startManager()
 }
 
-// The hierarchy is switched off and on again while work runs and a queue borrows. The Queues move,
-// and no pod is evicted. Flat, nothing comes back from the borrower.
+// switchesWithoutEvictions: the hierarchy is switched off and on again while work runs and a queue borrows. The
+// Queues move, and no pod is evicted by that. With flat queues nothing comes back from the borrower; in a tree
+// again it does.
 func switchesWithoutEvictions(t *treeTest) {
 	t.createTenants()
 	t.start("borrower", "a", t.card, 7)

@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// The figure of requirement 004: root has child-a with subchild-a1 and subchild-a2, and child-b.
-// Job-a borrows in a1, job-c in b. Job-b of a2 takes job-a's borrowed cards first, then job-c's,
-// and nothing to borrow itself. It is the same for whole cards and for slices.
+// reclaimsFromTheSiblingFirst: parent a (deserves 4) has a1 (1) and a2 (3), and b (4) is beside it. Job-a borrows
+// in a1, job-c in b. Job-b of a2 takes job-a's borrowed cards first, then job-c's, up to what a2 deserves, and
+// borrows nothing by eviction. It is the same for whole cards and for slices.
 func reclaimsFromTheSiblingFirst(t *treeTest) {
 	t.createTree(
 		// The parent comes last: the operator waits for it.
@@ -74,8 +74,9 @@ func (t *treeTest) wantBoth(want map[string]string) {
 	t.wantPods(both)
 }
 
-// By night one tenant borrows the cards of the other. In the morning they come back, gang by gang,
-// and no more than needed; no retry is counted. The next night they are lent again.
+// lendsByNight: by night one tenant borrows the 4 cards of the other. In the morning they come back, gang by gang,
+// and no more than needed; no retry is counted. The next night they are lent again, to the same borrower only after
+// a cooldown.
 func lendsByNight(t *treeTest) {
 	t.createTree(
 		treeQuota{name: "tenant-day", cards: []api.Card{share(t.card, 8, 4, 0)}},

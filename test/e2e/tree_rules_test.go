@@ -7,8 +7,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// Guaranteed cards stay free for their queue, and inference takes cards back from training only
-// down to its guarantee.
+// keepsGuaranteesFree: queue safe has a guarantee of 3 of 8 cards, so loose gets 5 and 3 stay free for safe.
+// Inference takes cards back from training only down to that guarantee.
 func keepsGuaranteesFree(t *treeTest) {
 	t.createTree(
 		treeQuota{name: "safe", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 3)}},
@@ -27,8 +27,9 @@ func keepsGuaranteesFree(t *treeTest) {
 	t.wantPods(map[string]string{"service": podCounts(5, 3), "safe": podCounts(3, 0), "loose": podCounts(0, 8)})
 }
 
-// A hold of the parent lets nothing start below it, and lends its guarantee. A drain takes whole
-// jobs, also those that are not preemptable, and counts no retry.
+// holdsAndDrains: stopPolicy Hold of a parent lets nothing start below it, and lends its guarantee to others.
+// HoldAndDrain evicts whole jobs, also those that are not preemptable, and counts no retry. Without it they start
+// again.
 func holdsAndDrains(t *treeTest) {
 	t.createTree(
 		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 8, 6, 6)}},
@@ -60,8 +61,8 @@ func holdsAndDrains(t *treeTest) {
 	t.wantPods(map[string]string{"web": podCounts(2, 0), "gang": podCounts(2, 0), "other": podCounts(2, 0)})
 }
 
-// Of two queues of one type the one of the higher priority starts first. It evicts nothing of its
-// own type.
+// ordersByPriorityInsideAType: of two queues of one service type the one of higher priority starts first, but
+// evicts nothing of its own type. What the lower one deserves comes before what the higher one would borrow.
 func ordersByPriorityInsideAType(t *treeTest) {
 	t.createTree(
 		treeQuota{name: "busy", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0)}},
@@ -91,7 +92,8 @@ func ordersByPriorityInsideAType(t *treeTest) {
 	stay()
 }
 
-// The status of a parent is that of its tenant, and its namespaces bind what is below it.
+// sumsTheSubtree: the status of a parent sums up what its tenant uses below, for cards and slices. The quota of 6
+// of the tenant limits its queues together: 4 + 2 run.
 func sumsTheSubtree(t *treeTest) {
 	t.createTree(
 		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 6, 4, 0), share(t.slices, 8, 8, 0)}},

@@ -83,6 +83,8 @@ func (t *whatIfTest) startOn(name, node string, pods int) {
 	t.wantRunning(name, pods, 0)
 }
 
+// whatIfOfEachKind: the file has each kind of workload: a gang, a Deployment, a StatefulSet, a Job, a pod, and pods
+// of a PodGroup. All of them fit.
 func whatIfOfEachKind(t *whatIfTest) {
 	t.createTraining(8)
 	ofSet := t.of("set", 2, 1)
@@ -112,6 +114,8 @@ func whatIfOfEachKind(t *whatIfTest) {
 	}
 }
 
+// whatIfOneChoice: each node has 4 cards of a model and each pod needs 4, so there is only one choice of nodes, and
+// whatif names it.
 func whatIfOneChoice(t *whatIfTest) {
 	t.createTraining(8)
 	other := t.of("side", 1, 4)
@@ -121,8 +125,8 @@ func whatIfOneChoice(t *whatIfTest) {
 	}})
 }
 
-// A job that waits without pods is served before a newer one. What its queue deserves follows the quota, so
-// that it takes back what another queue has borrowed.
+// whatIfTheQuotaChanges: a job that waits without pods is served before a newer one. What a queue deserves follows
+// its quota (8 instead of 4), so it takes back what another queue has borrowed.
 func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.createTraining(4)
 	t.createObjects(t.gang(t.of("older", 2, 4)))
@@ -149,6 +153,8 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.wantRunning("older", 2, 0)
 }
 
+// whatIfAnAncestorIsFull: the parent's quota is 4, and the sibling uses 2. Of two pods with 2 cards one fits, and
+// the other lacks quota of the ancestor.
 func whatIfAnAncestorIsFull(t *whatIfTest) {
 	t.createTree(
 		treeQuota{name: "q", parent: "top", serviceType: "training", cards: []api.Card{share(t.card, 4, 2, 0)}},
@@ -160,6 +166,8 @@ func whatIfAnAncestorIsFull(t *whatIfTest) {
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(t.of("web", 2, 2))}, want: []string{"1 web on 2 " + t.card, "1 web wait: AncestorQuotaExhausted"}})
 }
 
+// whatIfNoCardIsFree: a queue of the same type uses all 8 cards, and takes nothing back. So the new pods find no
+// free card.
 func whatIfNoCardIsFree(t *whatIfTest) {
 	t.createTraining(8)
 	t.createTree(treeQuota{name: "late", serviceType: "training", cards: []api.Card{share(t.card, 4, 4, 0)}})
@@ -170,6 +178,7 @@ func whatIfNoCardIsFree(t *whatIfTest) {
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(late)}, want: []string{"2 web wait: NoFreeCard"}})
 }
 
+// whatIfCardsAreScattered: each node has 2 free cards, and each pod needs 3: enough cards, but not on one node.
 func whatIfCardsAreScattered(t *whatIfTest) {
 	t.createTraining(16)
 	t.startOn("left", "wparts-0", 2)
@@ -179,6 +188,8 @@ func whatIfCardsAreScattered(t *whatIfTest) {
 	}})
 }
 
+// whatIfAlternatives: a pod accepts two models. With 2 free cards of the first and 4 of the other, 3 pods run, and
+// the fourth exceeds the quota.
 func whatIfAlternatives(t *whatIfTest) {
 	t.createTraining(8)
 	t.startOn("left", "walts-0", 4)
@@ -199,6 +210,8 @@ func (t *whatIfTest) createServing(victims string) podSet {
 	return serve
 }
 
+// whatIfReclaimsAGang: inference needs 4 cards, and two gangs of 4 run. The younger one loses less and is evicted
+// as a whole.
 func whatIfReclaimsAGang(t *whatIfTest) {
 	serve := t.createServing("training")
 	for _, name := range []string{"older", "younger"} {
@@ -212,7 +225,7 @@ func whatIfReclaimsAGang(t *whatIfTest) {
 	}})
 }
 
-// Evicted pods of a Deployment run again on the other card.
+// whatIfVictimsRunAgain: 4 evicted pods of a Deployment also accept another card model, and run again on it.
 func whatIfVictimsRunAgain(t *whatIfTest) {
 	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)}},
 		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
@@ -225,6 +238,7 @@ func whatIfVictimsRunAgain(t *whatIfTest) {
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"2 serve on 2 " + t.card, "4 rolls evicted, 4 run again"}})
 }
 
+// whatIfTooYoungForReclaim: type batch has a minimum runtime of an hour, so its pods are not evicted yet.
 func whatIfTooYoungForReclaim(t *whatIfTest) {
 	serve := t.createServing("batch")
 	t.createObjects(t.gang(t.of("batch", 8, 1)))
@@ -232,7 +246,8 @@ func whatIfTooYoungForReclaim(t *whatIfTest) {
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"1 serve wait: NoFreeCard"}})
 }
 
-// A drain moves the pods of a Deployment, and all pods of a gang.
+// whatIfANodeIsDrained: a drain moves the pods of a Deployment, and all pods of a gang. One pod that names the
+// drained node has no other, and of two new pods one fits.
 func whatIfANodeIsDrained(t *whatIfTest) {
 	t.createTraining(8)
 	t.createObjects(t.gang(t.of("ring", 2, 1)))
@@ -260,6 +275,8 @@ func whatIfANodeIsDrained(t *whatIfTest) {
 	})
 }
 
+// whatIfNodesAreAdded: the node that --add-nodes describes does not exist yet. When a node like it joins, the gang
+// runs there as predicted.
 func whatIfNodesAreAdded(t *whatIfTest) {
 	t.createTraining(12)
 	t.start("holds", "q", t.card, 8)

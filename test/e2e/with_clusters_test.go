@@ -10,9 +10,9 @@ import (
 // tests continue with the last one first. They take turns, and the scenes on the shared cluster
 // fill the time between.
 
-// Volcano's own action preempt evicts inside a queue: between its jobs, and between the pods of
-// a job. It works the same with card quotas, and no eviction is useless. TestStockReclaim
-// covers action reclaim between queues.
+// TestPreemptionInsideAQueue: Volcano's own action preempt evicts inside a queue: between its jobs, and between the
+// pods of a job. It works the same with card quotas, and no eviction is useless. TestStockReclaim covers action
+// reclaim between queues.
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
 	st := startEvictingCluster(t)
@@ -21,8 +21,8 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	}
 }
 
-// TestPreemptionByThePolicy tests what a ServiceTypePolicy enables: jobs survive the preemption
-// of their gangs, and pods of a job have priorities of their own. Gangs also survive a drained node.
+// TestPreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their gangs,
+// pods of a job have priorities of their own, and gangs survive a drained node.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
@@ -31,29 +31,28 @@ func TestPreemptionByThePolicy(t *testing.T) {
 	}
 }
 
-// TestMappedCards runs a scene with cards of vendors that no label names.
+// TestMappedCards: cards of vendors whose nodes have no label that we know count when the policy maps them.
 func TestMappedCards(t *testing.T) {
 	t.Parallel()
 	quotasHoldForMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))
 }
 
-// TestStockReclaim runs the scenes that hold pod by pod, with Volcano's own action
+// TestStockReclaim: the scenes in which pods are evicted one by one have the same result with Volcano's own action
 // reclaim.
 func TestStockReclaim(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startEvictingCluster(t), func(scene reclaimScene) bool { return scene.worksWithStockReclaim })
 }
 
-// TestEnforcementIsProven hands a cluster over from Volcano's own scheduler to ours and back,
-// breaks what can be broken, and compares it with the conditions about enforcement. Everything
-// is real and has the shipped rights.
+// TestEnforcementIsProven: a cluster is handed over from Volcano's own scheduler to ours and back. At each step the
+// conditions say truly whether quotas are enforced. All programs are real and have the shipped rights.
 func TestEnforcementIsProven(t *testing.T) {
 	t.Parallel()
 	newEnforcementTest(t).runHandover(t)
 }
 
-// TestDisturbances runs, one after the other, scenes that affect the whole cluster: programs
-// that end and configurations that change.
+// TestDisturbances: scenes that affect the whole cluster, programs that end and configurations that change, run one
+// after the other on one cluster.
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
 
@@ -74,19 +73,22 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
-// TestWhatIfIsWhatTheSchedulerDoes asks kubectl cardquota whatif, submits the file, and compares.
+// TestWhatIfIsWhatTheSchedulerDoes: each scene asks kubectl cardquota whatif what would happen, makes it happen,
+// and compares.
 func TestWhatIfIsWhatTheSchedulerDoes(t *testing.T) {
 	t.Parallel()
 	runWhatIfScenes(t)
 }
 
-// TestTreesOfQuotas runs the scenes of trees of quotas.
+// TestTreesOfQuotas: the rules of trees of quotas hold in a real cluster. Those that affect the whole cluster run
+// last.
 func TestTreesOfQuotas(t *testing.T) {
 	t.Parallel()
 	runTreeScenes(t)
 }
 
-// TestCardReclaim runs the reclaim scenes with the action cardreclaim.
+// TestCardReclaim: inference takes cards back from training with our action cardreclaim: whole gangs, by least
+// loss, and never in vain.
 func TestCardReclaim(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startReclaimingCluster(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })

@@ -41,8 +41,12 @@ func cardEntry(name, quota any) map[string]any {
 	return map[string]any{"name": name, "quota": quota}
 }
 
-func TestAPIRules(t *testing.T) {
+// TestCardQuotasThatTheAPIRefuses: the API server itself refuses a CardQuota that can never work, by the schema and
+// the rules of the CustomResourceDefinition. Each row creates one by a dry run, with tenant t and service type
+// training unless the row says otherwise. Without wantError the API server accepts it.
+func TestCardQuotasThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
+	// many returns n cards.
 	many := func(n int) map[string]any {
 		entries := make([]any, n)
 		for i := range entries {
@@ -60,16 +64,16 @@ func TestAPIRules(t *testing.T) {
 		// wantError is a part of the error, "" when the API server accepts the object.
 		wantError string
 	}{
-		"the least that is needed":            {},
+		"tenant and service type alone":       {},
 		"a name with dots":                    {name: "chat.inference"},
 		"a name that fits a label":            {name: name63},
 		"a name too long for a queue":         {name: name64, wantError: "at most 63 characters, or set spec.queueName"},
-		"a long name with a queue of its own": {name: name64, spec: map[string]any{"queueName": "short"}},
+		"a long name with a short queue name": {name: name64, spec: map[string]any{"queueName": "short"}},
 		"the name root":                       {name: "root", wantError: "the queue root belongs to Volcano"},
 		"the name root for another queue":     {name: "root", spec: map[string]any{"queueName": "other"}},
-		"the name default by accident":        {name: "default", wantError: "say so with spec.queueName: default"},
-		"the name default on purpose":         {name: "default", spec: map[string]any{"queueName": "default"}},
-		"the default queue on purpose":        {spec: map[string]any{"queueName": "default"}},
+		"the name default without queueName":  {name: "default", wantError: "say so with spec.queueName: default"},
+		"the name default with queueName":     {name: "default", spec: map[string]any{"queueName": "default"}},
+		"another name with queueName default": {spec: map[string]any{"queueName": "default"}},
 		"the root queue":                      {spec: map[string]any{"queueName": "root"}, wantError: "the queue root belongs to Volcano"},
 		"a queue name in capitals":            {spec: map[string]any{"queueName": "Team"}, wantError: "spec.queueName in body should match"},
 		"a queue name that is too long":       {spec: map[string]any{"queueName": name64}, wantError: "Too long"},
@@ -81,8 +85,8 @@ func TestAPIRules(t *testing.T) {
 		"a long tenant":                {spec: map[string]any{"tenant": name64}, wantError: "Too long"},
 		"a project":                    {spec: map[string]any{"project": "Search_v2"}},
 		"a project with a slash":       {spec: map[string]any{"project": "a/b"}, wantError: "spec.project in body should match"},
-		"a parent has no service type": {spec: map[string]any{"serviceType": nil}},
-		"a service type of one's own":  {spec: map[string]any{"serviceType": "notebook"}},
+		"no service type, as a parent": {spec: map[string]any{"serviceType": nil}},
+		"service type notebook":        {spec: map[string]any{"serviceType": "notebook"}},
 		"a service type in capitals":   {spec: map[string]any{"serviceType": "Training"}, wantError: "spec.serviceType in body should match"},
 
 		"no cards":                 {spec: cardsOf()},
@@ -96,33 +100,33 @@ func TestAPIRules(t *testing.T) {
 		"alternatives as a card":   {spec: cardsOf(cardEntry("A|B", int64(1))), wantError: "spec.cards[0].name in body should match"},
 		"a MIG card without mixed": {spec: cardsOf(cardEntry("A/mig-1g.18gb", int64(1))), wantError: "spec.cards[0].name in body should match"},
 		"a model of 64 characters": {spec: cardsOf(cardEntry(name64, int64(1))), wantError: "spec.cards[0].name in body should match"},
-		"no card at all of a name": {spec: cardsOf(cardEntry("A", int64(0)))},
-		"the largest quota":        {spec: cardsOf(cardEntry("A", int64(1000000)))},
-		"a quota too large":        {spec: cardsOf(cardEntry("A", int64(1000001))), wantError: "should be less than or equal to 1000000"},
+		"a quota of 0":             {spec: cardsOf(cardEntry("A", int64(0)))},
+		"a quota of 1,000,000":     {spec: cardsOf(cardEntry("A", int64(1000000)))},
+		"a quota of 1,000,001":     {spec: cardsOf(cardEntry("A", int64(1000001))), wantError: "should be less than or equal to 1000000"},
 		"a negative quota":         {spec: cardsOf(cardEntry("A", int64(-1))), wantError: "should be greater than or equal to 0"},
 		"half a card":              {spec: cardsOf(cardEntry("A", 1.5)), wantError: "must be of type integer"},
-		"a quota in words":         {spec: cardsOf(cardEntry("A", "8")), wantError: "must be of type integer"},
+		"a quota as a text":        {spec: cardsOf(cardEntry("A", "8")), wantError: "must be of type integer"},
 		"a huge quota":             {spec: cardsOf(cardEntry("A", 1e300)), wantError: "must be of type integer"},
 
 		"CPU as a number, memory with a unit": {spec: map[string]any{"resources": map[string]any{"cpu": int64(96), "memory": "1Ti"}}},
-		"no CPU at all":                       {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
+		"a limit of 0 CPU":                    {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
 		"a part of a CPU":                     {spec: map[string]any{"resources": map[string]any{"cpu": "1500m"}}},
 		"negative CPU":                        {spec: map[string]any{"resources": map[string]any{"cpu": "-1"}}, wantError: "cpu must be between 0 and 1000000000"},
-		"more CPU than exists":                {spec: map[string]any{"resources": map[string]any{"cpu": "2G"}}, wantError: "cpu must be between 0 and 1000000000"},
+		"2,000,000,000 CPU":                   {spec: map[string]any{"resources": map[string]any{"cpu": "2G"}}, wantError: "cpu must be between 0 and 1000000000"},
 		"negative memory":                     {spec: map[string]any{"resources": map[string]any{"memory": "-1Gi"}}, wantError: "memory must be between 0 and 4Ei"},
-		"too much memory":                     {spec: map[string]any{"resources": map[string]any{"memory": "5Ei"}}, wantError: "memory must be between 0 and 4Ei"},
-		"memory in words":                     {spec: map[string]any{"resources": map[string]any{"memory": "lots"}}, wantError: "spec.resources.memory in body should match"},
-		"astronomic memory":                   {spec: map[string]any{"resources": map[string]any{"memory": "1e999"}}, wantError: "memory"},
+		"5Ei of memory":                       {spec: map[string]any{"resources": map[string]any{"memory": "5Ei"}}, wantError: "memory must be between 0 and 4Ei"},
+		"memory that is a word":               {spec: map[string]any{"resources": map[string]any{"memory": "lots"}}, wantError: "spec.resources.memory in body should match"},
+		"memory of 1000 digits":               {spec: map[string]any{"resources": map[string]any{"memory": "1e999"}}, wantError: "memory"},
 
-		"the largest weight":  {spec: map[string]any{"weight": int64(65535)}},
-		"no weight":           {spec: map[string]any{"weight": int64(0)}, wantError: "should be greater than or equal to 1"},
-		"a weight too large":  {spec: map[string]any{"weight": int64(65536)}, wantError: "should be less than or equal to 65535"},
-		"over-allocation":     {spec: map[string]any{"overAllocation": "Allow"}},
-		"no over-allocation":  {spec: map[string]any{"overAllocation": "Deny"}},
-		"another policy":      {spec: map[string]any{"overAllocation": "Maybe"}, wantError: `supported values: "Allow", "Warn", "Deny"`},
-		"retaining the queue": {spec: map[string]any{"deletionPolicy": "Retain"}},
-		"orphaning the queue": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},
-		"a misspelt field":    {spec: map[string]any{"card": "A"}, wantError: `unknown field "spec.card"`},
+		"a weight of 65,535":    {spec: map[string]any{"weight": int64(65535)}},
+		"a weight of 0":         {spec: map[string]any{"weight": int64(0)}, wantError: "should be greater than or equal to 1"},
+		"a weight of 65,536":    {spec: map[string]any{"weight": int64(65536)}, wantError: "should be less than or equal to 65535"},
+		"overAllocation Allow":  {spec: map[string]any{"overAllocation": "Allow"}},
+		"overAllocation Deny":   {spec: map[string]any{"overAllocation": "Deny"}},
+		"overAllocation Maybe":  {spec: map[string]any{"overAllocation": "Maybe"}, wantError: `supported values: "Allow", "Warn", "Deny"`},
+		"deletionPolicy Retain": {spec: map[string]any{"deletionPolicy": "Retain"}},
+		"deletionPolicy Orphan": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},
+		"card instead of cards": {spec: map[string]any{"card": "A"}, wantError: `unknown field "spec.card"`},
 	}) {
 		expectAPIAnswer(t, cardQuotaObject(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
 	}
@@ -134,6 +138,8 @@ func expectAPIAnswer(t *testing.T, o client.Object, text string) {
 	check.Says(t, admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")), text)
 }
 
+// TestAPIDefaultsAreVisible: a user who reads a CardQuota sees which defaults apply, because the API server writes
+// them into the stored spec.
 func TestAPIDefaultsAreVisible(t *testing.T) {
 	g, _ := startParallelTest(t)
 	u := cardQuotaObject("rule", nil)
@@ -143,37 +149,35 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 	}))
 }
 
+// TestQueueNameCannotBeChanged: spec.queueName names the Queue of a CardQuota, by default the one with its own
+// name, here "rename". A change would leave the old Queue without an owner, so the API server refuses it. To write
+// the default out, or to leave it out again, is no change.
 func TestQueueNameCannotBeChanged(t *testing.T) {
-	g, _ := startParallelTest(t)
-	cases := map[string]struct {
+	startParallelTest(t)
+	const refusal = "spec.queueName cannot be changed"
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after string
-		wantError     bool
+		wantError     string
 	}{
-		"another queue":                    {before: "rename-a", after: "rename-b", wantError: true},
-		"from one's own name to another":   {after: "rename-b", wantError: true},
-		"from another name to one's own":   {before: "rename-a", wantError: true},
-		"writing the own name out":         {after: "rename"},
-		"leaving the own name out again":   {before: "rename"},
-		"the same queue and another quota": {before: "rename-a", after: "rename-a"},
-	}
+		"from one queue to another":          {before: "rename-a", after: "rename-b", wantError: refusal},
+		"from the default to another queue":  {after: "rename-b", wantError: refusal},
+		"from another queue to the default":  {before: "rename-a", wantError: refusal},
+		"the default is written out":         {after: "rename"},
+		"the default is left out again":      {before: "rename"},
+		"the same queue and another project": {before: "rename-a", after: "rename-a"},
+	}) {
+		quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
+		admin.CreateWithCleanup(t, quota)
+		base := quota.DeepCopy()
+		quota.Spec.QueueName = tc.after
+		quota.Spec.Project = "changed"
 
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
-			admin.CreateWithCleanup(t, quota)
-			base := quota.DeepCopy()
-			quota.Spec.QueueName = tc.after
-			quota.Spec.Project = "changed"
-			err := admin.Patch(t.Context(), quota, client.MergeFrom(base))
-			if tc.wantError {
-				g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.queueName cannot be changed")))
-				return
-			}
-			g.Expect(err).NotTo(gomega.HaveOccurred())
-		})
+		check.Says(t, admin.Patch(t.Context(), quota, client.MergeFrom(base)), tc.wantError)
 	}
 }
 
+// TestCardQuotasAreSelectedByTenant: administrators list the CardQuotas of one tenant with a field selector. Two
+// tenants have one CardQuota each, and the list has that of select-a.
 func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 	g, _ := startParallelTest(t)
 	for _, name := range []string{"select-a", "select-b"} {
@@ -185,6 +189,8 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 	g.Expect(list.Items[0].Name).To(gomega.Equal("select-a"))
 }
 
+// TestSamplesAreAccepted: the API server accepts each CardQuota and ServiceTypePolicy in config/samples, which
+// users copy.
 func TestSamplesAreAccepted(t *testing.T) {
 	g, _ := startParallelTest(t)
 	files := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml")))(t)

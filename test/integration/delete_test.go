@@ -23,6 +23,10 @@ func readError[T any](read func() (T, error)) func() error {
 	}
 }
 
+// TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota, and copied the annotation of another Queue
+// that names its creator. The operator adopts it and writes its fields, and the pod in it counts. When the
+// CardQuota is deleted, the operator removes its fields and leaves the Queue, since it did not create it. It does
+// not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
@@ -62,7 +66,10 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	}).Should(gomega.Succeed())
 }
 
-func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
+// TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet: a PodGroup comes right after a count of the pods, and
+// the CardQuota is deleted before the next count. The operator asks the API server before it deletes the Queue, so
+// it finds the PodGroup and waits until that is gone.
+func TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
 
@@ -85,6 +92,9 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
 }
 
+// TestQueueInUseIsDrainedFirst: a CardQuota is deleted while a pod runs on 4 of its 8 cards. Its Queue gets a quota
+// of 0, so that no more pods start, and stays until its last pod has finished and its last PodGroup is gone. The
+// status then shows 4 used of 0, but there is no event OverQuota, because that is what the user wanted.
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
@@ -113,6 +123,9 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 }
 
+// TestQueueThatIsDrainedCanBeInherited: the Queue of a deleted CardQuota waits for its pod, when a second CardQuota
+// names it. The second one takes the Queue over with its own quota of 8, and the deletion of the first one need not
+// wait any longer.
 func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	g, name := startParallelTest(t)
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
@@ -124,14 +137,18 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), first)).To(gomega.Succeed())
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
 
-	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
-	admin.CreateWithCleanup(t, heir)
+	second := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
+	admin.CreateWithCleanup(t, second)
 	g.Eventually(readError(statusOf(t, first.Name))).Should(framework.NotFound(), "the deletion does not wait for a queue that stays in use")
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
-	g.Eventually(cardQuotaCondition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(cardQuotaCondition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	admin.DeleteAndWait(t, pod)
 }
 
+// TestRetainedQueueIsUnchangedAndUnowned: with deletionPolicy Retain the Queue outlives its CardQuota. It keeps its
+// quota, but the operator gives up all its fields, so that another field manager may change them without a
+// conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of that name adopts it, and its
+// deletion does not delete the Queue.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
@@ -170,6 +187,8 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is never deleted")
 }
 
+// TestDefaultQueueIsReleased: Volcano's scheduler creates the Queue "default" and needs it. A CardQuota may set its
+// quota. When that is deleted, the Queue is as it was before, and the pod in it delays nothing.
 func TestDefaultQueueIsReleased(t *testing.T) {
 	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
@@ -194,6 +213,8 @@ func TestDefaultQueueIsReleased(t *testing.T) {
 	g.Expect(after.Spec.Parent).To(gomega.Equal("root"))
 }
 
+// TestUnrelatedQueuesAreNeverTouched: a Queue without a CardQuota is never written, even if its quota annotation is
+// damaged and a pod waits in it.
 func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}

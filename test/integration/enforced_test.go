@@ -22,8 +22,9 @@ func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
 	g.Eventually(policyCondition(t, "Enforced")).Should(want, "of the policy")
 }
 
-// TestEnforcedWithoutAPolicy tests that enforcement is unknown without a policy, and that this
-// makes no CardQuota unready.
+// TestEnforcedWithoutAPolicy: without a ServiceTypePolicy the operator does not know which configuration the
+// scheduler needs, so condition Enforced is Unknown. The CardQuota is ready all the same, and the metric has no
+// series.
 func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g, name, _ := startQuotaTest(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
@@ -31,9 +32,9 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g.Expect(metricSeries("cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
 }
 
-// TestEnforcedFollowsTheHeartbeat tests that a steady heartbeat proves enforcement without
-// writes. Silence ends the proof by itself, 20 to 30 seconds after the last session; the next
-// session restores it.
+// TestEnforcedFollowsTheHeartbeat: the scheduler writes a heartbeat after each session (scheduling cycle), which
+// proves that quotas are enforced. Steady heartbeats cause no writes of statuses. Silence ends the proof by itself,
+// 20 to 30 seconds after the last session, with an event. The next session restores it.
 func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -81,8 +82,9 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
-// TestStockSchedulerInPlaceOfOurs tests a handover to the stock scheduler and back, with and
-// without leader election.
+// TestStockSchedulerInPlaceOfOurs: Volcano's own scheduler enforces no quotas. Condition Enforced names it when it
+// has the leader Lease, or when its pod runs, also beside ours. It also names a configuration that our scheduler
+// has not loaded, and pods that another scheduler bound. Each ends when its cause ends.
 func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -129,9 +131,11 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 }
 
-// TestCardsHeldPastTheScheduler tests that the API server's record of a binding differs from
-// that of a preset node name, with the operator's own cache.
-func TestCardsHeldPastTheScheduler(t *testing.T) {
+// TestCardsTakenWithoutTheSchedulerAreReported: a pod that names another scheduler, or that was created with a node
+// name, takes 2 cards uncharged: a bypass. Condition Enforced of its queue says which pod, and what to do. Another
+// queue is not affected. The managed fields that the API server records show the difference to a pod that a
+// scheduler bound.
+func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 	name := uniqueName(t, "")
 	other := name + "-2"
 	g := requireControlPlane(t)
@@ -175,9 +179,10 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	}
 }
 
-// TestErasedRecord tests that no user passes the rule by removing managedFields, or by rewriting
-// them without the node name. Doing so with a bound pod raises no alarm.
-func TestErasedRecord(t *testing.T) {
+// TestErasingManagedFieldsHidesNoBypass: managed fields prove that the node name of a pod was preset. A user who
+// removes them, or replaces them by others, does not end the report. Doing the same with a pod that was bound
+// properly starts none: else each user with a pod could raise an alarm.
+func TestErasingManagedFieldsHidesNoBypass(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	startEnforcing(t, name)
@@ -215,9 +220,10 @@ func TestErasedRecord(t *testing.T) {
 	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: else each user with a pod could raise an alarm")
 }
 
-// TestABaseOutOfReach tests that a policy reports a base that the operator may not read: the
-// shipped rights are for one name.
-func TestABaseOutOfReach(t *testing.T) {
+// TestABaseThatMayNotBeReadIsReported: the shipped rights let the operator read Volcano's ConfigMap by its name
+// alone. A policy that names another base cannot be followed, and condition Enforced says that the read is
+// forbidden.
+func TestABaseThatMayNotBeReadIsReported(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	admin.CreateWithCleanup(t, newQuota(name, nil))

@@ -45,6 +45,10 @@ func anomaliesOf(t *testing.T, node string) func() ([]string, error) {
 	})
 }
 
+// TestTheInventoryFollowsNodesQuotasAndPods: the CardInventory shows for each card model how many cards exist, are
+// healthy, cordoned, allocated and granted. A node has 8 cards, a CardQuota grants 8, and a pod uses 2. Then the
+// node is cordoned, one of its cards breaks (7 are left, so 1 is over-allocated), and it loses the label of its
+// model.
 func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	g, name := startParallelTest(t)
 	const model = "NVIDIA-INVENTORY"
@@ -84,8 +88,9 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	g.Eventually(anomaliesOf(t, name), inventoryDelay).Should(gomega.ContainElement(gomega.HavePrefix("NoModelLabel: ")))
 }
 
-// TestTheInventoryComesBack: the operator creates the one CardInventory again. It is not parallel,
-// because other tests wait for changes of the status.
+// TestTheInventoryComesBack: the operator creates the one CardInventory again after a user deleted it, with a full
+// status. The API server refuses a second one. The test is not parallel, because other tests wait for changes of
+// the status.
 func TestTheInventoryComesBack(t *testing.T) {
 	g := requireControlPlane(t)
 	newNode(t, uniqueName(t, ""), "NVIDIA-INVENTORY-BACK")
@@ -103,8 +108,9 @@ func TestTheInventoryComesBack(t *testing.T) {
 	g.Expect(admin.Create(t.Context(), other)).To(gomega.MatchError(gomega.ContainSubstring("there is one CardInventory, named cluster")))
 }
 
-// TestTheInventoryTakesReasonsOfLaterVersions: an operator may be newer than the CRD for a while. The
-// API server must not refuse its whole status then.
+// TestTheInventoryTakesReasonsOfLaterVersions: during an upgrade the operator may be newer than the
+// CustomResourceDefinition. If the API server refused an anomaly with an unknown reason, it would refuse the whole
+// status.
 func TestTheInventoryTakesReasonsOfLaterVersions(t *testing.T) {
 	g := requireControlPlane(t)
 	inventory := &v1alpha1.CardInventory{}
@@ -115,6 +121,8 @@ func TestTheInventoryTakesReasonsOfLaterVersions(t *testing.T) {
 	g.Expect(admin.Status().Patch(t.Context(), inventory, client.MergeFrom(base), client.DryRunAll)).To(gomega.Succeed())
 }
 
+// TestACardThatNoNodeHasIsReported: a CardQuota grants a card with a spelling that no node has. Condition
+// CardsKnown says so, and suggests a similar name as soon as a node has one. It ends when a node has the card.
 func TestACardThatNoNodeHasIsReported(t *testing.T) {
 	g, name := startParallelTest(t)
 	const model = "Known-Models-Card"
@@ -131,8 +139,9 @@ func TestACardThatNoNodeHasIsReported(t *testing.T) {
 	g.Eventually(known).Should(gomega.HavePrefix("True/CardsKnown"))
 }
 
-// TestThePolicyNamesTheCardsOfOtherVendors: the operator recognises nodes as the scheduler will, by
-// what it renders.
+// TestThePolicyNamesTheCardsOfOtherVendors: the operator does not know AMD's labels, so a node with 8 of
+// amd.com/gpu is an anomaly. A mapping in the ServiceTypePolicy says which label has the model. Then they are cards
+// of the inventory, and the scheduler's configuration has the mapping. Without the mapping they are no cards again.
 func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
 	g := requireControlPlane(t)
 	const resourceName = corev1.ResourceName("amd.com/gpu")
@@ -152,24 +161,27 @@ func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
 	g.Eventually(entry).Should(gomega.Equal(v1alpha1.InventoryCard{}))
 }
 
+// TestMappingsThatTheAPIRefuses: a mapping makes a resource a card, so it needs exactly one way to the model.
+// Resources of Kubernetes itself are never cards. A share of a card (.shared) needs the label of its memory, which
+// whole cards must not have.
 func TestMappingsThatTheAPIRefuses(t *testing.T) {
 	requireControlPlane(t)
 
-	for name, tc := range map[string]struct {
-		entry v1alpha1.CardMapping
-		want  string
+	for t, tc := range check.Cases(t, map[string]struct {
+		mapping   v1alpha1.CardMapping
+		wantError string
 	}{
-		"no model":              {v1alpha1.CardMapping{Resource: "amd.com/gpu"}, "write either modelLabel"},
-		"two ways":              {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", ModelLabel: "l"}, "write either modelLabel"},
-		"CPU":                   {v1alpha1.CardMapping{Resource: "cpu", Model: "X"}, "spec.cards[0].resource"},
-		"of Kubernetes":         {v1alpha1.CardMapping{Resource: "a.kubernetes.io/b", Model: "X"}, "resources of Kubernetes are no cards"},
-		"a model with a space":  {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "MI300X OAM"}, "spec.cards[0].model"},
-		"a share":               {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X"}, "memoryLabel is for resources that end with .shared"},
-		"memory of whole cards": {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", MemoryLabel: "m"}, "memoryLabel is for resources that end with .shared"},
-		"valid":                 {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"a": "b"}}, ""},
-	} {
+		"neither model nor modelLabel":                {v1alpha1.CardMapping{Resource: "amd.com/gpu"}, "write either modelLabel"},
+		"both model and modelLabel":                   {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", ModelLabel: "l"}, "write either modelLabel"},
+		"the resource is CPU":                         {v1alpha1.CardMapping{Resource: "cpu", Model: "X"}, "spec.cards[0].resource"},
+		"the resource is one of Kubernetes":           {v1alpha1.CardMapping{Resource: "a.kubernetes.io/b", Model: "X"}, "resources of Kubernetes are no cards"},
+		"a model with a space":                        {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "MI300X OAM"}, "spec.cards[0].model"},
+		"a share of a card without memoryLabel":       {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X"}, "memoryLabel is for resources that end with .shared"},
+		"a whole card with memoryLabel":               {v1alpha1.CardMapping{Resource: "amd.com/gpu", Model: "X", MemoryLabel: "m"}, "memoryLabel is for resources that end with .shared"},
+		"a share of a card with memoryLabel: allowed": {v1alpha1.CardMapping{Resource: "amd.com/gpu.shared", Model: "X", MemoryLabel: "m", NodeSelector: map[string]string{"a": "b"}}, ""},
+	}) {
 		policy := builder.ServiceTypePolicy().Obj()
-		policy.Spec.Cards = []v1alpha1.CardMapping{tc.entry}
-		t.Run(name, func(t *testing.T) { expectAPIAnswer(t, policy, tc.want) })
+		policy.Spec.Cards = []v1alpha1.CardMapping{tc.mapping}
+		expectAPIAnswer(t, policy, tc.wantError)
 	}
 }

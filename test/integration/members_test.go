@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestOnlyOwnWorkloadsDelayDeletion tests which workloads delay the deletion of a CardQuota: any
-// pod and PodGroup may name any queue. Pods of another scheduler without cards, pods waiting
-// for another scheduler, and pods of a namespace that the queue does not allow do not delay it.
+// TestOnlyOwnWorkloadsDelayDeletion: any pod and PodGroup may name any queue, so not each of them may delay the
+// deletion of a CardQuota. These do not: a pod of another scheduler without cards, a pod that waits for another
+// scheduler, and a pod and PodGroup of a namespace that the queue does not allow. A pod of ours with 2 cards does.
 func TestOnlyOwnWorkloadsDelayDeletion(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")

@@ -19,7 +19,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
+// TestNamespaceSelectorsThatTheAPIRefuses: a CardQuota may restrict its queue to namespaces by a label selector.
+// The scheduler evaluates it for each pod, so its size is bounded, and the API server refuses one that Kubernetes
+// could not evaluate.
+func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
 	expression := func(key, operator any, values ...any) map[string]any {
 		e := map[string]any{"key": key, "operator": operator}
@@ -94,6 +97,9 @@ func withTeamSelector(team string) func(*v1alpha1.CardQuota) {
 	}
 }
 
+// TestTheSelectorReachesTheQueueAndLeavesIt: the scheduler reads the selector from an annotation of the Queue. Each
+// change of the CardQuota changes it: labels, an expression, the empty selector for every namespace, and no
+// selector, without which there is no annotation. The quota of 8 stays.
 func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
 	g.Expect(queueAnnotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
@@ -111,8 +117,10 @@ func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 }
 
-// Server-side apply does not record who removed a field.
-func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
+// TestOtherWritersAreReplacedAndNamed: the Queue of a CardQuota belongs to the operator. It replaces
+// what another field manager writes there, and condition QueueSynced names the manager and the fields. Server-side
+// apply does not record who removed a field, so that one is "another client".
+func TestOtherWritersAreReplacedAndNamed(t *testing.T) {
 	startParallelTest(t)
 	edit := func(change func(map[string]string)) func(*testing.T, string) {
 		return func(t *testing.T, name string) {
@@ -124,11 +132,11 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		write func(*testing.T, string)
 		want  string
 	}{
-		"opened":        {edit(func(a map[string]string) { a[selectorKey] = `{}` }), "kubectl-edit wrote " + selectorKey},
-		"removed":       {edit(func(a map[string]string) { delete(a, selectorKey) }), "another client changed or removed " + selectorKey},
-		"nonsense":      {edit(func(a map[string]string) { a[selectorKey] = `]` }), "kubectl-edit wrote " + selectorKey},
-		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "another client changed or removed " + quotaKey},
-		"applied": {func(t *testing.T, name string) {
+		"an open selector": {edit(func(a map[string]string) { a[selectorKey] = `{}` }), "kubectl-edit wrote " + selectorKey},
+		"no selector":      {edit(func(a map[string]string) { delete(a, selectorKey) }), "another client changed or removed " + selectorKey},
+		"invalid selector": {edit(func(a map[string]string) { a[selectorKey] = `]` }), "kubectl-edit wrote " + selectorKey},
+		"no quota":         {edit(func(a map[string]string) { delete(a, quotaKey) }), "another client changed or removed " + quotaKey},
+		"apply by argocd": {func(t *testing.T, name string) {
 			config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
 			framework.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
@@ -145,8 +153,10 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 	}
 }
 
-// The status reports what the schema cannot deny, and the queue is not opened.
-func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
+// TestAnInvalidSelectorChangesNothing: the schema cannot refuse every invalid selector, here a label value with a
+// space. The operator then writes nothing at all, so that no namespace gets access by mistake: the Queue keeps
+// selector and quota, and a new CardQuota gets no Queue. The status says why.
+func TestAnInvalidSelectorChangesNothing(t *testing.T) {
 	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
@@ -183,19 +193,23 @@ func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
 }
 
+// TestQuotasAreBalancedAgainstHealthyCards: all quotas of a card together are compared with its 8 healthy cards.
+// CardQuotas b (2, Allow), a (6, Warn) and then c (3, Deny) grant 11. Condition InventorySatisfied says so, except
+// where over-allocation is allowed, but no quota is withheld. It follows a lower quota, a node that fails, and a
+// deleted CardQuota.
 func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g, name := startParallelTest(t)
 
 	const model = "NVIDIA-B300" // of this test alone
-	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
+	quotaOf := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
 			q.Spec.Cards = []v1alpha1.Card{{Name: model, Quota: ptr.To(count)}}
 			q.Spec.OverAllocation = over
 		})
 	}
 
-	warns := of("-a", 6, v1alpha1.OverAllocationWarn)
-	allows := of("-b", 2, v1alpha1.OverAllocationAllow)
+	warns := quotaOf("-a", 6, v1alpha1.OverAllocationWarn)
+	allows := quotaOf("-b", 2, v1alpha1.OverAllocationAllow)
 	satisfied := func(suffix string) func() (string, error) {
 		return cardQuotaCondition(t, name+suffix, "InventorySatisfied")
 	}
@@ -214,8 +228,8 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	createReady(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
-	// Another CardQuota takes the last cards, and more than there are.
-	denies := of("-c", 3, v1alpha1.OverAllocationDeny)
+	// CardQuota c grants 3 where 6 + 2 of 8 are granted.
+	denies := quotaOf("-c", 3, v1alpha1.OverAllocationDeny)
 	createReady(t, denies)
 
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "

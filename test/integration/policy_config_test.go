@@ -16,8 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestVolcanosConfigurationIsOnlyRead tests that no policy changes the base's resource version.
-// So Helm finds what it wrote, also Helm 4 without --force-conflicts.
+// TestVolcanosConfigurationIsOnlyRead: the operator reads Volcano's ConfigMap, the base, and writes its own for our
+// scheduler. So Helm finds the base as it wrote it. An invalid policy renders nothing. A valid one renders once,
+// and again when the policy or the base changes.
 func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g := requireControlPlane(t)
 	helm := func(text string) error { // as Helm 4 does: server-side, with everything the chart says of it
@@ -65,7 +66,10 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Expect(policy.Finalizers).To(gomega.BeEmpty())
 }
 
-func TestAnotherBaseIsNamed(t *testing.T) {
+// TestAnotherBaseNeedsARightToReadIt: the policy names another base, which the shipped rights do not include. The
+// condition says what to grant, and the scheduler keeps its configuration. With the right, the operator reads and
+// watches the new base. One in another namespace is refused as well.
+func TestAnotherBaseNeedsARightToReadIt(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	before := check.Value(schedulerText(t, schedulerConfigMap)())(t)
 

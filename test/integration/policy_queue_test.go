@@ -26,6 +26,10 @@ func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
 	})
 }
 
+// TestQueuesFollowThePolicy: the priority of a Queue, and whether cards are reclaimed from it, come from the
+// service type in the policy in force. Without any policy the defaults are in force. An invalid change and the
+// deletion of the policy leave what was in force, as the scheduler does. Each queue is expected as
+// "priority/reclaimable".
 func TestQueuesFollowThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
@@ -38,6 +42,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		admin.CreateWithCleanup(t, quotas[kind])
 	}
 
+	// expect compares "priority/reclaimable" of the queue of each service type.
 	expect := func(when, inference, training, notebook string) {
 		for kind, want := range map[string]string{"inference": inference, "training": training, "notebook": notebook} {
 			g.Eventually(priorityAndReclaimable(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
@@ -90,6 +95,9 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	}
 }
 
+// TestPriorityClassesComeAndGoWithThePolicy: the policy lists PriorityClasses for pods, by default pc-high,
+// pc-medium, pc-normal and pc-low. The operator creates them, also after one was deleted. It leaves pc-low, which
+// another client created with value 7, and says so in an event. With the policy its own classes are deleted.
 func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
@@ -113,7 +121,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
 
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
-	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
+	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "created again")
 
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
@@ -125,47 +133,49 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
 }
 
-func TestPolicyRules(t *testing.T) {
+// TestPoliciesThatTheAPIRefuses: the API server itself refuses a ServiceTypePolicy that can never work. Each row
+// creates one by a dry run. Without a wanted error the API server accepts it.
+func TestPoliciesThatTheAPIRefuses(t *testing.T) {
 	requireControlPlane(t)
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		name string
+		name string // "" for default
 		spec v1alpha1.ServiceTypePolicySpec
-		want string // "" when it is accepted
+		want string
 	}{
-		"an empty spec":            {},
-		"a second policy":          {name: "other", want: "there is one ServiceTypePolicy, named default"},
-		"taking from itself":       {spec: types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
-		"the same type twice":      {spec: types(v1alpha1.ServiceType{Name: "a"}, v1alpha1.ServiceType{Name: "a"}), want: "Duplicate value"},
-		"a name in upper case":     {spec: types(v1alpha1.ServiceType{Name: "A"}), want: "should match"},
-		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, want: "greater than or equal to 100"},
-		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeightPercent: -1}, want: "greater than or equal to 1"},
-		"five minutes":             {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 5}},
-		"less than five minutes":   {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 4}, want: "greater than or equal to 5"},
-		"a day":                    {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 1440}},
-		"more than a day":          {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 1441}, want: "less than or equal to 1440"},
-		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClass{{Name: "system-x"}}}, want: "belong to Kubernetes"},
-		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone}},
-		"none, and one":            {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClass{{Name: "x"}}}, want: "leave priorityClasses out"},
-		"an unknown victim order":  {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
-		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
-		"an unknown hierarchy":     {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Forest"}, want: "supported values"},
-		"a tree of queues":         {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyTree}},
-		"Volcano's reclaim, flat":  {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods}},
-		"and in a tree":            {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, QueueHierarchy: v1alpha1.QueueHierarchyTree}, want: "Pods cannot be used with queueHierarchy: Tree"},
-		"unknown resources":        {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: "CPU"}, want: "supported values"},
-		"all resources":            {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: v1alpha1.ReclaimResourcesAll}},
-		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},
-		"unmanaged queues unknown": {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: "Refuse"}, want: "supported values"},
-		"preempt in the queue":     {spec: v1alpha1.ServiceTypePolicySpec{Preempt: v1alpha1.PreemptInQueue}},
-		"an unknown preempt":       {spec: v1alpha1.ServiceTypePolicySpec{Preempt: "On"}, want: "supported values"},
-		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
-		"a time zone of bills":     {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "America/Argentina/Buenos_Aires"}},
-		"an offset for bills":      {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
-		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
+		"an empty spec":                       {},
+		"a second policy":                     {name: "other", want: "there is one ServiceTypePolicy, named default"},
+		"a type reclaims from itself":         {spec: types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
+		"the same type twice":                 {spec: types(v1alpha1.ServiceType{Name: "a"}, v1alpha1.ServiceType{Name: "a"}), want: "Duplicate value"},
+		"a name in upper case":                {spec: types(v1alpha1.ServiceType{Name: "A"}), want: "should match"},
+		"over-commit of 99 %":                 {spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, want: "greater than or equal to 100"},
+		"a negative weight of node order":     {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeightPercent: -1}, want: "greater than or equal to 1"},
+		"a reservation of 5 minutes":          {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 5}},
+		"a reservation of 4 minutes":          {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 4}, want: "greater than or equal to 5"},
+		"a reservation of a day":              {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 1440}},
+		"a reservation of a day and a minute": {spec: v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 1441}, want: "less than or equal to 1440"},
+		"a PriorityClass of the system":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClass{{Name: "system-x"}}}, want: "belong to Kubernetes"},
+		"no PriorityClasses":                  {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone}},
+		"no PriorityClasses, and a list":      {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClass{{Name: "x"}}}, want: "leave priorityClasses out"},
+		"an unknown victim order":             {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
+		"victims by loss":                     {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
+		"an unknown hierarchy":                {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Forest"}, want: "supported values"},
+		"a tree of queues":                    {spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyTree}},
+		"reclaim of pods, flat":               {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods}},
+		"reclaim of pods in a tree":           {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, QueueHierarchy: v1alpha1.QueueHierarchyTree}, want: "Pods cannot be used with queueHierarchy: Tree"},
+		"reclaim of unknown resources":        {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: "CPU"}, want: "supported values"},
+		"reclaim of all resources":            {spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: v1alpha1.ReclaimResourcesAll}},
+		"unmanaged queues denied":             {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},
+		"unmanaged queues unknown":            {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: "Refuse"}, want: "supported values"},
+		"preempt in the queue":                {spec: v1alpha1.ServiceTypePolicySpec{Preempt: v1alpha1.PreemptInQueue}},
+		"an unknown preempt":                  {spec: v1alpha1.ServiceTypePolicySpec{Preempt: "On"}, want: "supported values"},
+		"an unknown reclaim":                  {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
+		"a time zone of bills":                {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "America/Argentina/Buenos_Aires"}},
+		"an offset for bills":                 {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
+		"an owner that is no kind":            {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}) {
 		meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
 		expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)

@@ -36,6 +36,9 @@ func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gome
 	return g, name, quota
 }
 
+// TestQueueIsCreatedFromCardQuota: a CardQuota of 8 H200 with weight 7 has a Queue with these numbers, and with the
+// priority of its service type. The operator is the only field manager. It creates the Queue again after a user
+// deleted it, and follows changes of the spec. A limit that is no longer in the spec is removed.
 func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
 	queue := check.Value(queueOf(t, name)())(t)
@@ -82,6 +85,9 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	}).Should(gomega.Succeed())
 }
 
+// TestForeignFieldsAreLeftAlone: the operator owns only the fields that it writes. Annotations, another resource
+// and the type that other managers write into the Queue stay when the quota changes. The CardQuota has no selector,
+// so it does not own the annotation of one.
 func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
@@ -108,6 +114,9 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g.Expect(queue.Spec.Type).To(gomega.Equal("batch"))
 }
 
+// TestQueueDriftIsRevertedAndTheWriterNamed: a user edits the quota (800 instead of 8) and the priority in the
+// Queue. The operator writes its values again, and condition and event name the user's tool. The condition stays
+// until the spec changes, so that an administrator sees it later.
 func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	edited := time.Now()
@@ -132,7 +141,9 @@ func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
-// TestRepeatedDriftIsRevertedOnceASecond lets another writer write another quota repeatedly.
+// TestRepeatedDriftIsRevertedOnceASecond: another writer changes the quota in the Queue four times. The operator
+// writes its own value again at most once a second, with one event and few writes of the status. A change of the
+// spec is written at once all the same.
 func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
@@ -158,6 +169,9 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
 
+// TestUnmanagedQueueIsAdopted: a user created the Queue before the CardQuota. The operator writes its fields, names
+// who wrote the quota before, and keeps the others. It does not claim to have created the Queue, so it will not
+// delete it.
 func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	g, name := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
@@ -177,6 +191,9 @@ func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 }
 
+// TestWeightOfAnotherManagerIsNotFought: the weight of a queue is no limit, and tools may tune it. When another
+// manager sets 3 and the CardQuota wants 5, the operator leaves 3 and reports the conflict. It maintains the other
+// fields. Without a wanted weight there is no conflict.
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
@@ -194,7 +211,10 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
-func TestTwoCardQuotasOfOneQueue(t *testing.T) {
+// TestTheOlderOfTwoCardQuotasHasTheQueue: two CardQuotas name one queue, with quotas of 8 and 99. The older one has
+// it, and the other one reports the conflict. When the older one is deleted, the same Queue, which is not created
+// again, gets the quota of 99.
+func TestTheOlderOfTwoCardQuotasHasTheQueue(t *testing.T) {
 	g, name := startParallelTest(t)
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	createReady(t, first)
@@ -220,6 +240,8 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	g.Expect(queueOf(t, name)()).To(gomega.HaveField("UID", before.UID), "the queue was handed over, not made again")
 }
 
+// TestQueueStateIsShown: Volcano opens and closes Queues. A queue that is not open starts no pod, so the CardQuota
+// is not ready then and says why.
 func TestQueueStateIsShown(t *testing.T) {
 	g, name := startParallelTest(t)
 	admin.CreateWithCleanup(t, newQuota(name, nil))

@@ -48,6 +48,9 @@ func refuseChanges(t *testing.T, queue string) {
 	}).Should(gomega.MatchError(gomega.ContainSubstring("queue state must be in")), "the refusal must be in force")
 }
 
+// TestQueueThatRefusesChangesIsWrittenAndDeletedLater: Volcano's webhook refuses changes of a queue that is
+// Closing; an admission policy does so here. The operator reports it, and writes the new quota of 4 as soon as the
+// queue is Closed. A deletion in that state is finished later in the same way.
 func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	setState(t, name, v1beta1.QueueStateClosing)

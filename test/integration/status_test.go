@@ -34,6 +34,9 @@ func statusSummary(t *testing.T, name string) func() (string, error) {
 	}
 }
 
+// TestStatusFollowsPods: the status counts used and pending cards, CPU and memory of the queue's pods, and lists
+// blocked workloads. Nodes have 8 A1 and 8 A2; the quota is 8 and 4. Pods use 3 A1 and 1 A2, and one waits for 2 of
+// either. Finished and failed pods release their cards. Each pod requests 2 CPU and 4Gi.
 func TestStatusFollowsPods(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name+"-h200", "NVIDIA-A1")
@@ -90,8 +93,9 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(metricSeries("cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
-// TestStatusIsWrittenAtMostOnceASecond changes pods for several seconds and counts the writes
-// of status and Queue.
+// TestStatusIsWrittenAtMostOnceASecond: pods of a queue change all the time, and each write of a status loads the
+// API server. The test creates 16 pods at a time for at least 4 seconds, and counts the writes of the CardQuota and
+// its Queue. The last status is complete.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
@@ -200,6 +204,8 @@ func labelOf(m *dto.Metric, name string) string {
 	return ""
 }
 
+// TestMetricsOfThePageAreThoseOfTheOperator: the table of docs/metrics.md has exactly the metrics that a running
+// operator registers.
 func TestMetricsOfThePageAreThoseOfTheOperator(t *testing.T) {
 	documented := metricnames.Documented(t, "../../docs/metrics.md", metricnames.Operator)
 	check.Equal(t, "metrics (-docs/metrics.md +the operator)", documented, metricnames.Registered(t, metrics))

@@ -1,24 +1,26 @@
 package integration
 
 import (
+	"maps"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPIRulesOfTrees tests the rules of trees that one object alone decides.
-func TestAPIRulesOfTrees(t *testing.T) {
+// TestFieldsOfTreesThatTheAPIRefuses: in a tree, a CardQuota has a quota (the most), deserved cards (its fair part,
+// beyond which others may take cards back) and a guarantee. The API server refuses what one object alone
+// contradicts: guarantee ≤ deserved ≤ quota. Rules between parent and child are the operator's.
+func TestFieldsOfTreesThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
 	card := func(numbers map[string]any) map[string]any {
 		numbers["name"] = "A"
 		return cardsOf(numbers)
 	}
 
-	resources := func(ceiling, deserved, guarantee map[string]any) map[string]any {
+	// resources returns limits of CPU and memory, with what is deserved and guaranteed of them.
+	resources := func(limits, deserved, guarantee map[string]any) map[string]any {
 		all := map[string]any{}
-		for key, value := range ceiling {
-			all[key] = value
-		}
+		maps.Copy(all, limits)
 		if deserved != nil {
 			all["deserved"] = deserved
 		}
@@ -33,40 +35,40 @@ func TestAPIRulesOfTrees(t *testing.T) {
 		spec      map[string]any
 		wantError string
 	}{
-		"a parent":              {spec: map[string]any{"parent": "other"}},
-		"itself as parent":      {spec: map[string]any{"parent": "rule"}, wantError: "a CardQuota cannot be its own parent"},
-		"an empty parent":       {spec: map[string]any{"parent": ""}, wantError: "spec.parent in body should be at least 1 chars"},
-		"a parent in capitals":  {spec: map[string]any{"parent": "Other"}, wantError: "spec.parent in body should match"},
-		"the lowest priority":   {spec: map[string]any{"priority": int64(0)}},
-		"the highest priority":  {spec: map[string]any{"priority": int64(9999)}},
-		"a priority too high":   {spec: map[string]any{"priority": int64(10000)}, wantError: "should be less than or equal to 9999"},
-		"a negative priority":   {spec: map[string]any{"priority": int64(-1)}, wantError: "should be greater than or equal to 0"},
-		"a queue on hold":       {spec: map[string]any{"stopPolicy": "Hold"}},
-		"a queue that drains":   {spec: map[string]any{"stopPolicy": "HoldAndDrain"}},
-		"another stop policy":   {spec: map[string]any{"stopPolicy": "Drain"}, wantError: `supported values: "None", "Hold", "HoldAndDrain"`},
-		"three numbers":         {spec: card(amounts{"quota": int64(8), "deserved": int64(4), "guarantee": int64(2)})},
-		"three equal numbers":   {spec: card(amounts{"quota": int64(8), "deserved": int64(8), "guarantee": int64(8)})},
-		"an inherited quota":    {spec: card(amounts{"deserved": int64(4)})},
-		"a guarantee alone":     {spec: card(amounts{"guarantee": int64(4)}), wantError: "write quota, or in a tree deserved"},
-		"deserved above quota":  {spec: card(amounts{"quota": int64(3), "deserved": int64(4)}), wantError: "deserved must be at most quota"},
-		"guarantee too large":   {spec: card(amounts{"deserved": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most deserved"},
-		"guarantee above quota": {spec: card(amounts{"quota": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most quota"},
-		"negative deserved":     {spec: card(amounts{"quota": int64(3), "deserved": int64(-1)}), wantError: "should be greater than or equal to 0"},
+		"a parent":                         {spec: map[string]any{"parent": "other"}},
+		"itself as parent":                 {spec: map[string]any{"parent": "rule"}, wantError: "a CardQuota cannot be its own parent"},
+		"an empty parent":                  {spec: map[string]any{"parent": ""}, wantError: "spec.parent in body should be at least 1 chars"},
+		"a parent in capitals":             {spec: map[string]any{"parent": "Other"}, wantError: "spec.parent in body should match"},
+		"the lowest priority":              {spec: map[string]any{"priority": int64(0)}},
+		"the highest priority":             {spec: map[string]any{"priority": int64(9999)}},
+		"a priority too high":              {spec: map[string]any{"priority": int64(10000)}, wantError: "should be less than or equal to 9999"},
+		"a negative priority":              {spec: map[string]any{"priority": int64(-1)}, wantError: "should be greater than or equal to 0"},
+		"stopPolicy Hold":                  {spec: map[string]any{"stopPolicy": "Hold"}},
+		"stopPolicy HoldAndDrain":          {spec: map[string]any{"stopPolicy": "HoldAndDrain"}},
+		"stopPolicy Drain":                 {spec: map[string]any{"stopPolicy": "Drain"}, wantError: `supported values: "None", "Hold", "HoldAndDrain"`},
+		"quota 8, deserved 4, guarantee 2": {spec: card(amounts{"quota": int64(8), "deserved": int64(4), "guarantee": int64(2)})},
+		"quota, deserved and guarantee 8":  {spec: card(amounts{"quota": int64(8), "deserved": int64(8), "guarantee": int64(8)})},
+		"deserved with the parent's quota": {spec: card(amounts{"deserved": int64(4)})},
+		"a guarantee alone":                {spec: card(amounts{"guarantee": int64(4)}), wantError: "write quota, or in a tree deserved"},
+		"deserved above quota":             {spec: card(amounts{"quota": int64(3), "deserved": int64(4)}), wantError: "deserved must be at most quota"},
+		"guarantee too large":              {spec: card(amounts{"deserved": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most deserved"},
+		"guarantee above quota":            {spec: card(amounts{"quota": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most quota"},
+		"negative deserved":                {spec: card(amounts{"quota": int64(3), "deserved": int64(-1)}), wantError: "should be greater than or equal to 0"},
 
-		"all of CPU and memory":      {spec: resources(amounts{"cpu": "8", "memory": "8Gi"}, amounts{"cpu": "4", "memory": "4Gi"}, amounts{"cpu": "2", "memory": "2Gi"})},
-		"deserved CPU, no ceiling":   {spec: resources(nil, amounts{"cpu": "4"}, nil)},
-		"guaranteed CPU, no ceiling": {spec: resources(nil, amounts{"cpu": "4"}, amounts{"cpu": "1"})},
-		"no deserved CPU":            {spec: resources(amounts{"cpu": "8"}, nil, amounts{"cpu": "8"})},
-		"CPU lacks its ceiling":      {spec: resources(amounts{"memory": "8Gi"}, amounts{"cpu": "4"}, nil), wantError: "deserved.cpu needs cpu"},
-		"memory lacks its ceiling":   {spec: resources(amounts{"cpu": "8"}, amounts{"memory": "4Gi"}, nil), wantError: "deserved.memory needs memory"},
-		"a guarantee of nothing":     {spec: resources(nil, nil, amounts{"memory": "4Gi"}), wantError: "guarantee.memory needs memory"},
-		"deserved CPU too large":     {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "8001m"}, nil), wantError: "deserved.cpu must be at most cpu"},
-		"deserved memory too large":  {spec: resources(amounts{"memory": "8Gi"}, amounts{"memory": "9Gi"}, nil), wantError: "deserved.memory must be at most memory"},
-		"guaranteed CPU too large":   {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "4"}, amounts{"cpu": "5"}), wantError: "guarantee.cpu must be at most deserved.cpu"},
-		"guaranteed memory above":    {spec: resources(amounts{"memory": "8Gi"}, nil, amounts{"memory": "9Gi"}), wantError: "guarantee.memory must be at most memory"},
-		"deserved nothing":           {spec: resources(amounts{"cpu": "8"}, amounts{}, nil), wantError: "should have at least 1 properties"},
-		"negative deserved CPU":      {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "-1"}, nil), wantError: "cpu must be between 0 and 1000000000"},
-		"too much deserved memory":   {spec: resources(nil, amounts{"memory": "5Ei"}, nil), wantError: "memory must be between 0 and 4Ei"},
+		"all of CPU and memory":                    {spec: resources(amounts{"cpu": "8", "memory": "8Gi"}, amounts{"cpu": "4", "memory": "4Gi"}, amounts{"cpu": "2", "memory": "2Gi"})},
+		"deserved CPU without a limit of anything": {spec: resources(nil, amounts{"cpu": "4"}, nil)},
+		"guaranteed CPU without a limit":           {spec: resources(nil, amounts{"cpu": "4"}, amounts{"cpu": "1"})},
+		"guaranteed CPU, not deserved":             {spec: resources(amounts{"cpu": "8"}, nil, amounts{"cpu": "8"})},
+		"deserved CPU, a limit of memory alone":    {spec: resources(amounts{"memory": "8Gi"}, amounts{"cpu": "4"}, nil), wantError: "deserved.cpu needs cpu"},
+		"deserved memory, a limit of CPU alone":    {spec: resources(amounts{"cpu": "8"}, amounts{"memory": "4Gi"}, nil), wantError: "deserved.memory needs memory"},
+		"a guarantee without limit and deserved":   {spec: resources(nil, nil, amounts{"memory": "4Gi"}), wantError: "guarantee.memory needs memory"},
+		"deserved CPU too large":                   {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "8001m"}, nil), wantError: "deserved.cpu must be at most cpu"},
+		"deserved memory too large":                {spec: resources(amounts{"memory": "8Gi"}, amounts{"memory": "9Gi"}, nil), wantError: "deserved.memory must be at most memory"},
+		"guaranteed CPU too large":                 {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "4"}, amounts{"cpu": "5"}), wantError: "guarantee.cpu must be at most deserved.cpu"},
+		"guaranteed memory above":                  {spec: resources(amounts{"memory": "8Gi"}, nil, amounts{"memory": "9Gi"}), wantError: "guarantee.memory must be at most memory"},
+		"an empty deserved":                        {spec: resources(amounts{"cpu": "8"}, amounts{}, nil), wantError: "should have at least 1 properties"},
+		"negative deserved CPU":                    {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "-1"}, nil), wantError: "cpu must be between 0 and 1000000000"},
+		"too much deserved memory":                 {spec: resources(nil, amounts{"memory": "5Ei"}, nil), wantError: "memory must be between 0 and 4Ei"},
 	}) {
 		expectAPIAnswer(t, cardQuotaObject("rule", tc.spec), tc.wantError)
 	}

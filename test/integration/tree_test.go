@@ -19,17 +19,23 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestTrees tests trees of quotas against Volcano's webhooks, which refuse a child without a
-// parent or with more than its parent.
-func TestTrees(t *testing.T) {
+// TestTreesWithVolcanosWebhooks: the operator keeps a tree of queues in spite of Volcano's webhooks, which refuse a
+// child without a parent, or with more than its parent. The subtests share one cluster. The last two change the
+// policy of all, so they run one after the other.
+func TestTreesWithVolcanosWebhooks(t *testing.T) {
 	e := newTreeEnv(t)
 	t.Run("in parallel", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *treeEnv){
-			"any order of creation and deletion": testAnyOrder, "raising and lowering": testRaisingAndLowering, "moving": testMoving,
-			"a refused write is reported": testRefusedChild, "a parent waits for its children": testParentWaitsForChildren,
-			"a parent sums its subtree": testParentSums, "another manager's parent": testOtherManagersParent,
-			"adoption into a tree": testAdoption, "excess past admission": testExcess,
-			"a Queue written by hand counts": testQueueByHand,
+			"any order of creation and deletion":     testAnyOrder,
+			"numbers rise and fall in the same tree": testRaisingAndLowering,
+			"queues move to other parents":           testMoving,
+			"a refused write is reported":            testRefusedChild,
+			"a parent waits for its children":        testParentWaitsForChildren,
+			"a parent sums its subtree":              testParentSums,
+			"another manager's parent stays":         testOtherManagersParent,
+			"a Queue is adopted into a tree":         testAdoption,
+			"numbers above the parent are scaled":    testExcessIsScaledDown,
+			"a Queue written by hand counts":         testQueueByHand,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -43,7 +49,8 @@ func TestTrees(t *testing.T) {
 	t.Run("a policy that is created again", func(t *testing.T) { testPolicyCreatedAgain(t, e.on(t)) })
 }
 
-// testAnyOrder: kubectl apply -f and kubectl delete -f of a folder may come in any order.
+// testAnyOrder: users apply and delete a folder of CardQuotas in any order. Children before their parents, parents
+// before their children, or shuffled: all Queues are placed in the end, and all are gone after the deletion.
 func testAnyOrder(t *testing.T, e *treeEnv) {
 	random := seed.Rand(t)
 	for i := range 3 {
@@ -72,8 +79,9 @@ func testAnyOrder(t *testing.T, e *treeEnv) {
 	}
 }
 
-// testRaisingAndLowering changes parents and children together, in both orders. CPU and memory
-// change in opposite directions, so that neither a parent nor a child can be written first.
+// testRaisingAndLowering: a user changes the numbers of a tenant and of the queues below together. CPU and memory
+// change in opposite directions, so that neither a parent nor a child can be written first. In both orders all
+// Queues have the new numbers in the end, and no write counts as another manager's.
 func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("resize-")
 	e.create(t, branches)
@@ -117,7 +125,9 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 	}
 }
 
-// testMoving moves a leaf to another parent, and turns a parent and its child around.
+// testMoving: a leaf moves to another parent. Then tenant and web change places: tenant above web becomes web above
+// tenant, by way of a cycle, in which the operator leaves the Queue where it is. Last, chat moves below a parent
+// that does not exist yet.
 func testMoving(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("move-")
 	e.create(t, branches)
@@ -150,7 +160,8 @@ func testMoving(t *testing.T, e *treeEnv) {
 	e.g.Eventually(e.quotaCondition(t, "move-chat", "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
-// testRefusedChild: Volcano makes no parent of a queue with pods. Its words reach the status.
+// testRefusedChild: Volcano's webhook refuses to make a parent of a queue that has pods, here 1. The status of the
+// child has the words of the webhook. When the pod is gone, the child is placed.
 func testRefusedChild(t *testing.T, e *treeEnv) {
 	parent := branch{name: "refused-parent", quota: 8, deserved: 8, guarantee: 8}
 	child := branch{name: "refused-child", parent: "refused-parent", quota: 8, deserved: 8, guarantee: 8, isLeaf: true}
@@ -172,7 +183,8 @@ func testRefusedChild(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, []branch{parent, child})
 }
 
-// testParentWaitsForChildren: a parent that is deleted keeps its quota until no Queue is below it.
+// testParentWaitsForChildren: Volcano refuses to delete a Queue with children. A deleted parent, web, keeps its
+// quota of 12 until chat and search are gone or have another parent, and its status names those that are left.
 func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("wait-")
 	e.create(t, branches)
@@ -189,7 +201,9 @@ func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
 	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "wait-web"}, &v1beta1.Queue{})).To(framework.NotFound())
 }
 
-// testParentSums compares every parent's status with a sum over the pods below it.
+// testParentSums: the status and the Queue of a parent sum up what the queues below use and wait for. Chat uses 3
+// cards, search 5 and lab 2, and each has one pending pod of 1 card. Search deserves 4, so it has borrowed 1. Then
+// nothing more is written.
 func testParentSums(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("sum-")
 	e.create(t, branches)
@@ -236,12 +250,14 @@ func quotaOfBranch(branches []branch, name string) int64 {
 	return branches[slices.IndexFunc(branches, func(b branch) bool { return b.name == name })].quota
 }
 
-// testOtherManagersParent: a parent that another manager wrote is reported, not fought.
+// testOtherManagersParent: another manager moved Queue held-search below the tenant. The operator reports the
+// conflict and leaves the parent as it is, because it would fight another tool over the structure of the tree.
 func testOtherManagersParent(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("held-")
 	e.create(t, branches)
 	e.expectPlaced(t, branches)
-	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") }) // makes room in the tenant
+	// The tenant deserves 16 CPU. With 4 instead of 8 for lab it has enough for web and search beside each other.
+	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") })
 	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
 
 	queue := framework.Fetch[v1beta1.Queue](t, e, client.ObjectKey{Name: "held-search"})
@@ -253,7 +269,8 @@ func testOtherManagersParent(t *testing.T, e *treeEnv) {
 	e.g.Consistently(e.describeQueue(t, "held-search")).Should(gomega.HavePrefix("below held-tenant: "))
 }
 
-// testAdoption: Volcano's queue controller has written root into a Queue that a user made.
+// testAdoption: a user created Queue adopt-child, and Volcano's controller wrote root as its parent. A CardQuota
+// adopts it and moves it below its own parent: the value of the controller is a default, and no conflict.
 func testAdoption(t *testing.T, e *treeEnv) {
 	e.create(t, []branch{{name: "adopt-parent", quota: 8, deserved: 8, guarantee: 8}})
 	queue := builder.Queue("adopt-child").Obj()
@@ -265,9 +282,10 @@ func testAdoption(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, []branch{child})
 }
 
-// testExcess: numbers that their parent does not allow are scaled and reported, and Volcano
-// accepts them.
-func testExcess(t *testing.T, e *treeEnv) {
+// testExcessIsScaledDown: the quota of web falls to 6, deserved to 6, guarantee to 3. Its child chat still writes a
+// quota of 8, and 4 deserved and 4 guaranteed, as its sibling has. What their parent does not allow is scaled for
+// the scheduler and reported, and Volcano accepts the numbers.
+func testExcessIsScaledDown(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("excess-")
 	e.create(t, branches)
 	e.expectPlaced(t, branches)
@@ -289,7 +307,9 @@ func testExcess(t *testing.T, e *treeEnv) {
 	e.g.Eventually(e.quotaCondition(t, "excess-tenant", "HierarchyValid")).Should(gomega.HavePrefix("True/"))
 }
 
-// testQueueByHand: a Queue without a CardQuota below that of a CardQuota counts there.
+// testQueueByHand: an administrator writes a Queue without a CardQuota below hand-parent. Its 8 deserved cards
+// count there: the parent has 8 for 16, so 4 are in force for the other child. Its used cards count in the parent's
+// status.
 func testQueueByHand(t *testing.T, e *treeEnv) {
 	parent := branch{name: "hand-parent", quota: 8, deserved: 8, guarantee: 0}
 	child := branch{name: "hand-child", parent: "hand-parent", quota: 8, deserved: 8, guarantee: 0, isLeaf: true}
@@ -311,8 +331,8 @@ func testQueueByHand(t *testing.T, e *treeEnv) {
 	})).Should(gomega.Equal("2/8 NVIDIA-H200"))
 }
 
-// testSwitching: flat, every Queue is at the top level with its own quota and no field of a tree.
-// Back in a tree everything is as before.
+// testSwitching: with QueueHierarchy Flat every leaf is at the top level with its own quota, parents have none, and
+// no field of a tree is left. Back in a tree everything is as before, and no write counts as another manager's.
 func testSwitching(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("switch-")
 	e.create(t, branches)
@@ -338,8 +358,8 @@ func testSwitching(t *testing.T, e *treeEnv) {
 	}
 }
 
-// testPolicyCreatedAgain: the tree outlives its policy and the operator. A new policy without
-// queueHierarchy keeps it, because the API server adds no default, and a written Flat ends it.
+// testPolicyCreatedAgain: the tree outlives the deletion of its policy and a restart of the operator. A new policy
+// without queueHierarchy keeps it, because the API server adds no default. A written Flat ends it.
 func testPolicyCreatedAgain(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("again-")
 	e.create(t, branches)

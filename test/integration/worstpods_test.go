@@ -12,8 +12,9 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestTheAPIServerStoresTheWorstPods: the bound of the operator's cache is tested with them. The API server
-// adds defaults, and who wrote which field.
+// TestTheAPIServerStoresTheWorstPods: the memory bound of the operator's cache is tested with pods as large as etcd
+// allows, about 1 MB. The API server really accepts them, also with the defaults and managed fields that it adds.
+// The cache keeps less than 32 KiB of each.
 func TestTheAPIServerStoresTheWorstPods(t *testing.T) {
 	g := requireControlPlane(t)
 	pods := builder.WorstPods(labNamespace)

@@ -15,10 +15,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestWhatWasHandedOutStaysCharged tests that placed pods stay charged to their queue. A tenant
-// can make the garbage collector and Volcano's controllers delete a PodGroup and recreate it
-// elsewhere. The charged queue is recorded in the pod, so that neither a scheduler, however
-// late it starts, nor a status depends on the PodGroup.
+// TestWhatWasHandedOutStaysCharged: a placed pod stays charged to its queue, here handed-out with a quota of one
+// card. A tenant can make Kubernetes and Volcano delete its PodGroup, and create it again in queue handed-to. The
+// pod itself records the charged queue, so neither a restarted scheduler nor a status forgets it: a second pod does
+// not fit. The tenant cannot change the record.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))

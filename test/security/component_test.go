@@ -27,8 +27,9 @@ func applyForTest(t *testing.T, file string) {
 	})
 }
 
-// TestTheOperatorChangesOnlyItsAuthority tests that, with the component, a stolen token of the
-// operator cannot redirect webhooks.
+// TestTheOperatorChangesOnlyItsAuthority: an attacker with a token of the operator could redirect webhooks to read
+// Secrets. With the component webhookguard the operator's account may write the CA of its webhooks, which it needs,
+// and nothing else of them. An administrator may write all.
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)
@@ -55,15 +56,15 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		g := newGomega(t)
 		g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
 		for what, patch := range map[string]string{
-			"to a server of its own": `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
-			"to another Service":     `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
-			"of other resources":     `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
-			"one webhook more":       `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
-			"no webhook":             `[{"op":"replace","path":"/webhooks","value":[]}]`,
-			"or nothing goes":        `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
-			"in no namespace":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
-			"under no condition":     `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
-			"and has it collected":   `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
+			"to another server":                  `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
+			"to another Service":                 `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
+			"for other resources":                `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
+			"one webhook more":                   `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
+			"no webhook":                         `[{"op":"replace","path":"/webhooks","value":[]}]`,
+			"with a timeout of 30 seconds":       `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
+			"for namespaces with a label":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
+			"under a condition that never holds": `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
+			"with an owner that does not exist":  `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
 		} {
 			g.Expect(change(operator, object, patch)).To(refused, what)
 		}
@@ -91,8 +92,9 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	g.Eventually(authority).Should(Equal(before))
 }
 
-// TestTheOperatorWritesOnlyFinalizersOfCardQuotas tests that a stolen token of the operator raises no
-// quota, and deletes no PriorityClass but those of the policy.
+// TestTheOperatorWritesOnlyFinalizersOfCardQuotas: an attacker with a token of the operator could raise quotas.
+// With the component webhookguard the operator's account may write only finalizers of CardQuotas, and delete only
+// PriorityClasses that it created for the policy.
 func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)
@@ -133,8 +135,8 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("not found")))
 }
 
-// TestSharedDevicesNeedAComponent tests that the scheduler's own role does not include what
-// Volcano's plugin deviceshare writes.
+// TestSharedDevicesNeedAComponent: Volcano's plugin deviceshare writes nodes, which our scheduler needs for nothing
+// else. So its shipped role does not allow that, and the component deviceshare adds exactly those rights.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
 	shared := parsePermissions("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")

@@ -18,8 +18,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMetricsAreForReadersOnly tests that only authorised readers see the names of tenants,
-// their quotas and workloads.
+// TestMetricsAreForReadersOnly: metrics have the names of tenants, their quotas and workloads. Both programs serve
+// them over TLS alone, and only to an account with the role cardquota-metrics-reader. No token, an invented one, or
+// that of a tenant is refused.
 func TestMetricsAreForReadersOnly(t *testing.T) {
 	snoop := newToken(t, tenant, "snoop")
 	reader := newToken(t, neighbour, "prometheus")
@@ -38,11 +39,11 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 			token string
 			want  int
 		}{
-			"nobody": {"", http.StatusUnauthorized},
+			"a client without a token": {"", http.StatusUnauthorized},
 			// The API server's answer that the token is unknown is returned as an error.
 			"an invented token":        {"invented", http.StatusInternalServerError},
 			"a tenant's account":       {snoop, http.StatusForbidden},
-			"who may read the metrics": {reader, http.StatusOK},
+			"an account with the role": {reader, http.StatusOK},
 		} {
 			if code, body := readMetrics(t, page, tc.token); code != tc.want {
 				t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)

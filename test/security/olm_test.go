@@ -27,8 +27,8 @@ type csvPermissions struct {
 	}
 }
 
-// TestTheProgramsAsOLMInstallsThem tests the roles that OLM creates from the bundle: for all
-// namespaces, each becomes a ClusterRole.
+// TestTheProgramsAsOLMInstallsThem: OLM turns the rights of the bundle into ClusterRoles for all namespaces. They
+// allow what docs/security.md states as wider rights, but no Secret and nothing of the list of denied rights.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text := check.Value(os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml"))(t)
 

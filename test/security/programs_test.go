@@ -50,8 +50,9 @@ func withoutWebhooks(t *testing.T, do func()) {
 	do()
 }
 
-// TestALabelDoesNotStopTheScheduler tests that a tenant's label on a pod does not stop our
-// scheduler, which waits while a stock scheduler runs.
+// TestALabelDoesNotStopTheScheduler: our scheduler stops while a pod with the label of Volcano's own scheduler
+// runs. A tenant's pod with that label, in the tenant's namespace, must not stop it: it places later pods and sends
+// its heartbeat.
 func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	stranger := newPod("stranger", "default", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "volcano-scheduler"}
@@ -76,8 +77,9 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
 }
 
-// TestWorkloadsRunWithoutTheOperator tests that everything necessary continues without the operator,
-// and that what cannot be checked is denied with a reason.
+// TestWorkloadsRunWithoutTheOperator: with the operator stopped, pods are created and placed within their quota of
+// one card, and the admission policy still refuses a pod with its own node. A new CardQuota is refused, because no
+// webhook can check it.
 func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	createReadyQuota(t, newCardQuota("orphaned", nil))
 	g := newGomega(t)
@@ -103,8 +105,8 @@ func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that no webhook can validate is refused")
 }
 
-// TestPodsAreRestricted creates the pods of both Deployments in a namespace with
-// the Pod Security Standard restricted.
+// TestPodsAreRestricted: the pods of both Deployments are allowed in a namespace with the Pod Security Standard
+// restricted, and their root file systems are read-only.
 func TestPodsAreRestricted(t *testing.T) {
 	createForTest(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	newGomega(t).Eventually(func() error {

@@ -23,8 +23,9 @@ func asNeighbour(q *v1alpha1.CardQuota) {
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
 }
 
-// TestAQueueOfOthersIsRefusedByTheScheduler tests a pod that passed admission because it was
-// created before the queue's selector.
+// TestAQueueOfOthersIsRefusedByTheScheduler: a pod was created in a queue before the queue was restricted to
+// another namespace, so no webhook refused it. The scheduler refuses it although the queue has 8 free cards, and
+// places it when the restriction is removed.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
 	createReadyQuota(t, q)
@@ -39,6 +40,8 @@ func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
 }
 
+// TestLeavingOutTheCardIsNoWayAround: a pod that names no card gets one that its queue has a quota for, and counts
+// there. Queue unnamed has a quota of one H200, so the first pod gets it and the second one waits.
 func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	createReadyQuota(t, newCardQuota("unnamed", nil))
 	unnamed := func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationCardName) }
@@ -52,8 +55,9 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	checkStaysWaiting(t, "the first one holds the card", second)
 }
 
-// TestAServiceTypeCannotBeClaimed tests that training cannot call itself inference to reclaim
-// cards and keep its own.
+// TestAServiceTypeCannotBeClaimed: only inference takes cards back from training. A pod in a training queue that
+// claims to be inference by its annotation takes none: 16 training pods of others hold all 16 cards, and none is
+// evicted.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
@@ -97,17 +101,17 @@ func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 	check.NoError(t, suite.admin.Patch(t.Context(), q, client.MergeFrom(before)))
 }
 
-// TestInvalidObjectsAffectOnlyTheirTenant tests that invalid objects of a tenant withhold at most its own
-// cards.
+// TestInvalidObjectsAffectOnlyTheirTenant: pods with unreadable card names are refused. When they get past the
+// webhooks, they get no card, and other pods of the same queue are placed all the same.
 func TestInvalidObjectsAffectOnlyTheirTenant(t *testing.T) {
 	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod
 	for what, text := range map[string]string{
-		"no card":          "",
-		"thousands of or":  strings.Repeat("A|", 4000) + "A",
-		"control letters":  "NVIDIA\x01H200",
-		"two resources":    "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
-		"a very long card": strings.Repeat("H", 60000),
+		"an empty card name":  "",
+		"4001 alternatives":   strings.Repeat("A|", 4000) + "A",
+		"a control character": "NVIDIA\x01H200",
+		"two resources":       "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
+		"a very long card":    strings.Repeat("H", 60000),
 	} {
 		bad := newPod("", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
 		bad.GenerateName = "nonsense-"

@@ -20,8 +20,8 @@ const (
 	system         = "volcano-system"
 )
 
-// TestTheProgramsMayDoTheirWork tests rights whose absence would go unnoticed for long. Every
-// other end-to-end test shows that the rest suffices.
+// TestTheProgramsMayDoTheirWork: the roles allow rights whose absence would go unnoticed for long. Every other
+// end-to-end test shows that the rest suffices.
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
@@ -146,14 +146,15 @@ var deniedToTenants = parsePermissions(`
 	list configmaps,leases.coordination.k8s.io volcano-system/
 	get pods/log volcano-system/any`)
 
-// TestATenantCannotGrantItselfCards tries every way to grant or read cards.
+// TestATenantCannotGrantItselfCards: a tenant with role edit in its namespace may do nothing that grants cards, or
+// that reveals what others use. It may create pods, or the test would show nothing.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
 	newUser(tess).expectDenied(t, deniedToTenants)
 	newUser(tess).expectAllowed(t, parsePermissions("create,list pods tenant/"))
 }
 
-// TestWhoMayViewTheClusterReadsCardQuotas tests that role view allows to read CardQuotas and to
-// grant none.
+// TestWhoMayViewTheClusterReadsCardQuotas: CardQuotas belong to Kubernetes' role view: such a user reads them and
+// changes none.
 func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "view-everything"},
@@ -164,8 +165,8 @@ func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 	newUser("viewer").expectDenied(t, parsePermissions("patch cardquotas.cardquota.dev /any"))
 }
 
-// TestWhatIsTriedCanBeDone checks the table: a resource that does not exist is denied like any
-// other.
+// TestWhatIsTriedCanBeDone: an administrator may do each action of the tables of denied rights. Else a mistyped
+// resource would be denied like any other, and a table would prove nothing.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
 	tried := slices.Concat(deniedToAll, deniedToOther[manager], deniedToOther[scheduler], deniedToTenants)
 	newUser("administrator", "system:masters").expectAllowed(t, slices.DeleteFunc(tried, func(r permission) bool {
@@ -173,15 +174,17 @@ func TestWhatIsTriedCanBeDone(t *testing.T) {
 	}))
 }
 
-// TestTheProgramsMayNothingElse tests what a stolen token of either program must not allow.
+// TestTheProgramsMayNothingElse: a stolen token of either program must not allow more than the program needs. The
+// tables list what would help an attacker.
 func TestTheProgramsMayNothingElse(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		newCaller(t, system, account).expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account]))
 	}
 }
 
-// TestTheAccountOfVolcanosDeployment tests the rights of our scheduler when only the image was
-// replaced: what it needs, and no more than docs/security.md states.
+// TestTheAccountOfVolcanosDeployment: an administrator may put our image into Volcano's own Deployment, which keeps
+// Volcano's account. With the overlay's binding that has what our scheduler needs. It also keeps Volcano's wider
+// rights, exactly those that docs/security.md states.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, volcanoAccount)
@@ -208,8 +211,8 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	caller.expectDenied(t, slices.DeleteFunc(slices.Clone(deniedToAll), func(r permission) bool { return slices.Contains(volcanos, r) }))
 }
 
-// TestNoRuleIsOpen tests that no rule has a star: it would also grant what a later version of
-// an API adds.
+// TestNoRuleIsOpen: no rule of our roles has a star, which would also grant what a later version of an API adds.
+// None allows all Secrets or the deletion of collections.
 func TestNoRuleIsOpen(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		cluster := &rbacv1.ClusterRole{}

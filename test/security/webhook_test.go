@@ -23,8 +23,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheOpenPortOfTheWebhooks tests that, as installed, a client of the port can read names
-// and numbers, and change nothing. cmd/manager tests how to close it.
+// TestTheOpenPortOfTheWebhooks: as installed, the port of the webhooks answers any client of the cluster, without a
+// certificate. With a forged review such a client can read who has a queue, and how much is granted. It cannot
+// change anything. Tests of cmd/manager show how to close the port.
 func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	createReadyQuota(t, newCardQuota("readable", asNeighbour))
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -39,7 +40,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 				q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 				q.Spec.Cards[0].Quota = ptr.To[int64](1_000_000)
 			}), "8 by readable"},
-		"whom a queue takes": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
+		"which namespace may use a queue": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
 	}) {
 		newGomega(t).Eventually(func() string { // when the operator has seen the queue that it wrote
 			if answer := sendForgedReview(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	kjson "sigs.k8s.io/json"
 
 	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/testing/check"
@@ -47,35 +48,70 @@ func sliceOf(version, name, driver string, spec map[string]any) *unstructured.Un
 	}}
 }
 
+// TestSlicesOfEveryVersionAreRead: a ResourceSlice says which devices a driver of dynamic resource allocation offers on which
+// nodes, in fields that differ between versions of the API. The inventory counts them, because such cards are under no
+// quota. If devices are parts of cards (MIG), they overlap, and their number says nothing. Each row is a spec as JSON.
 func TestSlicesOfEveryVersionAreRead(t *testing.T) {
-	pool := map[string]any{"name": "p", "generation": int64(3), "resourceSliceCount": int64(1)}
-	for name, tc := range map[string]struct {
-		spec map[string]any
-		want cardinventory.DeviceSlice
+	const pool = `"pool": {"name": "p", "generation": 3, "resourceSliceCount": 1}`
+	for t, tc := range check.Cases(t, map[string]struct {
+		driver string
+		spec   string
+		want   cardinventory.DeviceSlice
 	}{
-		"a node": {map[string]any{"nodeName": "n", "pool": pool, "devices": []any{map[string]any{"name": "gpu-0"}, map[string]any{"name": "gpu-1"}}},
-			cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 2}},
-		"a node, until v1beta1": {map[string]any{"nodeName": "n", "pool": pool, "devices": []any{map[string]any{"name": "gpu-0", "basic": map[string]any{"attributes": map[string]any{}}}}},
-			cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 1}},
-		"all nodes": {map[string]any{"allNodes": true, "pool": pool, "devices": []any{map[string]any{"name": "gpu-0"}}},
-			cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Devices: 1}},
-		"a node for each device": {map[string]any{"perDeviceNodeSelection": true, "pool": pool, "devices": []any{
-			map[string]any{"name": "a", "nodeName": "n1"}, map[string]any{"name": "b", "basic": map[string]any{"nodeName": "n2"}}, map[string]any{"name": "c", "nodeName": "n1"}, map[string]any{"name": "d"}}},
-			cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n1", "n2"}, Devices: 4}},
-		"parts of cards": {map[string]any{"nodeName": "n", "pool": pool, "devices": []any{map[string]any{"name": "gpu-0"}, map[string]any{"name": "mig", "consumesCounters": []any{}}}},
-			cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}}},
-		"nothing":         {map[string]any{}, cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"}},
-		"other than that": {map[string]any{"pool": "x", "nodeName": int64(3), "devices": "y"}, cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"}},
-	} {
-		got := check.Value(newRecord(sliceOf("v1", "s", "gpu.nvidia.com", tc.spec)))(t)
-		check.Equal(t, name, tc.want, got.(*record).slice)
-	}
+		"two devices of a node": {
+			driver: "gpu.nvidia.com",
+			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 2},
+		},
+		"a device with the field basic, until v1beta1": {
+			driver: "gpu.nvidia.com",
+			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0", "basic": {"attributes": {}}}]}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 1},
+		},
+		"a device of all nodes": {
+			driver: "gpu.nvidia.com",
+			spec:   `{` + pool + `, "allNodes": true, "devices": [{"name": "gpu-0"}]}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Devices: 1},
+		},
+		"each device names its node, and one none": {
+			driver: "gpu.nvidia.com",
+			spec: `{` + pool + `, "perDeviceNodeSelection": true, "devices": [
+				{"name": "a", "nodeName": "n1"},
+				{"name": "b", "basic": {"nodeName": "n2"}},
+				{"name": "c", "nodeName": "n1"},
+				{"name": "d"}]}`,
+			want: cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n1", "n2"}, Devices: 4},
+		},
+		"a card and a part of it: no number": {
+			driver: "gpu.nvidia.com",
+			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0"}, {"name": "mig", "consumesCounters": []}]}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}},
+		},
+		"an empty spec": {
+			driver: "gpu.nvidia.com",
+			spec:   `{}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"},
+		},
+		"fields of other types": {
+			driver: "gpu.nvidia.com",
+			spec:   `{"pool": "x", "nodeName": 3, "devices": "y"}`,
+			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"},
+		},
+		"a driver of network devices: nothing is read": {
+			driver: "dra.net",
+			spec:   `{"nodeName": "n"}`,
+			want:   cardinventory.DeviceSlice{Driver: "dra.net"},
+		},
+	}) {
+		var spec map[string]any
+		check.NoError(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(tc.spec), &spec))
 
-	got := check.Value(newRecord(sliceOf("v1", "s", "dra.net", map[string]any{"nodeName": "n"})))(t)
-	check.Equal(t, "a driver without cards", cardinventory.DeviceSlice{Driver: "dra.net"}, got.(*record).slice)
+		got := check.Value(newRecord(sliceOf("v1", "s", tc.driver, spec)))(t)
+		check.Equal(t, "slice", tc.want, got.(*record).slice)
+	}
 }
 
-// waitFor waits for changes until the watcher knows as many slices.
+// waitFor waits for changes until the watcher knows so many slices.
 func waitFor(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
 	for len(knownTo(w)) != want {
 		waitForChange(t, w, changes)
@@ -102,7 +138,9 @@ func knownTo(w *Watcher) []cardinventory.DeviceSlice {
 	return slices
 }
 
-// TestTheWatcherFollowsTheCluster: the API may come with an upgrade of the cluster, in any version.
+// TestTheWatcherFollowsTheCluster: the API of ResourceSlices may come with an upgrade of the cluster, in any version. A watcher
+// that starts while the API server does not answer reads the slice that is there then, and follows what is created
+// and deleted. When it ends it knows none.
 func TestTheWatcherFollowsTheCluster(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -160,7 +198,8 @@ func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDyna
 	return client
 }
 
-// TestSlicesAreReadAfterTheFirstList: before it nothing is known, also not that there are none.
+// TestSlicesAreReadAfterTheFirstList: until the API server has answered the first list, the watcher does not know that there
+// are no slices, and says so: a status would end an anomaly that still exists.
 func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 	isAsked := make(chan struct{})
 	answers := make(chan struct{})
@@ -186,12 +225,13 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 	check.Equal(t, "slices once they are read", 1, len(knownTo(w)))
 }
 
-// TestSlicesThatCannotBeReadAreNotAwaited: no status waits for them.
+// TestSlicesThatCannotBeReadAreNotAwaited: the status of the CardInventory waits until the slices are read. If that is not
+// possible they count as read, with none. In each row a list of the client is forbidden.
 func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
 	for t, prepare := range check.Cases(t, map[string]func(*server){
-		"no answer":  func(api *server) { api.fails.Store(true) },
-		"not served": func(*server) {},
-		"no right":   func(api *server) { api.serve("v1") },
+		"the API server does not say which versions it serves": func(api *server) { api.fails.Store(true) },
+		"the API server serves no version":                     func(*server) {},
+		"the API server serves v1, but the list is forbidden":  func(api *server) { api.serve("v1") },
 	}) {
 		client := newFakeClient(t, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))

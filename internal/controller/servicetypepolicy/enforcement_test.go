@@ -26,7 +26,7 @@ import (
 
 const system = "volcano-system"
 
-// bypasses stands in for the UsageCollector.
+// bypasses is the last count of pods that bypass the scheduler.
 type bypasses struct {
 	uncounted bool
 	pods      []enforcement.Bypass
@@ -36,198 +36,207 @@ func (b *bypasses) Bypasses() ([]enforcement.Bypass, bool) { return b.pods, !b.u
 
 func (*bypasses) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
-// court is a cluster and who judges it.
-type court struct {
+// evidenceScene is what the operator sees of a scheduler, and its evaluation of condition Enforced.
+type evidenceScene struct {
 	*testing.T
 	client client.Client
 	evidence
-	past         bypasses
-	policy       *v1alpha1.ServiceTypePolicy
-	hash, spoilt string
-	now          time.Time
+	lastCount bypasses
+	policy    *v1alpha1.ServiceTypePolicy
+	// hash is that of the configuration that the operator wrote. notConfigured says why there is none.
+	hash, notConfigured string
+	now                 time.Time
 }
 
-// newCourt is a cluster in order.
-func newCourt(t *testing.T) *court {
+// newEnforcedScene is a cluster at noon whose quotas are enforced: scheduler ours_1 reported by its heartbeat a second ago
+// that it runs with configuration "aa", which is the one that the operator wrote.
+func newEnforcedScene(t *testing.T) *evidenceScene {
 	api := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme)).Build()
-	c := &court{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
-	c.policy.Status.ConfigHash = "aa"
-	c.evidence = evidence{cached: api, live: api, schedulerNamespace: system, volcanoNamespace: system, bypasses: &c.past,
-		metric: newEnforcedMetric()}
-	c.beat(enforcement.Report{At: noon.Add(-time.Second)})
-	return c
-}
-
-// put makes an object or replaces it.
-func (c *court) put(object client.Object) {
-	_ = c.client.Delete(c.Context(), object)
-	object.SetResourceVersion("")
-	check.NoError(c.T, c.client.Create(c.Context(), object))
-}
-
-func (c *court) beat(report enforcement.Report) {
-	if report.Identity == "" {
-		report.Identity = "ours_1"
+	s := &evidenceScene{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
+	s.policy.Status.ConfigHash = "aa"
+	s.evidence = evidence{
+		cached: api, live: api, schedulerNamespace: system, volcanoNamespace: system, bypasses: &s.lastCount, metric: newEnforcedMetric(),
 	}
-	report.Version = "v1"
-	report.ConfigHash = "aa"
-	c.put(report.Lease(system))
+	s.writeHeartbeat("ours_1", noon.Add(-time.Second))
+	return s
 }
 
-func (c *court) verdict() policy.Enforcement {
-	return check.Value(c.evaluateEnforcement(context.Background(), c.policy, c.hash, c.spoilt, c.now))(c.T)
+// replace creates an object, or replaces it.
+func (s *evidenceScene) replace(object client.Object) {
+	_ = s.client.Delete(s.Context(), object)
+	object.SetResourceVersion("")
+	check.NoError(s.T, s.client.Create(s.Context(), object))
 }
 
-// says expects a verdict, and whether it is to be looked at again.
-func (c *court) says(when, want string, words ...string) {
-	got := c.verdict()
-	check.Equal(c.T, when, want, string(got.Status)+"/"+got.Reason)
-	check.Contains(c.T, when, got.Message, words...)
+// writeHeartbeat writes the heartbeat of a scheduler with configuration "aa".
+func (s *evidenceScene) writeHeartbeat(identity string, at time.Time) {
+	s.replace(enforcement.Report{Identity: identity, At: at, Version: "v1", ConfigHash: "aa"}.Lease(system))
 }
 
-func TestEvidence(t *testing.T) {
+func (s *evidenceScene) evaluate() policy.Enforcement {
+	return check.Value(s.evaluateEnforcement(context.Background(), s.policy, s.hash, s.notConfigured, s.now))(s.T)
+}
+
+// expectCondition evaluates condition Enforced, and compares "status/reason" and parts of the message.
+func (s *evidenceScene) expectCondition(when, want string, parts ...string) {
+	got := s.evaluate()
+	check.Equal(s.T, when, want, string(got.Status)+"/"+got.Reason)
+	check.Contains(s.T, when, got.Message, parts...)
+}
+
+// TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration: condition Enforced is True only if the heartbeat of our scheduler proves
+// that it runs with the configuration that the operator wrote, here "aa", and no pod got cards without it. Each row changes
+// one thing of a cluster whose quotas are enforced.
+func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*court)
-		want   string
-		words  string
+		change      func(*evidenceScene)
+		want        string
+		wantMessage string
 	}{
-		"in order":     {func(*court) {}, "True/Enforced", "the scheduler enforces the quotas"},
-		"just written": {func(c *court) { c.verdict(); c.hash = "bb" }, "False/ConfigNotLoaded", "bb was written and is being loaded"},
-		"written long ago": {func(c *court) {
-			c.hash = "bb"
-			c.policy.Status.ConfigHash = "bb"
+		"nothing": {func(*evidenceScene) {}, "True/Enforced", "the scheduler enforces the quotas"},
+		"configuration bb was written now": {func(s *evidenceScene) {
+			s.evaluate()
+			s.hash = "bb"
+		}, "False/ConfigNotLoaded", "bb was written and is being loaded"},
+		"configuration bb was written before the operator started": {func(s *evidenceScene) {
+			s.hash = "bb"
+			s.policy.Status.ConfigHash = "bb"
 		}, "False/ConfigNotLoaded", "has not loaded"},
-		"just found spoilt": {func(c *court) { c.spoilt = "no key" }, "False/NotConfigured", "no key"},
-		"past the scheduler": {func(c *court) {
-			c.past.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Reason: "so"}}
+		"the ConfigMap lacks its key": {func(s *evidenceScene) { s.notConfigured = "no key" }, "False/NotConfigured", "no key"},
+		"pod lab/a got a card without the scheduler": {func(s *evidenceScene) {
+			s.lastCount.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Reason: "so"}}
 		}, "False/CardBypass", "lab/a"},
-		"no heartbeat": {func(c *court) {
-			check.NoError(c.T, c.client.Delete(c.Context(), enforcement.Report{}.Lease(system)))
+		"the heartbeat is deleted": {func(s *evidenceScene) {
+			check.NoError(s.T, s.client.Delete(s.Context(), enforcement.Report{}.Lease(system)))
 		}, "False/NoHeartbeat", "ever"},
-		"a Lease of another client": {func(c *court) {
-			c.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: enforcement.LeaseName}})
+		"another client writes the Lease of the heartbeat": {func(s *evidenceScene) {
+			s.replace(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: enforcement.LeaseName}})
 		}, "False/NoHeartbeat", "is no heartbeat"},
-		"not counted yet": {func(c *court) { c.past.uncounted = true }, "Unknown/NotConfigured", "not been evaluated"},
-		"not counted after a restart": {func(c *court) {
-			c.past.uncounted = true
-			c.policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: "False", Reason: "NoHeartbeat", Message: "before"}}
+		"pods are not counted yet": {func(s *evidenceScene) { s.lastCount.uncounted = true }, "Unknown/NotConfigured", "not been evaluated"},
+		"pods are not counted yet after a restart: the condition stays": {func(s *evidenceScene) {
+			s.lastCount.uncounted = true
+			s.policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: "False", Reason: "NoHeartbeat", Message: "before"}}
 		}, "False/NoHeartbeat", "before"},
 	}) {
-		c := newCourt(t)
-		tc.change(c)
+		s := newEnforcedScene(t)
+		tc.change(s)
 
-		c.says("judged", tc.want, tc.words)
+		s.expectCondition("condition", tc.want, tc.wantMessage)
 	}
 }
 
-// TestArrival: a report that lay about before the operator came proves something until
-// it is old by the scheduler's clock, one that was seen to come also until it was
-// followed by none for long.
-func TestArrival(t *testing.T) {
-	c := newCourt(t)
-	check.Equal(t, "is looked at again after", enforcement.StaleAfter-time.Second, c.verdict().Until.Sub(noon))
+// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until it is older
+// than StaleAfter by the clock of the scheduler. One that the operator saw arrive counts for StaleAfter from then on
+// as well, also if the clock of the scheduler is 15 seconds ahead. The metric shows the condition by its reason.
+func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
+	s := newEnforcedScene(t)
+	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))
 
-	c.now = noon.Add(10 * time.Second)
-	c.beat(enforcement.Report{At: noon.Add(25 * time.Second)}) // its clock is ahead
-	c.says("a report came", "True/Enforced")
-	c.now = c.now.Add(enforcement.StaleAfter - 1)
-	c.says("none followed so far", "True/Enforced")
-	c.now = c.now.Add(1)
+	s.now = noon.Add(10 * time.Second)
+	s.writeHeartbeat("ours_1", noon.Add(25*time.Second))
+	s.expectCondition("a heartbeat arrived", "True/Enforced")
+	s.now = s.now.Add(enforcement.StaleAfter - 1)
+	s.expectCondition("a moment before it is stale", "True/Enforced")
+	s.now = s.now.Add(1)
+	s.expectCondition("no heartbeat followed", "False/NoHeartbeat")
+	check.Equal(t, "metric without a heartbeat", map[string]float64{"NoHeartbeat": 0}, metricByReason(s))
+	check.That(t, s.evaluate().Until.Sub(s.now) <= leaderPollInterval, "the leader is not read again within %s", leaderPollInterval)
 
-	c.says("none followed", "False/NoHeartbeat")
-	check.Equal(t, "series", map[string]float64{"NoHeartbeat": 0}, series(c))
-	check.That(t, c.verdict().Until.Sub(c.now) <= leaderPollInterval, "who leads is not looked at again within %s", leaderPollInterval)
-
-	c.beat(enforcement.Report{At: c.now})
-	c.says("one came at last", "True/Enforced")
-	check.Equal(t, "series", map[string]float64{"Enforced": 1}, series(c))
-	c.resetState()
-	check.Equal(t, "series without a policy", map[string]float64{}, series(c))
+	s.writeHeartbeat("ours_1", s.now)
+	s.expectCondition("a heartbeat arrived at last", "True/Enforced")
+	check.Equal(t, "metric with a heartbeat", map[string]float64{"Enforced": 1}, metricByReason(s))
+	s.resetState()
+	check.Equal(t, "metric without a policy", map[string]float64{}, metricByReason(s))
 }
 
-// series is the metric by reason.
-func series(c *court) map[string]float64 {
+// metricByReason returns the values of the metric.
+func metricByReason(s *evidenceScene) map[string]float64 {
 	found := make(chan prometheus.Metric, 10)
 	all := map[string]float64{}
-	c.metric.Collect(found)
+	s.metric.Collect(found)
 	close(found)
 	for metric := range found {
 		var written dto.Metric
-		check.NoError(c.T, metric.Write(&written))
+		check.NoError(s.T, metric.Write(&written))
 		all[written.Label[0].GetValue()] = written.Gauge.GetValue()
 	}
 	return all
 }
 
-func TestLeader(t *testing.T) {
-	lease := func(change func(*coordinationv1.LeaseSpec)) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: leaderLease}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("stock_1"), LeaseDurationSeconds: ptr.To(int32(15)),
-			AcquireTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)}, RenewTime: &metav1.MicroTime{Time: noon},
-		}}
-		change(&l.Spec)
-		return l
+// TestALeaderWithoutAHeartbeatIsTheStockScheduler: our scheduler and Volcano's elect their leader by the same Lease. If
+// stock_1 has it and our last heartbeat is a minute old, Volcano's own scheduler leads, which knows no quotas. A present
+// heartbeat proves more than the Lease. A Lease without holder, times or duration names no leader.
+func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
+	held := coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("stock_1"), LeaseDurationSeconds: ptr.To(int32(15)),
+		AcquireTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)}, RenewTime: &metav1.MicroTime{Time: noon},
 	}
+	released := held
+	released.HolderIdentity = ptr.To("")
+	withoutDuration := held
+	withoutDuration.LeaseDurationSeconds = nil
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		lease  *coordinationv1.Lease
-		report enforcement.Report
-		want   string
+		lease        coordinationv1.LeaseSpec
+		heartbeatAge time.Duration
+		want         string
 	}{
-		"another scheduler leads":               {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon.Add(-time.Minute)}, "False/StockScheduler"},
-		"our heartbeat says more than a leader": {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon}, "True/Enforced"},
-		"released":                              {lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
-		"never held":                            {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
-		"without terms":                         {lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
+		"the stock scheduler has the Lease":              {held, time.Minute, "False/StockScheduler"},
+		"the stock scheduler has the Lease, we are live": {held, 0, "True/Enforced"},
+		"the Lease is released":                          {released, time.Minute, "False/NoHeartbeat"},
+		"the Lease was never held":                       {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
+		"the Lease has no duration":                      {withoutDuration, time.Minute, "False/NoHeartbeat"},
 	}) {
-		c := newCourt(t)
-		c.beat(tc.report)
-		c.put(tc.lease)
-		c.says("judged", tc.want)
+		s := newEnforcedScene(t)
+		s.writeHeartbeat("ours_1", noon.Add(-tc.heartbeatAge))
+		s.replace(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: leaderLease}, Spec: tc.lease})
+		s.expectCondition("condition", tc.want)
 	}
 }
 
-func TestOtherSchedulers(t *testing.T) {
-	c := newCourt(t)
-	pod := func(namespace, name, app, node string, phase corev1.PodPhase) {
-		c.put(builder.Pod(namespace, name).Label("app", app).Node(node).Phase(phase).Obj())
+// TestPodsOfTheStockSchedulerEndEnforcement: a pod with the label of Volcano's scheduler that may run places pods without
+// quotas. It counts in the namespaces of the scheduler and of Volcano, so that no tenant ends enforcement by a label. A pod
+// without a node, or one that has ended, places none.
+func TestPodsOfTheStockSchedulerEndEnforcement(t *testing.T) {
+	s := newEnforcedScene(t)
+	pod := func(namespace, name, app string) *builder.PodBuilder {
+		return builder.Pod(namespace, name).Label("app", app)
 	}
 
-	pod(system, "no-node", workload.StockSchedulerApp, "", corev1.PodPending)
-	pod(system, "ended", workload.StockSchedulerApp, "n", corev1.PodFailed)
-	pod(system, "controllers", "volcano-controller", "n", corev1.PodRunning)
-	pod("lab", "a-tenants", workload.StockSchedulerApp, "n", corev1.PodRunning)
-	c.says("none of them is another scheduler", "True/Enforced")
-	pod(system, "z", workload.StockSchedulerApp, "n", corev1.PodRunning)
-	pod(system, "a", workload.StockSchedulerApp, "n", corev1.PodPending)
+	s.replace(pod(system, "no-node", workload.StockSchedulerApp).Phase(corev1.PodPending).Obj())
+	s.replace(pod(system, "ended", workload.StockSchedulerApp).Node("n").Phase(corev1.PodFailed).Obj())
+	s.replace(pod(system, "controllers", "volcano-controller").Node("n").Phase(corev1.PodRunning).Obj())
+	s.replace(pod("lab", "of-a-tenant", workload.StockSchedulerApp).Node("n").Phase(corev1.PodRunning).Obj())
+	s.expectCondition("no other scheduler", "True/Enforced")
 
-	c.says("two are", "False/SecondScheduler", system+"/a, "+system+"/z")
-	c.volcanoNamespace = "lab"
-	c.says("in the namespace of Volcano as well", "False/SecondScheduler", "lab/a-tenants, "+system+"/a, "+system+"/z")
+	s.replace(pod(system, "z", workload.StockSchedulerApp).Node("n").Phase(corev1.PodRunning).Obj())
+	s.replace(pod(system, "a", workload.StockSchedulerApp).Node("n").Phase(corev1.PodPending).Obj())
+	s.expectCondition("pods a and z", "False/SecondScheduler", system+"/a, "+system+"/z")
+
+	s.volcanoNamespace = "lab"
+	s.expectCondition("Volcano is in namespace lab", "False/SecondScheduler", "lab/of-a-tenant, "+system+"/a, "+system+"/z")
 }
 
-// TestReplicasOfASwappedDeployment: in Volcano's own Deployment with our image
-// every replica bears the label of the stock scheduler.
-func TestReplicasOfASwappedDeployment(t *testing.T) {
-	c := newCourt(t)
-	pod := func(name, template string) client.Object {
-		return builder.Pod(system, name).Label("app", workload.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", template).Node("n").Obj()
+// TestReplicasOfTheHeartbeatsReplicaSetAreOurs: an administrator may put our image into Volcano's own Deployment, and then every
+// replica has the label of the stock scheduler. The pod that sent the heartbeat is ours, and so are those of its ReplicaSet
+// "swapped", also after that pod is gone. Pods of ReplicaSet "before" run the stock image. When a scheduler elsewhere
+// sends the heartbeat, the replicas of "swapped" are others again.
+func TestReplicasOfTheHeartbeatsReplicaSetAreOurs(t *testing.T) {
+	s := newEnforcedScene(t)
+	replica := func(name, replicaSet string) client.Object {
+		return builder.Pod(system, name).Label("app", workload.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", replicaSet).Node("n").Obj()
 	}
 
-	remove := func(name string) {
-		check.NoError(t, c.client.Delete(t.Context(), pod(name, "")))
-	}
+	s.replace(replica("ours", "swapped")) // the heartbeat is of ours_1
+	s.expectCondition("the pod of the heartbeat", "True/Enforced")
+	s.replace(replica("second", "swapped"))
+	s.expectCondition("another replica", "True/Enforced")
+	check.NoError(t, s.client.Delete(t.Context(), replica("ours", "swapped")))
+	s.expectCondition("another replica, and the pod of the heartbeat is gone", "True/Enforced")
 
-	c.put(pod("ours", "swapped"))
-	c.says("its own pod", "True/Enforced")
-	c.put(pod("waits", "swapped"))
-	c.says("an equal", "True/Enforced")
-	remove("ours")
-
-	c.says("its report still proves something, and an equal follows", "True/Enforced")
-	c.put(pod("stock", "before"))
-	c.says("a pod of another template", "False/SecondScheduler")
-	remove("stock")
-	c.beat(enforcement.Report{Identity: "elsewhere_2", At: noon})
-	c.says("the equals of who gave the heartbeat before", "False/SecondScheduler")
+	s.replace(replica("stock", "before"))
+	s.expectCondition("a replica of another ReplicaSet", "False/SecondScheduler")
+	check.NoError(t, s.client.Delete(t.Context(), replica("stock", "before")))
+	s.writeHeartbeat("elsewhere_2", noon)
+	s.expectCondition("the heartbeat is of another scheduler", "False/SecondScheduler")
 }

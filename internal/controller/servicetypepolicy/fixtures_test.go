@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -59,8 +59,7 @@ type scene struct {
 	events *record.FakeRecorder
 	now    time.Time
 	r      *Reconciler
-	// writes counts the operator's writes; after the last one it is allowed it is
-	// killed, never while that is negative.
+	// writes counts the writes of the operator. It dies after the allowed ones, never while that is negative.
 	writes, allowed int
 	// refuse makes the API server refuse a write.
 	refuse func(client.Object) error
@@ -76,7 +75,7 @@ func newScene(t *testing.T, objects ...client.Object) *scene {
 	return w
 }
 
-// restart is a new process: it remembers nothing.
+// restart starts another operator, which knows nothing but the objects.
 func (w *scene) restart() {
 	wrote := func(object client.Object, write func() error) error {
 		if w.refuse != nil {
@@ -117,21 +116,21 @@ func (w *scene) restart() {
 	}
 }
 
-// look is one Reconcile.
-func (w *scene) look() (ctrl.Result, error) {
+// reconcile is one Reconcile of the policy.
+func (w *scene) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}})
 }
 
-// settle looks until nothing more is to be done soon.
+// settle reconciles until no Reconcile asks for another one within a second.
 func (w *scene) settle() {
 	for range 20 {
-		result := check.Value(w.look())(w.T)
+		result := check.Value(w.reconcile())(w.T)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 			return
 		}
 		w.now = w.now.Add(result.RequeueAfter)
 	}
-	check.Must(w, false, "it does not settle")
+	check.Must(w, false, "20 reconciles each asked for another one")
 }
 
 // newSettledScene has Volcano's ConfigMap and a policy, whose configuration is written.
@@ -164,12 +163,9 @@ func (w *scene) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
 	w.must(w.client.Update(w.Context(), p, client.FieldOwner("user")))
 }
 
-// says is condition ConfigSynced as "Status/Reason: message".
-func (w *scene) says() string {
-	c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
-	if c == nil {
-		return ""
-	}
+// configSynced returns condition ConfigSynced as "status/reason: message".
+func (w *scene) configSynced() string {
+	c := conditions.Get(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
 	return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
 }
 

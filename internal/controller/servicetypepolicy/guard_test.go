@@ -5,72 +5,63 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// found is a Guard that says what a test wants.
-type found struct{ last *policy.Guard }
+// guardSource is the controller of the admission policies, which found a condition BypassGuarded, or none yet.
+type guardSource struct{ last *policy.Guard }
 
-func (f *found) Latest() *policy.Guard                         { return f.last }
-func (*found) Changed() <-chan event.TypedGenericEvent[string] { return nil }
+func (g *guardSource) Latest() *policy.Guard                         { return g.last }
+func (*guardSource) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
-// TestGuardConditionIsWrittenByThePolicyController: no write loses the condition, whatever it is
-// found to be while the API server refuses a write.
+// TestGuardConditionIsWrittenByThePolicyController: condition BypassGuarded comes from the controller of the admission policies,
+// and this controller writes it with the others. No write loses the condition: not the correction of the configuration,
+// not a write that the API server refuses, and not one of a restarted operator that has not found it yet.
 func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
-	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
-	guard := &found{}
-	w.r.guard = guard
-	guarded := func() string {
-		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionBypassGuarded)
-		if c == nil {
-			return "none"
-		}
-		return string(c.Status) + "/" + c.Reason
-	}
-
+	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+	guard := &guardSource{}
+	s.r.guard = guard
 	find := func(status metav1.ConditionStatus, reason string) {
-		guard.last = &policy.Guard{Condition: metav1.Condition{Status: status, Reason: reason}, UID: w.policy().UID, Generation: w.policy().Generation}
+		guard.last = &policy.Guard{Condition: metav1.Condition{Status: status, Reason: reason}, UID: s.policy().UID, Generation: s.policy().Generation}
 	}
-	w.settle()
-	check.Equal(t, "before anything was found", "none", guarded())
+	expectCondition := func(when, want string) {
+		s.settle()
+		c := conditions.Get(s.policy().Status.Conditions, v1alpha1.ConditionBypassGuarded)
+		check.Equal(t, "condition "+when, want, string(c.Status)+"/"+c.Reason)
+	}
 
+	expectCondition("before it was found", "/")
 	find(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied)
-	w.settle()
-	check.Equal(t, "once it was found", "True/"+v1alpha1.ReasonBypassDenied, guarded())
+	expectCondition("once it was found", "True/"+v1alpha1.ReasonBypassDenied)
+	s.write(s.rendered(), "kubectl-edit", plain)
+	expectCondition("after the configuration was corrected", "True/"+v1alpha1.ReasonBypassDenied)
 
-	w.write(w.rendered(), "kubectl-edit", plain)
-	w.settle()
-	check.Equal(t, "after the configuration was corrected", "True/"+v1alpha1.ReasonBypassDenied, guarded())
-
-	slow := errors.New("etcdserver: request timed out")
-	w.refuse = func(object client.Object) error {
+	// It changes while the status cannot be written.
+	timeout := errors.New("etcdserver: request timed out")
+	s.refuse = func(object client.Object) error {
 		if _, ok := object.(*v1alpha1.ServiceTypePolicy); ok {
-			return slow
+			return timeout
 		}
 		return nil
 	}
-
-	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods })
-	_, err := w.look()
-	check.That(t, errors.Is(err, slow), "the status cannot be written, and the pass says %v", err)
-
+	s.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods })
+	_, err := s.reconcile()
+	check.That(t, errors.Is(err, timeout), "the status cannot be written, and the error is %v", err)
 	find(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused)
-	w.refuse = nil
-	w.takeEvents()
-	w.settle()
-	check.Equal(t, "after the API server took a write again", "False/"+v1alpha1.ReasonGuardRefused, guarded())
-	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
+	s.refuse = nil
+	s.takeEvents()
+	expectCondition("after the API server accepts writes again", "False/"+v1alpha1.ReasonGuardRefused)
+	check.Contains(t, "events", strings.Join(s.takeEvents(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
 
-	w.restart()
-	w.r.guard = &found{}
-	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
-	w.settle()
-	check.Equal(t, "after a restart, before anything was found", "False/"+v1alpha1.ReasonGuardRefused, guarded())
+	s.restart()
+	s.r.guard = &guardSource{}
+	s.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
+	expectCondition("after a restart, before it was found", "False/"+v1alpha1.ReasonGuardRefused)
 }

@@ -19,8 +19,10 @@ func (w *scene) kept() *v1alpha1.ServiceTypePolicy {
 	return check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(w.T)
 }
 
-// TestWhatIsInForceIsKept: the tree is kept when it takes effect, and left only when the policy says Flat.
-func TestWhatIsInForceIsKept(t *testing.T) {
+// TestThePolicyInForceIsKeptInAConfigMap: an operator that restarts while the ServiceTypePolicy is deleted reads from a ConfigMap
+// that a tree of queues and a mapped card are in force. The tree is stored when it takes effect. It stays with a new policy that
+// does not mention the hierarchy, and ends only with one that says Flat.
+func TestThePolicyInForceIsKeptInAConfigMap(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -39,6 +41,7 @@ func TestWhatIsInForceIsKept(t *testing.T) {
 	w.settle()
 	check.That(t, policy.IsTree(w.kept()), "the tree is gone with the policy")
 
+	// A new policy that does not mention the hierarchy.
 	last := w.kept()
 	w.r.inForce = func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, last) }
 	w.must(w.client.Create(w.Context(), newPolicy()))

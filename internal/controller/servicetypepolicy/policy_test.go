@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
@@ -20,154 +20,188 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// expect checks what condition ConfigSynced says, by its beginning.
+// expect checks the beginning of condition ConfigSynced, as "status/reason: message".
 func (w *scene) expect(want string) {
-	got := w.says()
-	check.That(w.T, strings.HasPrefix(got, want), "says %q, want %q…", got, want)
+	got := w.configSynced()
+	check.That(w.T, strings.HasPrefix(got, want), "condition ConfigSynced is %q, want %q…", got, want)
 }
 
-// settleTo settles, and checks what condition ConfigSynced says then.
+// settleTo settles, and checks the beginning of condition ConfigSynced then.
 func (w *scene) settleTo(want string) {
 	w.settle()
 	w.expect(want)
 }
 
+// TestTheConfigurationIsRendered: the operator merges Volcano's ConfigMap, the base, with the ServiceTypePolicy into a
+// ConfigMap of its own, which our scheduler reads. It leaves the base as it is. The ConfigMap belongs to the policy, and
+// the status has its hash, which the heartbeat of the scheduler must state. A change of the base is followed without an
+// event. Four PriorityClasses of the defaults exist.
 func TestTheConfigurationIsRendered(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
-	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
+	check.Equal(t, "text of the base", plain, w.base().Data[key])
 
 	cm := w.rendered()
 	check.NoError(t, schedulerconfig.Validate(cm.Data[key], schedulerconfig.Shipped()))
-	check.That(t, len(cm.OwnerReferences) == 1 && cm.OwnerReferences[0].UID == "this" && cm.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", cm.OwnerReferences)
+	check.Must(t, len(cm.OwnerReferences) == 1, "owners: %v", cm.OwnerReferences)
+	check.Equal(t, "kind of the owner", "ServiceTypePolicy", cm.OwnerReferences[0].Kind)
+	check.Equal(t, "UID of the owner", "this", cm.OwnerReferences[0].UID)
 	check.Equal(t, "hash", schedulerconfig.Hash(cm.Data[key]), w.policy().Status.ConfigHash)
-	check.Equal(t, "finalizers", 0, len(w.policy().Finalizers))
-	check.That(t, len(w.classNames()) == 4, "PriorityClasses %q", w.classNames())
+	check.Equal(t, "finalizers of the policy", 0, len(w.policy().Finalizers))
+	check.Equal(t, "number of PriorityClasses", 4, len(w.classNames()))
 
-	t.Log("a change of the base is followed")
 	w.takeEvents()
 	w.write(w.base(), "helm", plain+"  - name: binpack\n")
 	w.settle()
-	check.Contains(t, "the text", w.text(), "- name: binpack")
-	check.Equal(t, "events", 0, len(w.takeEvents()))
+	check.Contains(t, "text after a change of the base", w.text(), "- name: binpack")
+	check.Equal(t, "events after a change of the base", 0, len(w.takeEvents()))
+}
 
-	t.Log("a class that the spec lists no more goes")
+// TestPriorityClassesFollowThePolicy: a policy that lists one class, gold, has that one. The four of the defaults, which the
+// operator created, are deleted.
+func TestPriorityClassesFollowThePolicy(t *testing.T) {
+	w := newSettledScene(t)
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.PriorityClasses = []v1alpha1.PriorityClass{{Name: "gold", Value: 9}}
 	})
 	w.settle()
 	check.Equal(t, "PriorityClasses", []string{"gold"}, w.classNames())
+}
 
-	t.Log("a policy that is on its way out makes nothing any more")
+// TestAPolicyThatIsBeingDeletedCreatesNothing: another client's finalizer keeps a deleted policy for a while. The operator does not
+// create the ConfigMap again that was deleted too: no owner would take it away later.
+func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
+	w := newSettledScene(t)
 	w.must(w.client.Delete(w.Context(), w.rendered()))
 	leaving := w.policy()
 	leaving.Finalizers = []string{"example.com/waits"}
 	w.must(w.client.Update(w.Context(), leaving))
 	w.must(w.client.Delete(w.Context(), leaving))
+
 	w.settle()
-	check.That(t, w.rendered() == nil, "it was made again:\n%s", w.text())
+	check.Equal(t, "rendered text", "", w.text())
 }
 
-// TestAPolicyDeletedBeforeTheFirstPassHasNoStatus: a foreign finalizer keeps it, and there is
-// no condition to repeat, which the API server would refuse.
-func TestAPolicyDeletedBeforeTheFirstPassHasNoStatus(t *testing.T) {
+// TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus: another client's finalizer keeps the policy. The operator has written no
+// condition that it could repeat, and the API server would refuse one without a status. So it writes no status.
+func TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
 	leaving.Finalizers = []string{"example.com/waits"}
 	w := newScene(t, newConfigMap(place.Name, plain), leaving)
 	w.must(w.client.Delete(w.Context(), leaving))
+
 	w.settle()
 	check.Equal(t, "conditions", 0, len(w.policy().Status.Conditions))
-	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())
+	check.Equal(t, "rendered text", "", w.text())
 }
 
-// TestWhatAnEarlierVersionWroteIsNamed: a base with capacity-card and cardreclaim in it, which
-// the version before merged into Volcano's ConfigMap, gives the same as the one from before.
-func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
+// TestABaseThatAnEarlierVersionChangedRendersTheSame: an earlier version merged plugin capacity-card and action cardreclaim into
+// Volcano's own ConfigMap. From that base the operator renders the same text as from the one without them, and the
+// condition says what it left out. It does not write the base.
+func TestABaseThatAnEarlierVersionChangedRendersTheSame(t *testing.T) {
 	clean := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	clean.settle()
 	merged := strings.NewReplacer("backfill", "backfill, cardreclaim", "  - name: gang\n", "  - name: gang\n    enableReclaimable: false\n  - name: capacity-card\n    arguments:\n      nodeOrderWeight: 7\n").Replace(plain)
 	w := newScene(t, newConfigMap(place.Name, merged), newPolicy())
 	w.settleTo("True/Synced: ")
-	check.Contains(t, "says", w.says(), "; changed from it: action cardreclaim, plugin capacity-card")
-	check.Equal(t, "text", clean.text(), w.text())
-	check.Equal(t, "Volcano's ConfigMap says", merged, w.base().Data[key])
+	check.Contains(t, "condition", w.configSynced(), "; changed from it: action cardreclaim, plugin capacity-card")
+	check.Equal(t, "rendered text", clean.text(), w.text())
+	check.Equal(t, "text of the base", merged, w.base().Data[key])
 }
 
-func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
+// TestWithoutABaseTheDefaultOfVolcanoIsRendered: a cluster may have no ConfigMap of Volcano. Then the operator renders Volcano's
+// built-in default, also after a user deleted the text, until the base exists.
+func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
 	w := newScene(t, newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
 	builtIn := w.text()
 	w.must(w.client.Delete(w.Context(), w.rendered()))
 	w.settle()
-	check.Equal(t, "the default, after it was deleted", builtIn, w.text())
+	check.Equal(t, "text after it was deleted", builtIn, w.text())
 
 	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
 	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap")
+	check.That(t, w.text() != builtIn, "the text is the default although there is a base")
+}
+
+// TestWithoutAGoodBaseTheLastTextStays: the base is damaged, uses a hierarchy of Volcano that excludes our quotas, or is deleted, the
+// operator restarts, or the policy is invalid. Each time the last good text stays, with its hash, and quotas are enforced,
+// because the heartbeat of the scheduler states that hash. Only the first kind of damage has an event.
+func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
+	w := newSettledScene(t)
 	good := w.text()
-	check.That(t, good != builtIn, "the base counts for nothing")
-
-	proves := func() { // the scheduler works by the good text, and says so
-		w.r.evidence = &evidence{cached: w.client, live: w.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{},
-			metric: newEnforcedMetric()}
+	// readEvidence lets the operator evaluate condition Enforced.
+	readEvidence := func() {
+		w.r.evidence = &evidence{
+			cached: w.client, live: w.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{}, metric: newEnforcedMetric(),
+		}
+	}
+	expectEnforced := func(want string) {
+		c := conditions.Get(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
+		check.Contains(t, "condition Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
 	}
 
-	proves()
+	readEvidence()
 	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
-	enforced := func(want string) {
-		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
-		check.Contains(t, "Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
-	}
-
+	w.settle()
+	w.takeEvents()
 	for _, step := range []struct {
-		do   func()
-		says string
+		change     func()
+		want       string
+		wantEvents int
 	}{
-		{func() { w.write(w.base(), "helm", "actions: [") }, "False/BaseInvalid: "},
-		{func() {
+		{change: func() { w.write(w.base(), "helm", "actions: [") }, want: "False/BaseInvalid: ", wantEvents: 1},
+		{change: func() {
 			w.write(w.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
-		}, "False/HierarchyNotSupported: "},
-		{func() { w.must(w.client.Delete(w.Context(), w.base())) }, "False/BaseMissing: "},
-		{func() { w.restart(); proves() }, "False/BaseMissing: "},
-		{func() { w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }) }, "False/InvalidPolicy: "},
+		}, want: "False/HierarchyNotSupported: "},
+		{change: func() { w.must(w.client.Delete(w.Context(), w.base())) }, want: "False/BaseMissing: "},
+		{change: func() { w.restart(); readEvidence() }, want: "False/BaseMissing: "},
+		{change: func() { w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }) }, want: "False/InvalidPolicy: "},
 	} {
-		step.do()
+		step.change()
 		w.settle()
 		w.settle()
-		w.expect(step.says)
-		check.Equal(t, step.says+"the text", good, w.text())
-		check.Equal(t, step.says+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
-		enforced("True/Enforced: ")
-		check.Equal(t, step.says+"events of BaseInvalid", strings.Count(step.says, "BaseInvalid"), strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
+
+		w.expect(step.want)
+		check.Equal(t, step.want+"rendered text", good, w.text())
+		check.Equal(t, step.want+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
+		expectEnforced("True/Enforced: ")
+		check.Equal(t, step.want+"events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
 	}
 
-	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
+	// A text that a user wrote meanwhile does not enforce quotas, and is replaced when the base is back.
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
 	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settleTo("False/BaseMissing: ")
-	enforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
-
+	expectEnforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
 	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
 	w.settleTo("True/Synced: ")
-	check.Equal(t, "the text", good, w.text())
+	check.Equal(t, "rendered text with the base", good, w.text())
 }
 
+// TestManualChangesAreReverted: the text that our scheduler reads is the policy's. The operator replaces a change by another
+// client, and an event says who made it. Without another text it repairs owner and annotations silently.
 func TestManualChangesAreReverted(t *testing.T) {
 	w := newSettledScene(t)
 	good := w.text()
 
 	w.takeEvents()
-	for i, edit := range []func(){
-		func() { w.write(w.rendered(), "kubectl-edit", plain) },
-		func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") },
-		func() { w.must(w.client.Delete(w.Context(), w.rendered())) },
+	for _, step := range []struct {
+		change    func()
+		wantEvent string
+	}{
+		{func() { w.write(w.rendered(), "kubectl-edit", plain) }, "kubectl-edit wrote it"},
+		{func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") }, "kubectl-edit wrote it"},
+		{func() { w.must(w.client.Delete(w.Context(), w.rendered())) }, "another client deleted it"},
 	} {
 		w.now = w.now.Add(time.Minute)
-		edit()
+		step.change()
 		w.settle()
-		check.Equal(t, "the text", good, w.text())
+
+		check.Equal(t, "text", good, w.text())
 		events := w.takeEvents()
 		check.Must(t, len(events) == 1, "events: %q", events)
-		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "another client deleted it"}[i])
+		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+step.wantEvent)
 	}
 
 	cm := w.rendered()
@@ -175,11 +209,13 @@ func TestManualChangesAreReverted(t *testing.T) {
 	cm.Annotations = nil
 	w.must(w.client.Update(w.Context(), cm))
 	w.settle()
-	check.That(t, len(w.rendered().OwnerReferences) == 1 && w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "it is not ours any more: %+v", w.rendered())
+	check.Equal(t, "owners", 1, len(w.rendered().OwnerReferences))
+	check.That(t, w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "the annotation is not repaired")
 	check.Equal(t, "events", 0, len(w.takeEvents()))
 }
 
-// TestAManualConfigurationIsAdopted: it was there before the policy.
+// TestAManualConfigurationIsAdopted: an administrator wrote the ConfigMap of our scheduler by hand before there was a
+// ServiceTypePolicy. The operator replaces its text, and an event says so.
 func TestAManualConfigurationIsAdopted(t *testing.T) {
 	byHand := newConfigMap(policy.ConfigMapName, plain)
 	byHand.Namespace = home
@@ -189,79 +225,81 @@ func TestAManualConfigurationIsAdopted(t *testing.T) {
 	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning ConfigCorrected")
 }
 
+// TestAPersistentWriterCostsOneWriteASecond: another client, here a GitOps tool, writes its own text every 100 ms for ten
+// seconds. The operator replaces it once a second, so that the two do not write as fast as they can. When the other stops, the
+// text of the operator stays.
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 	w := newSettledScene(t)
-	puts := 0
+	corrections := 0
 	for range 100 {
 		w.write(w.rendered(), "argocd", plain)
-		before := w.text()
-		_, err := w.look()
-
-		w.must(err)
-		if w.text() != before {
-			puts++
+		check.Value(w.reconcile())(t)
+		if w.text() != plain {
+			corrections++
 		}
 		w.now = w.now.Add(100 * time.Millisecond)
 	}
+	check.That(t, corrections >= 9 && corrections <= 11, "corrected %d times in ten seconds, want 10", corrections)
 
-	check.That(t, puts >= 9 && puts <= 11, "corrected %d times in ten seconds, want 10", puts)
 	w.now = w.now.Add(time.Second)
 	w.settle()
-	check.That(t, w.text() != plain, "the last change stays")
+	check.That(t, w.text() != plain, "the last change of the other client stays")
 }
 
-func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
-	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+// refuseConfigMaps lets the API server answer each write of a ConfigMap with an error.
+func (w *scene) refuseConfigMaps(answer error) {
 	w.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
-			return apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil)
+			return answer
 		}
 		return nil
 	}
+}
 
-	result, err := w.look()
-	w.must(err)
-	check.Equal(t, "looks again after", shared.RefusedRetry, result.RequeueAfter)
+// TestARefusedWriteIsReportedAndRetried: the operator lacks the right to write the ConfigMap. It reports that and tries again
+// after RefusedRetry, since no watch says when the right comes.
+func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
+	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+	w.refuseConfigMaps(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil))
 
+	result := check.Value(w.reconcile())(t)
+	check.Equal(t, "delay of the retry", shared.RefusedRetry, result.RequeueAfter)
 	w.expect("False/ConfigRefused: ")
+
 	w.refuse = nil
 	w.settleTo("True/Synced: ")
 }
 
-// TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze what the
-// status says, and whether quotas are enforced is still looked at.
+// TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze the status. The condition is Unknown, since the
+// write may have been stored, and names the error. The error makes the controller try again.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	w := newSettledScene(t)
-	w.refuse = func(object client.Object) error {
-		if _, ok := object.(*corev1.ConfigMap); ok {
-			return apierrors.NewInternalError(errors.New("no answer of a webhook"))
-		}
-		return nil
-	}
+	w.refuseConfigMaps(apierrors.NewInternalError(errors.New("no answer of a webhook")))
 
 	w.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 150 })
-	_, err := w.look()
+	_, err := w.reconcile()
 	check.Says(t, err, "no answer of a webhook")
-	check.Contains(t, "status", w.says(), "Unknown/ConfigRefused", "no answer of a webhook")
+	check.Contains(t, "condition", w.configSynced(), "Unknown/ConfigRefused", "no answer of a webhook")
 
 	w.refuse = nil
-	w.settle()
-	check.Contains(t, "status", w.says(), "True/Synced")
+	w.settleTo("True/Synced")
 }
 
-// TestReconcileResumesAfterACrashAnywhere starts a new operator after every single write:
-// nothing is done twice or left incomplete.
+// TestReconcileResumesAfterACrashAnywhere: the operator may die after any write. A new one then reaches the same objects and the
+// same status as an operator that did not die. The test counts the writes of a change, and lets the operator die after each.
 func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
-		"making it": nil,
-		"another spec": func(s *v1alpha1.ServiceTypePolicySpec) {
+		"the policy is new": nil,
+		"the spec changes": func(s *v1alpha1.ServiceTypePolicySpec) {
 			s.Reclaim = v1alpha1.ReclaimPods
 			s.OverCommitPercent = 150
 		},
-		"another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
+		"the spec names another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
 	}) {
-		run := func(kill int) (string, int) {
+		// run makes the change with an operator that dies after some writes, -1 for never. It returns what exists in the end,
+		// and the number of writes.
+		run := func(dieAfter int) (string, int) {
 			w := newScene(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
 			if change != nil {
 				w.settle()
@@ -269,10 +307,10 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 				w.writes = 0
 			}
 
-			if kill >= 0 {
-				w.allowed = kill
+			if dieAfter >= 0 {
+				w.allowed = dieAfter
 				for range 10 {
-					if _, err := w.look(); errors.Is(err, errKilled) {
+					if _, err := w.reconcile(); errors.Is(err, errKilled) {
 						break
 					}
 				}
@@ -282,28 +320,29 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 			}
 
 			w.settle()
-			return fmt.Sprint(w.classNames(), w.rendered().Data, w.rendered().Annotations, w.policy().Status.ServiceTypes, w.policy().Status.ConfigHash, w.says()), w.writes
+			return fmt.Sprint(w.classNames(), w.rendered().Data, w.rendered().Annotations, w.policy().Status.ServiceTypes, w.policy().Status.ConfigHash, w.configSynced()), w.writes
 		}
 
 		want, writes := run(-1)
-		check.Must(t, writes >= 2, "%d writes: there is nothing to break off", writes)
-		for kill := range writes {
-			got, _ := run(kill)
-			check.Equal(t, fmt.Sprintf("killed after %d of %d writes", kill, writes), want, got)
+		check.Must(t, writes >= 2, "%d writes: the operator cannot die between two", writes)
+		for dieAfter := range writes {
+			got, _ := run(dieAfter)
+			check.Equal(t, fmt.Sprintf("the operator died after %d of %d writes", dieAfter, writes), want, got)
 		}
 	}
 }
 
-// TestAStoredPolicyWithPodsInATreeSaysWhatToChange: an earlier version accepted the pair, and an upgrade
-// leaves it stored.
+// TestAStoredPolicyWithPodsInATreeSaysWhatToChange: an earlier version accepted reclaim: Pods with a tree of queues, and an
+// upgrade leaves such a policy stored. The scheduler cannot enforce the rules of the tree then. So nothing is rendered, and
+// the condition says which values are possible.
 func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
 	stored := newPolicy()
 	stored.Spec.Reclaim = v1alpha1.ReclaimPods
 	stored.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	w := newScene(t, newConfigMap(place.Name, plain), stored)
 	w.settleTo("False/InvalidPolicy: ")
-	check.Contains(t, "condition", w.says(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
-	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())
+	check.Contains(t, "condition", w.configSynced(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
+	check.Equal(t, "rendered text", "", w.text())
 
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
 	w.settleTo("True/Synced: ")
