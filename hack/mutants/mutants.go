@@ -17,7 +17,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestCardsThatNodesDoNotOffer.*$", mutants: notOfferedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestPrecedenceOfReclaimInTree|TestCardsOfACordonedNodeServeNoGuarantee|TestDrain.*|TestTenants.*|TestBothRules.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestAQueueOfATree.*|TestATreeReclaims.*|TestAVictimQueueOfATree.*|TestCardsThatTheInventoryLacks.*|TestDrain.*|TestTenants.*|TestTheMatrixAndTheTree.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
 	{tests: "./internal/card", run: "^Test(CardsOf|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|LabelsMake|AMissing|DescribeMissing|SharingSoftware).*$", mutants: vendorMutants},
@@ -63,7 +63,7 @@ var tables = []table{
 	{tests: "./internal/card", run: "^(TestNearest|TestMentionsCard)", mutants: nearestMutants},
 	{tests: "./internal/cli/explanation", run: "^(TestNoGate.*|TestAQuotaIsInUse.*|TestARollout.*|TestARightName.*|TestRequestWithoutCardName)$", mutants: explanationMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(Metrics|Shows|Scrape)", mutants: sessionMetricsMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters|TestReclaimEvents)$", mutants: reclaimMetricsMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestReclaimCounters.*|TestReclaimEvents.*)$", mutants: reclaimMetricsMutants},
 }
 
 // The rules of package card: names, texts, nodes, inventory.

@@ -12,74 +12,199 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestDeservedBeforeBorrowed: no pod of a tree borrows before those that need not borrow. Queue x
-// has the higher priority.
-func TestDeservedBeforeBorrowed(t *testing.T) {
-	const tree = "x quota=8 deserved=4 serviceType=training priority=20500; y quota=8 deserved=4 serviceType=training"
-	for t, tc := range check.Cases(t, map[string]struct{ runs, placed string }{
-		"a higher priority does not borrow first":   {"node n model=A cards=6; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=2 pending=2", "c*2"},
-		"it borrows what is left":                   {"node n model=A cards=7; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=2 pending=2", "b-0 c*2"},
-		"a gang that borrows in part comes later":   {"node n model=A cards=6; job a queue=x min=1 running=n*2 age=1h; job b queue=x min=4 pending=4; job c queue=y min=2 pending=2", "c*2"},
-		"an elastic job borrows with its last pods": {"node n model=A cards=6; job b queue=x min=1 pending=6; job c queue=y min=2 pending=2", "b*4 c*2"},
-		"of deserved pods the higher priority":      {"node n model=A cards=2; job b queue=x min=2 pending=2; job c queue=y min=2 pending=2", "b*2"},
-		"of those that borrow the higher priority":  {"node n model=A cards=9; job a queue=x min=1 running=n*4 age=1h; job d queue=y min=1 running=n*4 age=1h; job b queue=x min=1 pending=1; job c queue=y min=1 pending=1", "b-0"},
-		"a job does not borrow what a gang lacks":   {"node n model=A cards=7; job a queue=x min=1 running=n*5 age=1h; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3", ""},
-		"it borrows beside what a gang lacks":       {"node n model=A cards=7; node m model=A cards=1; job a queue=x min=1 running=n*5 age=1h; job b queue=x min=1 pending=2; job c queue=y min=1 pending=1 cards=3", "b-0@m"},
-		"it borrows what does not help a gang":      {"node n model=A cards=6; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3", "b*2"},
-		"the card that it deserves":                 {"node n model=A cards=8; node m model=B cards=1; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=1 card=A|B; job c queue=y min=4 pending=4", "b-0@m c*4"},
-		"the other card, if that has no node":       {"node n model=A cards=5; node m model=B cards=1; job a queue=x min=1 running=n*4 age=1h; job d queue=y min=1 running=m card=B age=1h; job b queue=x min=1 pending=1 card=A|B task=w,pods:1,min:1", "b-0"},
-		"a job before less important ones":          {"node n model=A cards=6; job g queue=y min=6 pending=6 priorityClass=high; job s queue=y min=1 pending=1 priorityClass=low; job z queue=y min=1 pending=1 priorityClass=low", "g*6"},
-		"others of its queue if it does not fit":    {"node n model=A cards=5; job g queue=y min=6 pending=6 priorityClass=high; job s queue=y min=1 pending=1 priorityClass=low; job z queue=y min=1 pending=1 priorityClass=low", "s-0 z-0"},
-		"they do not lose to a higher priority":     {"node n model=A cards=9; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=4; job g queue=y min=6 pending=6 priorityClass=high; job s queue=y min=1 pending=4 priorityClass=low", "b-0 s*4"},
-		"any card of its queue":                     {"node n model=A cards=5; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=1 card=none task=w,pods:1,min:1; job c queue=y min=1 pending=1 card=B", "b-0"},
+// TestDeservedCardsComeBeforeBorrowedOnes: in a tree the action allocate first places pods with which their queue stays
+// within deserved, and only then pods with which it borrows. Otherwise a queue would lose the borrowed cards again as
+// soon as their owner asks. Queues x and y deserve 4 of each card. Queue x has the higher priority. Job "running" uses
+// what x deserves, unless its row says otherwise.
+func TestDeservedCardsComeBeforeBorrowedOnes(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
+		"2 free cards: y gets them, x of higher priority would borrow": {`
+			node n model=A cards=6
+			job running queue=x min=1 running=n*4 age=1h
+			job borrower queue=x min=1 pending=2
+			job deserving queue=y min=2 pending=2`, "deserving*2"},
+		"3 free cards: x borrows the third": {`
+			node n model=A cards=7
+			job running queue=x min=1 running=n*4 age=1h
+			job borrower queue=x min=1 pending=2
+			job deserving queue=y min=2 pending=2`, "borrower-0 deserving*2"},
+		"4 free cards: a gang of 4 would borrow 2 and comes later": {`
+			node n model=A cards=6
+			job running queue=x min=1 running=n*2 age=1h
+			job gang queue=x min=4 pending=4
+			job deserving queue=y min=2 pending=2`, "deserving*2"},
+		"6 free cards: a job of minimum one gets 4 that x deserves, y gets 2": {`
+			node n model=A cards=6
+			job elastic queue=x min=1 pending=6
+			job deserving queue=y min=2 pending=2`, "deserving*2 elastic*4"},
+		"2 free cards that both deserve: the higher priority": {`
+			node n model=A cards=2
+			job high queue=x min=2 pending=2
+			job low queue=y min=2 pending=2`, "high*2"},
+		"one free card that both would borrow: the higher priority": {`
+			node n model=A cards=9
+			job running queue=x min=1 running=n*4 age=1h
+			job running-y queue=y min=1 running=n*4 age=1h
+			job high queue=x min=1 pending=1
+			job low queue=y min=1 pending=1`, "high-0"},
 	}) {
-		w := newTree(tree, tc.runs).runAllocate(t)
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training priority=20500
+			queue y quota=8 deserved=4 serviceType=training
+			` + tc.text).runAllocate(t)
 
-		placed := session.Names(slices.Concat(w.In(api.Binding), w.In(api.Allocated)))
-		check.Equal(t, "placed, on n unless it says so", session.Spell(tc.placed), strings.ReplaceAll(placed, "@n", ""))
+		s.expectPlacedOnFreeCards(t, tc.wantPlaced)
 	}
 }
 
-// TestReasonsOfDeservedPodsStay: the second run, in which others borrow, does not change why a pod
-// waits.
-func TestReasonsOfDeservedPodsStay(t *testing.T) {
-	w := newTree("x quota=8 deserved=4 serviceType=training priority=20500; y quota=8 deserved=4 serviceType=training", "node n model=A cards=6; job a queue=x min=1 running=n*4 age=1h; job b queue=x min=1 pending=2; job c queue=y min=3 pending=3 task=w,pods:3,min:3").runAllocate(t)
-	job := w.Ssn.Jobs["ns/c"]
-	check.Must(t, job != nil && len(job.NodesFitErrors) > 0, "no reason why c waits")
-	for uid, reason := range job.NodesFitErrors {
-		check.That(t, !strings.Contains(fmt.Sprint(reason.Error()), "already"), "pod %s waits because %s", uid, reason.Error())
+// expectPlacedOnFreeCards compares the pods that allocate has placed: on node n unless the text says another one.
+func (s *scene) expectPlacedOnFreeCards(t *testing.T, want string) {
+	placed := session.Names(slices.Concat(s.In(api.Binding), s.In(api.Allocated)))
+	check.Equal(t, "placed pods, on node n unless it says so", session.Spell(want), strings.ReplaceAll(placed, "@n", ""))
+}
+
+// TestCardsThatADeservingGangLacksAreNotLent: a gang that waits within what its queue deserves starts once enough cards
+// are free. So the free cards that it can use are not lent meanwhile, and all others are. Queues x and y deserve 4 of
+// card A. Job "running" uses what x deserves or more, so that job "borrower" would borrow.
+func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
+		"the gang needs 3 cards, 2 are free and x has borrowed one: kept": {`
+			node n model=A cards=7
+			job running queue=x min=1 running=n*5 age=1h
+			job borrower queue=x min=1 pending=2
+			job gang queue=y min=3 pending=3`, ""},
+		"a pod of 3 cards waits for node n, and cannot use the card of node m: that is lent": {`
+			node n model=A cards=7
+			node m model=A cards=1
+			job running queue=x min=1 running=n*5 age=1h
+			job borrower queue=x min=1 pending=2
+			job gang queue=y min=1 pending=1 cards=3`, "borrower-0@m"},
+		"the gang needs 3 cards, 2 are free and x has borrowed none: lent": {`
+			node n model=A cards=6
+			job running queue=x min=1 running=n*4 age=1h
+			job borrower queue=x min=1 pending=2
+			job gang queue=y min=3 pending=3`, "borrower*2"},
+	}) {
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training priority=20500
+			queue y quota=8 deserved=4 serviceType=training
+			` + tc.text).runAllocate(t)
+
+		s.expectPlacedOnFreeCards(t, tc.wantPlaced)
 	}
 }
 
-// TestTenantsShareWhateverTheirQueues: two tenants that deserve, or borrow, the same get the same in
-// one session, although one has many queues. A placement changes the order of all queues of its
-// tenant.
-func TestTenantsShareWhateverTheirQueues(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ deserved, other string }{
-		"of what they deserve": {"16", ""},
-		"of what they borrow":  {"0", "; d quota=16 deserved=16 serviceType=training"},
+// TestAPodPrefersACardThatItsQueueDeserves: queues x and y deserve 4 of card A and 4 of card B each. Job "running" uses
+// the 4 cards A that x deserves, so x would borrow another card A.
+func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
+		"card A or B, a card B is free: B": {`
+			node n model=A cards=8
+			node m model=B cards=1
+			job running queue=x min=1 running=n*4 age=1h
+			job either queue=x min=1 pending=1 card=A|B
+			job deserving queue=y min=4 pending=4`, "deserving*4 either-0@m"},
+		"card A or B, no card B is free: A is borrowed": {`
+			node n model=A cards=5
+			node m model=B cards=1
+			job running queue=x min=1 running=n*4 age=1h
+			job other queue=y min=1 running=m card=B age=1h
+			job either queue=x min=1 pending=1 card=A|B task=w,pods:1,min:1`, "either-0"},
+		"any card, only A is free: A is borrowed": {`
+			node n model=A cards=5
+			job running queue=x min=1 running=n*4 age=1h
+			job any queue=x min=1 pending=1 card=none task=w,pods:1,min:1
+			job deserving queue=y min=1 pending=1 card=B`, "any-0"},
+	}) {
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training priority=20500
+			queue y quota=8 deserved=4 serviceType=training
+			` + tc.text).runAllocate(t)
+
+		s.expectPlacedOnFreeCards(t, tc.wantPlaced)
+	}
+}
+
+// TestAGangKeepsItsTurnInItsQueue: in queue y, which deserves 4 cards, a gang of 6 of high priority waits beside jobs of
+// low priority. If the gang fits, the others do not pass it, although they would not borrow. If it does not fit, they
+// get their cards.
+func TestAGangKeepsItsTurnInItsQueue(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
+		"6 free cards: the gang, which borrows 2": {`
+			node n model=A cards=6
+			job gang queue=y min=6 pending=6 priorityClass=high
+			job small queue=y min=1 pending=1 priorityClass=low
+			job tiny queue=y min=1 pending=1 priorityClass=low`, "gang*6"},
+		"5 free cards: the others": {`
+			node n model=A cards=5
+			job gang queue=y min=6 pending=6 priorityClass=high
+			job small queue=y min=1 pending=1 priorityClass=low
+			job tiny queue=y min=1 pending=1 priorityClass=low`, "small-0 tiny-0"},
+		"5 free cards and a borrower in queue x: 4 for the others, as y deserves them, and one is lent": {`
+			node n model=A cards=9
+			job running queue=x min=1 running=n*4 age=1h
+			job borrower queue=x min=1 pending=4
+			job gang queue=y min=6 pending=6 priorityClass=high
+			job small queue=y min=1 pending=4 priorityClass=low`, "borrower-0 small*4"},
+	}) {
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training priority=20500
+			queue y quota=8 deserved=4 serviceType=training
+			` + tc.text).runAllocate(t)
+
+		s.expectPlacedOnFreeCards(t, tc.wantPlaced)
+	}
+}
+
+// TestReasonOfADeservingPodStays: allocate runs twice, for deserved cards and for borrowed ones. The gang of queue y
+// lacks one card in the first run. The second run skips it, and must not replace the reason why it waits by "the pod
+// was considered already".
+func TestReasonOfADeservingPodStays(t *testing.T) {
+	s := newTree(`
+		queue x quota=8 deserved=4 serviceType=training priority=20500
+		queue y quota=8 deserved=4 serviceType=training
+		node n model=A cards=6
+		job running queue=x min=1 running=n*4 age=1h
+		job borrower queue=x min=1 pending=2
+		job gang queue=y min=3 pending=3 task=w,pods:3,min:3`).runAllocate(t)
+	reasons := s.Job("gang").NodesFitErrors
+	check.Must(t, len(reasons) > 0, "the gang has no reason why it waits")
+
+	for uid, reason := range reasons {
+		check.Text(t, fmt.Sprintf("reason of pod %s", uid), reason.Error()).Lacks("already")
+	}
+}
+
+// TestTenantsGetEqualPartsHoweverManyQueuesTheyHave: tenants t and u have equal numbers, and request more than the 8
+// free cards. Tenant u has one queue, tenant t has 1, 2, 4 or 8. Each tenant gets 4 cards, because each placement
+// counts for all queues of its tenant at once.
+func TestTenantsGetEqualPartsHoweverManyQueuesTheyHave(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		deserved    int // of each tenant
+		otherTenant string
+	}{
+		"cards that the tenants deserve": {16, ""},
+		"cards that the tenants borrow":  {0, "queue d quota=16 deserved=16 serviceType=training\n"},
 	}) {
 		for _, queues := range []int{1, 2, 4, 8} {
-			tree := fmt.Sprintf("t quota=16 deserved=%s; u quota=16 deserved=%s; u0 parent=u quota=16 deserved=%s serviceType=training%s", tc.deserved, tc.deserved, tc.deserved, tc.other)
-			runs := "node n model=A cards=8"
+			text := fmt.Sprintf(`
+				node n model=A cards=8
+				queue t quota=16 deserved=%[1]d
+				queue u quota=16 deserved=%[1]d
+				queue u0 parent=u quota=16 deserved=%[1]d serviceType=training
+				%[2]s`, tc.deserved, tc.otherTenant)
 			for i := range queues {
-				part := "0"
-				if tc.deserved != "0" {
-					part = fmt.Sprint(16 / queues)
-				}
-
-				tree += fmt.Sprintf("; t%d parent=t quota=16 deserved=%s serviceType=training", i, part)
+				text += fmt.Sprintf("queue t%d parent=t quota=16 deserved=%d serviceType=training\n", i, tc.deserved/queues)
 				for k := range 8 {
-					runs += fmt.Sprintf("; job j%d-%d queue=t%d min=1 pending=1; job k%d-%d queue=u0 min=1 pending=1", i, k, i, i, k)
+					text += fmt.Sprintf("job of-t-%[1]d-%[2]d queue=t%[1]d min=1 pending=1; job of-u-%[1]d-%[2]d queue=u0 min=1 pending=1\n", i, k)
 				}
 			}
 
-			w := newTree(tree, runs)
-			w.openSession().Run(NewAllocate(w.action))
-			placed := session.Names(w.In(api.Binding))
-			check.Equal(t, fmt.Sprintf("cards of a tenant with %d queues", queues), 4, strings.Count(placed, "j"))
-			check.Equal(t, "cards of the other one", 4, strings.Count(placed, "k"))
-			w.Close()
+			s := newTree(text).runAllocate(t)
+			placed := session.Names(s.In(api.Binding))
+			check.Equal(t, fmt.Sprintf("cards of tenant t with %d queues", queues), 4, strings.Count(placed, "of-t-"))
+			check.Equal(t, "cards of tenant u", 4, strings.Count(placed, "of-u-"))
+			s.Close()
 		}
 	}
 }

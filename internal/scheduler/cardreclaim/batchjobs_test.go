@@ -34,7 +34,7 @@ func (p policiesWithJobs) FailureLimitFor(_, name string, _ types.UID) (workload
 	return workload.FailureLimitFor(job), true
 }
 
-// kubernetesJob is a Job that survives so many failed pods.
+// kubernetesJob is a Job with a backoffLimit and a pod failure policy of these rules.
 func kubernetesJob(backoffLimit int32, rules ...batchv1.PodFailurePolicyRule) *batchv1.Job {
 	job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: &backoffLimit}}
 	if len(rules) > 0 {
@@ -43,179 +43,236 @@ func kubernetesJob(backoffLimit int32, rules ...batchv1.PodFailurePolicyRule) *b
 	return job
 }
 
-// ofKubernetesJob makes pods those of a Kubernetes Job, none of which was counted.
-func ofKubernetesJob(name string) func(*corev1.Pod) {
+// ofKubernetesJob makes pods those of a Kubernetes Job, none of which the Job controller has counted.
+func ofKubernetesJob(name string) podChange {
 	return func(p *corev1.Pod) {
 		session.OwnedBy("batch/v1", "Job", name, "uid-of-"+name)(p)
 		p.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	}
 }
 
-// withJobs returns a scene in which the pods of groups of the same name are those of these Jobs.
-func withJobs(text string, jobs map[string]*batchv1.Job, changes ...func(*corev1.Pod)) *scene {
-	for _, name := range []string{"t", "u"} {
-		changes = append(changes, onJob(name, ofKubernetesJob(name)))
-	}
-	w := newScene(text, changes...)
-	w.startCache()
-	w.action.jobPolicies = policiesWithJobs{w.habits, jobs}
-	return w
+// newSceneWithKubernetesJob returns a scene in which the pods of PodGroup batch are those of a Kubernetes Job, which is
+// unknown if it is nil.
+func newSceneWithKubernetesJob(text string, job *batchv1.Job, changes ...podChange) *scene {
+	s := newInferenceAndTrainingScene(text, append(changes, onJob("batch", ofKubernetesJob("batch")))...)
+	s.startCache()
+	s.action.jobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": job}}
+	return s
 }
 
-// TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: g is a gang that loses less than all of
-// the work of t, and more than single pods of it.
+// TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: each evicted pod of a Kubernetes Job counts as a failure, unless
+// its podFailurePolicy ignores evictions. More failures than backoffLimit end the Job, and all its work is lost. So only
+// as many pods are elastic as the limit allows. Job batch has 4 elastic pods of 10 hours. The gang has 4 pods of 5
+// hours: it is evicted instead if batch would fail, because it loses less than all of batch.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
-	const (
-		one   = "job i queue=inf min=1 pending=1"
-		two   = "job i queue=inf min=2 pending=2"
-		three = "job i queue=inf min=3 pending=3"
-		base  = "node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; "
-	)
+	savedNow := onJob("batch", withCheckpoint(time.Now()))
+	failOnEviction := workload.EvictionRule()
+	failOnEviction.Action = batchv1.PodFailurePolicyActionFailJob
 
-	ended := func(name string, phase corev1.PodPhase, ran time.Duration) func(*corev1.Pod) {
-		return onPod(name, func(p *corev1.Pod) {
-			p.Status.Phase = phase
+	for t, tc := range check.Cases(t, map[string]struct {
+		job         *batchv1.Job
+		change      podChange
+		waiting     int
+		wantEvicted string
+	}{
+		"backoffLimit 1, one card: a pod of batch":                                  {kubernetesJob(1), nil, 1, "batch-0"},
+		"backoffLimit 0, one card: the gang":                                        {kubernetesJob(0), nil, 1, "gang*4"},
+		"backoffLimit 2, two cards: two pods of batch":                              {kubernetesJob(2), nil, 2, "batch-0 batch-1"},
+		"backoffLimit 2, three cards: the gang":                                     {kubernetesJob(2), nil, 3, "gang*4"},
+		"backoffLimit 0, evictions are ignored: three of batch":                     {kubernetesJob(0, workload.EvictionRule()), nil, 3, "batch-0 batch-1 batch-2"},
+		"backoffLimit 6, but an eviction fails the Job: the gang":                   {kubernetesJob(6, failOnEviction), nil, 1, "gang*4"},
+		"the Job is unknown: the gang":                                              {nil, nil, 1, "gang*4"},
+		"backoffLimit 0, and a checkpoint does not save a Job that fails: the gang": {kubernetesJob(0), savedNow, 1, "gang*4"},
+	}) {
+		s := newSceneWithKubernetesJob(fmt.Sprintf(`
+			node n model=A cards=8
+			job batch queue=training min=1 running=n*4 age=10h
+			job gang queue=training min=4 running=n*4 age=5h
+			job i queue=inference min=%[1]d pending=%[1]d`, tc.waiting), tc.job, tc.change)
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
+	}
+}
+
+// TestPodsOfAJobThatEndedCountForItsLoss: node n has 7 cards, and the pod batch-3 has ended. A pod that failed counts
+// against backoffLimit. The work of a pod that succeeded is lost if the Job fails, as long as the pod ran. The 3 running
+// pods of batch are 10 hours old. The scheduler evicts the whole Job or the gang, whichever loses less.
+func TestPodsOfAJobThatEndedCountForItsLoss(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		backoffLimit int32
+		phase        corev1.PodPhase
+		ran          time.Duration
+		ageOfGang    string
+		wantEvicted  string
+	}{
+		"one failure of backoffLimit 1: batch would lose at least 30 card-hours, the gang loses 4 × 5 = 20": {
+			1, corev1.PodFailed, time.Hour, "5h", "gang*4"},
+		"batch-3 succeeded after 10 hours: batch would lose 40 card-hours, the gang loses 4 × 9 = 36": {
+			0, corev1.PodSucceeded, 10 * time.Hour, "9h", "gang*4"},
+		"batch-3 succeeded after 5 hours: batch loses 35 card-hours, the gang would lose 4 × 9 = 36": {
+			0, corev1.PodSucceeded, 5 * time.Hour, "9h", "batch*3"},
+	}) {
+		ended := onPod("batch-3", func(p *corev1.Pod) {
+			p.Status.Phase = tc.phase
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.Status.StartTime.Add(ran))},
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.Status.StartTime.Add(tc.ran))},
 			}}}
 		})
-	}
+		s := newSceneWithKubernetesJob(`
+			node n model=A cards=7
+			job batch queue=training min=1 running=n*4 age=10h
+			job i queue=inference min=1 pending=1
+			job gang queue=training min=4 running=n*4 age=`+tc.ageOfGang, kubernetesJob(tc.backoffLimit), ended)
 
-	savedNow := onJob("t", func(p *corev1.Pod) {
-		p.Annotations["volcano.sh/checkpoint-time"] = time.Now().UTC().Format(time.RFC3339)
-	})
-
-	for t, tc := range check.Cases(t, map[string]struct {
-		text   string
-		job    *batchv1.Job
-		change func(*corev1.Pod)
-		goes   string
-	}{
-		"an elastic pod while the limit allows it":     {base + one, kubernetesJob(1), nil, "t-0"},
-		"no elastic pod when it does not":              {base + one, kubernetesJob(0), nil, "g*4"},
-		"as many as the limit allows":                  {base + two, kubernetesJob(2), nil, "t-0 t-1"},
-		"not one more":                                 {base + three, kubernetesJob(2), nil, "g*4"},
-		"any number where evictions are ignored":       {base + three, kubernetesJob(0, workload.EvictionRule()), nil, "t-0 t-1 t-2"},
-		"none where evictions fail the Job":            {base + one, kubernetesJob(6, failJobOnEviction()), nil, "g*4"},
-		"none of an unknown Job":                       {base + one, nil, nil, "g*4"},
-		"the whole Job when that loses less":           {"node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=50h; " + one, kubernetesJob(0), nil, "t*4"},
-		"a checkpoint does not help a Job that fails":  {base + one, kubernetesJob(0), savedNow, "g*4"},
-		"pods that failed before count":                {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; " + one, kubernetesJob(1), ended("t-3", corev1.PodFailed, time.Hour), "g*4"},
-		"what succeeded counts as work of the Job":     {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 10*time.Hour), "g*4"},
-		"what succeeded in a time is work of the time": {"node n model=A cards=7; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=9h; " + one, kubernetesJob(0), ended("t-3", corev1.PodSucceeded, 5*time.Hour), "t*3"},
-	}) {
-		goes, _ := withJobs(tc.text, map[string]*batchv1.Job{"t": tc.job}, onJob("t", tc.change)).runAction(t).Outcome()
-		check.Equal(t, "evicted", session.Spell(tc.goes), goes)
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
 	}
 }
 
-func failJobOnEviction() batchv1.PodFailurePolicyRule {
-	rule := workload.EvictionRule()
-	rule.Action = batchv1.PodFailurePolicyActionFailJob
-	return rule
+// TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess: batch would fail and lose 4 × 10 card-hours. The gang would
+// lose 4 × 50.
+func TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess(t *testing.T) {
+	s := newSceneWithKubernetesJob(`
+		node n model=A cards=8
+		job batch queue=training min=1 running=n*4 age=10h
+		job gang queue=training min=4 running=n*4 age=50h
+		job i queue=inference min=1 pending=1`, kubernetesJob(0))
+
+	s.runSession(t).expectEvicted(t, "batch*4")
 }
 
-// TestEvictedPodsCountAgainstTheBackoffLimitAtOnce: before the Job controller has counted them.
+// TestEvictedPodsCountAgainstTheBackoffLimitAtOnce: each evicted pod of a Kubernetes Job counts as a failure, and more
+// failures than backoffLimit end the Job. The Job controller counts late, so the scheduler itself counts the pods that it
+// has evicted. Inference takes one card, then a second one. An elastic pod of batch is the cheaper victim, until the
+// limit is reached. Then the gang of 4 pods goes.
 func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		limit int32
-		goes  string
+		backoffLimit int32
+		wantEvicted  string
 	}{
-		"the limit allows one":  {1, "t-0 g*4"},
-		"the limit allows both": {2, "t-0 t-1"},
+		"backoffLimit 1: the second eviction would end the Job": {1, "batch-0 gang*4"},
+		"backoffLimit 2: the Job may lose both pods":            {2, "batch-0 batch-1"},
 	}) {
-		w := withJobs("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)})
-		w.runAction(t).expectEvictedAndPlaced(t, "t-0", "i-0@n")
+		s := newSceneWithKubernetesJob(`
+			node n model=A cards=8
+			job batch queue=training min=1 running=n*4 age=10h
+			job gang queue=training min=4 running=n*4 age=5h
+			job first queue=inference min=1 pending=1`, kubernetesJob(tc.backoffLimit))
+		s.runSession(t).expectEvictedAndPlaced(t, "batch-0", "first-0@n")
 
-		w.addToCache("job late queue=inf min=1 pending=1")
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n late-0@n")
+		s.addToCache("job second queue=inference min=1 pending=1")
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "first-0@n second-0@n")
 	}
 }
 
-// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: the search had not considered elastic pods.
+// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: with backoffLimit 0 no pod of batch is elastic, and one of them
+// is protected, so the whole Job cannot go either. A user raises the limit to 1, and the next session evicts a pod.
 func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
-	protected := onPod("t-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" })
 	job := kubernetesJob(0)
-	w := withJobs("node n model=A cards=4; job t queue=tra min=1 running=n*4 age=10h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": job}, protected)
-	w.runAction(t).expectEvictedAndPlaced(t, "", "")
+	s := newSceneWithKubernetesJob(`
+		node n model=A cards=4
+		job batch queue=training min=1 running=n*4 age=10h
+		job i queue=inference min=1 pending=1`, job, onPod("batch-3", protect))
+	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 
 	job.Spec.BackoffLimit = ptr.To[int32](1)
-	w.runAction(t).expectEvictedAndPlaced(t, "t-0", "i-0@n")
+	s.runSession(t).expectEvictedAndPlaced(t, "batch-0", "i-0@n")
 }
 
-// TestTheEventSaysThatTheJobFails: all of its work is lost, also what a checkpoint has saved.
-func TestTheEventSaysThatTheJobFails(t *testing.T) {
-	savedNow := onPod("t-0", func(p *corev1.Pod) {
-		p.Annotations["volcano.sh/checkpoint-time"] = time.Now().UTC().Format(time.RFC3339)
-	})
-	w := withJobs("node n model=A cards=4; job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", map[string]*batchv1.Job{"t": kubernetesJob(0)}, savedNow)
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
+// TestEventsSayThatAJobFails: backoffLimit is 0, so the eviction of one pod ends the Job. All of its work is lost, also
+// what the checkpoint of batch-0 has saved: 4 cards × 24 hours = 345600 card-seconds.
+func TestEventsSayThatAJobFails(t *testing.T) {
+	s := newSceneWithKubernetesJob(`
+		node n model=A cards=4
+		job batch queue=training min=1 running=n*4 age=24h
+		job i queue=inference min=1 pending=1`, kubernetesJob(0), onPod("batch-0", withCheckpoint(time.Now())))
+	s.runSession(t).expectEvictedAndPlaced(t, "batch*4", "i-0@n")
 
-	message := eventsAbout(t, fmt.Sprintf("w%d-t", w.ID), "CardsReclaimed")[0].Message
-	check.Contains(t, "event", message, "all of its pods are evicted, and the Job fails", "backoffLimit", "DisruptionTarget", "345600 card-seconds of work are lost")
-	message = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+	message := eventsAbout(t, fmt.Sprintf("w%d-batch", s.ID), "CardsReclaimed")[0].Message
+	check.Contains(t, "event of the victim", message, "all of its pods are evicted, and the Job fails",
+		"backoffLimit", "DisruptionTarget", "345600 card-seconds of work are lost")
+	message = eventsAbout(t, fmt.Sprintf("w%d-i", s.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "345600 card-seconds of work are lost")
 }
 
-func TestOnlyFailuresAreKept(t *testing.T) {
+// TestOnlyTheFailuresOfAJobAreCached: the scheduler caches all Jobs of the cluster, so it drops everything that does not
+// decide how many failures a Job survives.
+func TestOnlyTheFailuresOfAJobAreCached(t *testing.T) {
 	whole := kubernetesJob(3, workload.EvictionRule())
 	whole.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}}
 	whole.Spec.BackoffLimitPerIndex = ptr.To[int32](1)
 	whole.Spec.Template.Spec.NodeName = "n"
 	whole.Status = batchv1.JobStatus{Active: 4, Failed: 2, UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}}
 
-	kept := check.Value(keepFailures(whole))(t).(*batchv1.Job)
-	check.That(t, reflect.DeepEqual(workload.FailureLimitFor(kept), workload.FailureLimitFor(whole)), "kept is %+v", kept)
-	check.That(t, kept.Name == "j" && kept.UID == "u" && kept.Labels == nil && kept.Spec.Template.Spec.NodeName == "", "kept is %+v", kept)
+	cached := check.Value(keepFailures(whole))(t).(*batchv1.Job)
+	isSameLimit := reflect.DeepEqual(workload.FailureLimitFor(cached), workload.FailureLimitFor(whole))
+	check.That(t, isSameLimit, "the failure limit differs: cached is %+v", cached)
+	check.Equal(t, "name", "ns/j", cached.Namespace+"/"+cached.Name)
+	check.Equal(t, "UID", types.UID("u"), cached.UID)
+	check.Equal(t, "labels", nil, cached.Labels)
+	check.Equal(t, "node of the template", "", cached.Spec.Template.Spec.NodeName)
 
-	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
-	check.Equal(t, "the end of a Job", any(gone), check.Value(keepFailures(gone))(t))
+	deleted := cache.DeletedFinalStateUnknown{Key: "ns/j"} // an informer may give this instead of the Job
+	check.Equal(t, "deletion of a Job", any(deleted), check.Value(keepFailures(deleted))(t))
 }
 
-// TestKubernetesJobsAreWatched: one of the same name, but another UID, is another Job.
+// TestKubernetesJobsAreWatched: the action reads the Jobs of the API server itself, from the first session on. A Job of
+// the same name with another UID is another Job. The limit of 1 that it reads makes one pod of batch elastic, which goes
+// before the gang.
 func TestKubernetesJobsAreWatched(t *testing.T) {
-	w := newScene("node n model=A cards=8; job t queue=tra min=1 running=n*4 age=10h; job g queue=tra min=4 running=n*4 age=5h; job i queue=inf min=1 pending=1", onJob("t", ofKubernetesJob("t")))
-	w.startCache()
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=8
+		job batch queue=training min=1 running=n*4 age=10h
+		job gang queue=training min=4 running=n*4 age=5h
+		job i queue=inference min=1 pending=1`, onJob("batch", ofKubernetesJob("batch")))
+	s.startCache()
+	t.Cleanup(s.Close)
 	job := kubernetesJob(1)
-	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "uid-of-t"}
-	check.Value(w.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{}))(t)
-	watch := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
+	job.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "batch", UID: "uid-of-batch"}
+	check.Value(s.Cache.Client().BatchV1().Jobs("ns").Create(t.Context(), job, metav1.CreateOptions{}))(t)
+
+	informer := &jobInformer{vcJobs: capacitycard.NewCache().VCJobs()}
 	isKnown := func(name string, uid types.UID) bool {
-		_, known := watch.FailureLimitFor("ns", name, uid)
+		_, known := informer.FailureLimitFor("ns", name, uid)
 		return known
 	}
-	check.That(t, !isKnown("t", "uid-of-t"), "a Job is known before Jobs are watched")
+	check.That(t, !isKnown("batch", "uid-of-batch"), "the Job is known before the first session")
 
-	w.action = New(cards, nil)
-	w.action.jobPolicies = watch
-	t.Cleanup(w.Close)
+	s.action = New(cards, nil)
+	s.action.jobPolicies = informer
+	informer.OpenSession(s.openSession().Ssn)
+	eventually(t, "the Job is known", func() bool { return isKnown("batch", "uid-of-batch") })
+	check.That(t, !isKnown("batch", "another"), "a Job with another UID is known")
+	check.That(t, !isKnown("other", "uid-of-batch"), "a Job with another name is known")
 
-	watch.OpenSession(w.openSession().Ssn)
-	eventually(t, "the Job is known", func() bool { return isKnown("t", "uid-of-t") })
-	check.That(t, !isKnown("t", "another") && !isKnown("u", "uid-of-t"), "another Job is known")
-	w.executeActions()
-	w.expectEvictedAndPlaced(t, "t-0", "i-0@n")
+	s.runActions()
+	s.expectEvictedAndPlaced(t, "batch-0", "i-0@n")
 }
 
-// TestPreemptEvictsAWholeJobOnceItFails: Kubernetes would delete its other pods anyway. A Job at its limit
-// stays while another job loses less.
-func TestPreemptEvictsAWholeJobOnceItFails(t *testing.T) {
+// TestPreemptRespectsTheBackoffLimit: the action preempt evicts pods of lower priority of the same queue. It takes one
+// pod of batch if the Job survives that. Otherwise the whole Job would fail, and preempt evicts all its pods or the
+// gang, whichever loses less. Job batch has 4 pods of 10 hours.
+func TestPreemptRespectsTheBackoffLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		limit   int32
-		other   string
-		deleted string
+		backoffLimit int32
+		ageOfGang    string
+		wantDeleted  string
 	}{
-		"the limit allows one":             {1, "5h", "t-0"},
-		"it allows none":                   {0, "5h", "g*4"},
-		"it allows none, the other is old": {0, "50h", "t*4"},
+		"backoffLimit 1: one pod of batch":                       {1, "5h", "batch*1"},
+		"backoffLimit 0, the gang has run for 5 hours: the gang": {0, "5h", "gang*4"},
+		"backoffLimit 0, the gang has run for 50 hours: batch":   {0, "50h", "batch*4"},
 	}) {
-		w, preempt := newPreemptScene(t, "node k model=A cards=8; queue q quota=PLENTY cpu=1000; job full queue=q min=8 running=n*8,m*8 priorityClass=high; job t queue=q min=1 running=k*4 priorityClass=low age=10h; job g queue=q min=4 running=k*4 priorityClass=low age="+tc.other+"; job high queue=q min=1 pending=1 priorityClass=high", onJob("t", ofKubernetesJob("t")))
-		w.action.jobPolicies = policiesWithJobs{w.habits, map[string]*batchv1.Job{"t": kubernetesJob(tc.limit)}}
-		w.runPreemptAction(preempt)
+		s, preempt := newPreemptScene(t, `
+			queue q quota=1000 cpu=1000
+			node k model=A cards=8
+			job batch queue=q min=1 running=k*4 priorityClass=low age=10h
+			job gang queue=q min=4 running=k*4 priorityClass=low age=`+tc.ageOfGang+`
+			job high queue=q min=1 pending=1 priorityClass=high`, onJob("batch", ofKubernetesJob("batch")))
+		s.action.jobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": kubernetesJob(tc.backoffLimit)}}
+		s.runPreemptAction(preempt)
 
-		want := session.Spell(tc.deleted)
-		eventually(t, "deleted "+want, func() bool { return len(w.deletedPods(t)) == len(strings.Fields(want)) })
-		goes := strings.Join(w.deletedPods(t), " ")
-		check.That(t, goes == want || (tc.limit == 1 && strings.HasPrefix(goes, "t-")), "%q are deleted, want %q", goes, want)
+		want := strings.Fields(session.Spell(tc.wantDeleted))
+		eventually(t, "as many pods are deleted", func() bool { return len(s.deletedPods(t)) == len(want) })
+		for _, name := range s.deletedPods(t) { // any pod of batch may be the one
+			check.Equal(t, "job of the deleted pod "+name, strings.Split(want[0], "-")[0], strings.Split(name, "-")[0])
+		}
 	}
 }

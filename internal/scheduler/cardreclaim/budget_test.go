@@ -11,147 +11,135 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// fullCluster is a cluster of nodes with eight cards, each used by a training gang, and other
-// jobs.
-func fullCluster(nodes int, text string, changes ...func(*corev1.Pod)) *scene {
-	w := newScene(text, changes...)
+// newSceneWithFullNodes returns a scene with nodes of 8 cards, each used by a training gang of 8 pods, and other jobs.
+func newSceneWithFullNodes(nodes int, text string, changes ...podChange) *scene {
+	s := newInferenceAndTrainingScene(text, changes...)
 	for i := range nodes {
-		w.add(fmt.Sprintf("node n%02d model=A cards=8; job tn%02d queue=tra min=8 running=n%02d*8 age=%dh", i, i, i, 1+i%7))
+		s.add(fmt.Sprintf(`
+			node n%02[1]d model=A cards=8
+			job tn%02[1]d queue=training min=8 running=n%02[1]d*8 age=%[2]dh`, i, 1+i%7))
 	}
-	return w
+	return s
 }
 
-// withOwnHostPorts gives each pod another host port, so that no two are of one kind.
-func withOwnHostPorts() func(*corev1.Pod) {
-	next := int32(10000)
-	return func(p *corev1.Pod) {
-		hostPort(next)(p)
-		next++
-	}
-}
-
-// TestPodsOfManyKinds: such pods are placed portion by portion, and no pod is evicted twice.
-func TestPodsOfManyKinds(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ least, waits, goes, comes int }{
-		"portion by portion":              {1, maxPodKinds + 10, 80, maxPodKinds + 10},
-		"a gang of too many gets nothing": {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
-		"a gang of just as many gets all": {maxPodKinds, maxPodKinds, (maxPodKinds + 7) / 8 * 8, maxPodKinds},
+// TestPodsOfManyKindsArePlacedInPortions: pods of one kind have the same needs. Here each pod has another host port, so
+// each is a kind of its own, which makes the search expensive. The action places pods of at most 64 kinds (maxPodKinds)
+// together. A gang of more kinds gets nothing. 10 nodes have 8 cards each, used by gangs of 8 pods.
+func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ minimum, pods, wantEvicted, wantPlaced int }{
+		"74 pods of minimum one: all, for 10 gangs": {1, maxPodKinds + 10, 80, maxPodKinds + 10},
+		"a gang of 65 pods: none":                   {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
+		"a gang of 64 pods: all, for 8 gangs":       {maxPodKinds, maxPodKinds, 64, maxPodKinds},
 	}) {
-		w := fullCluster(10, fmt.Sprintf("job i queue=inf min=%d pending=%d", tc.least, tc.waits), withOwnHostPorts()).runAction(t)
-		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
-		check.Equal(t, "pipelined pods", tc.comes, len(w.In(api.Pipelined)))
+		s := newSceneWithFullNodes(10, fmt.Sprintf("job i queue=inference min=%d pending=%d", tc.minimum, tc.pods), withOwnHostPorts()).runSession(t)
+		check.Equal(t, "number of evicted pods", tc.wantEvicted, len(s.In(api.Releasing)))
+		check.Equal(t, "pods of i that get a card", tc.wantPlaced, s.countPlaced("i"))
 	}
 }
 
-// workOfNamespaces returns the work for all namespaces of a session that did not suffice.
-func (w *scene) workOfNamespaces() int {
-	total := 0
-	for _, work := range w.action.fairOrder.work {
-		total += work
-	}
-	return total
-}
-
-// TestASessionIsBounded: whatever pods wait, a session stays within its budget, except for the
-// step that ends it. The next session serves the other jobs.
-func TestASessionIsBounded(t *testing.T) {
+// TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a session
+// long. Its 150 pods are all of different kinds, or have many terms of anti-affinity. The session ends when its budget of
+// 5 million units of work is used up, after at most one more step. The next session serves the job of another queue.
+func TestASessionStaysWithinItsBudget(t *testing.T) {
 	const most = 5_000_000
-	for t, kind := range check.Cases(t, map[string]func() func(*corev1.Pod){
-		"ports": withOwnHostPorts,
-		"tolerations": func() func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				p.Spec.Tolerations = []corev1.Toleration{{Key: p.Name, Operator: corev1.TolerationOpExists}}
-			}
-		},
-		"terms": func() func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				withLabelAndAntiAffinity("i", "none")(p)
-				terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-				for len(*terms) < 100 {
-					*terms = append(*terms, (*terms)[0])
-				}
-				hostPort(80)(p)
-			}
-		},
+	manyTerms := func(p *corev1.Pod) {
+		applyAll(withLabel("i"), avoiding("none"), withHostPort(80))(p)
+		terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		*terms = slices.Repeat(*terms, 100)
+	}
+
+	for t, change := range check.Cases(t, map[string]podChange{
+		"each pod has another host port":          withOwnHostPorts(),
+		"each pod has another toleration":         withOwnToleration,
+		"each pod has 100 terms of anti-affinity": manyTerms,
 	}) {
-		w := fullCluster(20, "queue high quota=PLENTY priority=90000 serviceType=inference cpu=1000; job evil queue=high min=1 pending=150", kind()).add("job i queue=inf min=3 pending=3")
-		w.startCache()
-		w.alone = true
-		w.action.budget = budget{maxPerJob: most, maxPerSession: most}
-		w.runAction(t)
+		s := newSceneWithFullNodes(20, `
+			queue high quota=1000 priority=90000 serviceType=inference cpu=1000
+			job evil queue=high min=1 pending=150`, change).add("job i queue=inference min=3 pending=3")
+		s.startCache()
+		s.withoutAllocate = true
+		s.action.budget = budget{maxPerJob: most, maxPerSession: most}
 
-		got := w.workOfNamespaces()
-		check.That(t, got >= most && got <= 2*most, "%d went into the session, want %d and a look more", got, most)
-		check.Equal(t, "pods of the next queue have a node already: the session sufficed", 0, w.pipelinedTasks("i"))
-		w.runAction(t)
-		check.Equal(t, "pods of the next queue are pipelined in its turn", 3, w.pipelinedTasks("i"))
+		s.runSession(t)
+		work := 0
+		for _, ofNamespace := range s.action.fairOrder.work {
+			work += ofNamespace
+		}
+		check.That(t, work >= most && work <= 2*most, "the session did %d units of work, want %d and at most as much again", work, most)
+		check.Equal(t, "pods of i that get a card in the first session", 0, s.countPlaced("i"))
+
+		s.runSession(t)
+		check.Equal(t, "pods of i that get a card in the second session", 3, s.countPlaced("i"))
 	}
 }
 
-// TestJobBeginsWithFullBudget: no event reports that a search is too large because a job
-// before it used up most of the session. The next session serves the job.
-func TestJobBeginsWithFullBudget(t *testing.T) {
-	const text = "queue high quota=PLENTY priority=90000 serviceType=inference cpu=1000; job a queue=high min=3 pending=3; job b queue=inf min=1 pending=1"
-	first := fullCluster(4, text)
-	rs := first.search(t)
-	rs.placeFirst(first.Job("a"))
+// TestAJobBeginsWithItsFullBudget: after the first job the session has less left than a job may need. The second job
+// does not begin with that rest, because its search might be cut short although it is not too large. It has its turn in
+// the next session. The budget is what the first job needs and one unit more.
+func TestAJobBeginsWithItsFullBudget(t *testing.T) {
+	const jobs = `
+		queue high quota=1000 priority=90000 serviceType=inference cpu=1000
+		job first queue=high min=3 pending=3
+		job second queue=inference min=1 pending=1
+	`
+	measured := newSceneWithFullNodes(4, jobs)
+	rs := measured.openSearch(t)
+	rs.placeWithFullBudget(measured.Job("first"))
 
-	w := fullCluster(4, text)
-	w.startCache()
-	w.alone = true
-	w.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: rs.totalWork() + workPerTask}
-	w.runAction(t)
-	check.Equal(t, "pods of the first job are pipelined", 3, w.pipelinedTasks("a"))
-	check.Equal(t, "turns of the second job", 0, w.action.fairOrder.lastServed[w.Job("b").UID])
+	s := newSceneWithFullNodes(4, jobs)
+	s.startCache()
+	s.withoutAllocate = true
+	s.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: rs.totalWork() + workPerTask}
+	s.runSession(t)
+	check.Equal(t, "pods of the first job that get a card", 3, s.countPlaced("first"))
+	check.Equal(t, "session in which the second job was served", 0, s.action.fairOrder.lastServed[s.Job("second").UID])
 
-	w.runAction(t)
-	check.Equal(t, "pods of the second job are pipelined in its turn", 1, w.pipelinedTasks("b"))
+	s.runSession(t)
+	check.Equal(t, "pods of the second job that get a card", 1, s.countPlaced("second"))
 }
 
-// pipelinedTasks returns how many pods of a job have a node that is not free yet.
-func (w *scene) pipelinedTasks(name string) int {
-	return len(w.Job(name).TaskStatusIndex[api.Pipelined])
+// TestKindsThatCannotBePlacedTogetherAreTriedOnce: each of the gangs i and j has 4 pods with host port 80 and 4 with port
+// 81. A node accepts one pod of each, and there is one node, so no eviction helps. The search for i finds that. For the
+// equal gang j the session does not search again: it only looks at the needs of its 8 pods.
+func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=8
+		job t queue=training min=4 running=n*4 age=24h
+		job protected queue=training min=4 running=n*4 age=24h preemptable=false`)
+	s.add(`
+		job i queue=inference min=8 pending=8
+		job j queue=inference min=8 pending=8`, func(p *corev1.Pod) { withHostPort(80 + int32(p.Name[2]-'0')/4)(p) })
+	rs := s.openSearch(t)
+	rs.placeWithFullBudget(s.Job("i"))
+	first := rs.work
+	rs.placeWithFullBudget(s.Job("j"))
+	second := rs.work - first
+
+	check.That(t, second < first, "%d units of work went into the first job and %d into the second", first, second)
+	check.Equal(t, "work for the second job", 8*workPerTask, second)
+	check.Equal(t, "remembered sets of kinds", 1, len(rs.unsolvableSets))
+	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestUnsolvableSetsAreRemembered: kinds of pods that cannot be placed together are tried once
-// a session, not once for each job with the same kinds.
-func TestUnsolvableSetsAreRemembered(t *testing.T) {
-	w := newScene("node n model=A cards=8; HALF; job p queue=tra min=4 running=n*4 age=24h preemptable=false").add("job i queue=inf min=8 pending=8; job j queue=inf min=8 pending=8", func(p *corev1.Pod) {
-		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // a node accepts one of each
-	})
-	rs := w.search(t)
-	work := func(name string) int {
-		before := rs.work
-		rs.placeFirst(w.Job(name))
-		return rs.work - before
-	}
-
-	first := work("i")
-	second := work("j")
-	check.That(t, second < first && second == 8*workPerTask, "%d went into the first job and %d into the second, want %d", first, second, 8*workPerTask)
-
-	w.expectEvictedAndPlaced(t, "", "")
-	check.That(t, len(rs.unsolvableSets) == 1, "remembered are %d sets, want 1", len(rs.unsolvableSets))
-}
-
-// TestCutSearchIsNotRemembered: the next job repeats a search that ended at its budget.
-func TestCutSearchIsNotRemembered(t *testing.T) {
-	w := fullCluster(1, "job i queue=inf min=2 pending=2", withOwnHostPorts())
-	rs := w.search(t)
+// TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget proves nothing. So the session remembers
+// neither its pods nor their set as unsolvable, and later places both pods of the gang with the full budget.
+func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
+	s := newSceneWithFullNodes(1, "job i queue=inference min=2 pending=2", withOwnHostPorts())
+	rs := s.openSearch(t)
 	rs.startJob(len(rs.nodes))
-	job := w.Job("i")
+	job := s.Job("i")
 	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
 	check.Must(t, ok && len(podSets) == 2, "%d pod sets, want 2", len(podSets))
 
-	full := rs.jobEnd
-	rs.jobEnd = rs.work
-	for _, all := range []bool{true, false} {
-		rs.rememberUnsolvable(podSets, all)
-		check.That(t, len(rs.unsolvable)+len(rs.unsolvableSets) == 0, "all %v: %v and %v are remembered as unsolvable", all, rs.unsolvable, rs.unsolvableSets)
-		check.Equal(t, fmt.Sprintf("all %v: pod sets that are tried without any budget left", all), 0, len(rs.dropUnsolvable(slices.Clone(podSets), all)))
+	endOfFullBudget := rs.jobEnd
+	rs.jobEnd = rs.work // no budget is left
+	for t, isGang := range check.Cases(t, map[string]bool{"all pods or none": true, "as many pods as possible": false}) {
+		rs.rememberUnsolvable(podSets, isGang)
+		check.Equal(t, "remembered kinds and sets of kinds", 0, len(rs.unsolvable)+len(rs.unsolvableSets))
+		check.Equal(t, "pod sets that are tried without any budget", 0, len(rs.dropUnsolvable(slices.Clone(podSets), isGang)))
 	}
 
-	rs.jobEnd = full
+	rs.jobEnd = endOfFullBudget
 	rs.placeJob(job)
-	check.That(t, len(w.In(api.Pipelined)) == 2, "pipelined %v, want both", w.In(api.Pipelined))
+	check.Equal(t, "pods of i that get a card", 2, s.countPlaced("i"))
 }

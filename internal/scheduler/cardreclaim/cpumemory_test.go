@@ -2,10 +2,10 @@ package cardreclaim
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -13,112 +13,165 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// withCores sets the CPU that the pods of each job request: "t 4 u 2".
-func withCores(text string) func(*corev1.Pod) {
-	words := strings.Fields(text)
-	changes := []func(*corev1.Pod){}
-	for i := 0; i+1 < len(words); i += 2 {
-		changes = append(changes, onJob(words[i], requests("cpu", words[i+1])))
-	}
-	return applyAll(changes...)
-}
-
-// TestReclaimOfCPUAndMemory: node n has 8 cores and 4 cards. With reclaimResources All, pods
-// without cards reclaim and are reclaimed from, too.
-func TestReclaimOfCPUAndMemory(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		text, cores     string
-		goes, pipelined string
-		// byDefault is what is evicted with reclaimResources Cards.
-		byDefault string
-	}{
-		"a pod without cards from one without cards": {text: "job t queue=tra min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2", goes: "t-0", pipelined: "i-0@n"},
-		"a gang without cards goes whole":            {text: "job t queue=tra min=4 running=n*4 cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 2 i 2", goes: "t*4", pipelined: "i-0@n"},
-		"elastic pods alone":                         {text: "job t queue=tra min=1 running=n*4 cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 2 i 3", goes: "t-0 t-1", pipelined: "i-0@n"},
-		"none while CPU suffices":                    {text: "job t queue=tra min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 i 4"},
-		"a card pod that lacks only CPU from training without cards": {text: "job t queue=tra min=1 running=n cards=0 age=1h; job u queue=tra min=1 running=n*2 age=1h; job i queue=inf min=1 pending=1", cores: "t 6 u 1 i 2",
-			goes: "t-0", pipelined: "i-0@n", byDefault: "u-0 u-1"},
-		"the pod without cards before the one with cards":          {text: "job t queue=tra min=1 running=n cards=0 age=99h; job u queue=tra min=1 running=n age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 4 i 2", goes: "t-0", pipelined: "i-0@n"},
-		"but the lower priority first":                             {text: "queue old quota=PLENTY priority=10000 serviceType=training; job t queue=tra min=1 running=n cards=0 age=1h; job u queue=old min=1 running=n age=99h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 4 i 2", goes: "u-0", pipelined: "i-0@n"},
-		"the least core-seconds: 4 cores × 3 h, not 2 cores × 9 h": {text: "job t queue=tra min=1 running=n cards=0 age=3h; job u queue=tra min=1 running=n cards=0 age=9h; job i queue=inf min=1 pending=1 cards=0", cores: "t 4 u 2 i 4", goes: "t-0", pipelined: "i-0@n"},
-		"no pod of its own queue":                                  {text: "job t queue=inf min=1 running=n cards=0 age=1h; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2"},
-		"none that is protected":                                   {text: "job t queue=tra min=1 running=n cards=0 age=1h preemptable=false; job i queue=inf min=1 pending=1 cards=0", cores: "t 8 i 2"},
-		"none for training":                                        {text: "job t queue=inf min=1 running=n cards=0 age=1h; job i queue=tra min=1 pending=1 cards=0", cores: "t 8 i 2"},
-	}) {
-		for resources, goes := range map[string]string{"All": tc.goes, "Cards": tc.byDefault} {
-			w := newScene("node n model=A cards=4; "+tc.text, withCores(tc.cores))
-			w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
-			w.args = framework.Arguments{"reclaimResources": resources}
-			w.alone = true
-			w.runAction(t)
-			if resources == "All" && tc.goes != "" {
-				w.expectEvictedAndPlaced(t, goes, tc.pipelined)
-				continue
-			}
-
-			got, _ := w.Outcome()
-			check.Equal(t, "evicted with "+resources, goes, got)
+// queue returns a queue of the scene.
+func (s *scene) queue(name string) *v1beta1.Queue {
+	for _, q := range s.Queues {
+		if q.Name == name {
+			return q
 		}
 	}
+	return nil
 }
 
-// TestReclaimedCPUIsNotBorrowedAgain: a gang of six cores, two of them borrowed, is evicted for a pod.
-// When that pod is gone, the gang fits again. It waits until the cooldown is over.
+// TestCPUIsReclaimedIfThePolicySaysSo: by default only cards are reclaimed (reclaimResources Cards). With All, pods that
+// lack CPU or memory reclaim it too, also from pods without cards. Node n has 8 cores and 4 cards. cpu is what each pod
+// of a job requests. Loss is core-seconds for pods without cards.
+func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs                    string
+		wantEvicted, wantPlaced string
+		wantEvictedByDefault    string
+	}{
+		"a pod of 2 cores, a training pod uses all 8": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=8 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
+		"a gang of 4 pods goes whole": {jobs: `
+			job t queue=training min=4 running=n*4 cards=0 cpu=2 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"a pod of 3 cores needs two elastic pods of 2 cores": {jobs: `
+			job t queue=training min=1 running=n*4 cards=0 cpu=2 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=3`, wantEvicted: "t-0 t-1", wantPlaced: "i-0@n"},
+		"4 of 8 cores are free, and 4 are needed: none": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=4 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=4`, wantPlaced: "i-0@n"},
+		"a card is free, 2 cores are not: the pod without cards; by default the two pods with cards": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=6 age=1h
+			job u queue=training min=1 running=n*2 cpu=1 age=1h
+			job i queue=inference min=1 pending=1 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n", wantEvictedByDefault: "u-0 u-1"},
+		"a pod without cards goes before one with a card, although it has run for longer": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=4 age=99h
+			job u queue=training min=1 running=n cpu=4 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
+		"a pod with a card in a queue of lower priority goes first": {jobs: `
+			queue low quota=1000 priority=10000 serviceType=training
+			job t queue=training min=1 running=n cards=0 cpu=4 age=1h
+			job u queue=low min=1 running=n cpu=4 age=99h
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "u-0", wantPlaced: "i-0@n"},
+		"t loses 4 cores × 3 hours = 12, u would lose 2 × 9 = 18 and free too little": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=4 age=3h
+			job u queue=training min=1 running=n cards=0 cpu=2 age=9h
+			job i queue=inference min=1 pending=1 cards=0 cpu=4`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
+		"the pod of its own queue stays": {jobs: `
+			job t queue=inference min=1 running=n cards=0 cpu=8 age=1h
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`},
+		"a protected pod stays": {jobs: `
+			job t queue=training min=1 running=n cards=0 cpu=8 age=1h preemptable=false
+			job i queue=inference min=1 pending=1 cards=0 cpu=2`},
+		"training reclaims nothing": {jobs: `
+			job t queue=inference min=1 running=n cards=0 cpu=8 age=1h
+			job i queue=training min=1 pending=1 cards=0 cpu=2`},
+	}) {
+		run := func(reclaimResources string) *scene {
+			s := newInferenceAndTrainingScene("node n model=A cards=4\n" + tc.jobs).changeNodes(allocatable("cpu", "8"))
+			s.arguments = framework.Arguments{"reclaimResources": reclaimResources}
+			s.withoutAllocate = true
+			return s.runSession(t)
+		}
+
+		run("All").expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
+		run("Cards").expectEvicted(t, tc.wantEvictedByDefault)
+	}
+}
+
+// TestReclaimedCPUIsNotBorrowedAgain: with reclaimResources All a tree lends CPU, too. Queue ya deserves 4 cores and uses
+// 6 with a gang. Pod r of xa needs 4 of the 8 cores of node n, so the gang is evicted, and r runs. When r has ended, the
+// gang would fit again. But after a reclaim ya may not borrow for some minutes, so it waits.
 func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
-	w := newTree("x quota=8 deserved=8; y quota=8 deserved=8; xa parent=x quota=8 deserved=8 serviceType=training; ya parent=y quota=8 deserved=8 serviceType=training", "node n model=A cards=8; job c queue=ya min=6 running=n*6 cards=0 age=1h; job r queue=xa min=1 pending=1 cards=0", withCores("c 1 r 4"))
-	w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
-	for _, q := range w.Queues {
+	s := newTree(`
+		queue x quota=8 deserved=8
+		queue xa parent=x quota=8 deserved=8 serviceType=training
+		queue y quota=8 deserved=8
+		queue ya parent=y quota=8 deserved=8 serviceType=training
+		node n model=A cards=8
+		job gang queue=ya min=6 running=n*6 cards=0 cpu=1 age=1h
+		job r queue=xa min=1 pending=1 cards=0 cpu=4`).changeNodes(allocatable("cpu", "8"))
+	for _, q := range s.Queues {
 		q.Spec.Deserved = corev1.ResourceList{"cpu": amount("4"), "memory": amount("100Gi")}
 	}
 
-	w.args["reclaimResources"] = "All"
-	w.runAction(t)
-	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
-
+	s.arguments["reclaimResources"] = "All"
+	s.runSession(t).expectEvicted(t, "gang*6")
 	for range 2 {
-		w.settle()
-		w.runAction(t)
+		s.settle()
+		s.runSession(t)
 	}
+	check.Equal(t, "running pods", "r-0", session.Names(s.In(api.Running)))
 
-	check.Equal(t, "pods that run", "r-0", session.Names(w.In(api.Running)))
-	w.settle()
-	w.Cache.DeletePod(w.Pod("r-0"))
-	w.runAction(t)
-	check.Equal(t, "pods of the gang that start", "", session.Names(append(w.In(api.Allocated), w.In(api.Binding)...)))
+	s.settle()
+	s.Cache.DeletePod(s.Pod("r-0"))
+	s.runSession(t).expectBound(t, "")
+	check.Equal(t, "allocated pods", "", session.Names(s.In(api.Allocated)))
 }
 
-// TestReclaimOfCPUInTree: queues deserve CPU, and are guaranteed some of it. Node n has 8 cores.
-func TestReclaimOfCPUInTree(t *testing.T) {
-	const pods = "job b queue=xb min=%d running=n*8 cards=0 age=1h; job r queue=xa min=%d pending=%d cards=0"
+// TestAQueueReclaimsTheCPUThatItDeserves: with reclaimResources All the rules of a tree hold for CPU as for cards. Tenant
+// x has the queues xa and xb. The 8 pods of xb use the 8 cores of node n, and pods of xa wait for one core each.
+func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		deserved, guarantee string // of xa and of xb
-		gang, least, pods   int
-		victims             string
+		deservedXA, deservedXB, guaranteeXB string
+		minimumXB, minimumXA, waiting       int
+		wantVictims                         string
 	}{
-		"what its sibling borrows":              {"2 4", "0 0", 1, 2, 2, "xb 2"},
-		"no more than it deserves":              {"2 4", "0 0", 1, 3, 3, ""},
-		"the part that it deserves":             {"2 4", "0 0", 1, 1, 3, "xb 2"},
-		"no more than its sibling has borrowed": {"4 6", "0 0", 1, 1, 4, "xb 2"},
-		"a gang below what its queue deserves":  {"4 7", "0 0", 8, 1, 1, "xb 8"},
-		"but not below its guarantee":           {"1 7", "0 1", 8, 1, 1, ""},
+		"xa deserves 2 cores and requests 2": {
+			deservedXA: "2", deservedXB: "4", guaranteeXB: "0", minimumXB: 1, minimumXA: 2, waiting: 2, wantVictims: "xb 2"},
+		"xa deserves 2 cores, a gang requests 3: none": {
+			deservedXA: "2", deservedXB: "4", guaranteeXB: "0", minimumXB: 1, minimumXA: 3, waiting: 3},
+		"xa deserves 2 cores, 3 pods of minimum one wait: 2": {
+			deservedXA: "2", deservedXB: "4", guaranteeXB: "0", minimumXB: 1, minimumXA: 1, waiting: 3, wantVictims: "xb 2"},
+		"xb deserves 6 of 8 cores, so 2 are borrowed, xa requests 4: 2": {
+			deservedXA: "4", deservedXB: "6", guaranteeXB: "0", minimumXB: 1, minimumXA: 1, waiting: 4, wantVictims: "xb 2"},
+		"xb deserves 7 cores, its gang of 8 goes whole": {
+			deservedXA: "4", deservedXB: "7", guaranteeXB: "0", minimumXB: 8, minimumXA: 1, waiting: 1, wantVictims: "xb 8"},
+		"xb has a guarantee of one core, so its gang of 8 stays": {
+			deservedXA: "1", deservedXB: "7", guaranteeXB: "1", minimumXB: 8, minimumXA: 1, waiting: 1},
 	}) {
-		w := newTree("x quota=8 deserved=8; xa parent=x quota=8 deserved=8 serviceType=training; xb parent=x quota=8 deserved=8 serviceType=training", fmt.Sprintf("node n model=A cards=8; "+pods, tc.gang, tc.least, tc.pods))
-		w.Nodes[0].Status.Allocatable["cpu"] = amount("8")
-		for i, queue := range []string{"xa", "xb"} {
-			for _, q := range w.Queues {
-				if q.Name == "x" {
-					q.Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount("8")}
-				}
-				if q.Name == queue {
-					q.Spec.Deserved = corev1.ResourceList{"cpu": amount(strings.Fields(tc.deserved)[i]), "memory": amount("100Gi")}
-					q.Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount(strings.Fields(tc.guarantee)[i])}
-				}
-			}
-		}
+		s := newTree(fmt.Sprintf(`
+			queue x quota=8 deserved=8
+			queue xa parent=x quota=8 deserved=8 serviceType=training
+			queue xb parent=x quota=8 deserved=8 serviceType=training
+			node n model=A cards=8
+			job b queue=xb min=%d running=n*8 cards=0 age=1h
+			job r queue=xa min=%d pending=%d cards=0`, tc.minimumXB, tc.minimumXA, tc.waiting)).changeNodes(allocatable("cpu", "8"))
+		s.queue("x").Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount("8")}
+		s.queue("xa").Spec.Deserved = corev1.ResourceList{"cpu": amount(tc.deservedXA), "memory": amount("100Gi")}
+		s.queue("xb").Spec.Deserved = corev1.ResourceList{"cpu": amount(tc.deservedXB), "memory": amount("100Gi")}
+		s.queue("xb").Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount(tc.guaranteeXB)}
 
-		w.args["reclaimResources"] = "All"
-		w.alone = true
-		w.runAction(t)
-		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
+		s.arguments["reclaimResources"] = "All"
+		s.withoutAllocate = true
+		s.runSession(t)
+		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+	}
+}
+
+// TestAnEvictionFreesCPUOfAnAncestor: tenant x has a limit of 8 cores, and its queue xb uses all of them, with the 4 cards
+// that it deserves and 4 that it has borrowed. Pod r of xa needs a card and a core. One eviction frees both, so the limit
+// of the ancestor does not keep r from reclaiming.
+func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
+	for t, isUnlimited := range check.Cases(t, map[string]bool{
+		"pods with cards count against the limit of CPU":       false,
+		"cardUnlimitedCpuMemory: pods with cards do not count": true,
+	}) {
+		s := newTree(`
+			queue x quota=8 deserved=8 cpu=8
+			queue xa parent=x quota=8 deserved=4 serviceType=training
+			queue xb parent=x quota=8 deserved=4 serviceType=training
+			node n model=A cards=8
+			job b queue=xb min=1 running=n*8 cpu=1 age=1h
+			job r queue=xa min=1 pending=1 cpu=1`)
+		s.arguments["cardUnlimitedCpuMemory"] = isUnlimited
+		s.withoutAllocate = true
+		s.runSession(t)
+
+		check.Equal(t, "victims", "xb 1", s.evictedByQueue())
 	}
 }

@@ -9,114 +9,138 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestDrainEvictsWholeJobs: the stop policy of a queue or of an ancestor evicts every job in it,
-// in the way of reclaim, and no job of another queue.
-func TestDrainEvictsWholeJobs(t *testing.T) {
-	const (
-		own   = "x quota=8 deserved=8; xa parent=x quota=8 deserved=4 serviceType=training stopPolicy=HoldAndDrain; xb parent=x quota=8 deserved=4 serviceType=training"
-		above = "x quota=8 deserved=8 stopPolicy=HoldAndDrain; xa parent=x quota=8 deserved=8 serviceType=training; y quota=8 deserved=4; xb parent=y quota=8 deserved=4 serviceType=training"
-	)
+// TestDrainEvictsAllPodsOfTheQueue: stopPolicy HoldAndDrain evicts every job of a queue as a whole, also pods that are
+// protected from reclaim. Pods that are critical to the system stay. The pods of a Volcano job (vcjob) are recreated by
+// Volcano's job controller, unless a policy of the job ends it on an eviction. All others are deleted.
+func TestDrainEvictsAllPodsOfTheQueue(t *testing.T) {
+	critical := onPod("t-3", withPriorityClass("system-node-critical"))
 
-	critical := onPod("t-3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
 	for t, tc := range check.Cases(t, map[string]struct {
-		tree, jobs        string
-		change            func(*corev1.Pod)
-		deleted, replaced string
+		job                        string
+		change                     podChange
+		wantDeleted, wantRecreated string
 	}{
-		"a vcjob is recreated":                    {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h owner=vcjob", replaced: "t*4"},
-		"a vcjob that ends on evictions, deleted": {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob", deleted: "t*4"},
-		"an elastic job goes whole":               {tree: own, jobs: "job t queue=xa min=1 running=n*4 age=24h", deleted: "t*4"},
-		"protected pods too":                      {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h preemptable=false", deleted: "t*4"},
-		"a protected PodGroup too":                {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h groupPreemptable=false", deleted: "t*4"},
-		"pods without cards too":                  {tree: own, jobs: "job t queue=xa min=4 running=n*4 cards=0 age=24h", deleted: "t*4"},
-		"no pod that is critical to the system":   {tree: own, jobs: "job t queue=xa min=4 running=n*4 age=24h", change: critical, deleted: "t*3"},
-		"below an ancestor that drains":           {tree: above, jobs: "job t queue=xa min=4 running=n*4 age=24h", deleted: "t*4"},
-		"no job that is only held":                {tree: strings.ReplaceAll(own, "AndDrain", ""), jobs: "job t queue=xa min=4 running=n*4 age=24h"},
-		"nor one of another queue":                {tree: own, jobs: "job u queue=xa min=1 running=n age=1h; job t queue=xb min=3 running=n*3 age=24h", deleted: "u-0"},
+		"a vcjob without policies: recreated":         {job: "min=4 running=n*4 owner=vcjob", wantRecreated: "t*4"},
+		"a vcjob whose policy terminates it: deleted": {job: "min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob", wantDeleted: "t*4"},
+		"an elastic job: all its pods":                {job: "min=1 running=n*4", wantDeleted: "t*4"},
+		"protected pods":                              {job: "min=4 running=n*4 preemptable=false", wantDeleted: "t*4"},
+		"a protected PodGroup":                        {job: "min=4 running=n*4 groupPreemptable=false", wantDeleted: "t*4"},
+		"pods without cards":                          {job: "min=4 running=n*4 cards=0", wantDeleted: "t*4"},
+		"one of 4 pods is critical: the other 3":      {job: "min=4 running=n*4", change: critical, wantDeleted: "t*3"},
 	}) {
-		w := newTree(tc.tree, "node n model=A cards=8; "+tc.jobs, tc.change).addToAPI(t).runAction(t)
-		check.Equal(t, "evicted", session.Spell(tc.deleted+" "+tc.replaced), session.Names(w.In(api.Releasing)))
-		eventually(t, "marked "+tc.replaced, func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell(tc.replaced) })
-		eventually(t, "deleted "+tc.deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
+		s := newInferenceAndTrainingScene(`
+			queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
+			node n model=A cards=8
+			job t queue=drained age=24h `+tc.job, tc.change).addToAPI(t).runSession(t)
+		s.expectEvicted(t, tc.wantDeleted+" "+tc.wantRecreated)
+		s.expectDeletedAndRecreated(t, tc.wantDeleted, tc.wantRecreated)
 	}
 }
 
-// TestDrainInFlatQueues: the stop policy of a queue drains it without a tree, too.
-func TestDrainInFlatQueues(t *testing.T) {
-	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=4 running=n*4 age=1h; job u queue=tra min=4 running=n*4 age=1h").runAction(t)
-	w.expectEvictedAndPlaced(t, "t*4", "")
+// TestDrainReachesAllQueuesBelowTheStopPolicy: a stop policy holds for its queue and all queues below it, and for no
+// other. Tenant x has the queues xa and xb, with 4 running pods each.
+func TestDrainReachesAllQueuesBelowTheStopPolicy(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ stopPolicyOfX, stopPolicyOfXA, wantEvicted string }{
+		"xa drains: the job of xa":                 {"None", "HoldAndDrain", "a*4"},
+		"x drains: the jobs of both queues":        {"HoldAndDrain", "None", "a*4 b*4"},
+		"xa is on hold, which lets jobs run: none": {"None", "Hold", ""},
+	}) {
+		s := newTree(fmt.Sprintf(`
+			queue x quota=8 deserved=8 stopPolicy=%s
+			queue xa parent=x quota=8 deserved=4 serviceType=training stopPolicy=%s
+			queue xb parent=x quota=8 deserved=4 serviceType=training
+			node n model=A cards=8
+			job a queue=xa min=4 running=n*4 age=24h
+			job b queue=xb min=4 running=n*4 age=24h`, tc.stopPolicyOfX, tc.stopPolicyOfXA)).addToAPI(t).runSession(t)
+		s.expectEvicted(t, tc.wantEvicted)
+
+		s.expectDeletedAndRecreated(t, tc.wantEvicted, "")
+	}
 }
 
-// TestDrainIsBounded: a session drains whole jobs until it has evicted maxDrainedPods, the next
-// one continues, and none evicts a pod twice.
-func TestDrainIsBounded(t *testing.T) {
-	text := "queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=10000"
+// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs until it has evicted at least 256 pods
+// (maxDrainedPods), so that it does not flood the API server. Five jobs of 100 pods run. The first session drains
+// three of them, the second the other two, and no session evicts a pod twice.
+func TestDrainEvictsNoMorePodsThanASessionMay(t *testing.T) {
+	text := "queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain cpu=10000\n"
 	for i := range 5 {
-		text += fmt.Sprintf("; node n%d model=A cards=100; job t%d queue=q min=100 running=n%d*100 age=1h owner=vcjob", i, i, i)
+		text += fmt.Sprintf("node n%[1]d model=A cards=100; job t%[1]d queue=drained min=100 running=n%[1]d*100 age=1h owner=vcjob\n", i)
 	}
 
-	w := newScene(text)
-	for _, node := range w.Nodes {
-		node.Status.Allocatable["pods"] = amount("200")
-		node.Status.Allocatable["cpu"] = amount("200")
+	s := newInferenceAndTrainingScene(text)
+	for _, node := range s.Nodes {
+		allocatable("pods", "200")(node)
+		allocatable("cpu", "200")(node)
 	}
 
 	for i, want := range []int{300, 500, 500} {
-		w.runAction(t)
-		check.Equal(t, fmt.Sprintf("evicted pods after session %d", i), want, len(w.In(api.Releasing)))
+		s.runSession(t)
+		check.Equal(t, fmt.Sprintf("evicted pods after session %d", i+1), want, len(s.In(api.Releasing)))
 	}
 }
 
-// TestDrainWaitsForPodsOnTheirWay: a job is evicted as a whole, so not while a pod is bound.
-func TestDrainWaitsForPodsOnTheirWay(t *testing.T) {
-	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h")
-	w.openSession()
-	t.Cleanup(w.Close)
-	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Binding))
-	w.executeActions()
-	w.expectEvictedAndPlaced(t, "", "")
-	check.NoError(t, w.Job("t").UpdateTaskStatus(w.Task("t-1"), api.Running))
-	w.executeActions()
-	w.expectEvictedAndPlaced(t, "t*2", "")
+// TestDrainWaitsForAPodOnItsWay: Volcano is binding t-1 to its node. The job is evicted as a whole, so the drain waits
+// until t-1 has arrived.
+func TestDrainWaitsForAPodOnItsWay(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
+		node n model=A cards=8
+		job t queue=drained min=2 running=n*2 age=1h`).openSession()
+	t.Cleanup(s.Close)
+
+	check.NoError(t, s.Job("t").UpdateTaskStatus(s.Task("t-1"), api.Binding))
+	s.runActions()
+	s.expectEvictedAndPlaced(t, "", "")
+
+	check.NoError(t, s.Job("t").UpdateTaskStatus(s.Task("t-1"), api.Running))
+	s.runActions()
+	s.expectEvictedAndPlaced(t, "t*2", "")
 }
 
-// TestDrainGoesOnAfterRestart: a scheduler ended after it had evicted a part of a job. The next
-// one evicts all that still runs, and says drain, not cardreclaim.
-func TestDrainGoesOnAfterRestart(t *testing.T) {
-	evicted := onPod("t-0", func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: ago(time.Second),
-			Message: "volcano: preempting to accommodate a higher priority pod"}}
-	})
-	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=3 running=n*3 age=1h owner=vcjob", evicted).addToAPI(t)
-	w.runAction(t)
-	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 3 })
-	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
-		patch, ok := action.(clienttesting.PatchAction)
-		check.That(t, !ok || patchPurpose(patch) == "mark" || strings.Contains(string(patch.GetPatch()), "because of drain"), "%v does not say drain", action)
+// TestDrainGoesOnAfterARestart: the scheduler ended after it had written the condition of an eviction to t-0. The next
+// one evicts all three pods, and each condition that it writes names the action "drain".
+func TestDrainGoesOnAfterARestart(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
+		node n model=A cards=8
+		job t queue=drained min=3 running=n*3 age=1h owner=vcjob`,
+		onPod("t-0", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second))).addToAPI(t).runSession(t)
+	s.expectDeletedAndRecreated(t, "", "t*3")
+
+	conditions := 0
+	for _, patch := range podPatches(s.Cache.Client().(*fake.Clientset)) {
+		if patchPurpose(patch) == "condition" {
+			conditions++
+			check.Contains(t, "condition", string(patch.GetPatch()), "because of drain")
+		}
 	}
+	check.Equal(t, "written conditions", 3, conditions)
 }
 
-// TestDrainNeedsNoActionThatEvicts: a configuration with neither preempt nor cardreclaim drains as
-// well, and deletes pods that do not end.
+// TestDrainNeedsNoActionThatEvicts: the configuration has only allocate, neither preempt nor cardreclaim. The stop
+// policy still evicts the job of its queue, and the scheduler deletes pods that Volcano's job controller does not
+// recreate in time. Job other is in a queue without stop policy.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
-	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob; job u queue=tra min=2 running=n*2 age=1h").addToAPI(t)
-	w.runAllocate(t).expectEvictedAndPlaced(t, "t*2", "")
-	eventually(t, "marked", func() bool { return strings.Join(w.markedPods(t), " ") == session.Spell("t*2") })
-	restoreTimeouts(t)
+	s := newInferenceAndTrainingScene(`
+		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
+		node n model=A cards=8
+		job t queue=drained min=2 running=n*2 age=1h owner=vcjob
+		job other queue=training min=2 running=n*2 age=1h`).addToAPI(t)
+	s.runAllocate(t).expectEvictedAndPlaced(t, "t*2", "")
+	s.expectDeletedAndRecreated(t, "", "t*2")
 
-	deletionTimeout = -time.Second
+	restoreTimeouts(t)
+	deletionTimeout = -time.Second // the time is over at once
 	markTimeout = -time.Second
-	eventually(t, "deleted", func() bool {
-		w.openSession().Run(NewAllocate(w.action))
-		return strings.Join(w.deletedPods(t), " ") == session.Spell("t*2")
+	eventually(t, "the pods of t are deleted", func() bool {
+		s.openSession().Run(NewAllocate(s.action))
+		return strings.Join(s.deletedPods(t), " ") == "t-0 t-1"
 	})
 }
 
@@ -125,43 +149,39 @@ type unreadPolicies struct{ fakePolicies }
 
 func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 
-// TestDrainWaitsForPoliciesOfVCJobs: a vcjob whose own policy ends it must not be recreated, so it
-// waits until its policies are read. Other jobs do not.
-func TestDrainWaitsForPoliciesOfVCJobs(t *testing.T) {
-	w := newScene("node n model=A cards=8; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain; job t queue=q min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob; job u queue=q min=2 running=n*2 age=1h")
-	w.startCache()
-	t.Cleanup(w.Close)
-	w.action.jobPolicies = unreadPolicies{}
-	w.openSession().executeActions()
-	w.expectEvictedAndPlaced(t, "u*2", "")
-	w.action.jobPolicies = w.habits
-	w.openSession().executeActions()
-	w.expectEvictedAndPlaced(t, "t*2 u*2", "")
+// TestDrainWaitsForThePoliciesOfVolcanoJobs: a Volcano job (vcjob) whose own policy ends it must not be recreated. So
+// the drain of vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and does not wait.
+func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
+		node n model=A cards=8
+		job vcjob queue=drained min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob
+		job plain queue=drained min=2 running=n*2 age=1h`)
+	s.startCache()
+	s.action.jobPolicies = unreadPolicies{}
+	s.runSession(t).expectEvictedAndPlaced(t, "plain*2", "")
+
+	s.action.jobPolicies = s.policies
+	s.runSession(t).expectEvictedAndPlaced(t, "plain*2 vcjob*2", "")
 }
 
-// TestDrainEvents: the PodGroup and its queue say who was drained by which stop policy.
-func TestDrainEvents(t *testing.T) {
-	w := newTree("x quota=8 deserved=8 stopPolicy=HoldAndDrain; xa parent=x quota=8 deserved=8 serviceType=training", "node n model=A cards=8; job u queue=xa min=1 running=n age=1h")
-	job := fmt.Sprintf("t%d", w.ID)
-	for _, q := range w.Queues {
-		q.UID = w.Groups[0].UID + "-" + q.UID
-	}
+// TestDrainHasEvents: the stop policy is that of tenant x, and the jobs are in its queue xa. Each PodGroup has an event
+// that names x, and queue xa has one event with the sum: a job of 4 pods and one of one pod.
+func TestDrainHasEvents(t *testing.T) {
+	s := newTree(`
+		queue x quota=8 deserved=8 stopPolicy=HoldAndDrain
+		queue xa parent=x quota=8 deserved=8 serviceType=training
+		node n model=A cards=8
+		job single queue=xa min=1 running=n age=1h`)
+	s.Queues[1].UID = s.Groups[0].UID + "-queue" // else queues of other tests have the same UID
+	gang := fmt.Sprintf("gang%d", s.ID)
+	s.add("job " + gang + " queue=xa min=4 running=n*4 age=24h owner=vcjob").runSession(t)
 
-	w.Queues[1].UID = w.Groups[0].UID + "-queue"
-	w.add("job " + job + " queue=xa min=4 running=n*4 age=24h owner=vcjob").runAction(t)
-	events := eventsAbout(t, fmt.Sprintf("w%d-%s", w.ID, job), "Drained")
-	check.That(t, len(events) == 1 && events[0].Type == "Warning" && events[0].InvolvedObject.Kind == "PodGroup" && events[0].Message ==
-		"4 pod(s) are drained, because stopPolicy of queue x is HoldAndDrain: the job starts again when stopPolicy is None and cards are free; no retry is counted", "%+v", events)
+	events := eventsAbout(t, fmt.Sprintf("w%d-%s", s.ID, gang), "Drained")
+	check.That(t, isOnlyEvent(events, "Warning", "PodGroup",
+		"4 pod(s) are drained, because stopPolicy of queue x is HoldAndDrain: the job starts again when stopPolicy is None and cards are free; no retry is counted"),
+		"%+v", events)
 
-	eventually(t, "an event on the queue", func() bool {
-		for _, server := range servers {
-			list := check.Value(server.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
-			for _, event := range list.Items {
-				if event.InvolvedObject.UID == w.Queues[1].UID && event.InvolvedObject.Kind == "Queue" && event.Reason == "Drained" {
-					return event.Message == "2 job(s) with 5 pod(s) are drained: stopPolicy of queue x is HoldAndDrain"
-				}
-			}
-		}
-		return false
-	})
+	events = eventsIn(t, metav1.NamespaceAll, string(s.Queues[1].UID), "Drained")
+	check.That(t, isOnlyEvent(events, "Normal", "Queue", "2 job(s) with 5 pod(s) are drained: stopPolicy of queue x is HoldAndDrain"), "%+v", events)
 }

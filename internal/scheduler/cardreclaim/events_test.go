@@ -34,13 +34,11 @@ var losses = regexp.MustCompile(`[0-9]+ card-seconds`)
 
 // eventsAbout lists the events about an object of this scene in namespace ns, once there are any.
 func eventsAbout(t *testing.T, uid, reason string) []corev1.Event {
-	t.Helper()
 	return eventsIn(t, "ns", uid, reason)
 }
 
 // eventsIn lists the events about an object of this scene in a namespace, once there are any.
 func eventsIn(t *testing.T, namespace, uid, reason string) []corev1.Event {
-	t.Helper()
 	var found []corev1.Event
 	eventually(t, reason+" about "+uid, func() bool {
 		for _, server := range servers {
@@ -64,140 +62,186 @@ func isOnlyEvent(events []corev1.Event, eventType, kind, text string) bool {
 	return len(events) == 1 && events[0].Type == eventType && events[0].InvolvedObject.Kind == kind && strings.Contains(events[0].Message, text)
 }
 
-func TestReclaimEvents(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, victimJob, promise string }{
-		"a vcjob that starts again": {"min=4 running=n*4 owner=vcjob", "Job",
-			"4 card(s) are reclaimed for ns/i of queue inf: the whole job is evicted, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
+// TestReclaimEventsNameTheLossOnBothSides: the victim has a warning that says for whom it was evicted and what happens
+// to it, on its Volcano job if it has one, else on its PodGroup. The reclaimer's PodGroup has an event that says whose
+// cards it gets. Both say how much work is lost: each pod has run for 24 hours = 86400 seconds on each of its cards. The
+// victim has 4 cards of node n, and one pod of inference waits.
+func TestReclaimEventsNameTheLossOnBothSides(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ victim, kind, wantOfVictim, wantOfReclaimer string }{
+		"a vcjob of 4 pods that starts again": {"min=4 running=n*4 owner=vcjob", "Job",
+			"4 card(s) are reclaimed for ns/i of queue inference: the whole job is evicted, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
 			"reclaims cards for 1 pod(s): 4 pod(s) of ns/%s are evicted, 345600 card-seconds of work are lost; its pods start when those are gone"},
-		"a vcjob that ends": {"min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob", "Job", "the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
-		"a gang of others":  {"min=4 running=n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
-		"a elastic pod": {"min=3 running=n*4 owner=vcjob", "Job", "1 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted, the job continues; 86400 card-seconds of work are lost",
+		"a vcjob whose policy ends it": {"min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob", "Job",
+			"the whole job is evicted, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s are evicted"},
+		"a gang that is no vcjob": {"min=4 running=n*4", "PodGroup", "all of its pods are evicted", "4 pod(s) of ns/%s are evicted"},
+		"an elastic pod of a vcjob": {"min=3 running=n*4 owner=vcjob", "Job",
+			"1 card(s) are reclaimed for ns/i of queue inference: one of its pods is evicted, the job continues; 86400 card-seconds of work are lost",
 			"1 pod(s) of ns/%s are evicted, 86400 card-seconds"},
-		"elastic pods of two cards": {"min=1 running=n*2 cards=2", "PodGroup", "2 card(s) are reclaimed for ns/i of queue inf: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
+		"an elastic pod with two cards": {"min=1 running=n*2 cards=2", "PodGroup",
+			"2 card(s) are reclaimed for ns/i of queue inference: one of its pods is evicted", "1 pod(s) of ns/%s are evicted, 172800 card-seconds"},
 	}) {
-		w := newScene("node n model=A cards=4; job i queue=inf min=1 pending=1")
-		taken := fmt.Sprintf("t%d", w.ID)
-		w.add("job " + taken + " queue=tra " + tc.taken + " age=24h").runAction(t)
-		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
-		if tc.kind == "Job" {
-			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
-		}
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job i queue=inference min=1 pending=1`)
+		victim := fmt.Sprintf("t%d", s.ID) // else events of other scenes have its name
+		s.add("job " + victim + " queue=training age=24h " + tc.victim).runSession(t)
+		uid := map[string]string{"Job": fmt.Sprintf("w%d-job-%s", s.ID, victim), "PodGroup": fmt.Sprintf("w%d-%s", s.ID, victim)}[tc.kind]
 
 		events := eventsAbout(t, uid, "CardsReclaimed")
-		check.That(t, isOnlyEvent(events, "Warning", tc.kind, tc.victimJob) && events[0].Source.Component == "capacity-card", "the victim job has %+v, want a warning %q on the %s", events, tc.victimJob, tc.kind)
+		check.That(t, isOnlyEvent(events, "Warning", tc.kind, tc.wantOfVictim),
+			"the victim has %+v, want a warning %q on the %s", events, tc.wantOfVictim, tc.kind)
+		check.Equal(t, "component of the event", "capacity-card", events[0].Source.Component)
 
-		events = eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
-		check.That(t, isOnlyEvent(events, "Normal", "PodGroup", fmt.Sprintf(tc.promise, taken)), "the reclaimer has %+v, want "+tc.promise, events, taken)
+		events = eventsAbout(t, fmt.Sprintf("w%d-i", s.ID), "ReclaimsCards")
+		want := fmt.Sprintf(tc.wantOfReclaimer, victim)
+		check.That(t, isOnlyEvent(events, "Normal", "PodGroup", want), "the reclaimer has %+v, want %q", events, want)
 	}
 }
 
-// TestEventsNameNoJobsOfOtherNamespaces: the names of jobs and queues there belong to other tenants.
+// TestEventsNameNoJobsOfOtherNamespaces: names of jobs and queues in other namespaces belong to other tenants. A gang in
+// namespace shop reclaims 4 cards: of one job in shop, which its event names, and of two jobs in namespace ns, which it
+// counts by service type. The victims name the reclaimer in the same way.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
-	w := newScene("node n model=A cards=4; job i queue=inf min=4 pending=4 namespace=shop")
-	own := fmt.Sprintf("own%d", w.ID)
-	far := fmt.Sprintf("far%d", w.ID)
-	w.add("job " + far + "a queue=tra min=2 running=n*2 age=24h; job " + far + "b queue=tra min=1 running=n age=24h; job " + own + " queue=tra min=1 running=n age=24h namespace=shop").runAction(t)
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job i queue=inference min=4 pending=4 namespace=shop`)
+	s.add(fmt.Sprintf(`
+		job a%[1]d queue=training min=2 running=n*2 age=24h
+		job b%[1]d queue=training min=1 running=n age=24h
+		job own%[1]d queue=training min=1 running=n age=24h namespace=shop`, s.ID)).runSession(t)
 
-	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
-	check.Contains(t, "the event, with its own job by name and the others by service type", message, "4 pod(s) of shop/"+own+", 2 jobs of service type training are evicted")
+	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", s.ID), "ReclaimsCards")[0].Message
+	check.Contains(t, "event of the reclaimer", message, fmt.Sprintf("4 pod(s) of shop/own%d, 2 jobs of service type training are evicted", s.ID))
 
-	message = eventsAbout(t, fmt.Sprintf("w%d-%sa", w.ID, far), "CardsReclaimed")[0].Message
-	check.That(t, strings.HasPrefix(message, "2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted"), "the victim reads %q", message)
+	message = eventsAbout(t, fmt.Sprintf("w%[1]d-a%[1]d", s.ID), "CardsReclaimed")[0].Message
+	check.Contains(t, "event of the victim in namespace ns", message,
+		"2 card(s) are reclaimed for 1 job of service type inference: all of its pods are evicted")
 
-	message = eventsIn(t, "shop", fmt.Sprintf("w%d-%s", w.ID, own), "CardsReclaimed")[0].Message
-	check.That(t, strings.HasPrefix(message, "1 card(s) are reclaimed for shop/i of queue inf: "), "the victim in the reclaimer's namespace reads %q", message)
+	message = eventsIn(t, "shop", fmt.Sprintf("w%[1]d-own%[1]d", s.ID), "CardsReclaimed")[0].Message
+	check.Contains(t, "event of the victim in the reclaimer's namespace", message, "1 card(s) are reclaimed for shop/i of queue inference: ")
 }
 
-// TestEventsShowOnlyTypesOfTheMatrix: in a queue without a service type the pods name it. A pod that is
-// not evicted may name any text, which must not reach other tenants.
-func TestEventsShowOnlyTypesOfTheMatrix(t *testing.T) {
-	w := newScene("node n model=A cards=2; queue other quota=PLENTY priority=100 reclaimable=true; job t queue=other min=1 running=n*2 serviceType=training age=24h; job i queue=inf min=1 pending=1 namespace=shop", onPod("t-0", typed("any text"))).runAction(t)
-	w.expectEvictedAndPlaced(t, "t-1", "i-0@n")
-	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+// TestEventsShowOnlyServiceTypesOfTheMatrix: in a queue without a service type each pod names one, and may write any
+// text. The pod t-0 does, and is not evicted, because only training is reclaimable. The event in the reclaimer's
+// namespace has the type of the evicted pod t-1.
+func TestEventsShowOnlyServiceTypesOfTheMatrix(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue other quota=1000 priority=100 reclaimable=true
+		node n model=A cards=2
+		job t queue=other min=1 running=n*2 serviceType=training age=24h
+		job i queue=inference min=1 pending=1 namespace=shop`, onPod("t-0", ofServiceType("any text"))).runSession(t)
+	s.expectEvictedAndPlaced(t, "t-1", "i-0@n")
+
+	message := eventsIn(t, "shop", fmt.Sprintf("w%d-i", s.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "1 pod(s) of 1 job of service type training are evicted")
 }
 
-func TestDescribeJobs(t *testing.T) {
-	check.Equal(t, "own jobs, then others by type", "a/1, a/2, a/3, 1 more, 1 job without service type, 2 jobs of service type training", describeJobs("a", []namedJob{
-		{"b/1", "b", "training"}, {"a/1", "a", "training"}, {"c/1", "c", "training"}, {"a/2", "a", ""}, {"b/2", "b", ""}, {"a/3", "a", ""}, {"a/4", "a", ""}}))
+// TestAnEventListsJobs: an event in namespace a names at most three jobs of a. It counts the fourth, and those of other
+// namespaces by service type.
+func TestAnEventListsJobs(t *testing.T) {
+	got := describeJobs("a", []namedJob{
+		{"b/1", "b", "training"}, {"a/1", "a", "training"}, {"c/1", "c", "training"},
+		{"a/2", "a", ""}, {"b/2", "b", ""}, {"a/3", "a", ""}, {"a/4", "a", ""},
+	})
+	check.Equal(t, "list", "a/1, a/2, a/3, 1 more, 1 job without service type, 2 jobs of service type training", got)
 }
 
-func TestEventNamesFewJobs(t *testing.T) {
-	w := newScene("node n model=A cards=5; job t0 queue=tra min=1 running=n age=24h; job t1 queue=tra min=1 running=n age=24h; job t2 queue=tra min=1 running=n age=24h; job t3 queue=tra min=1 running=n age=24h; job t4 queue=tra min=1 running=n age=24h; job i queue=inf min=5 pending=5").runAction(t)
-	message := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")[0].Message
+// TestAnEventNamesThreeJobs: five jobs of one card each are evicted for a gang of 5. Its event names three of them, and
+// has the loss of all: 5 × 24 hours = 432000 card-seconds.
+func TestAnEventNamesThreeJobs(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=5
+		job t0 queue=training min=1 running=n age=24h
+		job t1 queue=training min=1 running=n age=24h
+		job t2 queue=training min=1 running=n age=24h
+		job t3 queue=training min=1 running=n age=24h
+		job t4 queue=training min=1 running=n age=24h
+		job i queue=inference min=5 pending=5`).runSession(t)
+
+	message := eventsAbout(t, fmt.Sprintf("w%d-i", s.ID), "ReclaimsCards")[0].Message
 	check.Contains(t, "event of the reclaimer", message, "for 5 pod(s): 5 pod(s) of ns/t", ", 2 more are evicted, 432000 card-seconds")
-	check.Equal(t, "jobs in it", 3, strings.Count(message, "ns/"))
+	check.Equal(t, "named jobs", 3, strings.Count(message, "ns/"))
 }
 
-// TestNoEventWithoutEviction: pods that are placed on free cards evict none.
-func TestNoEventWithoutEviction(t *testing.T) {
-	w := newScene("node n model=A cards=4; job i queue=inf min=1 pending=1")
-	w.alone = true
-	w.runAction(t).expectEvictedAndPlaced(t, "", "i-0@n")
-	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
+// TestPlacementsOnFreeCardsAreNotCounted: cardreclaim places the pod on a free card, and evicts none. So no counter of
+// evictions has a series.
+func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job i queue=inference min=1 pending=1`)
+	s.withoutAllocate = true
+	s.runSession(t).expectEvictedAndPlaced(t, "", "i-0@n")
+
+	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.action.counters.pods))
 }
 
-func TestReclaimCounters(t *testing.T) {
-	w := newScene("node n model=A cards=8; job i queue=inf min=3 pending=3")
-	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h; job u queue=%s min=3 running=n*4 age=24h", queue, queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
-	for what, tc := range map[string]struct {
-		vec  *prometheus.CounterVec
-		want float64
-	}{"jobs": {w.action.counters.jobs, 1}, "pods": {w.action.counters.pods, 4}, "card-seconds": {w.action.counters.loss, 4 * 3600}} {
-		got := testutil.ToFloat64(tc.vec.WithLabelValues(queue, "inference"))
-		check.That(t, got >= tc.want && got <= tc.want+40, "%v %s, want %v", got, what, tc.want) // the clock went on
+// TestReclaimCountersCountJobsPodsAndLoss: the counters of the victim's queue count jobs that were evicted as a whole,
+// pods, and card-seconds of lost work, by the service type of the reclaimer. An elastic pod is no job.
+func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		victim, wantEvicted          string
+		wantJobs, wantPods, wantLoss float64
+	}{
+		"a gang of 4 pods and one hour":         {"min=4 running=n*4", "t*4", 1, 4, 4 * 3600},
+		"2 of 4 pods of minimum 2, of one hour": {"min=2 running=n*4", "t-0 t-1", 0, 2, 2 * 3600},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job i queue=inference min=2 pending=2`)
+		queue := fmt.Sprintf("training%d", s.ID) // else it shares the counters of other scenes
+		s.add(fmt.Sprintf(`
+			queue %[1]s quota=1000 priority=20000 serviceType=training
+			job t queue=%[1]s age=1h %[2]s`, queue, tc.victim))
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "i@n*2")
+
+		counters := s.action.counters
+		check.Equal(t, "jobs", tc.wantJobs, testutil.ToFloat64(counters.jobs.WithLabelValues(queue, "inference")))
+		check.Equal(t, "pods", tc.wantPods, testutil.ToFloat64(counters.pods.WithLabelValues(queue, "inference")))
+		loss := testutil.ToFloat64(counters.loss.WithLabelValues(queue, "inference"))
+		check.That(t, loss >= tc.wantLoss && loss <= tc.wantLoss+40,
+			"the loss is %v card-seconds, want %v and some of the test's own time", loss, tc.wantLoss)
 	}
-
-	w = newScene(fmt.Sprintf("node n model=A cards=4; queue %sb quota=PLENTY priority=20000 serviceType=training; job t queue=%sb min=2 running=n*4 age=1h; job i queue=inf min=2 pending=2", queue, queue)).runAction(t)
-	w.expectEvictedAndPlaced(t, "t-0 t-1", "i@n*2")
-	check.Equal(t, "counted jobs of elastic pods", 0, testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b", "inference")))
-	check.Equal(t, "counted pods", 2, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b", "inference")))
 }
 
-// TestCountersOfDeletedQueueAreDropped: otherwise the series would grow as tenants come and
-// go.
-func TestCountersOfDeletedQueueAreDropped(t *testing.T) {
-	w := newScene("node n model=A cards=4; job i queue=inf min=4 pending=4")
-	queue := fmt.Sprintf("tra%d", w.ID)
-	w.add(fmt.Sprintf("queue %s quota=PLENTY priority=20000 serviceType=training; job t queue=%s min=4 running=n*4 age=1h", queue, queue)).runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
+// TestCountersOfADeletedQueueAreDropped: otherwise the number of series would grow as tenants come and go. A gang of the
+// queue is evicted. Its counters stay as long as the queue exists, and the first session without the queue drops them.
+func TestCountersOfADeletedQueueAreDropped(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job i queue=inference min=4 pending=4`)
+	queue := fmt.Sprintf("training%d", s.ID)
+	s.add(fmt.Sprintf(`
+		queue %[1]s quota=1000 priority=20000 serviceType=training
+		job t queue=%[1]s min=4 running=n*4 age=1h`, queue))
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
+	s.runSession(t)
 
-	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
+	vecs := map[string]*prometheus.CounterVec{"jobs": s.action.counters.jobs, "pods": s.action.counters.pods, "card-seconds": s.action.counters.loss}
 	for what, vec := range vecs {
-		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted", what)
+		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted while the queue exists", what)
 	}
 
-	w.openSession().executeActions()
-	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue, "inference")) > 0, "the pods of a queue that exists are forgotten")
-
-	for _, known := range w.Queues {
-		if known.Name == queue {
-			w.Cache.DeleteQueueV1beta1(known)
-		}
-	}
-
-	w.openSession().executeActions()
+	s.Cache.DeleteQueueV1beta1(s.Queues[len(s.Queues)-1])
+	s.runSession(t)
 	for what, vec := range vecs {
-		check.That(t, vec.DeletePartialMatch(prometheus.Labels{"queue": queue}) == 0, "the series of %s is still there", what)
+		check.Equal(t, "series of the queue that count "+what, 0, vec.DeletePartialMatch(prometheus.Labels{"queue": queue}))
 	}
 }
 
+// TestMetricsAreWellFormed: Prometheus' linter accepts the names and helps of the action's three metrics.
 func TestMetricsAreWellFormed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	action := New(cards, fakePolicies{})
 	registry.MustRegister(action.Metrics()...)
+	action.counters.jobs.WithLabelValues("q", "inference").Inc()
+	action.counters.pods.WithLabelValues("q", "inference").Inc()
+	action.counters.loss.WithLabelValues("q", "inference").Inc()
 
-	fresh := action.counters
-	fresh.jobs.WithLabelValues("q", "inference").Inc()
-	fresh.pods.WithLabelValues("q", "inference").Inc()
-	fresh.loss.WithLabelValues("q", "inference").Inc()
-	problems, err := testutil.GatherAndLint(registry)
-	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
-
+	check.Equal(t, "problems", nil, check.Value(testutil.GatherAndLint(registry))(t))
 	var names []string
 	for _, family := range check.Value(registry.Gather())(t) {
 		names = append(names, family.GetName())
 	}
-
-	check.Equal(t, "metrics", []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}, names)
+	want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}
+	check.Equal(t, "metrics", want, names)
 }

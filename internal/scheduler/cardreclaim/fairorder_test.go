@@ -11,67 +11,69 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func jobOf(queue, namespace, name string) *api.JobInfo {
-	return &api.JobInfo{UID: api.JobID(namespace + "/" + name), Queue: api.QueueID(queue), Namespace: namespace, Name: name}
+// newJob returns a job of queue q.
+func newJob(namespace, name string) *api.JobInfo {
+	return &api.JobInfo{UID: api.JobID(namespace + "/" + name), Queue: "q", Namespace: namespace, Name: name}
 }
 
 // compareUID is the order of jobs that fairOrder does not decide.
 func compareUID(a, b *api.JobInfo) bool { return a.UID < b.UID }
 
-// playSessions plays sessions with a budget, and lists the jobs that each served. work is
-// what a job needs.
-func (f *fairOrder) playSessions(jobs []*api.JobInfo, most int, work func(*api.JobInfo) int) []string {
+// serve plays a session with a budget, and returns the jobs that it served. work is what a job needs.
+func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInfo) int) []string {
 	var served []string
 	waiting := f.startSession(jobs)
-	for of, any := f.pickNext(waiting, compareUID); any && most > 0; of, any = f.pickNext(waiting, compareUID) {
+	for of, any := f.pickNext(waiting, compareUID); any && budget > 0; of, any = f.pickNext(waiting, compareUID) {
 		job := waiting[of][0]
 		waiting[of] = waiting[of][1:]
 		if len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
 
-		spent := min(most, work(job))
-		most -= spent
+		spent := min(budget, work(job))
+		budget -= spent
 		f.recordServed(job, spent)
 		served = append(served, string(job.UID))
 	}
 
-	f.endSession(most > 0)
+	f.endSession(budget > 0)
 	return served
 }
 
-// TestEveryJobIsServed: a namespace may bring a new job into every session that uses up the
-// budget. It delays neither other namespaces nor its own older jobs for ever.
-func TestEveryJobIsServed(t *testing.T) {
+// TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session, which needs the whole budget of 100.
+// The jobs of the honest namespaces need less. A session that cannot serve all jobs serves the namespace that was served
+// least. So after two sessions for each honest job and namespace, every honest job was served.
+func TestEveryJobIsServedInTheEnd(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		const most = 100
+		const budget = 100
 		var honest []*api.JobInfo
 		tenants := rapid.IntRange(1, 4).Draw(t, "tenants")
 		for i := range tenants {
 			for k := range rapid.IntRange(1, 5).Draw(t, "jobs") {
-				honest = append(honest, jobOf("q", fmt.Sprintf("honest%d", i), fmt.Sprint(k)))
+				honest = append(honest, newJob(fmt.Sprintf("honest%d", i), fmt.Sprint(k)))
 			}
 		}
 
-		needs := rapid.IntRange(1, most).Draw(t, "needs")
+		workOfHonest := rapid.IntRange(1, budget).Draw(t, "needs")
 		work := func(job *api.JobInfo) int {
 			if job.Namespace == "evil" {
-				return most
+				return budget
 			}
-			return needs
+			return workOfHonest
 		}
 
-		state := &fairOrder{}
+		// A session in which evil has used up the budget.
+		order := &fairOrder{}
 		evil := []*api.JobInfo{}
-		before := jobOf("q", "evil", "before")
-		state.startSession(append(honest[:len(honest):len(honest)], before))
-		state.recordServed(before, most)
-		state.endSession(false)
+		before := newJob("evil", "before")
+		order.startSession(append(honest[:len(honest):len(honest)], before))
+		order.recordServed(before, budget)
+		order.endSession(false)
 
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
-			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
-			for _, name := range state.playSessions(append(evil[:len(evil):len(evil)], honest...), most, work) {
+			evil = append(evil, newJob("evil", fmt.Sprint("e", session)))
+			for _, name := range order.serve(append(evil[:len(evil):len(evil)], honest...), budget, work) {
 				served[name] = true
 			}
 		}
@@ -82,27 +84,33 @@ func TestEveryJobIsServed(t *testing.T) {
 	})
 }
 
-func TestFairOrder(t *testing.T) {
-	a1 := jobOf("q", "a", "1")
-	a2 := jobOf("q", "a", "2")
-	b1 := jobOf("q", "b", "1")
-	ten := func(*api.JobInfo) int { return 10 }
-	state := &fairOrder{}
-	check.That(t, !state.isScarce, "turns before any session")
+// TestNamespacesTakeTurnsWhileTheBudgetIsScarce: a session has a budget of 10, and each job needs 10. So each session
+// serves one job: of the namespace that was served least, and there the job that was served longest ago. A session that
+// serves all jobs ends the turns.
+func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
+	a1 := newJob("a", "1")
+	a2 := newJob("a", "2")
+	b1 := newJob("b", "1")
+	c1 := newJob("c", "1")
+	needsTen := func(*api.JobInfo) int { return 10 }
+	order := &fairOrder{}
+	check.That(t, !order.isScarce, "namespaces take turns before any session")
 
-	state.startSession([]*api.JobInfo{a1, a2, b1})
-	state.recordServed(a1, 10)
-	state.endSession(false)
-	check.That(t, state.isScarce, "no turns after a session that did not suffice")
-	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
-		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, a2, b1}, 10, ten)))
+	// The first session does not suffice for all three jobs: it serves a/1.
+	order.startSession([]*api.JobInfo{a1, a2, b1})
+	order.recordServed(a1, 10)
+	order.endSession(false)
+	check.That(t, order.isScarce, "namespaces take no turns after a session that did not suffice")
+	for i, want := range []string{"b/1", "a/2", "b/1", "a/1"} {
+		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+2), []string{want}, order.serve([]*api.JobInfo{a1, a2, b1}, 10, needsTen))
 	}
 
-	c1 := jobOf("q", "c", "1")
-	for i, want := range []string{"[b/1]", "[c/1]"} {
-		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.playSessions([]*api.JobInfo{a1, b1, c1}, 10, ten)))
+	// Namespace c is new, and begins as if it was served as often as the namespace that was served least.
+	for i, want := range []string{"b/1", "c/1"} {
+		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+6), []string{want}, order.serve([]*api.JobInfo{a1, b1, c1}, 10, needsTen))
 	}
 
-	state.playSessions([]*api.JobInfo{a1}, 11, ten)
-	check.That(t, !state.isScarce && state.lastServed == nil, "turns go on after a session that sufficed")
+	// A budget of 11 is more than the only job needs.
+	order.serve([]*api.JobInfo{a1}, 11, needsTen)
+	check.That(t, !order.isScarce && order.lastServed == nil, "namespaces take turns after a session that sufficed")
 }

@@ -6,197 +6,284 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-func hostPort(port int32) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: port, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
-	}
-}
-
-// withLabelAndAntiAffinity labels a pod and keeps it off nodes with pods of a label.
-func withLabelAndAntiAffinity(app, avoids string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Labels["app"] = app
-		if avoids != "" {
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": avoids}}, TopologyKey: corev1.LabelHostname}}}}
-		}
-	}
-}
-
-// withAffinity keeps a pod on nodes with a pod of a label.
-func withAffinity(app string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: corev1.LabelHostname}}}}
-	}
-}
-
-// TestNoEvictionForPodThatWouldNotRun: pods of a node that fits are evicted instead. One node
-// is busy, on another a gang has run for longer.
-func TestNoEvictionForPodThatWouldNotRun(t *testing.T) {
-	const (
-		one = "node n model=A cards=4; job na queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1; "
-		two = one + "node m model=A cards=4; job ma queue=tra min=4 running=m*4 age=24h; "
-		web = "job w queue=inf min=1 running=n cards=0 age=24h"
-	)
-
-	type nodeChange func(*corev1.Node)
-	as := func(*corev1.Node) {}
-	taints := func(n *corev1.Node) {
-		n.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
-	}
-
-	zone := func(n *corev1.Node) { n.Labels["zone"] = "z" }
-	has := func(name corev1.ResourceName, quantity string) nodeChange {
-		return func(n *corev1.Node) { n.Status.Allocatable[name] = amount(quantity) }
-	}
-
-	selects := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} }
-	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
+// TestNoEvictionOnANodeOnWhichThePodCannotRun: an eviction frees cards, but not everything else that keeps a pod off a
+// node. The gang on node "unfit" has run for one hour, that on node "other" for 24 hours. So the scheduler would evict
+// the first one, which loses less work, if the pod could run there. In each row it cannot, and gets a card of "other".
+func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		first, second nodeChange
-		sceneCase
+		unfit, other nodeChange
+		change       podChange
 	}{
-		"node selector":                       {as, as, sceneCase{one, "", "", onJob("i", selects)}},
-		"node selector, another node":         {as, zone, sceneCase{two, "ma*4", "i-0@m", onJob("i", selects)}},
-		"taint":                               {taints, as, sceneCase{one, "", "", nil}},
-		"taint, another node":                 {taints, as, sceneCase{two, "ma*4", "i-0@m", nil}},
-		"taint that is tolerated":             {taints, as, sceneCase{two, "na*4", "i-0@n", onJob("i", tolerates)}},
-		"cordoned":                            {func(n *corev1.Node) { n.Spec.Unschedulable = true }, as, sceneCase{two, "ma*4", "i-0@m", nil}},
-		"more CPU than the node has":          {has("cpu", "8"), as, sceneCase{one, "", "", onJob("i", requests("cpu", "9"))}},
-		"more CPU than is left beside others": {has("cpu", "8"), as, sceneCase{one + web, "", "", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "5")))}},
-		"as much CPU as the gang leaves":      {has("cpu", "8"), as, sceneCase{one + web, "na*4", "i-0@n", applyAll(onJob("w", requests("cpu", "4")), onJob("i", requests("cpu", "4")))}},
-		"CPU, another node":                   {has("cpu", "8"), as, sceneCase{two, "ma*4", "i-0@m", onJob("i", requests("cpu", "9"))}},
-		"a port that stays in use":            {as, as, sceneCase{one + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a port in use, another node":         {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a port that the gang leaves":         {as, as, sceneCase{one, "na*4", "i-0@n", applyAll(onPod("na-2", hostPort(80)), onJob("i", hostPort(80)))}},
-		"another port":                        {as, as, sceneCase{one + web, "na*4", "i-0@n", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(81)))}},
-		"a pod that is avoided":               {as, as, sceneCase{one + web, "", "", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
-		"a pod that is avoided, another node": {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))}},
-		"a pod that avoids this one":          {as, as, sceneCase{two + web, "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "api")), onJob("i", withLabelAndAntiAffinity("api", "")))}},
-		"avoids a pod that goes":              {as, as, sceneCase{one, "na*4", "i-0@n", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withLabelAndAntiAffinity("api", "trainer")))}},
-		"a pod it must be beside":             {as, as, sceneCase{two + "job w queue=inf min=1 running=m cards=0 age=24h", "ma*4", "i-0@m", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withAffinity("web")))}},
-		"near no pod":                         {as, as, sceneCase{two, "", "", onJob("i", withAffinity("web"))}},
-		"beside a pod that goes":              {as, as, sceneCase{one, "", "", applyAll(onJob("na", withLabelAndAntiAffinity("trainer", "")), onJob("i", withAffinity("trainer")))}},
-		"the node has all the pods it takes":  {has("pods", "4"), as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=4 pending=4", 1) + web, "ma*4", "i@m*4", nil}},
-		"the node has fewer places than cards, the rest goes elsewhere": {has("pods", "4"), has("pods", "4"),
-			sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=7 pending=7", 1) + web, "ma*4 na*4", "i-0@n i-1@n i-2@n i-3@m i-4@m i-5@m i-6@m", nil}},
-		"a gang of which all want the same port":   {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", hostPort(80))}},
-		"a gang whose port is free once only":      {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1) + web, "", "", applyAll(onJob("w", hostPort(80)), onJob("i", hostPort(80)))}},
-		"a gang that keeps apart":                  {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=2 pending=2", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
-		"a gang that keeps apart and is too large": {as, as, sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=3 pending=3", 1), "", "", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
-		"pods that keep apart, as many as there are nodes": {as, as,
-			sceneCase{strings.Replace(two, "job i queue=inf min=1 pending=1", "job i queue=inf min=1 pending=3", 1), "ma*4 na*4", "i-0@n i-1@m", onJob("i", withLabelAndAntiAffinity("api", "api"))}},
+		"the node lacks the label of the pod's node selector": {
+			other:  withNodeLabel("zone", "z"),
+			change: onJob("waiting", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
+		"the node is tainted":                         {unfit: tainted},
+		"the node is cordoned":                        {unfit: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+		"the pod requests 9 cores, the node has 8":    {unfit: allocatable("cpu", "8"), change: onJob("waiting", requesting("cpu", "9"))},
+		"an inference pod keeps the host port":        {change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(80)))},
+		"the pod avoids an inference pod of the node": {change: applyAll(onJob("neighbor", withLabel("web")), onJob("waiting", avoiding("web")))},
+		"an inference pod of the node avoids the pod": {change: applyAll(onJob("neighbor", avoiding("api")), onJob("waiting", withLabel("api")))},
+		"the pod must be beside a pod of the other node": {
+			change: applyAll(onJob("partner", withLabel("web")), onJob("waiting", beside("web")))},
 	}) {
-		w := tc.scene()
-		for i, change := range []nodeChange{tc.first, tc.second}[:len(w.Nodes)] {
-			change(w.Nodes[i])
-		}
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
+		s := newInferenceAndTrainingScene(`
+			node unfit model=A cards=4
+			node other model=A cards=4
+			job cheap queue=training min=4 running=unfit*4 age=1h
+			job costly queue=training min=4 running=other*4 age=24h
+			job neighbor queue=inference min=1 running=unfit cards=0 age=24h
+			job partner queue=inference min=1 running=other cards=0 age=24h
+			job waiting queue=inference min=1 pending=1`, tc.change).changeNodes(tc.unfit, tc.other)
+
+		s.runSession(t).expectEvictedAndPlaced(t, "costly*4", "waiting-0@other")
 	}
 }
 
-// TestLabelsDecideWhichPodsConflict: a pod that cannot be evicted avoids those with label app=web. Job a
-// has it and finds no node. Job b has the same needs and not that label, and
-// gets its card although a was searched for before.
-func TestLabelsDecideWhichPodsConflict(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ changed func(*corev1.Pod) }{
-		"another label": {onJob("b", withLabelAndAntiAffinity("other", ""))},
-		"no label":      {func(*corev1.Pod) {}},
+// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node. Where the pod could not run on it after an
+// eviction of the gang, the gang stays. Job neighbor is of inference and is not evicted.
+func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		node   nodeChange
+		change podChange
+		isFit  bool
+	}{
+		"the node lacks the label of the node selector": {
+			change: onJob("waiting", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
+		"the node is tainted": {node: tainted},
+		"the node is tainted, the pod tolerates it: fits": {node: tainted, isFit: true,
+			change: onJob("waiting", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} })},
+		"the pod requests 9 cores, the node has 8": {node: allocatable("cpu", "8"), change: onJob("waiting", requesting("cpu", "9"))},
+		"the pod requests 5 of 8 cores, the neighbor keeps 4": {node: allocatable("cpu", "8"),
+			change: applyAll(onJob("neighbor", requesting("cpu", "4")), onJob("waiting", requesting("cpu", "5")))},
+		"the pod requests 4 of 8 cores, the neighbor keeps 4: fits": {node: allocatable("cpu", "8"), isFit: true,
+			change: applyAll(onJob("neighbor", requesting("cpu", "4")), onJob("waiting", requesting("cpu", "4")))},
+		"the neighbor keeps host port 80": {change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(80)))},
+		"the neighbor keeps another host port: fits": {isFit: true,
+			change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(81)))},
+		"a pod of the gang has the host port, and goes: fits": {isFit: true,
+			change: applyAll(onPod("gang-2", withHostPort(80)), onJob("waiting", withHostPort(80)))},
+		"the pod avoids the neighbor": {change: applyAll(onJob("neighbor", withLabel("web")), onJob("waiting", avoiding("web")))},
+		"the pod avoids the gang, which goes: fits": {isFit: true,
+			change: applyAll(onJob("gang", withLabel("trainer")), onJob("waiting", avoiding("trainer")))},
+		"the pod must be beside a pod that does not exist": {change: onJob("waiting", beside("web"))},
+		"the pod must be beside the gang, which would be gone": {
+			change: applyAll(onJob("gang", withLabel("trainer")), onJob("waiting", beside("trainer")))},
 	}) {
-		w := newScene("node n model=A cards=4; job z queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job a queue=inf min=1 pending=1; job b queue=inf min=1 pending=1",
-			applyAll(onJob("z", withLabelAndAntiAffinity("z", "web")), onJob("a", withLabelAndAntiAffinity("web", "")), tc.changed))
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job gang queue=training min=4 running=n*4 age=1h
+			job neighbor queue=inference min=1 running=n cards=0 age=24h
+			job waiting queue=inference min=1 pending=1`, tc.change).changeNodes(tc.node)
 
-		w.alone = true
-		for range 3 {
-			w.runAction(t)
-			if len(w.In(api.Releasing)) > 0 {
+		s.runSession(t).expectEvicted(t, map[bool]string{true: "gang*4"}[tc.isFit])
+	}
+}
+
+// TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers: pods that conflict with each other cannot share a node. Nodes n
+// and m have 4 cards each, and a training gang on each of them has all four. The gang that waits gets nodes for all
+// its pods, or no pod is evicted.
+func TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers(t *testing.T) {
+	apart := applyAll(withLabel("api"), avoiding("api")) // each pod avoids the others of its job
+	for t, tc := range check.Cases(t, map[string]struct {
+		scene                   string
+		podsPerNode             string
+		change                  podChange
+		wantEvicted, wantPlaced string
+	}{
+		"a node accepts 4 pods and has one without cards, which leaves 3: the other node": {
+			scene: `
+				job waiting queue=inference min=4 pending=4
+				job neighbor queue=inference min=1 running=n cards=0 age=24h`,
+			podsPerNode: "4", wantEvicted: "m-gang*4", wantPlaced: "waiting@m*4"},
+		"7 pods on two nodes that accept 4 pods, one of which has one: 3 and 4 pods": {
+			scene: `
+				job waiting queue=inference min=7 pending=7
+				job neighbor queue=inference min=1 running=n cards=0 age=24h`,
+			podsPerNode: "4", wantEvicted: "m-gang*4 n-gang*4",
+			wantPlaced: "waiting-0@n waiting-1@n waiting-2@n waiting-3@m waiting-4@m waiting-5@m waiting-6@m"},
+		"two pods with the same host port: one a node": {
+			scene: `job waiting queue=inference min=2 pending=2`, change: onJob("waiting", withHostPort(80)),
+			wantEvicted: "m-gang*4 n-gang*4", wantPlaced: "waiting-0@n waiting-1@m"},
+		"two pods with the same host port, which is in use on one of the nodes: none": {
+			scene: `
+				job waiting queue=inference min=2 pending=2
+				job neighbor queue=inference min=1 running=n cards=0 age=24h`,
+			change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(80)))},
+		"two pods that avoid each other: one a node": {
+			scene: `job waiting queue=inference min=2 pending=2`, change: onJob("waiting", apart),
+			wantEvicted: "m-gang*4 n-gang*4", wantPlaced: "waiting-0@n waiting-1@m"},
+		"three pods that avoid each other, two nodes: none": {
+			scene: `job waiting queue=inference min=3 pending=3`, change: onJob("waiting", apart)},
+		"three pods of minimum one that avoid each other, two nodes: two pods": {
+			scene: `job waiting queue=inference min=1 pending=3`, change: onJob("waiting", apart),
+			wantEvicted: "m-gang*4 n-gang*4", wantPlaced: "waiting-0@n waiting-1@m"},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n,m model=A cards=4
+			job n-gang queue=training min=4 running=n*4 age=1h
+			job m-gang queue=training min=4 running=m*4 age=24h
+			`+tc.scene, tc.change)
+		if tc.podsPerNode != "" {
+			s.changeNodes(allocatable("pods", tc.podsPerNode), allocatable("pods", tc.podsPerNode))
+		}
+
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
+	}
+}
+
+// nodeChange changes a node of a scene.
+type nodeChange func(*corev1.Node)
+
+// changeNodes applies a change to each of the first nodes. A nil change does nothing.
+func (s *scene) changeNodes(changes ...nodeChange) *scene {
+	for i, change := range changes {
+		if change != nil {
+			change(s.Nodes[i])
+		}
+	}
+	return s
+}
+
+func tainted(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
+}
+
+func withNodeLabel(key, value string) nodeChange {
+	return func(n *corev1.Node) { n.Labels[key] = value }
+}
+
+func allocatable(name corev1.ResourceName, quantity string) nodeChange {
+	return func(n *corev1.Node) { n.Status.Allocatable[name] = amount(quantity) }
+}
+
+// TestLabelsDecideWhichPodsConflict: a pod of job fixed, which is not evicted, avoids pods with label app=web. Job first
+// has this label and finds no node. Job second has equal requests without the label. The scheduler does not conclude
+// from the first search that no eviction helps job second, and evicts one of the three training pods for it.
+func TestLabelsDecideWhichPodsConflict(t *testing.T) {
+	for t, changeSecond := range check.Cases(t, map[string]podChange{
+		"second has another label": withLabel("other"),
+		"second has no label":      nil,
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job fixed queue=inference min=1 running=n age=24h
+			job t queue=training min=1 running=n*3 age=24h
+			job first queue=inference min=1 pending=1
+			job second queue=inference min=1 pending=1`,
+			applyAll(onJob("fixed", avoiding("web")), onJob("first", withLabel("web")), onJob("second", changeSecond)))
+		s.withoutAllocate = true
+
+		for range 3 { // the action may serve one job after the other
+			s.runSession(t)
+			if len(s.In(api.Releasing)) > 0 {
 				break
 			}
 		}
 
-		check.Equal(t, "pods that are placed", "b-0@n", session.Names(w.In(api.Pipelined)))
-		check.Equal(t, "pods that are evicted", 1, len(w.In(api.Releasing)))
+		check.Equal(t, "placed pods", "second-0@n", session.Names(s.In(api.Pipelined)))
+		check.Equal(t, "evicted pods", 1, len(s.In(api.Releasing)))
 	}
 }
 
-// TestNodesThatAreTakenAlready: however many nodes have a conflicting pod, the search finds
-// the last node.
-func TestNodesThatAreTakenAlready(t *testing.T) {
-	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){"ports": hostPort(80), "anti-affinity": withLabelAndAntiAffinity("api", "api")}) {
-		w := newScene("node l model=A cards=4; job tl queue=tra min=4 running=l*4 age=24h")
-		for _, n := range strings.Fields("a b c d e f g h i j k") {
-			w.add(fmt.Sprintf("node %s model=A cards=4; job t%s queue=tra min=3 running=%s*3 age=1h", n, n, n))
+// TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of the job already
+// runs, and no two of its pods can share a node. So the 12th pod gets a card of node "free", although its gang has run
+// for 24 hours and the others for one.
+func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
+	for t, change := range check.Cases(t, map[string]podChange{
+		"the pods have the same host port": withHostPort(80),
+		"the pods avoid each other":        applyAll(withLabel("api"), avoiding("api")),
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node free model=A cards=4
+			job last queue=training min=4 running=free*4 age=24h`)
+		for _, node := range strings.Fields("a b c d e f g h i j k") {
+			s.add(fmt.Sprintf(`
+				node %[1]s model=A cards=4
+				job gang-%[1]s queue=training min=3 running=%[1]s*3 age=1h`, node))
 		}
-		w.add("job i queue=inf min=1 running=a,b,c,d,e,f,g,h,i,j,k pending=1 age=24h", change)
-		w.runAction(t).expectEvictedAndPlaced(t, "tl*4", "i-11@l")
+		s.add("job spread queue=inference min=1 running=a,b,c,d,e,f,g,h,i,j,k pending=1 age=24h", change)
+
+		s.runSession(t).expectEvictedAndPlaced(t, "last*4", "spread-11@free")
 	}
 }
 
-// TestFailedPlanLeavesSessionUnchanged: the plan fits by numbers, the predicates reject the
-// node, and the session is unchanged.
-func TestFailedPlanLeavesSessionUnchanged(t *testing.T) {
-	const (
-		web      = "node n model=A cards=4; job w queue=inf min=1 running=n cards=0 age=24h; "
-		training = "job t queue=tra min=4 running=n*4 age=1h "
-	)
-
-	bound := onPod("t-1", func(p *corev1.Pod) {
+// TestAPlanThatFailsChangesNothing: the action plans by numbers, simulates the evictions in the session, and then asks
+// Volcano's predicates for each pod. If these refuse it, or too few pods exist, the action must undo the simulation
+// and write to no pod. Node n has a gang of 4 pods, of which t-1 has its node and has not started.
+func TestAPlanThatFailsChangesNothing(t *testing.T) {
+	notStarted := onPod("t-1", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodPending
 		p.Status.StartTime = nil
 	})
 
-	// Only the predicates find the pod that keeps this one out of its zone.
-	avoids := onJob("w", applyAll(withLabelAndAntiAffinity("web", "api"), func(p *corev1.Pod) {
-		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
-	}))
-
-	for t, s := range check.Cases(t, map[string]sceneCase{
-		"a neighbour that avoids the pod": {text: web + training + "; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
-		"one pod of a gang":               {text: web + training + "; job i queue=inf min=3 pending=3", change: applyAll(bound, avoids, onPod("i-2", withLabelAndAntiAffinity("api", "")))},
-		"pods that would be replaced":     {text: web + training + "owner=vcjob; job i queue=inf min=1 pending=1", change: applyAll(bound, avoids, onJob("i", withLabelAndAntiAffinity("api", "")))},
-		"too few pods were made":          {text: "node n model=A cards=4; " + training + "; job i queue=inf min=2 pending=2", change: applyAll(bound, onPod("i-1", isGated))},
+	// The plan does not know that the neighbor keeps pods of label api out of its zone. Only the predicates find it.
+	neighborAvoids := onJob("neighbor", avoidingWithin(zone, "api"))
+	for t, tc := range check.Cases(t, map[string]struct {
+		owner, waiting string
+		change         podChange
+	}{
+		"the neighbor avoids the only pod":  {"", "min=1 pending=1", applyAll(neighborAvoids, onJob("waiting", withLabel("api")))},
+		"the neighbor avoids one of a gang": {"", "min=3 pending=3", applyAll(neighborAvoids, onPod("waiting-2", withLabel("api")))},
+		"the victims are pods of a vcjob":   {"owner=vcjob", "min=1 pending=1", applyAll(neighborAvoids, onJob("waiting", withLabel("api")))},
+		"one pod of a gang of two is gated": {"", "min=2 pending=2", onPod("waiting-1", gated)},
 	}) {
-		w := s.scene()
-		w.Nodes[0].Labels[zone] = "z"
-		w.openSession()
-		t.Cleanup(w.Close)
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			node n model=A cards=4
+			job neighbor queue=inference min=1 running=n cards=0 age=24h
+			job t queue=training min=4 running=n*4 age=1h %s
+			job waiting queue=inference %s`, tc.owner, tc.waiting), notStarted, tc.change).changeNodes(withNodeLabel(zone, "z")).openSession()
+		t.Cleanup(s.Close)
 
-		before := sessionState(w.Ssn)
-		w.action.Execute(w.Ssn)
-		check.Equal(t, fmt.Sprintf("the session was\n%s\nand", before), before, sessionState(w.Ssn))
-		check.Equal(t, "bound are", "t-1", session.Names(w.In(api.Bound)))
-		w.expectNoWrites(t)
+		before := sessionState(s.Ssn)
+		s.action.Execute(s.Ssn)
+		check.Equal(t, "session", before, sessionState(s.Ssn))
+		check.Equal(t, "pods that have a node and have not started", "t-1", session.Names(s.In(api.Bound)))
+		s.expectNoWrites(t)
 	}
 }
 
-func TestNodesOfTwoCards(t *testing.T) {
+// TestWholeCardsAndSlicesAreDifferentCards: a MIG profile is a card of its own, with its own quota. Node n has 4 whole
+// cards and 4 slices of profile 1g.10gb. Job whole has all cards and job slice all slices. Evicted are the jobs that
+// have what the pods of inference request.
+func TestWholeCardsAndSlicesAreDifferentCards(t *testing.T) {
 	const mig = corev1.ResourceName("nvidia.com/mig-1g.10gb")
 	slice := func(p *corev1.Pod) {
 		requests := p.Spec.Containers[0].Resources.Requests
 		requests[mig] = requests[gpu]
 		delete(requests, gpu)
-		wants("A/mig-1g.10gb-mixed")(p)
+		requestingCard("A/mig-1g.10gb-mixed")(p)
 	}
 
-	for t, tc := range check.Cases(t, map[string]sceneCase{
-		"whole cards for whole cards": {"job i queue=inf min=1 pending=1", "whole*4", "i-0@n", nil},
-		"slices for slices":           {"job i queue=inf min=1 pending=1", "slice*4", "i-0@n", onJob("i", slice)},
-		"no quota for slices":         {`queue inf quota={"A":4} priority=80000 serviceType=inference; job i queue=inf min=1 pending=1`, "", "", onJob("i", slice)},
-		"no quota for whole cards":    {`queue inf quota={"A/mig-1g.10gb-mixed":4} priority=80000 serviceType=inference; job i queue=inf min=1 pending=1`, "", "", nil},
-		"a gang of both kinds":        {`queue inf quota={"A":1,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=2 pending=2`, "slice*4 whole*4", "i@n*2", onPod("i-1", slice)},
-		"a gang of more whole cards than there is quota for slices": {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "slice*4 whole*4", "i@n*4", onPod("i-3", slice)},
-		"a gang with too little quota for slices":                   {`queue inf quota={"A":3,"A/mig-1g.10gb-mixed":1} priority=80000 serviceType=inference; job i queue=inf min=4 pending=4`, "", "", applyAll(onPod("i-2", slice), onPod("i-3", slice))},
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, waiting          string
+		change                  podChange
+		wantEvicted, wantPlaced string
+	}{
+		"one whole card": {`{"A":9}`, "min=1 pending=1", nil, "whole*4", "i-0@n"},
+		"one slice":      {`{"A/mig-1g.10gb-mixed":9}`, "min=1 pending=1", onJob("i", slice), "slice*4", "i-0@n"},
+		"a slice, the queue has quota for whole cards only: none": {`{"A":4}`, "min=1 pending=1", onJob("i", slice), "", ""},
+		"a whole card, the queue has quota for slices only: none": {`{"A/mig-1g.10gb-mixed":4}`, "min=1 pending=1", nil, "", ""},
+		"a gang with one of each": {
+			`{"A":1,"A/mig-1g.10gb-mixed":1}`, "min=2 pending=2", onPod("i-1", slice), "slice*4 whole*4", "i@n*2"},
+		"a gang with 3 whole cards and 1 slice, quota for 3 and 1": {
+			`{"A":3,"A/mig-1g.10gb-mixed":1}`, "min=4 pending=4", onPod("i-3", slice), "slice*4 whole*4", "i@n*4"},
+		"a gang with 2 whole cards and 2 slices, quota for 3 and 1: none": {
+			`{"A":3,"A/mig-1g.10gb-mixed":1}`, "min=4 pending=4", applyAll(onPod("i-2", slice), onPod("i-3", slice)), "", ""},
 	}) {
-		w := newScene("node n model=A cards=4; job whole queue=tra min=4 running=n*4 age=24h; job slice queue=tra min=4 running=n*4 age=24h;"+tc.text, onJob("slice", slice), tc.change)
-		w.Nodes[0].Status.Allocatable[mig] = amount("4")
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.pipelined)
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			queue training quota={"A":9,"A/mig-1g.10gb-mixed":9} priority=20000 serviceType=training
+			queue inference quota=%s priority=80000 serviceType=inference
+			node n model=A cards=4
+			job whole queue=training min=4 running=n*4 age=24h
+			job slice queue=training min=4 running=n*4 age=24h
+			job i queue=inference %s`, tc.quota, tc.waiting), onJob("slice", slice), tc.change).changeNodes(allocatable(mig, "4"))
+
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
 	}
 }

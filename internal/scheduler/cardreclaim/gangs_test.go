@@ -2,7 +2,6 @@ package cardreclaim
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,157 +10,231 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWholeGangsAndElasticPods(t *testing.T) {
-	const roles = "node n model=A cards=8; job t queue=tra min=3 running=n*8 task=ps,pods:4,min:2 task=worker,pods:4,min:1; "
+// TestAJobLosesItsElasticPodsOrAllPods: min is the minMember of a job. Without so many pods it cannot work, so the
+// scheduler evicts either pods above the minimum (elastic pods), or the whole job. It chooses what destroys the least
+// work: cards × time since the start. Elastic pods always come before whole jobs. Each pod requests one card.
+func TestAJobLosesItsElasticPodsOrAllPods(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
-		"a whole gang is evicted for one card":                          {"node n model=A cards=8; job t queue=tra min=8 running=n*8; job i queue=inf min=1 pending=1", "t*8", "i-0@n", nil},
-		"a gang over two nodes goes from both":                          {"node n,m model=A cards=4; job t queue=tra min=8 running=n*4,m*4; job i queue=inf min=4 pending=4", "t*8", "i@n*4", nil},
-		"the gang that has run for less":                                {"node n model=A cards=8; job old queue=tra min=4 running=n*4 age=48h; job new queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "new*4", "i-0@n", nil},
-		"the smaller gang when they have run as long":                   {"node n model=A cards=8; job large queue=tra min=6 running=n*6 age=24h; job small queue=tra min=2 running=n*2 age=24h; job i queue=inf min=1 pending=1", "small*2", "i-0@n", nil},
-		"the larger gang when the smaller one would not be enough":      {"node n model=A cards=8; job large queue=tra min=6 running=n*6 age=24h; job small queue=tra min=2 running=n*2 age=24h; job i queue=inf min=3 pending=3", "large*6", "i@n*3", nil},
-		"one gang rather than two smaller ones that lose more together": {"node n model=A cards=8; job a queue=tra min=2 running=n*2 age=72h; job b queue=tra min=2 running=n*2 age=72h; job c queue=tra min=4 running=n*4 age=48h; job i queue=inf min=4 pending=4", "c*4", "i@n*4", nil},
-		"elastic pods before a gang, however long they have run":        {"node n model=A cards=8; job wide queue=tra min=1 running=n*4 age=216h; job gang queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1", "wide-0", "i-0@n", nil},
-		"elastic pods before a gang that has only just been placed":     {"node n model=A cards=8; job wide queue=tra min=1 running=n*4 age=216h; job gang queue=tra min=4 running=n*4; job i queue=inf min=1 pending=1", "wide-0", "i-0@n", nil},
-		"as many as are above the minimum, and no more":                 {"node n model=A cards=8; job t queue=tra min=6 running=n*8; job i queue=inf min=2 pending=2", "t-0 t-1", "i@n*2", nil},
-		"the whole job when its elastic pods are too few":               {"node n model=A cards=8; job t queue=tra min=6 running=n*8; job i queue=inf min=3 pending=3", "t*8", "i@n*3", nil},
-		"a job that is below its minimum is evicted whole":              {"node n model=A cards=8; job t queue=tra min=4 running=n*2; job u queue=tra min=6 running=n*6 age=24h; job i queue=inf min=1 pending=1", "t*2", "i-0@n", nil},
-		"an elastic vcjob gives single pods":                            {"node n model=A cards=8; job t queue=tra min=1 running=n*8 owner=vcjob; job i queue=inf min=1 pending=1", "t-0", "i-0@n", nil},
-		"a vcjob with a policy on evicted pods is evicted whole":        {"node n model=A cards=8; job t queue=tra min=1 running=n*8 owner=vcjob evictionPolicy=RestartJob; job i queue=inf min=1 pending=1", "t*8", "i-0@n", nil},
-		"a vcjob of which the policy ends it is evicted whole":          {"node n model=A cards=8; job t queue=tra min=1 running=n*8 owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1", "t*8", "i-0@n", nil},
-		"pods without cards go with their gang":                         {"node n model=A cards=8; job t queue=tra min=9 running=n*9; job i queue=inf min=1 pending=1", "t*9", "i-0@n", onPod("t-0", withoutCards)},
-		"pods without cards are not taken for cards":                    {"node n model=A cards=8; job t queue=tra min=1 running=n*9; job i queue=inf min=1 pending=1", "t-1", "i-0@n", onPod("t-0", withoutCards)},
-		"elastic pods are counted for each role":                        {roles + "job i queue=inf min=3 pending=3", "t-0 t-1 t-4", "i@n*3", nil},
-		"and for the job as a whole":                                    {"node n model=A cards=8; job t queue=tra min=7 running=n*8 task=ps,pods:4,min:2 task=worker,pods:4,min:1; job i queue=inf min=2 pending=2", "t*8", "i@n*2", nil},
-		"roles do not matter when their minimum is above the job's":     {"node n model=A cards=8; job t queue=tra min=2 running=n*8 task=ps,pods:4,min:4 task=worker,pods:4,min:4; job i queue=inf min=6 pending=6", "t*6", "i@n*6", nil},
-		"pods that ended count for the minimum":                         {"node n model=A cards=8; job t queue=tra min=5 running=n*8; job u queue=tra min=1 running=n age=24h; job i queue=inf min=2 pending=2", "t-1 t-2", "i@n*2", onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
-		"gangs on another card stay":                                    {"node n model=A cards=4; node m model=B cards=4; job a queue=tra min=4 running=n*4 age=216h; job b queue=tra min=4 running=m*4 card=B; job i queue=inf min=1 pending=1", "a*4", "i-0@n", nil},
-		"zero nodes":                                                    {"job i queue=inf min=1 pending=1", "", "", nil},
-		"pods on a node that is not there any more go with their gang":  {"node n model=A cards=2; job t queue=tra min=4 running=n*2,gone*2 age=24h; job i queue=inf min=1 pending=1", "t*4", "i-0@n", nil},
-		"as many as come free on the other node":                        {"node n model=A cards=2; job t queue=tra min=4 running=n*2,gone*2 age=24h; job i queue=inf min=2 pending=2", "t*4", "i@n*2", nil},
-		"one more than that":                                            {"node n model=A cards=2; job t queue=tra min=4 running=n*2,gone*2 age=24h; job i queue=inf min=3 pending=3", "", "", nil},
-		"elastic pods on a node that is not there do not help":          {"node n model=A cards=2; job t queue=tra min=3 running=gone,n*2,gone age=24h; job i queue=inf min=1 pending=1", "t-1", "i-0@n", nil},
-	})
-
-	t.Run("a job without PodGroup stays", func(t *testing.T) {
-		w := newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8; job i queue=inf min=1 pending=1")
-		w.Groups = w.Groups[1:]
-		w.runAction(t).expectEvictedAndPlaced(t, "", "")
+		"8 pods of minimum 8, one card is needed: all 8 pods": {scene: `
+			node n model=A cards=8
+			job gang queue=training min=8 running=n*8
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "gang*8", wantPlaced: "waiting-0@n"},
+		"a gang over two nodes, four cards of one node are needed: all 8 pods": {scene: `
+			node n,m model=A cards=4
+			job gang queue=training min=8 running=n*4,m*4
+			job waiting queue=inference min=4 pending=4`, wantEvicted: "gang*8", wantPlaced: "waiting@n*4"},
+		"two gangs of 4 pods: the one that runs for 24 hours, not for 48": {scene: `
+			node n model=A cards=8
+			job old queue=training min=4 running=n*4 age=48h
+			job new queue=training min=4 running=n*4 age=24h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "new*4", wantPlaced: "waiting-0@n"},
+		"two gangs of the same age: the one with 2 cards, not with 6": {scene: `
+			node n model=A cards=8
+			job large queue=training min=6 running=n*6 age=24h
+			job small queue=training min=2 running=n*2 age=24h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "small*2", wantPlaced: "waiting-0@n"},
+		"three cards are needed: the gang with 6 cards, as 2 are not enough": {scene: `
+			node n model=A cards=8
+			job large queue=training min=6 running=n*6 age=24h
+			job small queue=training min=2 running=n*2 age=24h
+			job waiting queue=inference min=3 pending=3`, wantEvicted: "large*6", wantPlaced: "waiting@n*3"},
+		"four cards are needed: one gang of 4 × 48 hours, not two of 2 × 72 hours": {scene: `
+			node n model=A cards=8
+			job a queue=training min=2 running=n*2 age=72h
+			job b queue=training min=2 running=n*2 age=72h
+			job c queue=training min=4 running=n*4 age=48h
+			job waiting queue=inference min=4 pending=4`, wantEvicted: "c*4", wantPlaced: "waiting@n*4"},
+		"an elastic pod of 216 hours comes before a gang of one hour": {scene: `
+			node n model=A cards=8
+			job elastic queue=training min=1 running=n*4 age=216h
+			job gang queue=training min=4 running=n*4 age=1h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "elastic-0", wantPlaced: "waiting-0@n"},
+		"an elastic pod of 216 hours comes before a gang that has just started": {scene: `
+			node n model=A cards=8
+			job elastic queue=training min=1 running=n*4 age=216h
+			job gang queue=training min=4 running=n*4
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "elastic-0", wantPlaced: "waiting-0@n"},
+		"8 pods of minimum 6, two cards are needed: the two elastic pods": {scene: `
+			node n model=A cards=8
+			job t queue=training min=6 running=n*8
+			job waiting queue=inference min=2 pending=2`, wantEvicted: "t-0 t-1", wantPlaced: "waiting@n*2"},
+		"8 pods of minimum 6, three cards are needed: all 8 pods": {scene: `
+			node n model=A cards=8
+			job t queue=training min=6 running=n*8
+			job waiting queue=inference min=3 pending=3`, wantEvicted: "t*8", wantPlaced: "waiting@n*3"},
+		"2 pods of minimum 4, which has no elastic pods: both pods": {scene: `
+			node n model=A cards=8
+			job incomplete queue=training min=4 running=n*2
+			job gang queue=training min=6 running=n*6 age=24h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "incomplete*2", wantPlaced: "waiting-0@n"},
 	})
 }
 
-// withoutCards removes the cards of a pod.
-func withoutCards(p *corev1.Pod) {
-	delete(p.Spec.Containers[0].Resources.Requests, gpu)
-	delete(p.Annotations, "volcano.sh/card.name")
+// TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole: a Volcano job (vcjob) may have a policy that restarts or
+// terminates all of it when one pod is evicted. Then no pod is elastic, although the minimum is 1 of 8 pods.
+func TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ evictionPolicy, wantEvicted string }{
+		"no policy: one pod":              {"", "t-0"},
+		"policy RestartJob: all 8 pods":   {"evictionPolicy=RestartJob", "t*8"},
+		"policy TerminateJob: all 8 pods": {"evictionPolicy=TerminateJob", "t*8"},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			job waiting queue=inference min=1 pending=1
+			job t queue=training min=1 running=n*8 owner=vcjob ` + tc.evictionPolicy)
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
+	}
 }
 
-func TestCheckpoints(t *testing.T) {
+// TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang: the pod t-0 requests no card, the eight others one each. Its
+// eviction alone helps no pod that waits for a card.
+func TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		minimum     int
+		wantEvicted string
+	}{
+		"all 9 pods are needed: all go":           {9, "t*9"},
+		"8 pods are elastic: one that has a card": {1, "t-1"},
+	}) {
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			node n model=A cards=8
+			job t queue=training min=%d running=n*9
+			job waiting queue=inference min=1 pending=1`, tc.minimum), onPod("t-0", withoutCards))
+
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
+	}
+}
+
+// TestElasticPodsAreCountedForEachTask: a Volcano job has tasks, each with a minimum of its own. A pod is elastic if
+// both its task and the job as a whole have more pods than their minimum. The job has the pods t-0 to t-3 of task ps,
+// and t-4 to t-7 of task worker.
+func TestElasticPodsAreCountedForEachTask(t *testing.T) {
+	runScenes(t, map[string]sceneCase{
+		"ps has 2 elastic pods, worker 3, the job 5": {scene: `
+			node n model=A cards=8
+			job t queue=training min=3 running=n*8 task=ps,pods:4,min:2 task=worker,pods:4,min:1
+			job waiting queue=inference min=3 pending=3`, wantEvicted: "t-0 t-1 t-4", wantPlaced: "waiting@n*3"},
+		"the minimum of the job leaves 1 elastic pod, 2 cards are needed: all pods": {scene: `
+			node n model=A cards=8
+			job t queue=training min=7 running=n*8 task=ps,pods:4,min:2 task=worker,pods:4,min:1
+			job waiting queue=inference min=2 pending=2`, wantEvicted: "t*8", wantPlaced: "waiting@n*2"},
+		"the minimums of the tasks, 4 + 4, are above the job's 2: Volcano ignores them, so 6 pods are elastic": {scene: `
+			node n model=A cards=8
+			job t queue=training min=2 running=n*8 task=ps,pods:4,min:4 task=worker,pods:4,min:4
+			job waiting queue=inference min=6 pending=6`, wantEvicted: "t*6", wantPlaced: "waiting@n*6"},
+	})
+}
+
+// TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run, so 7 + 1 - 5 = 3 pods are
+// above the minimum of 5. Job other has the card of t-0.
+func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {
+	succeeded := onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=8
+		job t queue=training min=5 running=n*8
+		job other queue=training min=1 running=n age=24h
+		job waiting queue=inference min=2 pending=2`, succeeded)
+
+	s.runSession(t).expectEvictedAndPlaced(t, "t-1 t-2", "waiting@n*2")
+}
+
+// TestOnlyCardsThatThePodRequestsAreReclaimed: the pod requests card A. The gang with card B has run for less time,
+// and its eviction would not help.
+func TestOnlyCardsThatThePodRequestsAreReclaimed(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		node m model=B cards=4
+		job a queue=training min=4 running=n*4 age=216h
+		job b queue=training min=4 running=m*4 card=B
+		job waiting queue=inference min=1 pending=1`)
+
+	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "waiting-0@n")
+}
+
+// TestACardOfADeletedNodeHelpsNoPod: node "deleted" is not in the cluster any more, but pods are still on it. They are
+// evicted with their gang, and their cards do not become free for other pods.
+func TestACardOfADeletedNodeHelpsNoPod(t *testing.T) {
+	runScenes(t, map[string]sceneCase{
+		"the cluster has no node at all": {scene: `
+			job waiting queue=inference min=1 pending=1`},
+		"one card of node n is needed: the whole gang": {scene: `
+			node n model=A cards=2
+			job t queue=training min=4 running=n*2,deleted*2 age=24h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "t*4", wantPlaced: "waiting-0@n"},
+		"both cards of node n are needed: the whole gang": {scene: `
+			node n model=A cards=2
+			job t queue=training min=4 running=n*2,deleted*2 age=24h
+			job waiting queue=inference min=2 pending=2`, wantEvicted: "t*4", wantPlaced: "waiting@n*2"},
+		"three cards are needed, of which node n has two: none": {scene: `
+			node n model=A cards=2
+			job t queue=training min=4 running=n*2,deleted*2 age=24h
+			job waiting queue=inference min=3 pending=3`},
+		"4 pods of minimum 3: the elastic pod on node n, not t-0 on the deleted node": {scene: `
+			node n model=A cards=2
+			job t queue=training min=3 running=deleted,n*2,deleted age=24h
+			job waiting queue=inference min=1 pending=1`, wantEvicted: "t-1", wantPlaced: "waiting-0@n"},
+	})
+}
+
+// TestPodsWithoutAPodGroupStay: Volcano does not know the minimum of a job without PodGroup, so none of its pods is
+// evicted.
+func TestPodsWithoutAPodGroupStay(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=8
+		job t queue=training min=1 running=n*8
+		job waiting queue=inference min=1 pending=1`)
+	s.Groups = s.Groups[1:] // without that of t
+
+	s.runSession(t).expectEvictedAndPlaced(t, "", "")
+}
+
+// TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the start
+// if there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint, so job "first",
+// which runs for 48 hours, is evicted only if its checkpoint is younger than 24 hours.
+func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
 
-	for t, tc := range check.Cases(t, map[string]struct{ group, pod, goes string }{ // of the job that runs longer
-		"none":                                 {"", "", "second*4"},
-		"of the PodGroup":                      {at(hour), "", "first*4"},
-		"of a pod, for all pods of the job":    {"", at(hour), "first*4"},
-		"the latest counts":                    {at(30 * hour), at(hour), "first*4"},
-		"the latest counts, the other way":     {at(hour), at(30 * hour), "first*4"},
-		"too long ago to help":                 {at(30 * hour), "", "second*4"},
-		"before the start counts as the start": {at(90 * day), "", "second*4"},
-		"in the future counts as now":          {at(-90 * day), "", "first*4"},
-		"what is no time is none":              {"yesterday", "12:00", "second*4"},
+	for t, tc := range check.Cases(t, map[string]struct{ ofPodGroup, ofPod, wantEvicted string }{
+		"no checkpoint":                                       {"", "", "second*4"},
+		"the PodGroup's is one hour old":                      {at(hour), "", "first*4"},
+		"that of one pod is one hour old, and counts for all": {"", at(hour), "first*4"},
+		"of 30 hours and of one hour, the later counts":       {at(30 * hour), at(hour), "first*4"},
+		"of one hour and of 30 hours, the later counts":       {at(hour), at(30 * hour), "first*4"},
+		"30 hours old": {at(30 * hour), "", "second*4"},
+		"90 days old, before the start, counts as the start": {at(90 * day), "", "second*4"},
+		"90 days in the future counts as now":                {at(-90 * day), "", "first*4"},
+		"texts that are no time count as none":               {"yesterday", "12:00", "second*4"},
 	}) {
-		w := newScene("node n model=A cards=8; job first queue=tra min=4 running=n*4 age=48h; job second queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", onPod("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
-		w.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.group
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			job first queue=training min=4 running=n*4 age=48h
+			job second queue=training min=4 running=n*4 age=24h
+			job waiting queue=inference min=1 pending=1`, onPod("first-2", annotated("volcano.sh/checkpoint-time", tc.ofPod)))
+		s.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.ofPodGroup
+
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 	}
 }
 
-func TestVictimsOfEqualLoss(t *testing.T) {
-	for t, jobs := range check.Cases(t, map[string]string{
-		"the queue of lower priority": "job x queue=low min=4 running=n*4 age=48h priorityClass=high; job a queue=tra min=4 running=n*4 age=24h priorityClass=low",
-		"then the younger job":        "job a queue=tra min=4 running=n*4 age=48h priorityClass=low; job x queue=tra min=4 running=n*4 age=24h priorityClass=low",
+// TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted: all gangs have 4 pods and have just saved their work, so
+// no eviction destroys any. Queue low has priority 10000, queue training 20000. In each row job "victim" is evicted.
+func TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted(t *testing.T) {
+	for t, gangs := range check.Cases(t, map[string]string{
+		"the queue of lower priority, although the job is older and its class is high": `
+			job victim queue=low min=4 running=n*4 age=48h priorityClass=high
+			job other queue=training min=4 running=n*4 age=24h priorityClass=low`,
+		"in one queue the younger job": `
+			job other queue=training min=4 running=n*4 age=48h priorityClass=low
+			job victim queue=training min=4 running=n*4 age=24h priorityClass=low`,
 	}) {
-		w := newScene("node n model=A cards=8; queue low quota=PLENTY priority=10000 serviceType=training;" + jobs + "; job i queue=inf min=1 pending=1")
-		for _, group := range w.Groups { // no work is lost
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			queue low quota=1000 priority=10000 serviceType=training
+			job waiting queue=inference min=1 pending=1` + gangs)
+		for _, group := range s.Groups {
 			group.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339)
 		}
-		w.runAction(t).expectEvictedAndPlaced(t, "x*4", "i-0@n")
-	}
-}
 
-func TestProtectedPods(t *testing.T) {
-	const (
-		four  = "node n model=A cards=4; job i queue=inf min=1 pending=1; job t queue=tra min=4 running=n*4 age=24h "
-		other = "node n model=A cards=4; job i queue=inf min=1 pending=1; job t queue=other min=4 running=n*4 age=24h "
-	)
-
-	runScenes(t, map[string]sceneCase{
-		"a gang of which one pod is protected":                  {four, "", "", onPod("t-2", protect)},
-		"a protected pod of an elastic job":                     {strings.Replace(four, "queue=tra min=4", "queue=tra min=1", 1), "t-1", "i-0@n", onPod("t-0", protect)},
-		"an elastic job of which only a protected pod could go": {strings.Replace(four, "queue=tra min=4", "queue=tra min=3", 1) + "task=ps,pods:1,min:0 task=w,pods:3,min:3", "", "", onPod("t-0", protect)},
-		"a protected PodGroup":                                  {four + "groupPreemptable=false", "", "", nil},
-		"pods that are critical to the system":                  {four, "", "", onJob("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
-		"a gang of which a pod is being placed":                 {"node n model=A cards=4; node m model=A cards=1; job t queue=tra min=4 running=n*3 pending=1 age=24h; job i queue=inf min=1 pending=1 cards=4", "", "", nil},
-		"a queue that is not reclaimable":                       {four + "; queue tra quota=PLENTY priority=20000 serviceType=training reclaimable=false", "", "", nil},
-		"a queue of equal priority":                             {four + "; queue tra quota=PLENTY priority=80000 serviceType=training", "", "", nil},
-		"a queue of higher priority":                            {four + "; queue tra quota=PLENTY priority=90000 serviceType=training", "", "", nil},
-		"the same queue":                                        {strings.Replace(four, "tra", "inf", 1), "", "", nil},
-		"another inference queue":                               {other + "; queue other quota=PLENTY priority=100 serviceType=inference", "", "", nil},
-		"a queue of unknown type":                               {other + "; queue other quota=PLENTY priority=100 serviceType=batch", "", "", nil},
-		"a queue without type, pods of no type":                 {other + "; queue other quota=PLENTY priority=100 reclaimable=true", "", "", nil},
-		"a queue without type, pods that are training":          {other + "serviceType=training; queue other quota=PLENTY priority=100 reclaimable=true", "t*4", "i-0@n", nil},
-		"a queue without type, one pod that is not training": {other + "; queue other quota=PLENTY priority=100 reclaimable=true", "", "", onJob("t", func(p *corev1.Pod) {
-			if p.Name != "t-3" {
-				typed("training")(p)
-			}
-		})},
-		"training reclaims nothing":    {four + "; queue inf quota=PLENTY priority=80000 serviceType=training", "", "", nil},
-		"unknown types take nothing":   {four + "; queue inf quota=PLENTY priority=80000 serviceType=batch", "", "", nil},
-		"a closed queue takes nothing": {four + "; queue inf quota=PLENTY priority=80000 serviceType=inference state=Closed", "", "", nil},
-		"a vcjob that is not known":    {four + "owner=vcjob evictionPolicy=Unknown", "", "", nil},
-		"an owner of another kind":     {four, "t*4", "i-0@n", onJob("t", ownedBy("batch/v1", "Job"))},
-	})
-}
-
-func TestMinimumRuntime(t *testing.T) {
-	never := func(p *corev1.Pod) {
-		p.Status.Phase = corev1.PodPending
-		p.Status.StartTime = nil
-	}
-
-	// One pod runs its init containers. Another one has had its node for so long, and has not
-	// started.
-	inInit := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
-	boundFor := func(d time.Duration) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(d)}}}
-		}
-	}
-
-	older := func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * hour) }
-	for t, tc := range check.Cases(t, map[string]struct {
-		least        int
-		ran          string
-		change       func(*corev1.Pod)
-		isTaken, all bool // without a minimum all pods are elastic
-	}{
-		"a job that has run for less is not taken":     {least: 4, ran: "59m"},
-		"nor are its elastic pods":                     {least: 1, ran: "59m"},
-		"one that has run for as long is":              {least: 4, ran: "61m", isTaken: true},
-		"the job counts from its oldest pod":           {least: 4, ran: "5m", change: onPod("a-2", older), isTaken: true},
-		"a job of which nothing has started stays":     {least: 4, ran: "9h", change: onJob("a", never)},
-		"one that works in init containers counts":     {least: 4, ran: "2h", change: onJob("a", inInit), isTaken: true},
-		"but not before its time":                      {least: 4, ran: "59m", change: onJob("a", inInit)},
-		"one that has had its nodes for as long is":    {least: 4, ran: "9h", change: onJob("a", boundFor(61*time.Minute)), isTaken: true},
-		"one that was just given them stays":           {least: 4, ran: "9h", change: onJob("a", boundFor(time.Minute))},
-		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: onJob("a", never), isTaken: true, all: true},
-	}) {
-		w := newScene(fmt.Sprintf("node n model=A cards=8; job i queue=inf min=1 pending=1; job b queue=tra min=%d running=n*4 age=30m; job a queue=tra min=%d running=n*4 age=%s", tc.least, tc.least, tc.ran), tc.change)
-		if !tc.all {
-			w.args = protectFor("1h")
-		}
-
-		want := map[bool][2]string{true: {"a*4", "i-0@n"}}[tc.isTaken]
-		w.runAction(t).expectEvictedAndPlaced(t, want[0], want[1])
+		s.runSession(t).expectEvictedAndPlaced(t, "victim*4", "waiting-0@n")
 	}
 }

@@ -9,63 +9,85 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
-// onCard sets the card that some pods name.
-func onCard(name string, pods ...string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		for _, pod := range pods {
-			if p.Name == pod {
-				p.Annotations["volcano.sh/card.name"] = name
-			}
-		}
-	}
-}
-
-// TestNoPartOfAGangIsBoundByTheSecondRun: a gang of two gets one idle A, and an A that a terminating
-// pod still has. The B with which it borrows must not complete its minimum.
+// TestNoPartOfAGangIsBoundByTheSecondRun: in a tree allocate runs twice, first for deserved cards, then for borrowed
+// ones. Queue q deserves 4 cards A and no card B. Its gang needs two pods: gang-0 gets the idle card A, gang-1 waits for
+// the card A of a terminating pod. The pod gang-2 could borrow a card B, but must not start the gang in place of gang-1.
 func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
-	w := newTree("x quota=8 deserved=4 serviceType=training", `queue q quota={"A":4,"B":4} deserved={"A":4,"B":0} cpu=1000 priority=20000 serviceType=training
-		node n model=A cards=2; node m model=B cards=2; job old queue=x min=1 running=n age=1h; job j queue=q min=2 pending=3`, onCard("B", "j-2"), onPod("old-0", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(ago(time.Second)) })).runAllocate(t)
-	check.Equal(t, "bound while a part of the minimum waits for a terminating pod", "", session.Names(w.In(api.Binding)))
+	s := newTree(`
+		queue x quota=8 deserved=4 serviceType=training
+		queue q quota={"A":4,"B":4} deserved={"A":4,"B":0} cpu=1000 priority=20000 serviceType=training
+		node n model=A cards=2
+		node m model=B cards=2
+		job terminating queue=x min=1 running=n age=1h
+		job gang queue=q min=2 pending=3`,
+		onPod("gang-2", requestingCard("B")), onPod("terminating-0", terminatingSince(time.Second))).runAllocate(t)
+
+	s.expectBound(t, "")
 }
 
-// TestElasticPodsFollowInTheSecondRun: the first run binds the minimum of a gang, the second one the
-// pods with which it borrows.
+// TestElasticPodsFollowInTheSecondRun: in a tree allocate runs twice, first for deserved cards, then for borrowed ones.
+// Queue y deserves 2 cards. The first run binds the minimum of the gang, 2 pods, and the second run the 2 pods with
+// which y borrows.
 func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
-	w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=2 serviceType=training", `node n model=A cards=6; job j queue=y min=2 pending=4; job other queue=x min=1 running=n age=1h`).runAllocate(t)
-	check.Equal(t, "bound", "j-0@n j-1@n j-2@n j-3@n", session.Names(w.In(api.Binding)))
+	s := newTree(`
+		queue x quota=8 deserved=4 serviceType=training
+		queue y quota=8 deserved=2 serviceType=training
+		node n model=A cards=6
+		job other queue=x min=1 running=n age=1h
+		job gang queue=y min=2 pending=4`).runAllocate(t)
+
+	s.expectBound(t, "gang@n*4")
 }
 
-// TestWaitingToBorrowDelaysNoOtherCard: a job that waits to borrow, or lacks CPU quota, does not delay a
-// job of lower priority that its queue deserves with another card. So r does not borrow that card first.
+// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A, which it uses, and 4 cards B. Its gang "deserving"
+// gets the 4 cards B, although another job of q with higher priority waits for something else: to borrow card A, or for
+// CPU of its limit of 7 cores. So queue r, which deserves nothing, does not borrow the cards B first.
 func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
-	for t, waits := range check.Cases(t, map[string]string{
-		"no other job waits":           "",
-		"one waits for another card":   "job hi queue=q min=1 pending=1 priorityClass=high",
-		"one waits for CPU and memory": "job hi queue=q min=5 pending=5 priorityClass=high cards=0",
+	for t, waiting := range check.Cases(t, map[string]string{
+		"no job of higher priority waits":                        "",
+		"a job of higher priority waits to borrow card A":        "job high queue=q min=1 pending=1 priorityClass=high",
+		"5 pods of higher priority, without cards, wait for CPU": "job high queue=q min=5 pending=5 priorityClass=high cards=0",
 	}) {
-		w := newTree("x quota=8 deserved=0 serviceType=training", `queue q quota={"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 priority=20000 serviceType=training; queue r quota={"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 priority=20000 serviceType=training
-			node n model=A cards=3; node m model=B cards=4; job run queue=q min=1 running=n*3 age=1h; job lo queue=q min=4 pending=4 card=B priorityClass=low; job other queue=r min=4 pending=4 card=B priorityClass=low;`+waits).runAllocate(t)
-		bound := session.Names(w.In(api.Binding))
-		check.That(t, strings.HasPrefix(bound, "lo-"), "the cards that q deserves go to %q", bound)
+		s := newTree(`
+			queue x quota=8 deserved=0 serviceType=training
+			queue q quota={"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 priority=20000 serviceType=training
+			queue r quota={"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 priority=20000 serviceType=training
+			node n model=A cards=3
+			node m model=B cards=4
+			job running queue=q min=1 running=n*3 age=1h
+			job deserving queue=q min=4 pending=4 card=B priorityClass=low
+			job borrower queue=r min=4 pending=4 card=B priorityClass=low
+			` + waiting).runAllocate(t)
+
+		s.expectBound(t, "deserving@m*4")
 	}
 }
 
-// TestJobsOfLowerPriorityDoNotBorrowFirst: of the same card they still wait for the job of higher
-// priority, also with a card that their queue deserves.
+// TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower priority,
+// also if the latter could use a card that the queue deserves. Queues x and y deserve 4 cards each. 3 cards are free:
+// one for y, and two for the gang "high" of x, so that nothing is left for job "low" of x.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
-	for t, runs := range check.Cases(t, map[string]string{
-		"all of them borrow":             "node n model=A cards=7; job a queue=x min=1 running=n*4 age=1h;",
-		"a part of the gang is deserved": "node n model=A cards=6; job a queue=x min=1 running=n*3 age=1h;",
+	for t, running := range check.Cases(t, map[string]string{
+		"x uses the 4 cards that it deserves, so both pods of the gang borrow": `
+			node n model=A cards=7
+			job running queue=x min=1 running=n*4 age=1h`,
+		"x uses 3 of the 4 cards that it deserves, so one pod of the gang borrows": `
+			node n model=A cards=6
+			job running queue=x min=1 running=n*3 age=1h`,
 	}) {
-		w := newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", runs+"job hi queue=x min=2 pending=2 priorityClass=high; job lo queue=x min=1 pending=1 priorityClass=low; job c queue=y min=1 pending=1").runAllocate(t)
-		check.Equal(t, "bound", "c-0@n hi-0@n hi-1@n", session.Names(w.In(api.Binding)))
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training
+			queue y quota=8 deserved=4 serviceType=training
+			job high queue=x min=2 pending=2 priorityClass=high
+			job low queue=x min=1 pending=1 priorityClass=low
+			job deserving queue=y min=1 pending=1` + running).runAllocate(t)
+
+		s.expectBound(t, "deserving-0@n high@n*2")
 	}
 }
 
@@ -81,162 +103,216 @@ type churn struct {
 	withoutReclaim bool
 }
 
-// newChurn returns the churn of a queue that runs pods of job t.
-func newChurn(w *scene, queue string) *churn {
-	c := &churn{scene: w, queue: queue}
-	for _, pod := range w.podsOf("t") {
+// newChurn returns the churn of a queue that runs the pods of job short.
+func newChurn(s *scene, queue string) *churn {
+	c := &churn{scene: s, queue: queue}
+	for _, pod := range s.podsOf("short") {
 		c.running = append(c.running, pod.Name)
 	}
-	w.startCache()
+	s.startCache()
 	return c
 }
 
 // runUntilStarted runs sessions, a second apart, until a pod is bound. In each of them the oldest pod of the queue
-// has ended and a new job has come. It returns the number of the session, -1 for none, and how many pods were
+// has ended and a new job has come. It returns the number of the session from one, 0 for none, and how many pods were
 // evicted.
 func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int) {
-	for s := range sessions {
+	for i := range sessions {
 		c.Close()
 		c.Cache.DeletePod(c.Pod(c.running[0]).DeepCopy())
 		c.running = c.running[1:]
-		c.addToCache(fmt.Sprintf("job n%d queue=%s min=1 pending=1", s, c.queue))
+		c.addToCache(fmt.Sprintf("job new%d queue=%s min=1 pending=1", i, c.queue))
 		c.runChurnSession()
-		evicted += len(c.In(api.Releasing))
 
-		placed, _ := c.closeAndStart(time.Second)
+		placed, gone := c.closeAndStart(time.Second)
+		evicted += len(gone)
 		for _, task := range placed {
 			switch {
 			case task.Name == pod:
-				return s, evicted
-			case strings.HasPrefix(task.Name, "n"):
+				return i + 1, evicted
+			case strings.HasPrefix(task.Name, "new"):
 				c.running = append(c.running, task.Name)
 				c.started++
 			}
 		}
 	}
-	return -1, evicted
+	return 0, evicted
 }
 
 func (c *churn) runChurnSession() {
 	if c.withoutReclaim {
 		c.openSession().Run(NewAllocate(c.action))
 	} else {
-		c.openSession().executeActions()
+		c.openSession().runActions()
 	}
 }
 
-// protectFor returns arguments in which training runs for a time before it is reclaimed.
-func protectFor(minimumRuntime string) framework.Arguments {
+// minimumRuntimeOfTraining returns arguments in which training runs for a time before it is reclaimed.
+func minimumRuntimeOfTraining(least string) framework.Arguments {
 	return framework.Arguments{"serviceTypes": map[string]any{
-		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": minimumRuntime}}}
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": least}}}
 }
 
-// TestGangStartsBesideShortJobs: a gang of four waits. Pods from which it may take cards are never old
-// enough for that, or are not evicted at all. Each card that becomes free is kept for it, so it starts when
-// four pods have ended.
+// churnCase is a scene in which the pods of job short end one by one, and job gang waits. The queues are those of
+// newInferenceAndTrainingScene, or a tree of the text.
+type churnCase struct {
+	isTree         bool
+	withoutReclaim bool
+	queueOfShort   string
+	scene          string
+}
+
+// expectGangStart runs up to 20 sessions until the gang starts: in a session, or in none for 0. No pod is evicted.
+func (tc *churnCase) expectGangStart(t *testing.T, wantSession int) *churn {
+	newScene := newInferenceAndTrainingScene
+	if tc.isTree {
+		newScene = newTree
+	}
+
+	s := newScene(tc.scene)
+	arguments := minimumRuntimeOfTraining("10m")
+	maps.Copy(arguments, s.arguments)
+	s.arguments = arguments
+	t.Cleanup(s.Close)
+
+	c := newChurn(s, tc.queueOfShort)
+	c.withoutReclaim = tc.withoutReclaim
+	session, evicted := c.runUntilStarted("gang-0", 20)
+	check.Equal(t, "the session in which the gang starts", wantSession, session)
+	check.Equal(t, "evicted pods", 0, evicted)
+	return c
+}
+
+// TestGangStartsBesideShortJobs: a gang needs 4 cards of node n at once, and may reclaim them. All 8 are in use by pods
+// of one card. Before each session one of them ends, and a new job comes for its card. The pods have not reached the
+// minimum runtime of 10 minutes, so none is evicted. But each free card is kept for the gang, so it starts in the
+// fourth session. Without the action cardreclaim (spec.reclaim: Off) that is the same.
 func TestGangStartsBesideShortJobs(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		w              func() *scene
-		queue          string
-		withoutReclaim bool
-		session        int
-	}{
-		"in a tree, during the minimum runtime": {func() *scene {
-			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
-		}, "x", false, 3},
-		"in a tree without reclaim": {func() *scene {
-			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=4 pending=4")
-		}, "x", true, 3},
-		"two pods of two cards": {func() *scene {
-			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*8 age=1m; job g queue=y min=2 pending=2 cards=2")
-		}, "x", false, 3},
-		"inference, during the minimum runtime": {func() *scene {
-			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
-		}, "tra", false, 3},
-		"inference without reclaim": {func() *scene {
-			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=inf min=4 pending=4")
-		}, "tra", true, 3},
-		"training keeps nothing in flat queues": {func() *scene {
-			return newScene("queue other quota=PLENTY priority=20000 serviceType=training cpu=1000; node n model=A cards=8; job t queue=tra min=1 running=n*8 age=1m; job g queue=other min=4 pending=4")
-		}, "tra", false, -1},
-		"training keeps nothing from inference": {func() *scene {
-			return newScene("node n model=A cards=8; job t queue=inf min=1 running=n*8 age=1m; job g queue=tra min=4 pending=4")
-		}, "inf", false, -1},
-		"protected pods stay on its node": {func() *scene {
-			return newScene("node n model=A cards=8; job p queue=tra min=1 running=n*5 preemptable=false; job t queue=tra min=1 running=n*3 age=1m; job g queue=inf min=1 pending=1 cards=4")
-		}, "tra", false, -1},
+	const tree = `
+		queue x quota=8 deserved=4 serviceType=training
+		queue y quota=8 deserved=4 serviceType=training
+		node n model=A cards=8
+		job short queue=x min=1 running=n*8 age=1m
+	`
+	const flat = `
+		node n model=A cards=8
+		job short queue=training min=1 running=n*8 age=1m
+		job gang queue=inference min=4 pending=4
+	`
+
+	for t, tc := range check.Cases(t, map[string]churnCase{
+		"a tree: the gang's queue deserves 4": {isTree: true, queueOfShort: "x", scene: tree + "job gang queue=y min=4 pending=4"},
+		"a tree, without cardreclaim": {
+			isTree: true, withoutReclaim: true, queueOfShort: "x", scene: tree + "job gang queue=y min=4 pending=4"},
+		"a tree, the gang has two pods of two cards": {isTree: true, queueOfShort: "x", scene: tree + "job gang queue=y min=2 pending=2 cards=2"},
+		"flat queues: the gang is of inference":      {queueOfShort: "training", scene: flat},
+		"flat queues, without cardreclaim":           {withoutReclaim: true, queueOfShort: "training", scene: flat},
 	}) {
-		w := tc.w()
-		if w.args == nil {
-			w.args = framework.Arguments{}
-		}
-
-		maps.Copy(w.args, protectFor("10m"))
-		c := newChurn(w, tc.queue)
-		c.withoutReclaim = tc.withoutReclaim
-		session, evicted := c.runUntilStarted("g-0", 20)
-		check.Equal(t, "the session in which the gang starts", tc.session, session)
-		check.Equal(t, "evicted pods", 0, evicted)
-		if tc.session < 0 {
-			check.Equal(t, "short jobs that started", 20, c.started)
-		}
-
-		w.Close()
+		tc.expectGangStart(t, 4)
 	}
 }
 
-// TestIdleCardsAreNotLentBeforeReclaim: two cards are idle, and a gang of four lacks two. They are not
-// given to pods from which cardreclaim would take them back a moment later.
+// TestGangStartsNotWhereNoCardIsKept: cards are kept only for jobs that may reclaim them, and only on nodes where enough
+// of them can become free. Else they would idle. One of the short jobs ends before each of 20 sessions, and each time
+// the new short job gets its card.
+func TestGangStartsNotWhereNoCardIsKept(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]churnCase{
+		"training does not reclaim from training": {queueOfShort: "training", scene: `
+			queue other quota=1000 priority=20000 serviceType=training cpu=1000
+			node n model=A cards=8
+			job short queue=training min=1 running=n*8 age=1m
+			job gang queue=other min=4 pending=4`},
+		"training does not reclaim from inference": {queueOfShort: "inference", scene: `
+			node n model=A cards=8
+			job short queue=inference min=1 running=n*8 age=1m
+			job gang queue=training min=4 pending=4`},
+		"5 of 8 pods are protected, and the waiting pod needs 4 cards": {queueOfShort: "training", scene: `
+			node n model=A cards=8
+			job protected queue=training min=1 running=n*5 preemptable=false
+			job short queue=training min=1 running=n*3 age=1m
+			job gang queue=inference min=1 pending=1 cards=4`},
+	}) {
+		c := tc.expectGangStart(t, 0)
+
+		check.Equal(t, "short jobs that started", 20, c.started)
+	}
+}
+
+// TestIdleCardsAreNotLentBeforeReclaim: 6 of 8 cards are in use, and a gang of 4 lacks 2. Job late waits as well, before
+// the gang. It does not get the 2 idle cards, because cardreclaim would evict its pods a moment later. So the gang uses
+// them, and only 2 running pods are evicted.
 func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
-	for t, newCase := range check.Cases(t, map[string]func() *scene{
-		"a borrower waits": func() *scene {
-			return newTree("x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job t queue=x min=1 running=n*6 age=24h; job u queue=x min=1 pending=2; job g queue=y min=4 pending=4")
-		},
-		"training waits": func() *scene {
-			return newScene("node n model=A cards=8; job t queue=tra min=1 running=n*6 age=24h; job u queue=tra min=1 pending=2; job g queue=inf min=4 pending=4")
-		},
-	}) {
-		w := newCase().runAction(t)
+	t.Run("a tree: late would borrow", func(t *testing.T) {
+		s := newTree(`
+			queue x quota=8 deserved=4 serviceType=training
+			queue y quota=8 deserved=4 serviceType=training
+			node n model=A cards=8
+			job running queue=x min=1 running=n*6 age=24h
+			job late queue=x min=1 pending=2
+			job gang queue=y min=4 pending=4`).runSession(t)
+		s.expectEvictedAndPlaced(t, "running-0 running-1", "gang@n*4")
+	})
 
-		check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
-	}
+	t.Run("flat queues: late is of training", func(t *testing.T) {
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			job running queue=training min=1 running=n*6 age=24h
+			job late queue=training min=1 pending=2
+			job gang queue=inference min=4 pending=4`).runSession(t)
+		s.expectEvictedAndPlaced(t, "running-0 running-1", "gang@n*4")
+	})
 }
 
-// TestCardsAreKeptWherePodsEndSoon: cards are also kept on a node whose pods the gang may not take, but that
-// end by their activeDeadlineSeconds within the hour. They are not kept where pods end later.
+// TestCardsAreKeptWherePodsEndSoon: a pod of 4 cards waits. 2 of 8 cards are free, and inference, from which it may not
+// reclaim, uses 6. Its pods have run for 10 minutes, and end by their activeDeadlineSeconds. If that is within the next
+// hour, the free cards are kept for the waiting pod. Otherwise the training pod gets one.
 func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		deadline time.Duration
-		bound    string
+		deadline  time.Duration
+		wantBound string
 	}{
-		"within the hour": {65 * time.Minute, ""},
-		"later":           {75 * time.Minute, "u-0@n"},
+		"65 minutes after the start, so in 55 minutes: kept":     {65 * time.Minute, ""},
+		"75 minutes after the start, so in 65 minutes: not kept": {75 * time.Minute, "small-0@n"},
 	}) {
-		w := newScene("node n model=A cards=8; job k queue=inf min=1 running=n*6 age=10m; job u queue=tra min=1 pending=1; job g queue=inf min=1 pending=1 cards=4", onJob("k", func(p *corev1.Pod) {
-			p.Spec.ActiveDeadlineSeconds = ptr.To(int64(tc.deadline.Seconds()))
-		}))
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			job ending queue=inference min=1 running=n*6 age=10m
+			job small queue=training min=1 pending=1
+			job waiting queue=inference min=1 pending=1 cards=4`,
+			onJob("ending", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(tc.deadline.Seconds())) }))
 
-		w.runAction(t)
-		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+		s.runSession(t).expectBound(t, tc.wantBound)
 	}
 }
 
-// TestAJobPreemptsBesideKeptCards: two free cards of node n are kept for a gang of inference, whose victims
-// are protected for a time. A job of training gets none of them, so it preempts: the lowest priority, on either
-// node.
+// TestAJobPreemptsBesideKeptCards: the action preempt evicts pods of lower priority of the own queue. Node n has 4
+// cards, 2 of them free. They are kept for a gang of inference that waits for 4: the training pods there have run for
+// one minute of their minimum runtime of 10, which protects them from reclaim, not from preempt. So job high of
+// training gets none of the free cards, and preempts a job of lower priority, on either node.
 func TestAJobPreemptsBesideKeptCards(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ jobs, goes, bound string }{
-		"cards are kept, on the other node": {"job t queue=tra min=1 running=n*2 age=1m priorityClass=high; job lo queue=tra min=1 running=m age=1m priorityClass=low; job g queue=inf min=4 pending=4", "lo-0", ""},
-		"cards are kept, on the same node":  {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low; job g queue=inf min=4 pending=4", "t-0 t-1", ""},
-		"no cards are kept":                 {"job t queue=tra min=2 running=n*2 age=1m; job lo queue=tra min=1 running=m age=1m priorityClass=low", "", "hi-0@n"},
+	for t, tc := range check.Cases(t, map[string]struct{ jobs, wantEvicted, wantBound string }{
+		"the lowest priority is on the other node": {`
+			job t queue=training min=1 running=n*2 age=1m priorityClass=high
+			job low queue=training min=1 running=m age=1m priorityClass=low
+			job gang queue=inference min=4 pending=4`, "low-0", ""},
+		"the job without PriorityClass has the lowest priority, and its node has the kept cards": {`
+			job t queue=training min=2 running=n*2 age=1m
+			job low queue=training min=1 running=m age=1m priorityClass=low
+			job gang queue=inference min=4 pending=4`, "t-0 t-1", ""},
+		"no gang waits, so no cards are kept": {`
+			job t queue=training min=2 running=n*2 age=1m
+			job low queue=training min=1 running=m age=1m priorityClass=low`, "", "high-0@n"},
 	}) {
-		w := newScene("node n model=A cards=4; node m model=A cards=1;" + tc.jobs + "; job hi queue=tra min=1 pending=1 priorityClass=high")
-		w.args = protectFor("10m")
-		w.startCache()
-		w.openSession().Run(NewAllocate(w.action), w.action, NewPreempt(w.action))
-		check.Equal(t, "evicted", tc.goes, strings.TrimSuffix(session.Names(w.In(api.Releasing)), "@m"))
-		check.Equal(t, "bound", tc.bound, session.Names(w.In(api.Binding)))
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			node m model=A cards=1
+			job high queue=training min=1 pending=1 priorityClass=high` + tc.jobs)
+		s.arguments = minimumRuntimeOfTraining("10m")
+		s.startCache()
+		t.Cleanup(s.Close)
 
-		w.Close()
+		s.openSession().Run(NewAllocate(s.action), s.action, NewPreempt(s.action))
+		s.expectEvicted(t, tc.wantEvicted)
+		s.expectBound(t, tc.wantBound)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// shipped is how the product repeats a failed write.
-var shipped = writeBackoff
+// shippedBackoff is how the product repeats a failed write. Tests repeat it without waiting.
+var shippedBackoff = writeBackoff
 
 // cards is the cache of the plugin. newTree replaces it.
 var cards = capacitycard.NewCache()
@@ -62,180 +63,226 @@ func amount(quantity string) resource.Quantity { return resource.MustParse(quant
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 
-func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
-	return session.OwnedBy(apiVersion, kind, "o", "o")
-}
-
-// scene is a cluster with the action.
+// scene is a cluster with the action cardreclaim.
 type scene struct {
 	*session.Cluster
-	habits fakePolicies
-	args   framework.Arguments
-	// volumes are claims of volumes that are not bound.
-	volumes []*corev1.PersistentVolumeClaim
-	// alone runs the action without allocate before it.
-	alone  bool
-	action *Action
+	// policies are those of the Volcano jobs, arguments those of the plugin capacity-card.
+	policies  fakePolicies
+	arguments framework.Arguments
+	// withoutAllocate leaves the action allocate out of each session.
+	withoutAllocate bool
+	action          *Action
 }
 
-// PLENTY is quota for all cards. BUSY is training in two gangs that use the eight cards of
-// node n, HALF the first of them.
-var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
-	"BUSY", "job na queue=tra min=4 running=n*4 age=24h; job nb queue=tra min=4 running=n*4 age=24h", "HALF", "job na queue=tra min=4 running=n*4 age=24h")
-
-// newScene returns a scene with an inference queue above a training queue. Both may use all
-// cards.
-func newScene(text string, changes ...func(*corev1.Pod)) *scene {
-	w := &scene{Cluster: session.New(""), habits: fakePolicies{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
-	return w.add("queue inf quota=PLENTY priority=80000 serviceType=inference cpu=1000; queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000").add(text, changes...)
+// newInferenceAndTrainingScene returns a scene with two flat queues: inference with priority 80000, which reclaims,
+// and training with priority 20000. Both have a quota of 1000 of each card.
+func newInferenceAndTrainingScene(text string, changes ...podChange) *scene {
+	s := &scene{Cluster: session.New(""), policies: fakePolicies{}}
+	return s.add(`
+		queue inference quota=1000 priority=80000 serviceType=inference cpu=1000
+		queue training quota=1000 priority=20000 serviceType=training cpu=1000`).add(text, changes...)
 }
 
-// add adds a text in the format of package session. The owner and evictionPolicy of a job in it set
-// its policies, which are unknown with evictionPolicy=Unknown.
-func (w *scene) add(text string, changes ...func(*corev1.Pod)) *scene {
-	text = short.Replace(text)
-	w.Add(text, changes...)
+// newTree returns a scene of which the queues are a tree. The plugin gets a new cache, because it remembers by name
+// which queues may not borrow.
+func newTree(text string, changes ...podChange) *scene {
+	useNewCache()
+	s := &scene{Cluster: session.New(""), policies: fakePolicies{}, arguments: framework.Arguments{"queueHierarchy": "Tree"}}
+	return s.add(text, changes...)
+}
+
+// useNewCache gives the plugin a new cache, as a restart of the scheduler does.
+func useNewCache() {
+	cards = capacitycard.NewCache()
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cards))
+}
+
+// add adds a text in the format of package session. A queue may have plain numbers, see expandQueue. The owner and
+// evictionPolicy of a job set its policies, which are unknown with evictionPolicy=Unknown.
+func (s *scene) add(text string, changes ...podChange) *scene {
 	for _, line := range words.Lines(text) {
+		if line.Verb == "queue" {
+			line = s.expandQueue(line)
+		}
+
+		s.AddLine(line, changes...)
 		action := line.Value("evictionPolicy")
 		if line.Value("owner") == "vcjob" && action != "Unknown" {
-			w.habits["ns/"+line.Name()] = workload.EvictionPolicy{Inelastic: action != "", Terminates: action == "TerminateJob"}
+			s.policies["ns/"+line.Name()] = workload.EvictionPolicy{Inelastic: action != "", Terminates: action == "TerminateJob"}
 		}
 	}
 
-	return w
+	return s
 }
 
-// startCache fills Volcano's cache with the cluster.
-func (w *scene) startCache() {
-	w.Begin()
-	for _, podSet := range w.volumes {
-		utilruntime.Must(w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet))
+// expandQueue replaces plain numbers. quota=8 and deserved=8 are 8 of card A and 8 of card B, guarantee=8 is 8 of
+// card A. Queues with them deserve and are guaranteed nothing in a tree unless the text says it.
+func (s *scene) expandQueue(line words.Line) words.Line {
+	if _, err := strconv.Atoi(line.Value("quota")); err != nil {
+		return line
 	}
-	w.action = New(cards, w.habits)
-	w.action.clock = func() time.Time { return w.Now } // so that slow machines change nothing
-	servers = append(servers, w.Cache.Client())
+
+	if s.arguments["queueHierarchy"] == "Tree" {
+		priority := map[bool]string{true: "80000", false: "20000"}[line.Value("serviceType") == "inference"]
+		line.Words = append(words.Words(strings.Fields("cpu=1000 deserved=0 guarantee=0 priority="+priority)), line.Words...)
+	}
+
+	for i, word := range line.Words {
+		switch word.Key {
+		case "quota", "deserved":
+			line.Words[i].Value = fmt.Sprintf(`{"A":%[1]s,"B":%[1]s}`, word.Value)
+		case "guarantee":
+			line.Words[i].Value = fmt.Sprintf(`{"A":%s}`, word.Value)
+		}
+	}
+
+	return line
+}
+
+// startCache fills Volcano's cache with the cluster, and a volume claim "unbound" that never gets a volume.
+func (s *scene) startCache() {
+	s.Begin()
+	claims := s.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer()
+	utilruntime.Must(claims.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}))
+	s.action = New(cards, s.policies)
+	s.action.clock = func() time.Time { return s.Now } // so that slow machines change nothing
+	servers = append(servers, s.Cache.Client())
 }
 
 // openSession opens a session with the plugins of the shipped configuration, and more.
-func (w *scene) openSession(more ...string) *scene {
-	if w.Cache == nil {
-		w.startCache()
+func (s *scene) openSession(more ...string) *scene {
+	if s.Cache == nil {
+		s.startCache()
 	}
-	w.Open([][]string{{"priority", "gang", "conformance", capacitycard.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
-		map[string]framework.Arguments{capacitycard.PluginName: w.args})
-	return w
+	s.Open([][]string{{"priority", "gang", "conformance", capacitycard.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
+		map[string]framework.Arguments{capacitycard.PluginName: s.arguments})
+	return s
 }
 
-// runAction opens a session and runs allocate and the action. It stays open until the test
-// ends or opens another one.
-func (w *scene) runAction(t *testing.T) *scene {
-	t.Helper()
-	t.Cleanup(w.Close)
-	w.openSession().executeActions()
-	return w
+// runSession opens a session and runs allocate and cardreclaim. It stays open until the test ends or opens another one.
+func (s *scene) runSession(t *testing.T) *scene {
+	t.Cleanup(s.Close)
+	s.openSession().runActions()
+	return s
 }
 
 // runAllocate opens a session and runs allocate alone. It stays open until the test ends.
-func (w *scene) runAllocate(t *testing.T) *scene {
-	t.Helper()
-	t.Cleanup(w.Close)
-	w.openSession().Run(NewAllocate(w.action))
-	return w
+func (s *scene) runAllocate(t *testing.T) *scene {
+	t.Cleanup(s.Close)
+	s.openSession().Run(NewAllocate(s.action))
+	return s
+}
+
+// runActions runs allocate and cardreclaim in the open session.
+func (s *scene) runActions() {
+	if s.withoutAllocate {
+		s.Run(s.action)
+		return
+	}
+	s.Run(NewAllocate(s.action), s.action)
 }
 
 // addToCache adds jobs to the cluster and to Volcano's cache, as an informer does.
-func (w *scene) addToCache(text string) {
-	groups := len(w.Groups)
-	pods := len(w.Pods)
-	w.add(text)
-	for _, group := range w.Groups[groups:] {
-		w.Cache.AddPodGroupV1beta1(group)
+func (s *scene) addToCache(text string) {
+	groups := len(s.Groups)
+	pods := len(s.Pods)
+	s.add(text)
+	for _, group := range s.Groups[groups:] {
+		s.Cache.AddPodGroupV1beta1(group)
 	}
-	for _, pod := range w.Pods[pods:] {
-		w.Cache.AddPod(pod.DeepCopy())
+	for _, pod := range s.Pods[pods:] {
+		s.Cache.AddPod(pod.DeepCopy())
 	}
 }
 
-// search is a session of the action, of which a test places the jobs itself.
-func (w *scene) search(t *testing.T) *reclaimSession {
-	t.Helper()
-	t.Cleanup(w.Close)
-	policy, _ := cards.ReclaimPolicyFor(w.openSession().Ssn.UID)
-	return newReclaimSession(w.Ssn, policy, w.action)
+// changeQueue replaces a queue in the cluster and in Volcano's cache, as an informer does.
+func (s *scene) changeQueue(text string) {
+	s.add(text)
+	s.Cache.AddQueueV1beta1(s.Queues[len(s.Queues)-1])
 }
 
-// placeFirst places a job with the full budget of a job.
-func (rs *reclaimSession) placeFirst(job *api.JobInfo) {
+// openSearch opens a session of the action, of which a test places the jobs itself.
+func (s *scene) openSearch(t *testing.T) *reclaimSession {
+	t.Cleanup(s.Close)
+	policy, _ := cards.ReclaimPolicyFor(s.openSession().Ssn.UID)
+	return newReclaimSession(s.Ssn, policy, s.action)
+}
+
+// placeWithFullBudget places a job with the full budget of a job.
+func (rs *reclaimSession) placeWithFullBudget(job *api.JobInfo) {
 	rs.startJob(len(rs.nodes))
 	rs.placeJob(job)
 }
 
-func (w *scene) executeActions() {
-	if w.alone {
-		w.Run(w.action)
-		return
-	}
-	w.Run(NewAllocate(w.action), w.action)
+// expectEvictedAndPlaced compares the evicted pods, and those that wait on a node for cards that become free. Both are
+// in the format of session.Spell: "a*2" are a-0 and a-1, and "a@n*2" are these on node n.
+func (s *scene) expectEvictedAndPlaced(t *testing.T, wantEvicted, wantPlaced string) {
+	evicted, placed := s.Outcome()
+	check.Equal(t, "evicted pods", session.Spell(wantEvicted), evicted)
+	check.Equal(t, "pods placed on cards that become free", session.Spell(wantPlaced), placed)
 }
 
-// expectEvictedAndPlaced compares the evicted and the pipelined pods, in the format of
-// session.Spell.
-func (w *scene) expectEvictedAndPlaced(t *testing.T, wantGoes, wantPipelined string) {
-	t.Helper()
-	goes, pipelined := w.Outcome()
-	check.That(t, goes == session.Spell(wantGoes) && pipelined == session.Spell(wantPipelined),
-		"%q are evicted and %q are pipelined, want %q and %q", goes, pipelined, session.Spell(wantGoes), session.Spell(wantPipelined))
+// expectEvicted compares the evicted pods.
+func (s *scene) expectEvicted(t *testing.T, want string) {
+	check.Equal(t, "evicted pods", session.Spell(want), session.Names(s.In(api.Releasing)))
 }
 
-// sceneCase is a scene with its expected evicted and pipelined pods.
+// expectBound compares the pods that the session binds to free cards.
+func (s *scene) expectBound(t *testing.T, want string) {
+	check.Equal(t, "bound pods", session.Spell(want), session.Names(s.In(api.Binding)))
+}
+
+// sceneCase is a scene with its expected evicted pods, and the pods that are placed on the cards of these.
 type sceneCase struct {
-	text, goes, pipelined string
-	change                func(*corev1.Pod)
+	scene                   string
+	change                  podChange
+	wantEvicted, wantPlaced string
 }
 
+// runScenes runs a session of allocate and cardreclaim on each scene, with the queues of newInferenceAndTrainingScene.
 func runScenes(t *testing.T, scenes map[string]sceneCase) {
-	t.Helper()
-	for t, s := range check.Cases(t, scenes) {
-		s.scene().runAction(t).expectEvictedAndPlaced(t, s.goes, s.pipelined)
+	for t, tc := range check.Cases(t, scenes) {
+		newInferenceAndTrainingScene(tc.scene, tc.change).runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
 	}
 }
 
-func (s sceneCase) scene() *scene { return newScene(s.text, s.change) }
-
-// onPod applies a change to the pod of a name, onJob to the pods of a job.
-func onPod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		if p.Name == name {
-			change(p)
-		}
+// evictedByQueue counts the evicted pods of each queue: "xb 1, ya 2".
+func (s *scene) evictedByQueue() string {
+	counts := map[string]int{}
+	for _, task := range s.In(api.Releasing) {
+		counts[string(s.Ssn.Jobs[task.Job].Queue)]++
 	}
+	var parts []string
+	for _, queue := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", queue, counts[queue]))
+	}
+	return strings.Join(parts, ", ")
 }
 
-func onJob(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		if change != nil && p.Annotations["scheduling.k8s.io/group-name"] == job {
-			change(p)
+// podsOf returns the pods of a job.
+func (s *scene) podsOf(job string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range s.Pods {
+		if pod.Annotations["scheduling.k8s.io/group-name"] == job {
+			pods = append(pods, pod)
 		}
 	}
+	return pods
 }
 
-func applyAll(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		for _, change := range changes {
-			change(p)
-		}
-	}
+// countPlaced returns how many pods of a job have a node: free, or as soon as evicted pods have left it.
+func (s *scene) countPlaced(job string) int {
+	placed := s.Job(job).TaskStatusIndex
+	return len(placed[api.Pipelined]) + len(placed[api.Allocated]) + len(placed[api.Binding])
 }
 
 // expectNoWrites fails if the action or Volcano wrote to a pod.
-func (w *scene) expectNoWrites(t *testing.T) {
-	t.Helper()
+func (s *scene) expectNoWrites(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
-	check.Equal(t, "pods that Volcano evicts", 0, len(w.Evicted))
-	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
-		if verb := action.GetVerb(); action.GetResource().Resource == "pods" && (verb == "patch" || verb == "update" || verb == "delete") {
-			t.Errorf("pods are written to: %v", action)
-		}
+	check.Equal(t, "pods that Volcano evicts", 0, len(s.Evicted))
+	for _, action := range s.Cache.Client().(*fake.Clientset).Actions() {
+		isWrite := slices.Contains([]string{"patch", "update", "delete"}, action.GetVerb())
+		check.That(t, !isWrite || action.GetResource().Resource != "pods", "pods are written to: %v", action)
 	}
 }
 

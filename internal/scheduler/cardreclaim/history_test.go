@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -15,229 +14,295 @@ import (
 )
 
 // sessionsWithFailedSearch plays sessions, and lists those with a search that found nothing.
-func (w *scene) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
-	t.Helper()
-	var made []int
+func (s *scene) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
+	var found []int
 	for n := range sessions {
-		w.runAction(t)
-		for _, failed := range w.action.searches.failed {
-			if failed.session == w.action.searches.session {
-				made = append(made, n)
+		s.runSession(t)
+		for _, failed := range s.action.searches.failed {
+			if failed.session == s.action.searches.session {
+				found = append(found, n)
 			}
 		}
 	}
-	return made
+	return found
 }
 
 // updatePods updates the pods of a job.
-func (w *scene) updatePods(job string, change func(*corev1.Pod)) {
-	for _, pod := range w.podsOf(job) {
-		w.Update(pod.Name, change)
+func (s *scene) updatePods(job string, change podChange) {
+	for _, pod := range s.podsOf(job) {
+		s.Update(pod.Name, change)
 	}
 }
 
-// TestFailedSearchIsNotRepeated: while nothing changes, it is repeated only after 1, 2, 4 …
-// sessions.
-func TestFailedSearchIsNotRepeated(t *testing.T) {
-	w := newScene("node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1; job j queue=inf min=2 pending=2")
-	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.sessionsWithFailedSearch(t, 40)))
+// updateNode updates the first node in Volcano's cache.
+func (s *scene) updateNode(t *testing.T, change nodeChange) {
+	node := s.Nodes[0].DeepCopy()
+	change(node)
+	check.NoError(t, s.Cache.AddOrUpdateNode(node))
 }
 
-// TestOtherCardsRepeatNoSearch: pods of the queue that hold a card which the job does not name end in
-// each session. That helps it as little as no change does.
-func TestOtherCardsRepeatNoSearch(t *testing.T) {
-	w := newScene("node n model=A cards=4; node m model=B cards=30; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job b queue=inf min=1 running=m*20 card=B age=1h; job i queue=inf min=1 pending=1")
+// updateGroup updates the first PodGroup in Volcano's cache.
+func (s *scene) updateGroup(change func(*v1beta1.PodGroup)) {
+	group := s.Groups[0].DeepCopy()
+	group.ResourceVersion += "1"
+	change(group)
+	s.Cache.UpdatePodGroupV1beta1(s.Groups[0], group)
+}
+
+// TestAFailedSearchIsRepeatedLessAndLessOften: no eviction helps the jobs i and j, because the only pods that could go
+// are protected. A search is expensive. While nothing changes, each job's search is repeated after 1 skipped session,
+// then after 2, 4, 8 and 16. The list has each session with a search, for both jobs: 0, 2, 5, 10, 19 and 36.
+func TestAFailedSearchIsRepeatedLessAndLessOften(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job protected queue=training min=4 running=n*4 age=24h preemptable=false
+		job i queue=inference min=1 pending=1
+		job j queue=inference min=2 pending=2`)
+
+	check.Equal(t, "sessions with a search", []int{0, 0, 2, 2, 5, 5, 10, 10, 19, 19, 36, 36}, s.sessionsWithFailedSearch(t, 40))
+}
+
+// TestAChangeOfOtherCardsRepeatsNoSearch: job i requests card A, whose pods are protected. One pod with card B ends
+// before each session. That does not help the job, so it searches only in the sessions 0, 2, 5, 10 and 19.
+func TestAChangeOfOtherCardsRepeatsNoSearch(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		node m model=B cards=30
+		job protected queue=training min=4 running=n*4 age=24h preemptable=false
+		job b queue=inference min=1 running=m*20 card=B age=1h
+		job i queue=inference min=1 pending=1`)
+
 	searches := 0
 	for n := range 20 {
-		searches += len(w.sessionsWithFailedSearch(t, 1))
-		w.Close()
-		w.Cache.DeletePod(w.Pod(fmt.Sprintf("b-%d", n)).DeepCopy())
+		searches += len(s.sessionsWithFailedSearch(t, 1))
+		s.Close()
+		s.Cache.DeletePod(s.Pod(fmt.Sprintf("b-%d", n)).DeepCopy())
 	}
 	check.Equal(t, "searches in 20 sessions", 5, searches)
 }
 
-// TestSearchIsRepeatedAfterChange: the first session after any change that helps places the
-// pod.
-func TestSearchIsRepeatedAfterChange(t *testing.T) {
-	const full = "node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job i queue=inf min=1 pending=1"
-	node := func(w *scene, change func(*corev1.Node)) {
-		n := w.Nodes[0].DeepCopy()
-		change(n)
-		check.NoError(t, w.Cache.AddOrUpdateNode(n))
-	}
-
-	queue := func(w *scene, text string) {
-		w.add(text)
-		w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
-	}
-
-	group := func(w *scene, change func(*v1beta1.PodGroup)) {
-		g := w.Groups[0].DeepCopy()
-		g.ResourceVersion += "1"
-		change(g)
-		w.Cache.UpdatePodGroupV1beta1(w.Groups[0], g)
-	}
+// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions find no victim for it. Then
+// one thing changes that makes an eviction possible or needless. The next session repeats the search at once, and the
+// pod gets its card.
+func TestAFailedSearchIsRepeatedAfterAChangeThatHelps(t *testing.T) {
+	const protectedPods = `
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 age=24h preemptable=false
+		job i queue=inference min=1 pending=1`
+	const gang = `
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 age=24h
+		job i queue=inference min=1 pending=1`
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		text        string
-		change      func(w *scene)
-		goes, comes string
-		label       func(*corev1.Pod)
+		scene                   string
+		podChange               podChange
+		change                  func(s *scene)
+		wantEvicted, wantPlaced string
 	}{
-		"a pod ends": {full, func(w *scene) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
-		"no pod is protected any more": {full, func(w *scene) {
-			w.updatePods("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
-		}, "p*4", "i-0@n", nil},
-		"the PodGroup is not protected any more": {"node n model=A cards=4; job p queue=tra min=4 running=n*4 age=24h groupPreemptable=false; job i queue=inf min=1 pending=1",
-			func(w *scene) {
-				group(w, func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
-			}, "p*4", "i-0@n", nil},
-		"a node comes": {full, func(w *scene) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
-		"a node gets cards": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1 cards=5",
-			func(w *scene) {
-				node(w, func(n *corev1.Node) {
+		"a protected pod ends, so its card is free": {scene: protectedPods,
+			change: func(s *scene) { s.Cache.DeletePod(s.Pod("t-3")) }, wantPlaced: "i-0@n"},
+		"the pods are not protected any more": {scene: protectedPods,
+			change: func(s *scene) {
+				s.updatePods("t", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") })
+			}, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"a new node has 4 free cards": {scene: protectedPods,
+			change: func(s *scene) { check.NoError(t, s.Cache.AddOrUpdateNode(session.Node("new", "A", 4))) }, wantPlaced: "i-0@new"},
+		"the PodGroup is not protected any more": {scene: `
+				node n model=A cards=4
+				job t queue=training min=4 running=n*4 age=24h groupPreemptable=false
+				job i queue=inference min=1 pending=1`,
+			change: func(s *scene) {
+				s.updateGroup(func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
+			}, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"a pod of 5 cards waits, and the node grows from 4 cards to 8": {scene: `
+				node n model=A cards=4
+				job t queue=training min=4 running=n*4 age=24h
+				job i queue=inference min=1 pending=1 cards=5`,
+			change: func(s *scene) {
+				s.updateNode(t, func(n *corev1.Node) {
 					n.Labels["nvidia.com/gpu.count"] = "8"
 					n.Status.Allocatable[gpu] = amount("8")
 				})
-			}, "t*4", "i-0@n", nil},
-		"a node gets a label": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", func(w *scene) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
-			onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
-		"the quota grows": {`node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000; job i queue=inf min=3 pending=3`,
-			func(w *scene) { queue(w, `queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000`) }, "t*4", "i@n*3", nil},
-		"the queue may be taken from": {"node n model=A cards=4; queue tra quota=PLENTY priority=20000 serviceType=training reclaimable=false cpu=1000; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
-			func(w *scene) { queue(w, "queue tra quota=PLENTY priority=20000 serviceType=training cpu=1000") }, "t*4", "i-0@n", nil},
-		"a job has elastic pods": {"node n model=A cards=2; node m model=A cards=2; job t queue=tra min=4 running=n*2,m*2 age=24h; job i queue=inf min=1 pending=1",
-			func(w *scene) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", onPod("t-3", protect)},
-		"a job is known": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=Unknown; job i queue=inf min=1 pending=1",
-			func(w *scene) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
-		"who was avoided is gone": {"node n model=A cards=4; job w queue=inf min=1 running=n cards=0 age=24h; job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1",
-			func(w *scene) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", applyAll(onJob("w", withLabelAndAntiAffinity("web", "")), onJob("i", withLabelAndAntiAffinity("api", "web")))},
-		"who must be near comes": {"node n model=A cards=4; job t queue=tra min=4 running=n*4 age=24h; job w queue=inf min=1 running=n cards=0 age=24h; job i queue=inf min=1 pending=1",
-			func(w *scene) { w.updatePods("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", onJob("i", withAffinity("web"))},
+			}, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"the node gets the label that the pod selects": {scene: gang,
+			podChange: onJob("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} }),
+			change:    func(s *scene) { s.updateNode(t, withNodeLabel("zone", "z")) }, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"the quota grows from 2 to 4, and a gang of 3 waits": {scene: `
+				node n model=A cards=4
+				job t queue=training min=4 running=n*4 age=24h
+				queue inference quota={"A":2} priority=80000 serviceType=inference cpu=1000
+				job i queue=inference min=3 pending=3`,
+			change: func(s *scene) {
+				s.changeQueue(`queue inference quota={"A":4} priority=80000 serviceType=inference cpu=1000`)
+			}, wantEvicted: "t*4", wantPlaced: "i@n*3"},
+		"the victims' queue becomes reclaimable": {scene: gang + `
+				queue training quota=1000 priority=20000 serviceType=training reclaimable=false cpu=1000`,
+			change: func(s *scene) {
+				s.changeQueue("queue training quota=1000 priority=20000 serviceType=training cpu=1000")
+			}, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"the minimum of a gang with a protected pod sinks from 4 to 3": {scene: `
+				node n model=A cards=2
+				node m model=A cards=2
+				job t queue=training min=4 running=n*2,m*2 age=24h
+				job i queue=inference min=1 pending=1`,
+			podChange: onPod("t-3", protect),
+			change: func(s *scene) {
+				s.updateGroup(func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 })
+			}, wantEvicted: "t-0", wantPlaced: "i-0@n"},
+		"the policies of the Volcano job are read": {scene: `
+				node n model=A cards=4
+				job t queue=training min=4 running=n*4 age=24h owner=vcjob evictionPolicy=Unknown
+				job i queue=inference min=1 pending=1`,
+			change: func(s *scene) { s.policies["ns/t"] = workload.EvictionPolicy{} }, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"the pod that i avoids ends": {scene: gang + `
+				job web queue=inference min=1 running=n cards=0 age=24h`,
+			podChange: applyAll(onJob("web", withLabel("web")), onJob("i", avoiding("web"))),
+			change:    func(s *scene) { s.Cache.DeletePod(s.Pod("web-0")) }, wantEvicted: "t*4", wantPlaced: "i-0@n"},
+		"a pod on the node gets the label that i must be beside": {scene: gang + `
+				job web queue=inference min=1 running=n cards=0 age=24h`,
+			podChange: onJob("i", beside("web")),
+			change:    func(s *scene) { s.updatePods("web", withLabel("web")) }, wantEvicted: "t*4", wantPlaced: "i-0@n"},
 	}) {
-		w := sceneCase{text: tc.text, change: tc.label}.scene()
-		w.alone = true
+		s := newInferenceAndTrainingScene(tc.scene, tc.podChange)
+		s.withoutAllocate = true
 		for range 4 {
-			w.runAction(t).expectEvictedAndPlaced(t, "", "")
+			s.runSession(t).expectEvictedAndPlaced(t, "", "")
 		}
-		tc.change(w)
-		w.runAction(t).expectEvictedAndPlaced(t, tc.goes, tc.comes)
+
+		tc.change(s)
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
 	}
 }
 
-// TestSearchIsRepeatedAfterMinimumRuntime: a victim job is evicted as soon as it has run long
-// enough.
-func TestSearchIsRepeatedAfterMinimumRuntime(t *testing.T) {
-	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=10s; job i queue=inf min=1 pending=1")
-	w.args = protectFor("30s")
+// TestAFailedSearchIsRepeatedAtTheMinimumRuntime: the gang has run for 10 seconds of a minimum runtime of 30. So the
+// search is repeated 20 seconds after the scene began, when the gang may be evicted.
+func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 age=10s
+		job i queue=inference min=1 pending=1`)
+	s.arguments = minimumRuntimeOfTraining("30s")
 	for range 4 {
-		w.runAction(t).expectEvictedAndPlaced(t, "", "")
+		s.runSession(t).expectEvictedAndPlaced(t, "", "")
 	}
-	at := w.action.searches.failed[w.Job("i").UID].until
-	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
+
+	wait := s.action.searches.failed[s.Job("i").UID].until.Sub(s.Now)
+	check.That(t, wait > 15*time.Second && wait < 25*time.Second, "the next search is made after %s, want about 20s", wait)
 }
 
-// TestLeftoverCardsServeJobsThatFailed: a gang is evicted for another job, and one of its
-// cards fits a pod whose search failed in the session before.
-func TestLeftoverCardsServeJobsThatFailed(t *testing.T) {
-	w := newScene(`node n model=A cards=8; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; queue top quota=PLENTY priority=90000 reclaimable=true
-		job t queue=other min=8 running=n*8 age=24h; job a queue=mixed min=1 pending=1 serviceType=inference`)
+// TestLeftoverCardsServeAJobWhoseSearchFailed: inference reclaims from training, and urgent from batch. Job a of
+// inference finds no victim, because only the batch gang of 8 runs. Then a job of urgent evicts that gang for 4 pods. One
+// of the 4 cards that are left over goes to job a in the same session, although its search failed before.
+func TestLeftoverCardsServeAJobWhoseSearchFailed(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue other quota=1000 priority=20000 serviceType=batch
+		queue mixed quota=1000 priority=80000 reclaimable=true
+		queue top quota=1000 priority=90000 reclaimable=true
+		node n model=A cards=8
+		job t queue=other min=8 running=n*8 age=24h
+		job a queue=mixed min=1 pending=1 serviceType=inference`)
+	s.arguments = urgentReclaimsFromBatch()
+	s.withoutAllocate = true
+	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 
-	w.args = map[string]any{"serviceTypes": map[string]any{
+	s.addToCache("job c queue=top min=4 pending=4 serviceType=urgent")
+	s.runSession(t).expectEvictedAndPlaced(t, "t*8", "a-0@n c@n*4")
+}
+
+// urgentReclaimsFromBatch returns arguments in which inference reclaims from training, and urgent from batch.
+func urgentReclaimsFromBatch() map[string]any {
+	return map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
-	w.alone = true
-
-	w.runAction(t).expectEvictedAndPlaced(t, "", "")
-	w.addToCache("job c queue=top min=4 pending=4 serviceType=urgent")
-	w.runAction(t).expectEvictedAndPlaced(t, "t*8", "a-0@n c@n*4")
 }
 
-// TestActionRestsAfterLongSearch: searches that place no pod take at most a quarter of the time. Those
-// that place pods are not repeated, and delay no other job.
+// TestActionRestsAfterLongSearch: no pod is scheduled during a search. So searches that place no pod take at most a
+// quarter of the time: after one of 2 seconds the action makes none until 8 seconds have passed. Sessions are 3 seconds
+// apart, beside the time of the search. A search that places its pod is not repeated, so it causes no rest.
 func TestActionRestsAfterLongSearch(t *testing.T) {
-	const hopeless = "node n model=A cards=8; job p queue=tra min=8 running=n*8 age=24h preemptable=false; job i queue=inf min=1 pending=1"
 	for t, tc := range check.Cases(t, map[string]struct {
-		text  string
-		took  time.Duration
-		rests string
+		protected  string
+		took       time.Duration
+		wantRested int
 	}{
-		"a short one":             {hopeless, 300 * time.Millisecond, "[]"},
-		"a long one":              {hopeless, 2 * time.Second, "[1]"},
-		"a longer one":            {hopeless, 5 * time.Second, "[1 2 3 4]"},
-		"one that places its pod": {"node n model=A cards=8; BUSY; job i queue=inf min=1 pending=1", 5 * time.Second, "[]"},
+		"0.3 seconds, until second 1.2: no session rests":            {"preemptable=false", 300 * time.Millisecond, 0},
+		"2 seconds, until second 8: the session of second 5 rests":   {"preemptable=false", 2 * time.Second, 1},
+		"5 seconds, until second 20: those of 8, 11, 14 and 17 rest": {"preemptable=false", 5 * time.Second, 4},
+		"5 seconds, and the pod is placed: no session rests":         {"", 5 * time.Second, 0},
 	}) {
-		w := newScene(tc.text)
-		w.startCache()
-		clock := w.Now
-		look := false
-		w.action.clock = func() time.Time { // a search reads the clock twice: it takes so long
-			look = !look
-			if !look {
-				clock = clock.Add(tc.took)
-			}
-			return clock
-		}
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=8
+			job i queue=inference min=1 pending=1
+			job t queue=training min=8 running=n*8 age=24h ` + tc.protected)
+		s.startCache()
 
-		var rests []int
-		for n := range 8 {
-			before := clock
-			w.runAction(t)
-			if clock.Equal(before) {
-				rests = append(rests, n)
-				look = false
-			} else if n > 0 {
-				break
-			}
-			clock = clock.Add(3 * time.Second)
-		}
-
-		check.Equal(t, "sessions without a search", tc.rests, fmt.Sprint(rests))
+		rested := s.countRests(tc.took, func() { s.runSession(t) })
+		check.Equal(t, "sessions without a search after the first one", tc.wantRested, rested)
 	}
 }
 
-// TestSearchIgnoresPodsBeyondQuota: the search looks only at as many pending pods as the quota
-// allows.
-func TestSearchIgnoresPodsBeyondQuota(t *testing.T) {
-	w := newScene(`node n,m model=A cards=8; queue inf quota={"A":3} priority=80000 serviceType=inference cpu=100000; BUSY; job p queue=tra min=8 running=m*8 age=24h; job i queue=inf min=1 pending=2000`)
-	w.alone = true
-	rs := w.search(t)
-	rs.placeFirst(w.Job("i"))
-	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
-	check.Equal(t, "pods that are pipelined", 3, len(w.In(api.Pipelined)))
-}
-
-// TestPreemptRestsAfterLongSearch: sessions are three seconds apart. After its first search preempt makes none in
-// so many of them that searches take at most a quarter of the time.
+// TestPreemptRestsAfterLongSearch: searches of preempt, too, take at most a quarter of the time. Sessions are 3 seconds
+// apart, beside the time of the search. No eviction helps the waiting job.
 func TestPreemptRestsAfterLongSearch(t *testing.T) {
-	for took, rests := range map[time.Duration]int{300 * time.Millisecond: 0, 2 * time.Second: 1, 5 * time.Second: 4} {
-		w := hopeless(2, 1)
-		w.startCache()
-		preempt := NewPreempt(w.action)
+	for t, tc := range check.Cases(t, map[string]struct {
+		took       time.Duration
+		wantRested int
+	}{
+		"0.3 seconds, until second 1.2: no session rests":            {300 * time.Millisecond, 0},
+		"2 seconds, until second 8: the session of second 5 rests":   {2 * time.Second, 1},
+		"5 seconds, until second 20: those of 8, 11, 14 and 17 rest": {5 * time.Second, 4},
+	}) {
+		s := newSceneOfHopelessPreemptors(2, 1)
+		s.startCache()
+		t.Cleanup(s.Close)
 
-		clock := w.Now
-		calls := 0
-		w.action.clock = func() time.Time { // a search reads the clock twice, a rest once
-			calls++
-			if calls == 2 {
-				clock = clock.Add(took)
-			}
-			return clock
-		}
-
-		w.openSession().Run(NewAllocate(w.action), preempt)
-		rested := 0
-		for calls = 0; rested < 10; rested++ {
-			clock = clock.Add(3 * time.Second)
-			w.openSession().Run(NewAllocate(w.action), preempt)
-			if calls > 1 {
-				break
-			}
-			calls = 0
-		}
-
-		check.Equal(t, fmt.Sprintf("sessions without a search after one of %s", took), rests, rested)
-		w.Close()
+		preempt := NewPreempt(s.action)
+		rested := s.countRests(tc.took, func() { s.openSession().Run(NewAllocate(s.action), preempt) })
+		check.Equal(t, "sessions without a search after the first one", tc.wantRested, rested)
 	}
+}
+
+// countRests runs a session with a search that takes a time. Then it runs sessions 3 seconds apart, and returns how many
+// make no search until one does, at most 10.
+func (s *scene) countRests(took time.Duration, run func()) int {
+	reads := 0
+	clock := s.Now
+	s.action.clock = func() time.Time { // a search reads the clock before and after it, a rest only once
+		reads++
+		if reads == 2 {
+			clock = clock.Add(took)
+		}
+		return clock
+	}
+
+	run()
+	for rested := range 10 {
+		reads = 0
+		clock = clock.Add(3 * time.Second)
+		run()
+		if reads > 1 {
+			return rested
+		}
+	}
+	return 10
+}
+
+// TestSearchIgnoresPodsBeyondTheQuota: 2000 pods wait, and the quota allows 3. The search must not look at all of them:
+// its work stays within that for 20 pods and a small constant. The 3 pods get their cards.
+func TestSearchIgnoresPodsBeyondTheQuota(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue inference quota={"A":3} priority=80000 serviceType=inference cpu=100000
+		node n,m model=A cards=8
+		job a queue=training min=4 running=n*4 age=24h
+		job b queue=training min=4 running=n*4 age=24h
+		job c queue=training min=8 running=m*8 age=24h
+		job i queue=inference min=1 pending=2000`)
+	s.withoutAllocate = true
+
+	rs := s.openSearch(t)
+	rs.placeWithFullBudget(s.Job("i"))
+	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
+	check.Equal(t, "pods of i that get a card", 3, s.countPlaced("i"))
 }

@@ -6,73 +6,74 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// scattered is a cluster of nodes with eight cards, used by as many training gangs of eight
-// pods over eight nodes. A gang of inference is pending: so many pods of eight cards, of so
-// many kinds that differ in CPU.
-func scattered(nodes, pods, kinds int) *scene { return scatteredGangs(nodes, 8, pods, kinds) }
-
-// scatteredGangs has gangs of so many pods, each on a node of its own.
-func scatteredGangs(nodes, size, pods, kinds int) *scene {
-	return rankedGangs(nodes, size, 1, pods, kinds)
+// largeScene describes a cluster of nodes with 8 cards, all used by training gangs.
+type largeScene struct {
+	nodes int
+	// podsOfGang are the pods of each training gang, each on a node of its own. Their queues have so many priorities.
+	podsOfGang, priorities int
+	// waiting are the pods of 8 cards of the inference gang that waits, of so many kinds: they differ in CPU.
+	waiting, kinds int
 }
 
-// rankedGangs has the gangs in queues of so many priorities in turn.
-func rankedGangs(nodes, size, ranks, pods, kinds int) *scene {
-	w := newScene("")
-	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
-	w.add(fmt.Sprintf("queue high quota=%s priority=90000 serviceType=inference cpu=1000000", plenty))
-	for rank := range ranks {
-		w.add(fmt.Sprintf("queue low%d quota=%s priority=%d serviceType=training cpu=1000000", rank, plenty, 10000+rank))
+// newLargeScene returns the scene. The gang that waits is job i of queue high.
+func newLargeScene(l largeScene) *scene {
+	s := newInferenceAndTrainingScene("")
+	plenty := fmt.Sprintf(`{"A":%d}`, 16*l.nodes)
+	s.add(fmt.Sprintf("queue high quota=%s priority=90000 serviceType=inference cpu=1000000", plenty))
+	for rank := range l.priorities {
+		s.add(fmt.Sprintf("queue low%d quota=%s priority=%d serviceType=training cpu=1000000", rank, plenty, 10000+rank))
 	}
 
-	for _, q := range w.Queues {
+	for _, q := range s.Queues {
 		q.Spec.Capability["memory"] = amount("1Pi")
 	}
 
 	var text strings.Builder
-	for i := range nodes {
+	for i := range l.nodes {
 		fmt.Fprintf(&text, "node n%05d model=A cards=8\n", i)
 	}
 
-	for i := range nodes * 8 / size {
-		fmt.Fprintf(&text, "job t%05d queue=low%d min=%d", i, i%ranks, size)
-		for k := range size {
-			fmt.Fprintf(&text, " running=n%05d", (i*size/8+k*37)%nodes)
+	for i := range l.nodes * 8 / l.podsOfGang {
+		fmt.Fprintf(&text, "job t%05d queue=low%d min=%d", i, i%l.priorities, l.podsOfGang)
+		for k := range l.podsOfGang {
+			fmt.Fprintf(&text, " running=n%05d", (i*l.podsOfGang/8+k*37)%l.nodes)
 		}
 		fmt.Fprintf(&text, " age=%dm\n", 10+(i*7919)%1440)
 	}
 
-	w.add(text.String())
+	s.add(text.String())
 	n := 0
-	return w.add(fmt.Sprintf("job i queue=high min=%d pending=%d cards=8", pods, pods), func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(fmt.Sprintf("%dm", 10+n%kinds))
+	return s.add(fmt.Sprintf("job i queue=high min=%[1]d pending=%[1]d cards=8", l.waiting), func(p *corev1.Pod) {
+		requesting("cpu", fmt.Sprintf("%dm", 10+n%l.kinds))(p)
 		n++
 	})
 }
 
-// TestKindsOnALargeCluster: a gang with pods of several kinds gets its cards in one session,
-// however large the cluster is.
-func TestKindsOnALargeCluster(t *testing.T) {
-	w := scattered(1000, 32, 16)
-	w.alone = true
-	w.runAction(t)
-	check.Equal(t, "pods that are pipelined", 32, len(w.In(api.Pipelined)))
+// TestAGangOfManyKindsIsPlacedOnALargeCluster: 1,000 nodes have 8 cards each, used by training gangs of 8 pods over 8
+// nodes. A gang of 32 pods waits, each of which needs a whole node. The pods request 16 different amounts of CPU, so the
+// search has 16 kinds of pods. It stays within the budget of one session, and all 32 get their cards.
+func TestAGangOfManyKindsIsPlacedOnALargeCluster(t *testing.T) {
+	s := newLargeScene(largeScene{nodes: 1000, podsOfGang: 8, priorities: 1, waiting: 32, kinds: 16})
+	s.withoutAllocate = true
+	s.runSession(t)
+	check.Equal(t, "placed pods", 32, len(s.In(api.Pipelined)))
 }
 
-// TestCutSearchHasEvent: a job has an event if its search ended at the budget, but not if no
-// eviction helps it.
-func TestCutSearchHasEvent(t *testing.T) {
-	w := fullCluster(4, "job i queue=inf min=5 pending=5 cards=8", withOwnHostPorts())
-	w.startCache()
-	w.alone = true
-	w.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
-	w.runAction(t).expectEvictedAndPlaced(t, "", "")
-	events := eventsAbout(t, fmt.Sprintf("w%d-i", w.ID), eventSearchCut)
-	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "the event is %+v", events)
+// TestASearchThatWasCutShortHasAnEvent: 5 pods of 8 cards wait, and 4 nodes have 8 cards each. Each pod has another host
+// port, so each is a kind of its own, and the budget is too small for that search. The event tells the user to use
+// fewer kinds of pods. Without it the job would wait without a reason.
+func TestASearchThatWasCutShortHasAnEvent(t *testing.T) {
+	s := newSceneWithFullNodes(4, "job i queue=inference min=5 pending=5 cards=8", withOwnHostPorts())
+	s.startCache()
+	s.withoutAllocate = true
+	s.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
+	s.runSession(t).expectEvictedAndPlaced(t, "", "")
+
+	events := eventsAbout(t, fmt.Sprintf("w%d-i", s.ID), eventSearchCut)
+	check.That(t, isOnlyEvent(events, "Warning", "PodGroup", "victims for 5 pending pod(s) was cut short"), "the events are %+v", events)
 }

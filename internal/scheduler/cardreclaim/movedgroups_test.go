@@ -1,74 +1,82 @@
 package cardreclaim
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
-// chargedTo charges the pods of a job to a queue, as the binding of a pod records it.
-func chargedTo(job, queue string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		if strings.HasPrefix(p.Name, job+"-") {
-			p.Annotations["cardquota.dev/charged-queue"] = queue
-		}
-	}
-}
+// chargedTo charges pods to a queue, as the binding of a pod records it.
+func chargedTo(queue string) podChange { return annotated("cardquota.dev/charged-queue", queue) }
 
-// TestMovedPodGroupsStayVictims: pods that use the quota of training are reclaimed by the rules of
-// that queue, wherever their PodGroup was moved since.
-func TestMovedPodGroupsStayVictims(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, from, to, goes string }{
-		"not moved":                          {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "tra", "t*4"},
-		"to the queue that reclaims":         {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "inf", "t*4"},
-		"to a queue that keeps its pods":     {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "tra", "kept", "t*4"},
-		"to training, and charged elsewhere": {"job t queue=inf min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "inf", "tra", ""},
-		"to one of a higher priority":        {"job t queue=tra min=1 running=n*2 age=24h; job u queue=low min=1 running=n*2 age=24h; job i queue=inf min=2 pending=2", "tra", "lower", "u*2"},
+// TestAMovedPodGroupStaysAVictimByItsChargedQueue: a pod is charged to the queue in which it was placed, and stays so
+// when a user moves its PodGroup to another queue. So whether it is a victim follows from the charged queue, else a
+// tenant could hide running pods from reclaim. Inference reclaims from training, which uses the 4 cards of node n.
+func TestAMovedPodGroupStaysAVictimByItsChargedQueue(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ charged, movedTo, wantEvicted string }{
+		"placed in training, and not moved":                        {"training", "training", "t*4"},
+		"placed in training, moved to inference":                   {"training", "inference", "t*4"},
+		"placed in training, moved to a queue that keeps its pods": {"training", "kept", "t*4"},
+		"placed in inference, moved to training: stays":            {"inference", "training", ""},
 	}) {
-		w := newScene("node n model=A cards=4; queue kept quota=PLENTY reclaimable=false cpu=1000; queue low quota=PLENTY priority=10000 serviceType=training cpu=1000; queue lower quota=PLENTY priority=5000 serviceType=training cpu=1000; "+tc.text, chargedTo("t", tc.from))
-		for _, group := range w.Groups {
-			if group.Name == "t" {
-				group.Spec.Queue = tc.to
-			}
-		}
+		s := newInferenceAndTrainingScene(`
+			queue kept quota=1000 reclaimable=false cpu=1000
+			node n model=A cards=4
+			job t queue=`+tc.movedTo+` min=4 running=n*4 age=24h
+			job i queue=inference min=1 pending=1`, onJob("t", chargedTo(tc.charged)))
 
-		w.runAction(t)
-		goes, _ := w.Outcome()
-		check.Equal(t, "go", session.Spell(tc.goes), goes)
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
 	}
 }
 
-// TestMovedPodGroupsAreDrained: a drain evicts the pods that use the quota of its queue.
-func TestMovedPodGroupsAreDrained(t *testing.T) {
-	for _, to := range []string{"q", "inf"} {
-		w := newScene("node n model=A cards=4; queue q quota=PLENTY serviceType=training stopPolicy=HoldAndDrain cpu=1000; job t queue=q min=4 running=n*4 age=24h", chargedTo("t", "q"))
-		w.Groups[0].Spec.Queue = to
-		w.runAction(t)
-		check.Equal(t, "drained from q, of a job of "+to, 4, len(w.In(api.Releasing)))
-		w.Close()
+// TestTheChargedQueueRanksAMovedPodGroup: job t was placed in queue training of priority 20000, and moved to queue lower
+// of priority 5000. It counts by training, so the pods of queue low, of priority 10000, are evicted before it.
+func TestTheChargedQueueRanksAMovedPodGroup(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue low quota=1000 priority=10000 serviceType=training cpu=1000
+		queue lower quota=1000 priority=5000 serviceType=training cpu=1000
+		node n model=A cards=4
+		job t queue=lower min=1 running=n*2 age=24h
+		job u queue=low min=1 running=n*2 age=24h
+		job i queue=inference min=2 pending=2`, onJob("t", chargedTo("training")))
+
+	s.runSession(t).expectEvicted(t, "u*2")
+}
+
+// TestADrainEvictsMovedPodGroups: stopPolicy HoldAndDrain of queue drained evicts the pods that are charged to it, also
+// if their PodGroup has moved to queue inference.
+func TestADrainEvictsMovedPodGroups(t *testing.T) {
+	for t, movedTo := range check.Cases(t, map[string]string{"not moved": "drained", "moved to inference": "inference"}) {
+		s := newInferenceAndTrainingScene(`
+			queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain cpu=1000
+			node n model=A cards=4
+			job t min=4 running=n*4 age=24h queue=`+movedTo, chargedTo("drained"))
+
+		s.runSession(t).expectEvicted(t, "t*4")
 	}
 }
 
-// TestNothingIsEvictedForANodeThatIsNotReady: pods there cannot end, and none can start, until the
-// node is back.
-func TestNothingIsEvictedForANodeThatIsNotReady(t *testing.T) {
+// TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of such a node cannot end the victims, and starts no other pod.
+// So an eviction would destroy work in vain. The gang of 4 on node n goes only if the node is ready.
+func TestNothingIsEvictedOnANodeThatIsNotReady(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		status corev1.ConditionStatus
-		goes   int
+		ready       corev1.ConditionStatus
+		wantEvicted int
 	}{
-		"ready":     {corev1.ConditionTrue, 4},
-		"unknown":   {corev1.ConditionUnknown, 0},
-		"not ready": {corev1.ConditionFalse, 0},
+		"condition Ready is True: all 4":   {corev1.ConditionTrue, 4},
+		"condition Ready is Unknown: none": {corev1.ConditionUnknown, 0},
+		"condition Ready is False: none":   {corev1.ConditionFalse, 0},
 	}) {
-		w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job i queue=inf min=1 pending=1")
-		w.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status}}
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job t queue=training min=4 running=n*4 age=1h
+			job i queue=inference min=1 pending=1`)
+		s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.ready}}
 
-		w.runAction(t)
-		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
+		s.runSession(t)
+		check.Equal(t, "evicted pods", tc.wantEvicted, len(s.In(api.Releasing)))
 	}
 }

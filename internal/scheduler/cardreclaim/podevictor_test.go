@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,45 +27,36 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-const mark0 = "volcano.sh/controller-out-of-sync"
+// annotationRecreate makes Volcano's job controller recreate a pod without counting a retry.
+const annotationRecreate = "volcano.sh/controller-out-of-sync"
 
 // addToAPI creates the scene's pods in its API server.
-func (w *scene) addToAPI(t *testing.T) *scene {
-	t.Helper()
-	w.startCache()
-	for _, pod := range w.Pods {
-		check.Value(w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{}))(t)
+func (s *scene) addToAPI(t *testing.T) *scene {
+	s.startCache()
+	for _, pod := range s.Pods {
+		check.Value(s.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{}))(t)
 	}
-	return w
+	return s
 }
 
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		check.Must(t, !time.Now().After(deadline), "not within 10 s: %s", what)
 	}
 }
 
-// markedPods lists the pods with the annotation.
-func (w *scene) markedPods(t *testing.T) []string {
-	t.Helper()
-	return w.storedPods(t, func(pod *corev1.Pod) bool { return pod.Annotations[mark0] == "true" })
-}
-
-// existingPods lists the pods that exist in the API server.
-func (w *scene) existingPods(t *testing.T) []string {
-	t.Helper()
-	return w.storedPods(t, func(*corev1.Pod) bool { return true })
+// recreatedPods lists the pods of the API server that Volcano's job controller is to recreate.
+func (s *scene) recreatedPods(t *testing.T) []string {
+	return s.storedPods(t, func(pod *corev1.Pod) bool { return pod.Annotations[annotationRecreate] == "true" })
 }
 
 // deletedPods lists the pods that do not exist in the API server any more.
-func (w *scene) deletedPods(t *testing.T) []string {
-	t.Helper()
-	there := w.existingPods(t)
+func (s *scene) deletedPods(t *testing.T) []string {
+	existing := s.storedPods(t, func(*corev1.Pod) bool { return true })
 	var names []string
-	for _, pod := range w.Pods {
-		if !slices.Contains(there, pod.Name) {
+	for _, pod := range s.Pods {
+		if !slices.Contains(existing, pod.Name) {
 			names = append(names, pod.Name)
 		}
 	}
@@ -75,9 +65,8 @@ func (w *scene) deletedPods(t *testing.T) []string {
 }
 
 // storedPods lists the pods of the API server that a function chooses.
-func (w *scene) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
-	t.Helper()
-	list := check.Value(w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{}))(t)
+func (s *scene) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string {
+	list := check.Value(s.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{}))(t)
 	var names []string
 	for i := range list.Items {
 		if choose(&list.Items[i]) {
@@ -88,52 +77,74 @@ func (w *scene) storedPods(t *testing.T, choose func(*corev1.Pod) bool) []string
 	return names
 }
 
-func TestHowJobsAreEvicted(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		jobs              string
-		change            func(*corev1.Pod)
-		deleted, replaced string
-	}{
-		"a vcjob without policies":        {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob; job i queue=inf min=1 pending=1", nil, "", "t*4"},
-		"a vcjob that restarts":           {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=RestartJob; job i queue=inf min=1 pending=1", nil, "", "t*4"},
-		"a vcjob that ends":               {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1", nil, "t*4", ""},
-		"a pod that its vcjob can spare":  {"job t queue=tra min=3 running=n*4 age=24h owner=vcjob; job i queue=inf min=1 pending=1", nil, "", "t-0"},
-		"pods of a Deployment":            {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", onJob("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
-		"pods of a Kubernetes job":        {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", onJob("t", ownedBy("batch/v1", "Job")), "t*4", ""},
-		"bare pods":                       {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", nil, "t*4", ""},
-		"jobs of both kinds for one gang": {"job t queue=tra min=2 running=n*2 owner=vcjob; job u queue=tra min=2 running=n*2; job i queue=inf min=4 pending=4", nil, "u*2", "t*2"},
-	}) {
-		w := sceneCase{text: "node n model=A cards=4; " + tc.jobs, change: tc.change}.scene().addToAPI(t).runAction(t)
-		want := strings.Fields(session.Spell(tc.replaced))
-		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.markedPods(t)) >= len(want) })
-		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.deleted) })
+// expectDeletedAndRecreated waits until exactly these pods are deleted, and exactly these are to be recreated by
+// Volcano's job controller. Both are in the format of session.Spell.
+func (s *scene) expectDeletedAndRecreated(t *testing.T, wantDeleted, wantRecreated string) {
+	eventually(t, "to be recreated: "+wantRecreated, func() bool { return strings.Join(s.recreatedPods(t), " ") == session.Spell(wantRecreated) })
+	eventually(t, "deleted: "+wantDeleted, func() bool { return strings.Join(s.deletedPods(t), " ") == session.Spell(wantDeleted) })
+}
 
-		check.Equal(t, "marked", want, w.markedPods(t), cmpopts.EquateEmpty())
+// TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted: an eviction deletes a pod. But for a Volcano job (vcjob) a deletion
+// counts as a retry, so its pods get an annotation with which Volcano's job controller recreates them instead. If a
+// policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees that. Node n has 4 cards.
+func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
+	const oneWaits = "\njob waiting queue=inference min=1 pending=1"
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs                       string
+		owner                      podChange
+		wantDeleted, wantRecreated string
+	}{
+		"a vcjob without policies": {jobs: "job t queue=training min=4 running=n*4 age=24h owner=vcjob" + oneWaits, wantRecreated: "t*4"},
+		"a vcjob with policy RestartJob": {
+			jobs: "job t queue=training min=4 running=n*4 age=24h owner=vcjob evictionPolicy=RestartJob" + oneWaits, wantRecreated: "t*4"},
+		"a vcjob with policy TerminateJob": {
+			jobs: "job t queue=training min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob" + oneWaits, wantDeleted: "t*4"},
+		"an elastic pod of a vcjob": {jobs: "job t queue=training min=3 running=n*4 age=24h owner=vcjob" + oneWaits, wantRecreated: "t-0"},
+		"a pod of a Deployment": {
+			jobs: "job t queue=training min=1 running=n*4 age=24h" + oneWaits, owner: ownedBy("apps/v1", "ReplicaSet"), wantDeleted: "t-0"},
+		"pods of a Kubernetes Job": {
+			jobs: "job t queue=training min=4 running=n*4 age=24h" + oneWaits, owner: ownedBy("batch/v1", "Job"), wantDeleted: "t*4"},
+		"pods without a controller": {jobs: "job t queue=training min=4 running=n*4 age=24h" + oneWaits, wantDeleted: "t*4"},
+		"a vcjob and other pods, for one gang of 4": {jobs: `
+			job t queue=training min=2 running=n*2 owner=vcjob
+			job u queue=training min=2 running=n*2
+			job waiting queue=inference min=4 pending=4`, wantDeleted: "u*2", wantRecreated: "t*2"},
+	}) {
+		s := newInferenceAndTrainingScene("node n model=A cards=4\n"+tc.jobs, onJob("t", tc.owner)).addToAPI(t).runSession(t)
+		s.expectDeletedAndRecreated(t, tc.wantDeleted, tc.wantRecreated)
 	}
 }
 
-// TestEvictedPodsHaveConditions: a pod that is recreated first gets its conditions, then the
-// annotation. Each write has its UID, so that another pod of its name is safe.
-func TestEvictedPodsHaveConditions(t *testing.T) {
-	w := newScene("node n model=A cards=1; job t queue=tra min=1 running=n owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
-	client := w.Cache.Client().(*fake.Clientset)
-	w.runAction(t)
-	eventually(t, "the pod is marked", func() bool { return len(w.markedPods(t)) == 1 })
+// TestAnEvictedPodSaysWhyBeforeItGoes: the scheduler first writes to a pod the conditions of Volcano's own eviction, then
+// the annotation with which it is recreated. Both are patches of the status, which need no right to change what pods
+// run. Each has the UID of the pod, so that it cannot hit another pod of that name.
+func TestAnEvictedPodSaysWhyBeforeItGoes(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=1
+		job t queue=training min=1 running=n owner=vcjob
+		job waiting queue=inference min=1 pending=1`).addToAPI(t).runSession(t)
+	s.expectDeletedAndRecreated(t, "", "t-0")
 
+	client := s.Cache.Client().(*fake.Clientset)
 	patches := podPatches(client)
-	check.Equal(t, "purposes of the patches", []string{"why", "mark"}, purposesOf(patches))
+	check.Equal(t, "purposes of the patches", []string{"condition", "recreation"}, purposesOf(patches))
 	for _, patch := range patches {
-		check.Equal(t, "subresource, which needs no right to change what pods run", "status", patch.GetSubresource())
-
-		var body struct {
-			Metadata struct{ UID types.UID }
-		}
+		var body struct{ Metadata struct{ UID types.UID } }
 		check.NoError(t, json.Unmarshal(patch.GetPatch(), &body))
+		check.Equal(t, "subresource", "status", patch.GetSubresource())
 		check.Equal(t, "patched pod", "ns/t-0", patch.GetNamespace()+"/"+patch.GetName())
-		check.Equal(t, "UID in the patch", w.Pods[0].UID, body.Metadata.UID)
+		check.Equal(t, "UID in the patch", s.Pods[0].UID, body.Metadata.UID)
 	}
 
-	checkConditions(t, client)
+	conditions := map[corev1.PodConditionType]string{}
+	for _, c := range check.Value(client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{}))(t).Status.Conditions {
+		conditions[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
+	}
+	check.Equal(t, "condition Ready", "False Evict Pod is evicted, because of cardreclaim", conditions[corev1.PodReady])
+	check.Equal(t, "condition DisruptionTarget",
+		"True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod", conditions[corev1.DisruptionTarget])
 }
 
 // podPatches returns the patches of pods in their order.
@@ -153,176 +164,181 @@ func purposesOf(patches []clienttesting.PatchAction) (purposes []string) {
 	return purposes
 }
 
-// patchPurpose returns what a patch of a pod is for.
+// patchPurpose returns what a patch of a pod is for: it writes its conditions, or lets it be recreated.
 func patchPurpose(patch clienttesting.PatchAction) string {
-	if strings.Contains(string(patch.GetPatch()), mark0) {
-		return "mark"
+	if strings.Contains(string(patch.GetPatch()), annotationRecreate) {
+		return "recreation"
 	}
-	return "why"
+	return "condition"
 }
 
-// checkConditions checks the conditions of the pod that was recreated.
-func checkConditions(t *testing.T, client *fake.Clientset) {
-	t.Helper()
-	pod := check.Value(client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{}))(t)
-	said := map[corev1.PodConditionType]string{}
-	for _, c := range pod.Status.Conditions {
-		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
-		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
-	}
+// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: if the scheduler ends in between, the next one sees from
+// the conditions that the whole gang of 4 was to be evicted, and completes that.
+func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 owner=vcjob
+		job waiting queue=inference min=1 pending=1`).addToAPI(t).runSession(t)
+	s.expectDeletedAndRecreated(t, "", "t*4")
 
-	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
-	check.Equal(t, "DisruptionTarget says", "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod", said[corev1.DisruptionTarget])
+	want := []string{"condition", "condition", "condition", "condition", "recreation", "recreation", "recreation", "recreation"}
+	check.Equal(t, "purposes of the patches", want, purposesOf(podPatches(s.Cache.Client().(*fake.Clientset))))
 }
 
-// TestConditionsPrecedeEvictions: if the process ends in between, the next one sees that the
-// whole job was to be evicted.
-func TestConditionsPrecedeEvictions(t *testing.T) {
-	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
-	w.runAction(t)
-	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
-	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
-	check.Equal(t, "purposes of the patches", want, purposesOf(podPatches(w.Cache.Client().(*fake.Clientset))))
-}
-
-// TestFailedWrites plays the answers of an API server.
-func TestFailedWrites(t *testing.T) {
+// TestFailedWritesAreRepeatedUntilThePodIsGone: an eviction that recreates a pod patches it twice: the condition, then
+// the annotation. A failed patch is repeated, unless the pod does not exist any more or another pod has its name. answers
+// are those of the API server to the first patches, nil for success. All later ones succeed. The pod t-0 has UID "old".
+func TestFailedWritesAreRepeatedUntilThePodIsGone(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
 	for t, tc := range check.Cases(t, map[string]struct {
-		// answers are those to the patches in order, nil for success. All later ones succeed.
 		answers []error
-		// now is the UID of the pod that has the name now, "" for none.
-		now types.UID
-		// tries is the expected number of patches.
-		tries  int
-		marked bool
+		// currentUID is the UID of the pod that has the name t-0 now, "" for none.
+		currentUID  types.UID
+		wantPatches int
+		isAnnotated bool
 	}{
-		"no failure":                     {nil, "old", 2, true},
-		"the server fails twice":         {[]error{apierrors.NewInternalError(errors.New("x")), apierrors.NewTimeoutError("x", 1)}, "old", 4, true},
-		"the mark fails, not the status": {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 3, true},
-		"no answer at all":               {[]error{errors.New("connection refused")}, "old", 3, true},
-		"a conflict on the same pod":     {[]error{conflict}, "old", 3, true},
-		"another pod has its name":       {[]error{conflict}, "new", 1, false},
-		"another pod before the mark":    {[]error{nil, conflict}, "new", 2, false},
-		"the pod is gone":                {nil, "", 1, false},
-		"gone after a conflict":          {[]error{conflict}, "", 1, false},
+		"no failure: two patches": {nil, "old", 2, true},
+		"two errors of the server: two more": {
+			[]error{apierrors.NewInternalError(errors.New("x")), apierrors.NewTimeoutError("x", 1)}, "old", 4, true},
+		"the annotation fails once: one more":                {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 3, true},
+		"no answer to the first: one more":                   {[]error{errors.New("connection refused")}, "old", 3, true},
+		"a conflict, and it is still the same pod: one more": {[]error{conflict}, "old", 3, true},
+		"a conflict, another pod has the name: ends":         {[]error{conflict}, "new", 1, false},
+		"a conflict at the annotation, another pod: ends":    {[]error{nil, conflict}, "new", 2, false},
+		"the pod does not exist: ends":                       {nil, "", 1, false},
+		"a conflict, then the pod does not exist: ends":      {[]error{conflict}, "", 1, false},
 	}) {
 		old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
 		client := fake.NewClientset()
-		if tc.now != "" {
+		if tc.currentUID != "" {
 			current := old.DeepCopy()
-			current.UID = tc.now
-			check.Value(client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{}))(t)
+			current.UID = tc.currentUID
+			check.Value(client.CoreV1().Pods("ns").Create(t.Context(), current, metav1.CreateOptions{}))(t)
 		}
 
-		var mutex sync.Mutex
-		tries := 0
+		patches := 0
 		client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			mutex.Lock()
-			defer mutex.Unlock()
-			tries++
-			if tries <= len(tc.answers) && tc.answers[tries-1] != nil {
-				return true, nil, tc.answers[tries-1]
+			patches++
+			if patches <= len(tc.answers) && tc.answers[patches-1] != nil {
+				return true, nil, tc.answers[patches-1]
 			}
 			patch, _ := action.(clienttesting.PatchAction)
-			return tc.now != "" && patchPurpose(patch) == "why", old, nil
+			return tc.currentUID != "" && patchPurpose(patch) == "condition", old, nil
 		})
 
-		writes := newPodEvictor(1)
-		writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
-		check.Equal(t, "patches", tc.tries, tries)
-		pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
-		check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
+		evictor := newPodEvictor(1)
+		evictor.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+		check.Equal(t, "patches", tc.wantPatches, patches)
+		pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
+		check.Equal(t, "the pod has the annotation", tc.isAnnotated, err == nil && pod.Annotations[annotationRecreate] == "true")
 	}
 }
 
-// TestWriteIsRepeatedForHalfAMinute: that is longer than the election of an API server's
-// leader, and no longer than deletionTimeout.
-func TestWriteIsRepeatedForHalfAMinute(t *testing.T) {
+// TestAFailedWriteIsRepeatedForHalfAMinute: that is longer than API servers take to elect a leader, and no longer than
+// deletionTimeout, after which the pod is deleted in any case.
+func TestAFailedWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	total := totalDelay(0)
-	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a mark is tried for %s", total)
+	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a write is tried for %s", total)
 }
 
-func TestOverduePodsAreDeleted(t *testing.T) {
-	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob; job i queue=inf min=1 pending=1").addToAPI(t)
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	eventually(t, "all are marked", func() bool { return len(w.markedPods(t)) == 4 })
-
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	check.Equal(t, "existing pods", 5, len(w.existingPods(t))) // the job controller still has time
-
+// TestEvictedPodsThatStayAreDeleted: the pods of a Volcano job got the annotation with which they are recreated, and
+// still run. After deletionTimeout the scheduler deletes them. It waits for markTimeout, which is longer, if its cache
+// does not show the annotation: a deletion without it counts as a retry.
+func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 owner=vcjob
+		job waiting queue=inference min=1 pending=1`).addToAPI(t)
 	restoreTimeouts(t)
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	s.expectDeletedAndRecreated(t, "", "t*4")
+
+	// No time is over.
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	check.Equal(t, "deleted pods", nil, s.deletedPods(t))
+
+	// deletionTimeout is over, and the cache does not show the annotations.
+	deletionTimeout = -time.Second
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	check.Equal(t, "deleted pods", nil, s.deletedPods(t))
+
+	// Both times are over.
+	markTimeout = -time.Second
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	eventually(t, "all evicted pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
+}
+
+// TestAFailedDeletionIsRepeatedAfterTheTimeout: pods of a Volcano job whose policy ends it are deleted without the
+// annotation. All four deletions fail. After deletionTimeout the next session deletes the pods, without waiting for an
+// annotation.
+func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job t queue=training min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob
+		job waiting queue=inference min=1 pending=1`).addToAPI(t)
+	var deletions atomic.Int32
+	s.failWrites("delete", errors.New("refused"), func() bool { return deletions.Add(1) <= 4 })
+	restoreTimeouts(t)
+	s.action.evictor.backoff.Steps = 1
+
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	eventually(t, "all deletions have failed", func() bool { return deletions.Load() == 4 })
 
 	deletionTimeout = -time.Second
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	check.Equal(t, "existing pods", 5, len(w.existingPods(t))) // the cache has not seen the annotations
-
-	markTimeout = -time.Second
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	eventually(t, "all evicted pods are deleted", func() bool { return len(w.existingPods(t)) == 1 })
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	eventually(t, "all pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
 
-// TestUnmarkedPodIsDeletedAgain: pods of a vcjob that ends are deleted without an annotation,
-// so a failed deletion is repeated without waiting for one.
-func TestUnmarkedPodIsDeletedAgain(t *testing.T) {
-	w := newScene("node n model=A cards=4; job t queue=tra min=4 running=n*4 owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1").addToAPI(t)
-	client := w.Cache.Client().(*fake.Clientset)
-	var refused atomic.Int32
-	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return refused.Add(1) <= 4, nil, errors.New("no")
+// TestAllEvictedPodsGoAlthoughWritesFail: a refused deletion or status write leaves no part of a gang running. Three
+// sessions follow the eviction, and none chooses another pod. Job t uses the 4 cards of node n.
+func TestAllEvictedPodsGoAlthoughWritesFail(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
+	torch := ownedBy("kubeflow.org/v1", "PyTorchJob")
+	deployment := ownedBy("apps/v1", "ReplicaSet")
+	hasConditions := applyAll(withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 0), func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict"})
 	})
 
-	restoreTimeouts(t)
-	w.action.evictor.backoff.Steps = 1
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
-	deletionTimeout = -time.Second
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-	eventually(t, "all are deleted", func() bool { return len(w.existingPods(t)) == 1 })
-}
-
-// TestAllPodsOfGangAreEvicted: one refused deletion or status write leaves no part of a gang
-// running. Failed deletions are repeated.
-func TestAllPodsOfGangAreEvicted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs, verb string
-		change     func(*corev1.Pod)
-		failures   int
-		goes       string
+		job         string
+		change      podChange
+		verb        string
+		failures    int
+		isGivenUp   bool // all attempts of the write fail
+		wantEvicted string
 	}{
-		"a conflict on one status":             {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
-		"one deletion fails":                   {"job t queue=tra min=4 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
-		"a vcjob whose policy ends it":         {"job t queue=tra min=4 running=n*4 age=24h owner=vcjob evictionPolicy=TerminateJob; job i queue=inf min=1 pending=1", "delete", func(*corev1.Pod) {}, 2, "t*4"},
-		"a pod that says already that it goes": {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", applyAll(ownedBy("apps/v1", "ReplicaSet"), onPod("t-0", withEvictionConditions("Evict"))), 0, "t-0"},
-		"every write fails for long":           {"job t queue=tra min=1 running=n*4 age=24h; job i queue=inf min=1 pending=1", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
+		"one status write fails, of a gang": {job: "min=4", change: torch, verb: "patch", failures: 1, wantEvicted: "t*4"},
+		"one deletion fails, of a gang":     {job: "min=4", change: torch, verb: "delete", failures: 1, wantEvicted: "t*4"},
+		"two deletions fail, of a vcjob that ends": {
+			job: "min=4 owner=vcjob evictionPolicy=TerminateJob", verb: "delete", failures: 2, wantEvicted: "t*4"},
+		"the pod has the conditions already": {
+			job: "min=1", change: applyAll(deployment, onPod("t-0", hasConditions)), verb: "delete", wantEvicted: "t-0"},
+		"all 9 attempts of a deletion fail": {job: "min=1", change: deployment, verb: "delete", failures: 9, isGivenUp: true, wantEvicted: "t-0"},
 	}) {
-		w := newScene("node n model=A cards=4; "+tc.jobs, onJob("t", tc.change)).addToAPI(t)
-		var mutex sync.Mutex
-		left := tc.failures
-		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			mutex.Lock()
-			defer mutex.Unlock()
-			left--
-			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
-		})
-
+		s := newInferenceAndTrainingScene(`
+			node n model=A cards=4
+			job waiting queue=inference min=1 pending=1
+			job t queue=training running=n*4 age=24h `+tc.job, onJob("t", tc.change)).addToAPI(t)
+		var writes atomic.Int32
+		s.failWrites(tc.verb, conflict, func() bool { return int(writes.Add(1)) <= tc.failures })
 		restoreTimeouts(t)
-		for range 3 { // the session sees no change in the API server
-			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
+
+		for range 3 { // the scheduler sees no change of the API server
+			s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 		}
 
-		if tc.failures == 9 {
-			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
+		if tc.isGivenUp {
+			eventually(t, "the evictor gives up", func() bool { return int(writes.Load()) == tc.failures })
 			deletionTimeout = -time.Second
-			w.runAction(t).expectEvictedAndPlaced(t, tc.goes, "i-0@n")
+			s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 		}
-		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.deletedPods(t), " ") == session.Spell(tc.goes) })
+		s.expectDeletedAndRecreated(t, tc.wantEvicted, "")
 	}
 }
 
 // totalDelay returns how long the product waits in all between the tries of a write.
 func totalDelay(jitter float64) (total time.Duration) {
-	backoff := shipped
+	backoff := shippedBackoff
 	backoff.Jitter = jitter
 	for backoff.Steps > 1 {
 		total += backoff.Step()
@@ -330,7 +346,7 @@ func totalDelay(jitter float64) (total time.Duration) {
 	return total
 }
 
-// restoreTimeouts restores the times in which pods are to be marked and deleted, when the test ends.
+// restoreTimeouts restores the times after which pods are deleted, when the test ends.
 func restoreTimeouts(t *testing.T) {
 	deletion := deletionTimeout
 	mark := markTimeout
@@ -340,18 +356,9 @@ func restoreTimeouts(t *testing.T) {
 	})
 }
 
-// withEvictionConditions gives a pod the conditions that Volcano writes before it deletes a
-// pod.
-func withEvictionConditions(reason string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
-			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
-	}
-}
-
-// TestFailedWriteDoesNotBlockOthers: a write that waits to be repeated takes the slot of no
-// other pod.
-func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
+// TestAFailedWriteDoesNotDelayOtherPods: the evictor writes to one pod at a time. Each write to pod bad fails. While that
+// waits for its repetition, pod good is written to without delay. The clock of the test stands still meanwhile.
+func TestAFailedWriteDoesNotDelayOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := builder.Pod("ns", "bad").Obj()
 		good := builder.Pod("ns", "good").Obj()
@@ -361,34 +368,35 @@ func TestFailedWriteDoesNotBlockOthers(t *testing.T) {
 			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
 		})
 
-		m := newPodEvictor(1)
+		evictor := newPodEvictor(1)
 		var all sync.WaitGroup
-		all.Go(func() { m.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
+		all.Go(func() { evictor.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
 		defer all.Wait()
 
 		synctest.Wait()
 		began := time.Now()
-		m.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, Name)
-		check.That(t, time.Since(began) == 0, "the other job's pod is marked after %s", time.Since(began))
+		evictor.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, Name)
+		check.Equal(t, "time until the write to good is done", 0, time.Since(began))
 	})
 }
 
-// TestWriteTimesOut: all attempts of a write end before its pod is deleted for lack of an
-// annotation.
-func TestWriteTimesOut(t *testing.T) {
+// TestEachAttemptOfAWriteTimesOut: an API server that never answers takes writeTimeout of each attempt. All attempts end
+// before markTimeout, after which a pod without its annotation is deleted.
+func TestEachAttemptOfAWriteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newPodEvictor(1)
-		tries := 0
+		evictor := newPodEvictor(1)
+		tasks := []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}
+		attempts := 0
 		began := time.Now()
-		m.writeAll(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
-			tries++
+		evictor.writeAll(fake.NewClientset(), tasks, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
+			attempts++
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		check.Equal(t, "tries", writeBackoff.Steps, tries)
-		check.That(t, time.Since(began) >= time.Duration(tries)*writeTimeout, "the tries took %s", time.Since(began))
+		check.Equal(t, "attempts", writeBackoff.Steps, attempts)
+		check.That(t, time.Since(began) >= time.Duration(attempts)*writeTimeout, "the attempts took %s", time.Since(began))
 	})
 
-	total := time.Duration(shipped.Steps)*writeTimeout + totalDelay(shipped.Jitter)
-	check.That(t, total < markTimeout, "all tries may take %s, and a pod without its mark is deleted after %s", total, markTimeout)
+	total := time.Duration(shippedBackoff.Steps)*writeTimeout + totalDelay(shippedBackoff.Jitter)
+	check.That(t, total < markTimeout, "all attempts may take %s, and a pod without its annotation is deleted after %s", total, markTimeout)
 }

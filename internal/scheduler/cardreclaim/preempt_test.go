@@ -19,82 +19,75 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// newPreemptScene returns a scene with one queue and its pods in the API server, and Preempt
-// with the evictor of the scheduler.
-func newPreemptScene(t *testing.T, text string, changes ...func(*corev1.Pod)) (*scene, *Preempt) {
-	t.Helper()
-	w := newScene("node n model=A; node m model=A; queue q quota=PLENTY cpu=1000;"+text, changes...).addToAPI(t)
-	preempt := NewPreempt(w.action)
-	w.Cache.Evictor = preempt.Evictor().Use(w.Cache.Client(), &record.FakeRecorder{})
-	t.Cleanup(w.Close)
-	return w, preempt
+// newPreemptScene returns a scene with its pods in the API server, and the action preempt with the evictor of the
+// scheduler.
+func newPreemptScene(t *testing.T, text string, changes ...podChange) (*scene, *Preempt) {
+	s := newInferenceAndTrainingScene(text, changes...).addToAPI(t)
+	preempt := NewPreempt(s.action)
+	s.Cache.Evictor = preempt.Evictor().Use(s.Cache.Client(), &record.FakeRecorder{})
+	t.Cleanup(s.Close)
+	return s, preempt
 }
 
 // runPreemptAction opens a session and runs allocate and preempt.
-func (w *scene) runPreemptAction(action *Preempt) *scene {
-	w.openSession().Run(NewAllocate(w.action), action)
-	return w
+func (s *scene) runPreemptAction(action *Preempt) *scene {
+	s.openSession().Run(NewAllocate(s.action), action)
+	return s
 }
 
-const waits = "; job other queue=q min=1 running=n*6,m*6 priorityClass=high; job high queue=q min=1 pending=1 priorityClass=high"
+// failWrites lets the API server refuse a kind of writes to pods with an error, as long as isFailing says so.
+func (s *scene) failWrites(verb string, err error, isFailing func() bool) {
+	s.Cache.Client().(*fake.Clientset).PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return isFailing(), nil, err
+	})
+}
 
-// TestHowJobsArePreempted: a gang is evicted as a whole, and pods of a vcjob are recreated
-// without counting a retry.
-func TestHowJobsArePreempted(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ jobs, deleted, replaced string }{
-		"a vcjob without policies":       {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob", "", "low*4"},
-		"a vcjob that restarts":          {"job low queue=q min=1 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=RestartJob", "", "low*4"},
-		"a vcjob that ends":              {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=TerminateJob", "low*4", ""},
-		"a gang that is no vcjob":        {"job low queue=q min=4 running=n*2,m*2 priorityClass=low", "low*4", ""},
-		"a vcjob that is not known":      {"job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob evictionPolicy=Unknown", "", ""},
-		"a gang with a pod that it says": {"job low queue=q min=4 running=n*2,m*2 priorityClass=low groupPreemptable=false", "", ""},
+// TestPreemptEvictsAGangAsAWhole: the action preempt evicts pods of lower priority in the own queue. All cards of nodes
+// n and m are in use, and job high needs one. A gang that lost one pod could not work, so all its pods go. Volcano's job
+// controller recreates those of a Volcano job (vcjob), which counts no retry, unless a policy of the job ends it.
+func TestPreemptEvictsAGangAsAWhole(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ low, wantDeleted, wantRecreated string }{
+		"a vcjob without policies: recreated":                      {"min=4 owner=vcjob", "", "low*4"},
+		"an elastic vcjob with policy RestartJob: recreated whole": {"min=1 owner=vcjob evictionPolicy=RestartJob", "", "low*4"},
+		"a vcjob with policy TerminateJob: deleted":                {"min=4 owner=vcjob evictionPolicy=TerminateJob", "low*4", ""},
+		"a gang that is no vcjob: deleted":                         {"min=4", "low*4", ""},
+		"a vcjob whose policies are not read yet: none":            {"min=4 owner=vcjob evictionPolicy=Unknown", "", ""},
+		"a protected PodGroup: none":                               {"min=4 groupPreemptable=false", "", ""},
 	}) {
-		w, preempt := newPreemptScene(t, tc.jobs+waits)
-		w.runPreemptAction(preempt)
-		replaced := session.Spell(tc.replaced)
-		deleted := session.Spell(tc.deleted)
+		s, preempt := newPreemptScene(t, `
+			queue q quota=1000 cpu=1000
+			node n,m model=A cards=8
+			job other queue=q min=1 running=n*6,m*6 priorityClass=high
+			job high queue=q min=1 pending=1 priorityClass=high
+			job low queue=q running=n*2,m*2 priorityClass=low `+tc.low)
+		s.runPreemptAction(preempt)
 
-		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.markedPods(t), " ") == replaced })
-		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.deletedPods(t), " ") == deleted })
-		check.Equal(t, "pods that are pipelined", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
+		s.expectDeletedAndRecreated(t, tc.wantDeleted, tc.wantRecreated)
+		isEvicted := tc.wantDeleted+tc.wantRecreated != ""
+		check.Equal(t, "pods of high that get a card", map[bool]int{true: 1}[isEvicted], s.countPlaced("high"))
 	}
 }
 
-// TestPreemptedPodHasConditions: they have the words of Volcano's own eviction.
-func TestPreemptedPodHasConditions(t *testing.T) {
-	w, preempt := newPreemptScene(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob"+waits)
-	w.runPreemptAction(preempt)
-	says := func(pod *corev1.Pod) bool {
+// TestPreemptedPodsSayWhy: each pod of the evicted gang gets a condition and an event with the words of Volcano's own
+// eviction, also the pods that Volcano itself did not choose.
+func TestPreemptedPodsSayWhy(t *testing.T) {
+	s, preempt := newPreemptScene(t, `
+		queue q quota=1000 cpu=1000
+		node n,m model=A cards=8
+		job other queue=q min=1 running=n*6,m*6 priorityClass=high
+		job high queue=q min=1 pending=1 priorityClass=high
+		job low queue=q min=4 running=n*2,m*2 priorityClass=low owner=vcjob`)
+	recorder := record.NewFakeRecorder(100)
+	preempt.Evictor().Use(s.Cache.Client(), recorder)
+	s.runPreemptAction(preempt)
+
+	hasCondition := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Reason == "Evict" && c.Message == "Pod is evicted, because of preempt"
 		})
 	}
-	eventually(t, "every pod of the gang has its conditions", func() bool { return len(w.storedPods(t, says)) == 4 })
-}
+	eventually(t, "all 4 pods have the condition", func() bool { return len(s.storedPods(t, hasCondition)) == 4 })
 
-// TestPartialPreemptionIsCompleted: a scheduler that ended in between left three pods of a
-// gang of four running, in a queue that is not reclaimable.
-func TestPartialPreemptionIsCompleted(t *testing.T) {
-	left := func(reclaimable string, told time.Duration) *scene {
-		w, preempt := newPreemptScene(t, "queue q quota=PLENTY cpu=1000 reclaimable="+reclaimable+"; job low queue=q min=4 running=n*3 pending=1 priorityClass=low; job other queue=q min=1 running=n*5,m*8 priorityClass=high",
-			onJob("low", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, told)))
-		return w.runPreemptAction(preempt)
-	}
-	for _, reclaimable := range []string{"false", "true"} {
-		w := left(reclaimable, time.Second)
-		eventually(t, "the rest is gone", func() bool { return strings.Join(w.deletedPods(t), " ") == "low-0 low-1 low-2" })
-		w.Close()
-	}
-	left("false", day).expectNoWrites(t)
-}
-
-// TestEachPreemptedPodHasAnEvent: that includes those that Volcano did not choose.
-func TestEachPreemptedPodHasAnEvent(t *testing.T) {
-	w, preempt := newPreemptScene(t, "job low queue=q min=4 running=n*2,m*2 priorityClass=low"+waits)
-	recorder := record.NewFakeRecorder(100)
-	preempt.Evictor().Use(w.Cache.Client(), recorder)
-	w.runPreemptAction(preempt)
-	eventually(t, "the gang is gone", func() bool { return len(w.deletedPods(t)) == 4 })
 	events := map[string]int{}
 	for len(recorder.Events) > 0 {
 		events[<-recorder.Events]++
@@ -102,99 +95,127 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
 }
 
-// TestPreemptedPodIsDeletedAfterFailedWrite: every write to it failed, and Volcano's cache
-// shows it as releasing.
-func TestPreemptedPodIsDeletedAfterFailedWrite(t *testing.T) {
-	w, preempt := newPreemptScene(t, "job low queue=q min=1 running=n*2,m*2 priorityClass=low"+waits)
-	w.action.evictor.backoff.Steps = 1
-	var down atomic.Bool
-	down.Store(true)
-	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
-		return down.Load(), nil, errors.New("refused")
-	}
+// TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them with the
+// condition of an eviction. The next scheduler evicts these too, also in a queue from which others may not reclaim. A
+// condition of yesterday means nothing, because kubelets never remove it.
+func TestPartialPreemptionIsCompleted(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		reclaimable    string
+		conditionSince time.Duration
+		wantDeleted    string
+	}{
+		"a queue that is not reclaimable": {"false", time.Second, "low*3"},
+		"a reclaimable queue":             {"true", time.Second, "low*3"},
+		"the condition is a day old":      {"false", day, ""},
+	}) {
+		s, preempt := newPreemptScene(t, `
+			node n,m model=A cards=8
+			job low queue=q min=4 running=n*3 pending=1 priorityClass=low
+			job other queue=q min=1 running=n*5,m*8 priorityClass=high
+			queue q quota=1000 cpu=1000 reclaimable=`+tc.reclaimable,
+			onJob("low", withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, tc.conditionSince)))
+		s.runPreemptAction(preempt)
 
-	client := w.Cache.Client().(*fake.Clientset)
-	client.PrependReactor("delete", "pods", fail)
-	client.PrependReactor("patch", "pods", fail)
-	w.runPreemptAction(preempt)
-	first := session.Names(w.In(api.Releasing))
-	check.Equal(t, "evicted pods", 1, len(w.In(api.Releasing)))
+		if tc.wantDeleted == "" {
+			s.expectNoWrites(t)
+		}
+		s.expectDeletedAndRecreated(t, tc.wantDeleted, "")
+	}
+}
+
+// TestAPreemptedPodIsDeletedAfterFailedWrites: the API server refuses all writes to the evicted pod, so that it runs on.
+// The following sessions still treat it as evicted and choose no other pod. Once the API server accepts writes again,
+// and the time after which pods are deleted again is over, the pod is deleted.
+func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
+	s, preempt := newPreemptScene(t, `
+		queue q quota=1000 cpu=1000
+		node n,m model=A cards=8
+		job other queue=q min=1 running=n*6,m*6 priorityClass=high
+		job high queue=q min=1 pending=1 priorityClass=high
+		job low queue=q min=1 running=n*2,m*2 priorityClass=low`)
+	s.action.evictor.backoff.Steps = 1
+	var isDown atomic.Bool
+	isDown.Store(true)
+	s.failWrites("delete", errors.New("refused"), isDown.Load)
+	s.failWrites("patch", errors.New("refused"), isDown.Load)
+
+	s.runPreemptAction(preempt)
+	evicted := session.Names(s.In(api.Releasing))
+	check.Equal(t, "number of evicted pods", 1, len(s.In(api.Releasing)))
 
 	restoreTimeouts(t)
 	deletionTimeout = 0
-	w.runPreemptAction(preempt)
-	check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
+	s.runPreemptAction(preempt).expectEvicted(t, evicted)
 
-	down.Store(false)
-	eventually(t, "the pod is gone", func() bool { w.runPreemptAction(preempt); return len(w.deletedPods(t)) == 1 })
-	check.Equal(t, "pods that are gone", []string{first}, w.deletedPods(t))
+	isDown.Store(false)
+	eventually(t, "the pod is deleted", func() bool { s.runPreemptAction(preempt); return len(s.deletedPods(t)) == 1 })
+	check.Equal(t, "deleted pods", []string{evicted}, s.deletedPods(t))
 }
 
-// TestPreemptedGangIsEvictedOnce: while writes fail and the API server shows no change, no
-// other pod is evicted. In the end the gang is gone.
-func TestPreemptedGangIsEvictedOnce(t *testing.T) {
-	w, preempt := newPreemptScene(t, "job low queue=q min=2 running=n*2 priorityClass=low; job spare queue=q min=2 running=m*2 priorityClass=low"+waits)
-	client := w.Cache.Client().(*fake.Clientset)
-	refused := make(chan struct{}, 3)
-	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		select {
-		case refused <- struct{}{}:
-			return true, nil, errors.New("etcdserver: request timed out")
-		default:
-			return false, nil, nil
-		}
-	})
+// TestAGangIsPreemptedOnceWhileWritesFail: both jobs of low priority are gangs of 2 pods, and one of them suffices for
+// job high. The API server refuses the first three deletions and shows no change to the scheduler. The following sessions
+// evict no pod of the other gang. In the end exactly the first gang is deleted.
+func TestAGangIsPreemptedOnceWhileWritesFail(t *testing.T) {
+	s, preempt := newPreemptScene(t, `
+		queue q quota=1000 cpu=1000
+		node n,m model=A cards=8
+		job other queue=q min=1 running=n*6,m*6 priorityClass=high
+		job high queue=q min=1 pending=1 priorityClass=high
+		job low queue=q min=2 running=n*2 priorityClass=low
+		job low2 queue=q min=2 running=m*2 priorityClass=low`)
+	var deletions atomic.Int32
+	s.failWrites("delete", errors.New("refused"), func() bool { return deletions.Add(1) <= 3 })
 
-	w.runPreemptAction(preempt)
-	first := session.Names(w.In(api.Releasing))
-	check.Equal(t, "evicted pods", 2, len(w.In(api.Releasing)))
+	s.runPreemptAction(preempt)
+	evicted := session.Names(s.In(api.Releasing))
+	check.Equal(t, "number of evicted pods", 2, len(s.In(api.Releasing)))
 	for range 3 {
-		w.runPreemptAction(preempt)
-		check.Equal(t, "evicted pods in the next session", first, session.Names(w.In(api.Releasing)))
+		s.runPreemptAction(preempt).expectEvicted(t, evicted)
 	}
 
-	eventually(t, "two pods are gone", func() bool { return len(w.deletedPods(t)) == 2 })
-	for _, name := range w.deletedPods(t) {
-		check.That(t, strings.Contains(first, name), "%s is gone, evicted were %s", name, first)
-	}
+	eventually(t, "two pods are deleted", func() bool { return len(s.deletedPods(t)) == 2 })
+	check.Equal(t, "deleted pods", evicted, strings.Join(s.deletedPods(t), " "))
 }
 
-// TestEvictorRepeatsFailedWrites: this holds for pods that Volcano's own actions evict.
+// TestEvictorRepeatsFailedWrites: Volcano's own actions, such as reclaim, evict through the same evictor. It repeats a
+// deletion that fails twice, and returns an error only if all attempts fail.
 func TestEvictorRepeatsFailedWrites(t *testing.T) {
-	w, preempt := newPreemptScene(t, "job low queue=q min=1 running=n priorityClass=low")
-	client := w.Cache.Client().(*fake.Clientset)
-	tries := 0
-	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		tries++
-		return tries < 3, nil, errors.New("conflict")
-	})
+	s, preempt := newPreemptScene(t, `
+		node n model=A cards=8
+		job low queue=training min=1 running=n priorityClass=low`)
+	deletions := 0
+	s.failWrites("delete", errors.New("refused"), func() bool { deletions++; return deletions <= 2 })
+	check.NoError(t, preempt.Evictor().Evict(s.Pods[0], "reclaim"))
+	check.Equal(t, "deleted pods", []string{"low-0"}, s.deletedPods(t))
 
-	check.NoError(t, preempt.Evictor().Evict(w.Pods[0], "reclaim"))
-	check.Equal(t, "pods that are gone", []string{"low-0"}, w.deletedPods(t))
-
-	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
-	check.That(t, preempt.Evictor().Evict(w.Pods[0], "reclaim") != nil, "an eviction that failed is said to have gone well")
+	s.failWrites("*", errors.New("refused"), func() bool { return true })
+	check.Says(t, preempt.Evictor().Evict(s.Pods[0], "reclaim"), "timed out")
 }
 
-// TestReclaimCountsNoCardsThatPreemptFreedForOthers: of a gang that preempted, one pod has lost its node.
-// The card that is kept for the other one is of no use to a reclaimer, which needs two of training instead.
+// TestReclaimCountsNoCardsThatPreemptFreedForOthers: in queue q a gang of 2 pods preempts the jobs on nodes n and m. Then
+// node m is cordoned, so the gang cannot start yet. The card that it got on node n is kept for it. A job of inference
+// that needs 2 cards of node n must not count that card, and reclaims two of training.
 func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
-	w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=1; queue q quota={"A":2} priority=50000 cpu=1000; job ln queue=q min=1 running=n priorityClass=low; job lm queue=q min=1 running=m priorityClass=low
-		job t queue=tra min=1 running=n*3 age=24h; job gang queue=q min=2 pending=2 priorityClass=high`)
-	w.playSession(preempt)
-	check.Equal(t, "go for the gang", "lm-0 ln-0", session.Names(w.In(api.Releasing)))
+	s, preempt := newPreemptScene(t, `
+		queue q quota={"A":2} priority=50000 cpu=1000
+		node n model=A cards=4
+		node m model=A cards=1
+		job low-n queue=q min=1 running=n priorityClass=low
+		job low-m queue=q min=1 running=m priorityClass=low
+		job t queue=training min=1 running=n*3 age=24h
+		job gang queue=q min=2 pending=2 priorityClass=high`)
+	s.playSession(preempt)
+	s.expectEvicted(t, "low-m-0 low-n-0")
 
-	away := w.Nodes[slices.IndexFunc(w.Nodes, func(n *corev1.Node) bool { return n.Name == "m" })].DeepCopy()
-	away.Spec.Unschedulable = true
-	check.NoError(t, w.Cache.AddOrUpdateNode(away))
+	s.Close()
+	s.Cache.DeletePod(s.Pod("low-n-0").DeepCopy())
+	s.Cache.DeletePod(s.Pod("low-m-0").DeepCopy())
+	cordoned := s.Nodes[1].DeepCopy()
+	cordoned.Spec.Unschedulable = true
+	check.NoError(t, s.Cache.AddOrUpdateNode(cordoned))
 
-	w.Close()
-	for _, name := range []string{"ln-0", "lm-0"} {
-		w.Cache.DeletePod(w.Pod(name).DeepCopy())
-	}
-
-	w.addToCache("job i queue=inf min=1 pending=1 cards=2")
-	w.playSession(preempt)
-	check.Equal(t, "go for the reclaimer", 2, len(w.In(api.Releasing)))
-	check.Equal(t, "promised a node", "i-0@n", session.Names(w.In(api.Pipelined)))
+	s.addToCache("job reclaimer queue=inference min=1 pending=1 cards=2")
+	s.playSession(preempt)
+	check.Equal(t, "number of pods of t that are evicted", 2, len(s.Job("t").TaskStatusIndex[api.Releasing]))
+	check.Equal(t, "pods that wait for cards on a node", "reclaimer-0@n", session.Names(s.In(api.Pipelined)))
 }

@@ -16,48 +16,48 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// runWatched plays sessions and returns the violations that sessioncheck finds in what the API
+// findViolations plays sessions and returns the violations that sessioncheck finds in what the API
 // server would show. No evicted pod is deleted, as with a slow API server.
-func (w *scene) runWatched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
-	clock := w.Now
-	j := sessioncheck.New(sessioncheck.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
-	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
-	for _, object := range w.Objects() {
-		j.Load(object, clock)
+func (s *scene) findViolations(sessions int, evictingAction string, plugins []string, play func()) []sessioncheck.Violation {
+	clock := s.Now
+	judge := sessioncheck.New(sessioncheck.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
+	judge.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
+	for _, object := range s.Objects() {
+		judge.Load(object, clock)
 	}
 
-	shown := map[string]bool{}
+	isShown := map[string]bool{}
 	for session := range sessions {
-		w.openSession(plugins...)
+		s.openSession(plugins...)
 		play()
-		for _, job := range w.Ssn.Jobs {
+		for _, job := range s.Ssn.Jobs {
 			for status, tasks := range job.TaskStatusIndex {
 				for _, task := range tasks {
-					if pod := podAfterSession(task, status, by); pod != nil && !shown[task.Name] {
-						shown[task.Name] = true
-						j.Apply(pod, false, clock)
+					if pod := podAfterSession(task, status, evictingAction); pod != nil && !isShown[task.Name] {
+						isShown[task.Name] = true
+						judge.Apply(pod, false, clock)
 					}
 				}
 			}
 		}
 
-		w.Close()
+		s.Close()
 		clock = clock.Add(time.Second)
-		j.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
-		j.Check(clock)
+		judge.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
+		judge.Check(clock)
 	}
 
-	return j.TakeViolations()
+	return judge.TakeViolations()
 }
 
 // podAfterSession returns the pod of a task as the API server shows it after a session, nil if
 // nothing changed.
-func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *corev1.Pod {
+func podAfterSession(task *api.TaskInfo, status api.TaskStatus, evictingAction string) *corev1.Pod {
 	pod := task.Pod.DeepCopy()
 	switch status {
 	case api.Releasing:
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + by})
+			Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + evictingAction})
 	case api.Pipelined:
 		pod.Spec.NodeName = ""
 		pod.Status.NominatedNodeName = task.NodeName
@@ -68,80 +68,91 @@ func podAfterSession(task *api.TaskInfo, status api.TaskStatus, by string) *core
 	return pod
 }
 
-// runPreempt runs Volcano's action preempt after allocate.
-func (w *scene) runPreempt() { w.Run(allocate.New(), preempt.New()) }
-
-// twoNodeGroups has training in two node groups, that of the first protected. A pod of
-// inference needs a card of the second.
-func twoNodeGroups(text string) *scene {
-	w := newScene(`node n1,n2 model=A cards=4; queue inf1 quota=PLENTY priority=90000 serviceType=inference cpu=1000; queue inf2 quota=PLENTY priority=80000 serviceType=inference cpu=1000
-		queue tra1 quota=PLENTY priority=20000 serviceType=training cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
-		job t1 queue=tra1 min=4 running=n1*4 age=24h preemptable=false; job t2 queue=tra2 min=4 running=n2*4 age=24h; job y queue=inf2 min=1 pending=1;` + text)
-	for i, n := range w.Nodes {
-		n.Labels["volcano.sh/nodegroup-name"] = fmt.Sprint("g", i+1)
-	}
-
-	for _, q := range w.Queues {
-		if number := q.Name[len(q.Name)-1:]; number == "1" || number == "2" {
-			q.Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []string{"g" + number}}}
-		}
-	}
-
-	return w
-}
-
-// nodesWithBlockingPods have training that may be evicted. A protected pod keeps the pending
-// pod out of the whole domain of a node label. One more node has training of larger loss and
-// no such pod.
-func nodesWithBlockingPods(n int, label string) *scene {
-	w := newScene("node clean model=A cards=4; job old queue=tra min=4 running=clean*4 age=24h; queue cpu quota={} priority=50000 reclaimable=true")
-	for i := range n {
-		w.add(fmt.Sprintf("node n%02d model=A cards=4; job tn%02d queue=tra min=4 running=n%02d*4 age=1h", i, i, i)).add(fmt.Sprintf("job xn%02d queue=cpu min=1 running=n%02d cards=0 age=24h", i, i), withLabelAndAntiAffinity("x", "i"))
-	}
-
-	w.add("job i queue=inf min=1 pending=1", withLabelAndAntiAffinity("i", ""))
-	for _, node := range w.Nodes {
-		node.Labels[corev1.LabelHostname] = node.Name
-		node.Labels[zone] = node.Name
-	}
-
-	for _, pod := range w.Pods {
-		if pod.Labels["app"] == "x" {
-			pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = label
-		}
-	}
-
-	return w
-}
-
-// TestPreemptWaitsForDeletion: no other pod is evicted while the API server does not show the
-// first deletion.
+// TestPreemptWaitsForDeletion: one of four pods of low priority goes for the pod of high priority, in a queue with a
+// quota of 4. The API server shows no deletion for four sessions of Volcano's action preempt. In each of them the plugin
+// remembers the eviction, so no second pod goes. Package sessioncheck would find it.
 func TestPreemptWaitsForDeletion(t *testing.T) {
-	w := newScene(`node n model=A cards=8; queue inf quota={"A":4} priority=80000 serviceType=inference cpu=1000; job low queue=inf min=1 running=n*4 age=24h priorityClass=low; job high queue=inf min=1 pending=1 priorityClass=high`)
-	found := w.runWatched(4, "preempt", nil, w.runPreempt)
-	check.That(t, len(found) == 0, "found %v", found)
+	s := newInferenceAndTrainingScene(`
+		queue inference quota={"A":4} priority=80000 serviceType=inference cpu=1000
+		node n model=A cards=8
+		job low queue=inference min=1 running=n*4 age=24h priorityClass=low
+		job high queue=inference min=1 pending=1 priorityClass=high`)
+
+	evicted := 0
+	violations := s.findViolations(4, "preempt", nil, func() {
+		s.Run(allocate.New(), preempt.New())
+		evicted = len(s.In(api.Releasing))
+	})
+	check.Equal(t, "violations", nil, violations)
+	check.Equal(t, "evicted pods in the last session", 1, evicted)
 }
 
-// TestSessionCheckFindsNoViolation: no pod starves because a pending pod of another queue
-// comes before it, or because many nodes do not fit.
-func TestSessionCheckFindsNoViolation(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		scene   *scene
-		plugins []string
-		promise string
-	}{
-		"node groups":                           {twoNodeGroups(""), []string{"nodegroup"}, "y-0@n2"},
-		"node groups, another one waits before": {twoNodeGroups("job x queue=inf1 min=1 pending=1"), []string{"nodegroup"}, "y-0@n2"},
-		"nodes that refuse":                     {nodesWithBlockingPods(40, corev1.LabelHostname), nil, "i-0@clean"},
-		"zones that refuse":                     {nodesWithBlockingPods(40, zone), nil, "i-0@clean"},
+// TestAQueueReclaimsInItsOwnNodeGroup: with Volcano's plugin nodegroup the pods of a queue run only in the node group of
+// the queue. Group g1 has node n1, whose training is protected. Job y of queue inference2 reclaims in its group g2, also
+// while a job of a queue of higher priority waits in vain for group g1. In ten sessions package sessioncheck finds no
+// pod that should have started and no needless eviction.
+func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
+	for t, other := range check.Cases(t, map[string]string{
+		"y waits alone":                     "",
+		"a job of group g1 waits before it": "job x queue=inference1 min=1 pending=1",
 	}) {
-		pipelined := ""
-		found := tc.scene.runWatched(10, Name, tc.plugins, func() {
-			tc.scene.executeActions()
-			_, pipelined = tc.scene.Outcome()
-		})
+		s := newInferenceAndTrainingScene(`
+			queue inference1 quota=1000 priority=90000 serviceType=inference cpu=1000
+			queue inference2 quota=1000 priority=80000 serviceType=inference cpu=1000
+			queue training1 quota=1000 priority=20000 serviceType=training cpu=1000
+			queue training2 quota=1000 priority=20000 serviceType=training cpu=1000
+			node n1,n2 model=A cards=4
+			job t1 queue=training1 min=4 running=n1*4 age=24h preemptable=false
+			job t2 queue=training2 min=4 running=n2*4 age=24h
+			job y queue=inference2 min=1 pending=1
+			` + other)
+		s.changeNodes(withNodeLabel("volcano.sh/nodegroup-name", "g1"), withNodeLabel("volcano.sh/nodegroup-name", "g2"))
+		for queue, group := range map[string]string{"inference1": "g1", "training1": "g1", "inference2": "g2", "training2": "g2"} {
+			s.queue(queue).Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []string{group},
+			}}
+		}
 
-		check.That(t, len(found) == 0, "found %v", found)
-		check.Equal(t, "pipelined", tc.promise, pipelined)
+		placed := ""
+		violations := s.findViolations(10, Name, []string{"nodegroup"}, func() {
+			s.runActions()
+			_, placed = s.Outcome()
+		})
+		check.Equal(t, "violations", nil, violations)
+		check.Equal(t, "placed pods in the last session", "y-0@n2", placed)
+	}
+}
+
+// TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a protected pod avoids pods of label i, on its node or
+// in its zone, so the waiting pod cannot run there. Their training gangs have run for one hour. The pod reclaims on the
+// only other node, although the gang there has run for 24 hours. Package sessioncheck finds no violation.
+func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
+	for t, topologyKey := range check.Cases(t, map[string]string{
+		"on the same node":                          corev1.LabelHostname,
+		"in the same zone, and each node is a zone": zone,
+	}) {
+		s := newInferenceAndTrainingScene(`
+			queue cpu quota={} priority=50000 reclaimable=true
+			node clean model=A cards=4
+			job old queue=training min=4 running=clean*4 age=24h`)
+		for i := range 40 {
+			s.add(fmt.Sprintf(`
+				node n%02[1]d model=A cards=4
+				job tn%02[1]d queue=training min=4 running=n%02[1]d*4 age=1h
+				job xn%02[1]d queue=cpu min=1 running=n%02[1]d cards=0 age=24h`, i), onJob(fmt.Sprintf("xn%02d", i), avoidingWithin(topologyKey, "i")))
+		}
+
+		s.add("job i queue=inference min=1 pending=1", withLabel("i"))
+		for _, node := range s.Nodes {
+			node.Labels[zone] = node.Name
+		}
+
+		placed := ""
+		violations := s.findViolations(10, Name, nil, func() {
+			s.runActions()
+			_, placed = s.Outcome()
+		})
+		check.Equal(t, "violations", nil, violations)
+		check.Equal(t, "placed pods in the last session", "i-0@clean", placed)
 	}
 }

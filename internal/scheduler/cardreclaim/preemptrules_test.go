@@ -14,242 +14,298 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// playSession opens a session with all actions that evict. nextSession plays one as well, after
-// the pods that were evicted have gone and those that were placed run.
-func (w *scene) playSession(action *Preempt) {
-	w.openSession().Run(enqueue.New(), NewAllocate(w.action), w.action, action)
-}
-
-func (w *scene) nextSession(action *Preempt) {
-	w.endEvicted()
-	w.playSession(action)
+// playSession opens a session with all actions: enqueue, allocate, cardreclaim and preempt.
+func (s *scene) playSession(action *Preempt) {
+	s.openSession().Run(enqueue.New(), NewAllocate(s.action), s.action, action)
 }
 
 // endEvicted closes the session. The pods that it has evicted are gone, and those that it has placed run. It returns
 // how many were evicted.
-func (w *scene) endEvicted() int {
-	_, evicted := w.closeAndStart(hour)
+func (s *scene) endEvicted() int {
+	_, evicted := s.closeAndStart(hour)
 	for _, task := range evicted {
-		w.Cache.DeletePod(w.Pod(task.Name).DeepCopy())
+		s.Cache.DeletePod(s.Pod(task.Name).DeepCopy())
 	}
 	return len(evicted)
 }
 
-// TestFullQueueIsPreempted: a job as controllers make it, Pending and with minResources, is
-// enqueued into a queue that lower jobs fill, preempts them, and runs in the next session.
-func TestFullQueueIsPreempted(t *testing.T) {
+// TestAJobOfHighPriorityGetsACardOfItsFullQueue: jobs of low priority use the whole quota of queue q, 8. A job of high
+// priority comes as controllers create it: in phase Pending and with minResources, so that Volcano must enqueue it first.
+// It preempts pods of low priority, and runs two sessions later.
+func TestAJobOfHighPriorityGetsACardOfItsFullQueue(t *testing.T) {
 	for t, low := range check.Cases(t, map[string]string{
-		"an elastic job":     "job low queue=q min=1 running=n*8 priorityClass=low",
-		"a gang":             "job low queue=q min=8 running=n*8 priorityClass=low",
-		"jobs of one card":   "job l0 queue=q min=1 running=n priorityClass=low; job l1 queue=q min=1 running=n priorityClass=low; job l2 queue=q min=6 running=n*6 priorityClass=low",
-		"a restarted vcjob":  "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=RestartJob",
-		"a vcjob that ended": "job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=TerminateJob",
+		"the queue is full of an elastic job": `
+			job low queue=q min=1 running=n*8 priorityClass=low`,
+		"the queue is full of a gang": `
+			job low queue=q min=8 running=n*8 priorityClass=low`,
+		"the queue is full of two single pods and a gang": `
+			job low-0 queue=q min=1 running=n priorityClass=low
+			job low-1 queue=q min=1 running=n priorityClass=low
+			job low-2 queue=q min=6 running=n*6 priorityClass=low`,
+		"the queue is full of a Volcano job that restarts": `
+			job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=RestartJob`,
+		"the queue is full of a Volcano job that ends": `
+			job low queue=q min=8 running=n*8 priorityClass=low owner=vcjob evictionPolicy=TerminateJob`,
 	}) {
-		w, preempt := newPreemptScene(t, `queue q quota={"A":8} cpu=1000;`+low+"; job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending")
-		w.playSession(preempt) // a restarted scheduler learns the policies of vcjobs
+		s, preempt := newPreemptScene(t, `
+			queue q quota={"A":8} cpu=1000
+			node n,m model=A cards=8
+			job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending`+low)
+		s.playSession(preempt)
 		for range 2 {
-			w.nextSession(preempt)
+			s.endEvicted()
+			s.playSession(preempt)
 		}
 
-		check.Equal(t, "high runs on", 1, len(w.Job("high").TaskStatusIndex[api.Running])+len(w.Job("high").TaskStatusIndex[api.Binding]))
+		check.Equal(t, "pods of high that have a node", 1, len(s.Job("high").TaskStatusIndex[api.Running])+len(s.Job("high").TaskStatusIndex[api.Binding]))
 	}
 }
 
-// TestPreemptedCardsGoToThePreemptor: over several sessions one pod of the queue is evicted for
-// one pod, even if others wait for cards.
-func TestPreemptedCardsGoToThePreemptor(t *testing.T) {
-	const others = "job a1 queue=a min=1 pending=1; job a2 queue=a min=1 pending=1; job a3 queue=a min=1 pending=1"
-	for t, text := range check.Cases(t, map[string]string{
-		"a queue of higher priority":   `queue a quota={"A":4} priority=9 cpu=1000;` + others,
-		"a queue of equal priority":    `queue a quota={"A":4} cpu=1000;` + others,
-		"two inference queues":         `queue a quota={"A":4} serviceType=inference cpu=1000; queue q quota={"A":8} serviceType=inference cpu=1000;` + others,
-		"equal jobs of its own queue":  "job q1 queue=q min=1 pending=1 priorityClass=high; job q2 queue=q min=1 pending=1 priorityClass=high",
-		"the job that was evicted":     "",
-		"the quota of its queue, full": `queue q quota={"A":8} cpu=1000; job full queue=q min=4 running=m*4 priorityClass=high; job q1 queue=q min=1 pending=1 priorityClass=high`,
-	}) {
-		w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job low queue=q min=1 running=n*4 priorityClass=low; job high queue=q min=1 pending=1 priorityClass=high; `+text)
-		evicted := 0
-		waiting := strings.Count(text, " queue=q min=1 pending=1 priorityClass=high")
-
-		for s := range 8 {
-			if s == 0 {
-				w.playSession(preempt)
-			} else {
-				w.nextSession(preempt)
-			}
-			evicted += len(w.In(api.Releasing))
-		}
-
-		check.Equal(t, "running pods of high", 1, len(w.Job("high").TaskStatusIndex[api.Running]))
-		check.That(t, evicted <= 1+waiting, "%d pods are evicted for %d that may preempt", evicted, 1+waiting)
-	}
-}
-
-// TestOneEvictionServesTwoPreemptors: four cards are freed for one. The next pod comes before the
-// API server shows the deletion, and uses what is left over.
-func TestOneEvictionServesTwoPreemptors(t *testing.T) {
-	w, preempt := newPreemptScene(t, `node n model=A cards=4; node m model=A cards=4; queue q quota={"A":8} cpu=1000; job la queue=q min=1 running=n cards=4 priorityClass=low; job lb queue=q min=1 running=m cards=4 priorityClass=low; job hi queue=q min=1 pending=1 priorityClass=high; job hi2 queue=q min=1 pending=1 priorityClass=high`)
-	w.Close()
-	groups := w.Groups
-	pods := w.Pods
-
-	w.Groups = groups[:3]
-	w.Pods = pods[:3]
-	w.startCache()
-	*preempt = *NewPreempt(w.action)
-	w.runPreemptAction(preempt)
-	check.Equal(t, "go in the first session", 1, len(w.In(api.Releasing)))
-
-	w.Close()
-	w.Cache.AddPodGroupV1beta1(groups[3])
-	w.Cache.AddPod(pods[3].DeepCopy())
-	for range 3 {
-		w.runPreemptAction(preempt)
-		check.Equal(t, "go in all", 1, len(w.In(api.Releasing)))
-	}
-}
-
-// TestPreemptWaitsWhileReclaimRests: a job takes cards of other queues before those of its own
-// queue, also while cardreclaim makes no search, or has not come to all jobs.
-func TestPreemptWaitsWhileReclaimRests(t *testing.T) {
+// TestAPreemptedCardGoesToThePreemptor: job low fills node n, and job high of the same queue evicts one of its pods. Other
+// jobs wait for cards too, and must not take the freed one, else high would evict again and again. In 8 sessions high
+// runs, and no more pods are evicted than jobs of high priority wait in queue q.
+func TestAPreemptedCardGoesToThePreemptor(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		first  string // a job that cardreclaim looks at first
-		change func(*scene)
-		goes   string
+		others         string
+		wantAtMostGone int
 	}{
-		"reclaim acts":         {"", func(*scene) {}, "t-0"},
-		"reclaim rests":        {"", func(w *scene) { w.action.restsUntil = w.Now.Add(time.Minute) }, ""},
-		"reclaim is cut short": {"job first queue=inf min=1 pending=1 cards=9 priorityClass=high", func(w *scene) { w.action.budget.maxPerSession = 1 }, ""},
-		"reclaim is no action": {"", func(w *scene) { w.alone = true }, "lo-0"},
+		"three jobs wait in a queue of higher priority": {`
+			queue a quota={"A":4} priority=9 cpu=1000
+			job a1 queue=a min=1 pending=1
+			job a2 queue=a min=1 pending=1
+			job a3 queue=a min=1 pending=1`, 1},
+		"three jobs wait in a queue of equal priority": {`
+			queue a quota={"A":4} cpu=1000
+			job a1 queue=a min=1 pending=1
+			job a2 queue=a min=1 pending=1
+			job a3 queue=a min=1 pending=1`, 1},
+		"three jobs wait in another queue, and both queues are of inference": {`
+			queue a quota={"A":4} serviceType=inference cpu=1000
+			queue q quota={"A":8} serviceType=inference cpu=1000
+			job a1 queue=a min=1 pending=1
+			job a2 queue=a min=1 pending=1
+			job a3 queue=a min=1 pending=1`, 1},
+		"two more jobs of high priority wait in queue q": {`
+			job q1 queue=q min=1 pending=1 priorityClass=high
+			job q2 queue=q min=1 pending=1 priorityClass=high`, 3},
+		"no other job waits": {"", 1},
+		"one more job of high priority waits, and queue q uses its whole quota of 8": {`
+			job full queue=q min=4 running=m*4 priorityClass=high
+			job q1 queue=q min=1 pending=1 priorityClass=high`, 2},
 	}) {
-		w := newScene("node n model=A cards=4; job lo queue=inf min=1 running=n*1 priorityClass=low age=24h; job keep queue=inf min=1 running=n*1 priorityClass=high; job t queue=tra min=1 running=n*2 age=24h; job hi queue=inf min=1 pending=1 priorityClass=high")
-		t.Cleanup(w.Close)
-
-		w.add(tc.first)
-		w.startCache()
-		preempt := NewPreempt(w.action)
-		tc.change(w)
-
-		w.openSession()
-		if w.alone {
-			w.Run(NewAllocate(w.action), preempt)
-		} else {
-			w.Run(NewAllocate(w.action), w.action, preempt)
+		s, preempt := newPreemptScene(t, `
+			queue q quota={"A":8} cpu=1000
+			node n,m model=A cards=4
+			job low queue=q min=1 running=n*4 priorityClass=low
+			job high queue=q min=1 pending=1 priorityClass=high`+tc.others)
+		gone := 0
+		for range 7 {
+			s.playSession(preempt)
+			gone += s.endEvicted()
 		}
 
-		goes := session.Names(w.In(api.Releasing))
-		check.That(t, goes == tc.goes || (tc.goes == "t-0" && strings.HasPrefix(goes, "t-")), "%q go, want %q", goes, tc.goes)
+		s.playSession(preempt)
+		gone += len(s.In(api.Releasing))
+		check.Equal(t, "running pods of high", 1, len(s.Job("high").TaskStatusIndex[api.Running]))
+		check.That(t, gone <= tc.wantAtMostGone, "%d pods are evicted, at most %d are needed", gone, tc.wantAtMostGone)
 	}
 }
 
-// hopeless is a cluster that one job fills, and jobs that no eviction helps: each pod of the
-// queue that could go is protected, or breaks a gang in vain.
-func hopeless(nodes, jobs int) *scene {
+// TestOneEvictionServesTwoPreemptors: job first needs one card, and the eviction of a pod of 4 cards serves it. Job second
+// comes before the API server shows the deletion. It uses one of the 3 cards that are left over, so no other pod goes.
+func TestOneEvictionServesTwoPreemptors(t *testing.T) {
+	s, preempt := newPreemptScene(t, `
+		queue q quota={"A":8} cpu=1000
+		node n,m model=A cards=4
+		job low-n queue=q min=1 running=n cards=4 priorityClass=low
+		job low-m queue=q min=1 running=m cards=4 priorityClass=low
+		job first queue=q min=1 pending=1 priorityClass=high`)
+	s.runPreemptAction(preempt)
+	check.Equal(t, "evicted pods", 1, len(s.In(api.Releasing)))
+
+	s.Close()
+	s.addToCache("job second queue=q min=1 pending=1 priorityClass=high")
+	for range 3 {
+		s.runPreemptAction(preempt)
+		check.Equal(t, "evicted pods of all sessions", 1, len(s.In(api.Releasing)))
+	}
+}
+
+// TestPreemptWaitsForReclaim: a job of inference takes cards of training (cardreclaim) before it takes those of its own
+// queue (preempt). So preempt evicts nothing while cardreclaim rests after a long search, or has not come to all jobs.
+// Job low of inference has the lowest priority of its queue, and job t is of training.
+func TestPreemptWaitsForReclaim(t *testing.T) {
+	const text = `
+		node n model=A cards=4
+		job low queue=inference min=1 running=n priorityClass=low age=24h
+		job other queue=inference min=1 running=n priorityClass=high
+		job t queue=training min=1 running=n*2 age=24h
+		job high queue=inference min=1 pending=1 priorityClass=high
+	`
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		more           string
+		change         func(*scene)
+		withoutReclaim bool
+		wantJob        string // of the evicted pod
+	}{
+		"cardreclaim evicts a pod of training": {change: func(*scene) {}, wantJob: "t"},
+		"cardreclaim rests for a minute: none": {change: func(s *scene) { s.action.restsUntil = s.Now.Add(time.Minute) }},
+		"the budget of cardreclaim is used up by another job: none": {
+			more:   "job first queue=inference min=1 pending=1 cards=9 priorityClass=high",
+			change: func(s *scene) { s.action.budget.maxPerSession = 1 }},
+		"cardreclaim is not configured: preempt evicts": {change: func(*scene) {}, withoutReclaim: true, wantJob: "low"},
+	}) {
+		s := newInferenceAndTrainingScene(text + tc.more)
+		t.Cleanup(s.Close)
+		s.startCache()
+		tc.change(s)
+
+		s.openSession()
+		if tc.withoutReclaim {
+			s.Run(NewAllocate(s.action), NewPreempt(s.action))
+		} else {
+			s.Run(NewAllocate(s.action), s.action, NewPreempt(s.action))
+		}
+
+		evicted, _, _ := strings.Cut(session.Names(s.In(api.Releasing)), "-")
+		check.Equal(t, "job of the evicted pod", tc.wantJob, evicted)
+		check.That(t, len(s.In(api.Releasing)) <= 1, "more than one pod is evicted")
+	}
+}
+
+// newSceneOfHopelessPreemptors returns a scene with full nodes of 8 protected pods each, and jobs of high priority that
+// no eviction helps. Job cheap has the only pod that may go, and it has no card.
+func newSceneOfHopelessPreemptors(nodes, jobs int) *scene {
 	var text strings.Builder
 	text.WriteString(`queue q quota={"A":100000} priority=20000 serviceType=training cpu=100000;`)
 	for i := range nodes {
-		fmt.Fprintf(&text, "node n%d model=A cards=8; job t%d queue=q min=8 running=n%d*8 age=24h priorityClass=low groupPreemptable=false;", i, i, i)
+		fmt.Fprintf(&text, "node n%[1]d model=A cards=8; job t%[1]d queue=q min=8 running=n%[1]d*8 age=24h priorityClass=low groupPreemptable=false;", i)
 	}
 	for j := range jobs {
 		fmt.Fprintf(&text, "job w%d queue=q min=1 pending=1 priorityClass=high;", j)
 	}
-	text.WriteString("job spare queue=q min=1 running=n0 cards=0 priorityClass=low")
-	return newScene(text.String())
+	text.WriteString("job cheap queue=q min=1 running=n0 cards=0 priorityClass=low")
+	return newInferenceAndTrainingScene(text.String())
 }
 
-// TestHopelessPreemptorsAreRemembered: one search is enough for equal pods, and none follows
-// while nothing changes.
+// TestHopelessPreemptorsAreRemembered: 30 equal jobs of one pod wait on 20 nodes full of protected pods. The first
+// session searches once, for all of them. While nothing changes, the search is repeated after 1 skipped session, then
+// after 2.
 func TestHopelessPreemptorsAreRemembered(t *testing.T) {
-	w := hopeless(20, 30)
-	t.Cleanup(w.Close)
-	w.startCache()
-	preempt := NewPreempt(w.action)
-	searched := []int{}
+	s := newSceneOfHopelessPreemptors(20, 30)
+	t.Cleanup(s.Close)
+	s.startCache()
+
+	preempt := NewPreempt(s.action)
+	var searches []int
 	for range 5 {
-		w.openSession().Run(NewAllocate(w.action))
-		searched = append(searched, w.countSearches(preempt))
+		preempt.searchCount = 0
+		s.runPreemptAction(preempt)
+		searches = append(searches, preempt.searchCount)
 	}
-	check.Equal(t, "searches in each session", []int{1, 0, 1, 0, 0}, searched)
+	check.Equal(t, "searches in each session", []int{1, 0, 1, 0, 0}, searches)
 }
 
-// TestSearchInsideAJobFollowsTheOther: that nothing of other jobs may go for a pod does not keep
-// it from taking the place of a pod of its own job. This holds for several jobs.
-func TestSearchInsideAJobFollowsTheOther(t *testing.T) {
-	urgent := func(p *corev1.Pod) {
+// TestAPodPreemptsInsideItsJobAfterASearchInOthers: Volcano first searches victims in other jobs, then in the pod's own
+// job. No other job helps: full is protected and cheap has no card. Each of the jobs x and y has a pending pod of higher
+// task priority, which takes the place of a running pod of its own job.
+func TestAPodPreemptsInsideItsJobAfterASearchInOthers(t *testing.T) {
+	pendingFirst := func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {
 			p.Annotations["volcano.sh/task-priority"] = "10"
 		}
 	}
-	w, preempt := newPreemptScene(t, `queue q quota={"A":16} cpu=1000; job full queue=q min=1 running=m*8 priorityClass=low groupPreemptable=false; job spare queue=q min=1 running=n cards=0 priorityClass=low; job x queue=q min=1 running=n*4 pending=1 priorityClass=high; job y queue=q min=1 running=n*4 pending=1 priorityClass=high`, urgent)
-	w.runPreemptAction(preempt)
-	check.Equal(t, "pods that are promised a node", "x-4@n y-4@n", session.Names(w.In(api.Pipelined)))
+	s, preempt := newPreemptScene(t, `
+		queue q quota={"A":16} cpu=1000
+		node n,m model=A cards=8
+		job full queue=q min=1 running=m*8 priorityClass=low groupPreemptable=false
+		job cheap queue=q min=1 running=n cards=0 priorityClass=low
+		job x queue=q min=1 running=n*4 pending=1 priorityClass=high
+		job y queue=q min=1 running=n*4 pending=1 priorityClass=high`, pendingFirst)
+
+	s.runPreemptAction(preempt)
+	check.Equal(t, "pods that wait for cards on a node", "x-4@n y-4@n", session.Names(s.In(api.Pipelined)))
 }
 
-// countSearches runs preempt, and returns for how many pods it searched a node.
-func (w *scene) countSearches(action *Preempt) int {
-	action.searchCount = 0
-	w.Run(action)
-	return action.searchCount
+// TestANominationWithoutEvictionsKeepsNoPodFromPreempting: Volcano wrote nominatedNodeName m to the pods of gang high
+// when it tried node m in vain. No pod leaves node m for them, so they do not wait there, and preempt on node n.
+func TestANominationWithoutEvictionsKeepsNoPodFromPreempting(t *testing.T) {
+	nominated := onJob("high", func(p *corev1.Pod) { p.Status.NominatedNodeName = "m" })
+	s, preempt := newPreemptScene(t, `
+		queue q quota=1000 cpu=1000
+		node n,m model=A cards=2
+		job low queue=q min=1 running=n*2 priorityClass=low
+		job full queue=q min=2 running=m*2 priorityClass=high
+		job high queue=q min=2 pending=2 priorityClass=high`, nominated)
+
+	s.runPreemptAction(preempt).expectEvictedAndPlaced(t, "low*2", "high@n*2")
+	check.Equal(t, "nominated node of the pod in Volcano's cache", "m", s.Task("high-0").Pod.Status.NominatedNodeName)
 }
 
-// TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting: Volcano writes to pods of a gang the nodes on
-// which it tried them in vain. Nothing leaves these nodes, so the pods preempt on others.
-func TestNominationOfAnUndonePlacementKeepsNoPodFromPreempting(t *testing.T) {
-	nominate := func(p *corev1.Pod) {
-		if strings.HasPrefix(p.Name, "high") {
-			p.Status.NominatedNodeName = "m"
-		}
-	}
-	w, preempt := newPreemptScene(t, "node n model=A cards=2; node m model=A cards=2; job low queue=q min=1 running=n*2 priorityClass=low; job full queue=q min=2 running=m*2 priorityClass=high; job high queue=q min=2 pending=2 priorityClass=high", nominate)
-	w.runPreemptAction(preempt)
-	check.Equal(t, "go", "low-0 low-1", session.Names(w.In(api.Releasing)))
-	check.Equal(t, "promised a node", "high-0@n high-1@n", session.Names(w.In(api.Pipelined)))
-	check.Equal(t, "nominated node of the pod in Volcano's cache", "m", w.Task("high-0").Pod.Status.NominatedNodeName)
+// TestAPodDoesNotWaitForEvictionsOfTheSameSession: the gang high needs a card of each node, and node n was nominated for
+// high-1 in an earlier session. The session evicts the pod on node n for high-0. That must not let high-1 wait for node
+// n: it preempts on node m, so both pods of the gang get a card.
+func TestAPodDoesNotWaitForEvictionsOfTheSameSession(t *testing.T) {
+	nominated := onPod("high-1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
+	s, preempt := newPreemptScene(t, `
+		queue q quota=1000 cpu=1000
+		node n,m model=A cards=1
+		job low-n queue=q min=1 running=n priorityClass=low
+		job low-m queue=q min=1 running=m priorityClass=low
+		job high queue=q min=2 pending=2 priorityClass=high`, nominated)
+
+	s.runPreemptAction(preempt).expectEvicted(t, "low-m-0 low-n-0")
+	check.Equal(t, "pods of high that get a card", 2, s.countPlaced("high"))
 }
 
-// TestEvictionsOfASessionAreNotWaitedFor: a pod of a gang does not wait for pods that just go for another
-// pod of its gang, on the node that was nominated for it once.
-func TestEvictionsOfASessionAreNotWaitedFor(t *testing.T) {
-	nominate := onPod("high-1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
-	w, preempt := newPreemptScene(t, "node n model=A cards=1; node m model=A cards=1; job lown queue=q min=1 running=n priorityClass=low; job lowm queue=q min=1 running=m priorityClass=low; job high queue=q min=2 pending=2 priorityClass=high", nominate)
-	w.runPreemptAction(preempt)
-	check.Equal(t, "go", "lowm-0 lown-0", session.Names(w.In(api.Releasing)))
-	check.Equal(t, "promised a node", 2, len(w.In(api.Pipelined)))
-}
-
-// TestPreemptLeavesAGangItsKeptCards: two cards of a node are kept for a gang of inference. A job of training
-// that may not take them preempts another one of its queue there, for all the cards that it needs.
+// TestPreemptLeavesAGangItsKeptCards: 2 of the 6 cards of node k are free, and kept for a gang of inference that waits for
+// 4. Job high of training may not take them. It preempts job low of its queue, for all the cards that it needs. Each row
+// plays 5 sessions, in which evicted pods end.
 func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
-	const gang = `node k model=A cards=6; queue i quota={"A":20} priority=80000 serviceType=inference cpu=1000; queue q quota={"A":20} priority=20000 serviceType=training cpu=1000; job fixed queue=i min=1 running=n*8,m*8; job g queue=i min=4 pending=4 minCards=4;`
 	for t, tc := range check.Cases(t, map[string]struct {
-		text           string
-		goes, placed   int
-		isKept, starts bool // the gang
+		jobs                      string
+		wantGone, wantPodsOfHigh  int
+		isGangStarted, isKeptFree bool
 	}{
-		"as many pods as it needs":            {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 2, 1, true, false},
-		"two pods, one after the other":       {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=2 priorityClass=high", 2, 2, true, false},
-		"a gang, and the other one starts":    {"job low queue=q min=4 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 4, 1, true, true},
-		"none if all of them are too few":     {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=q min=1 pending=1 cards=5 priorityClass=high", 0, 0, true, false},
-		"none if no pod there may be evicted": {"job low queue=q min=1 running=k*4 priorityClass=high; job high queue=q min=1 pending=1 cards=2 priorityClass=high", 0, 0, true, false},
-		"none for a pod that may take them":   {"job low queue=q min=1 running=k*4 priorityClass=low; job high queue=i min=1 pending=1 cards=2 priorityClass=high", 0, 1, false, false},
+		"high needs 2 cards: 2 pods go": {jobs: `
+			job low queue=q min=1 running=k*4 priorityClass=low
+			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, wantGone: 2, wantPodsOfHigh: 1, isKeptFree: true},
+		"high has 2 pods of one card: 2 pods go, one after the other": {jobs: `
+			job low queue=q min=1 running=k*4 priorityClass=low
+			job high queue=q min=1 pending=2 priorityClass=high`, wantGone: 2, wantPodsOfHigh: 2, isKeptFree: true},
+		"low is a gang: all 4 go, and the other 4 cards let the waiting gang start": {jobs: `
+			job low queue=q min=4 running=k*4 priorityClass=low
+			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, wantGone: 4, wantPodsOfHigh: 1, isGangStarted: true},
+		"high needs 5 cards, low has 4: none": {jobs: `
+			job low queue=q min=1 running=k*4 priorityClass=low
+			job high queue=q min=1 pending=1 cards=5 priorityClass=high`, isKeptFree: true},
+		"low has the same priority as high: none": {jobs: `
+			job low queue=q min=1 running=k*4 priorityClass=high
+			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, isKeptFree: true},
+		"high is in the queue of the gang, with a higher priority: it takes the kept cards, and none goes": {jobs: `
+			job low queue=q min=1 running=k*4 priorityClass=low
+			job high queue=i min=1 pending=1 cards=2 priorityClass=high`, wantPodsOfHigh: 1},
 	}) {
-		w, preempt := newPreemptScene(t, gang+tc.text)
-		w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
-		goes := 0
+		s, preempt := newPreemptScene(t, `
+			queue i quota={"A":20} priority=80000 serviceType=inference cpu=1000
+			queue q quota={"A":20} priority=20000 serviceType=training cpu=1000
+			node k model=A cards=6
+			job gang queue=i min=4 pending=4 minCards=4`+tc.jobs)
+		gone := 0
 		for range 4 {
-			goes += w.endEvicted()
-			w.openSession().Run(enqueue.New(), NewAllocate(w.action), preempt)
+			s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)
+			gone += s.endEvicted()
 		}
 
-		runs := func(job string) int {
-			return len(w.Job(job).TaskStatusIndex[api.Running]) + len(w.Job(job).TaskStatusIndex[api.Binding])
+		s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)
+		podsWithNode := func(job string) int {
+			return len(s.Job(job).TaskStatusIndex[api.Running]) + len(s.Job(job).TaskStatusIndex[api.Binding])
 		}
-
-		check.Equal(t, "pods that go", tc.goes, goes)
-		check.Equal(t, "pods of high on their node", tc.placed, runs("high"))
-		check.Equal(t, "the gang starts", tc.starts, runs("g") == 4)
-		if tc.isKept && !tc.starts {
-			check.Equal(t, "free cards, which are kept", 2000, w.Ssn.Nodes["k"].Idle.Get(gpu))
-		}
+		check.Equal(t, "evicted pods", tc.wantGone, gone)
+		check.Equal(t, "pods of high with a node", tc.wantPodsOfHigh, podsWithNode("high"))
+		check.Equal(t, "the gang has started", tc.isGangStarted, podsWithNode("gang") == 4)
+		free := s.Ssn.Nodes["k"].Idle.Get(gpu)
+		check.That(t, !tc.isKeptFree || free == 2000, "node k has %v free thousandths of a card, want the 2 kept cards", free)
 	}
 }

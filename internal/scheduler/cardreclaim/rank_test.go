@@ -4,19 +4,141 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
-// class gives a pod a PriorityClass. The shipped policy lists pc-high, pc-medium, pc-normal
-// and pc-low.
-func class(name string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
+// TestPodsOfLowerPriorityAreEvictedFirst: victimOrder Priority, the default, evicts pods of a lower PriorityClass
+// before others, even if that loses more work. Gang a has run for 24 hours on node n and gang b for one hour on node
+// m, so a loses more. The order of the classes is pc-high, pc-medium, pc-normal, pc-low. A class that the policy does
+// not list counts as the lowest.
+func TestPodsOfLowerPriorityAreEvictedFirst(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		classOfA, classOfB string
+		change             podChange
+		victimOrder        string
+		wantEvicted        string
+	}{
+		"no classes: b, which loses less":                    {wantEvicted: "b*4"},
+		"a low, b high: a":                                   {classOfA: "pc-low", classOfB: "pc-high", wantEvicted: "a*4"},
+		"a low, b high, but victimOrder is Loss: b":          {classOfA: "pc-low", classOfB: "pc-high", victimOrder: "Loss", wantEvicted: "b*4"},
+		"a normal, b not listed: b, the lowest":              {classOfA: "pc-normal", classOfB: "mine", wantEvicted: "b*4"},
+		"a low, b not listed: equal, so b, which loses less": {classOfA: "pc-low", classOfB: "mine", wantEvicted: "b*4"},
+		"a low, b low with one normal pod: a, as b counts as normal": {
+			classOfA: "pc-low", classOfB: "pc-low", change: onPod("b-1", withPriorityClass("pc-normal")), wantEvicted: "a*4"},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n,m model=A cards=4
+			job a queue=training min=4 running=n*4 age=24h
+			job b queue=training min=4 running=m*4 age=1h
+			job i queue=inference min=4 pending=4`,
+			onJob("a", withPriorityClass(tc.classOfA)), onJob("b", withPriorityClass(tc.classOfB)), tc.change)
+		if tc.victimOrder != "" {
+			s.arguments = framework.Arguments{"victimOrder": tc.victimOrder}
+		}
+
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
+		check.Equal(t, "pods of i that get a card", 4, s.countPlaced("i"))
+	}
+}
+
+// TestAHigherPriorityIsEvictedWhereNoLowerOneHelps: gang a is the only one that may be evicted, so its high class does
+// not protect it.
+func TestAHigherPriorityIsEvictedWhereNoLowerOneHelps(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n model=A cards=4
+		job a queue=training min=4 running=n*4 age=24h
+		job i queue=inference min=4 pending=4`, onJob("a", withPriorityClass("pc-high")))
+
+	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "i@n*4")
+}
+
+// TestTheQueueOfLowerPriorityComesBeforeThePriorityClass: gang a has the higher class, but its queue has priority
+// 10000 and that of b has 20000.
+func TestTheQueueOfLowerPriorityComesBeforeThePriorityClass(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue low quota=1000 priority=10000 serviceType=training
+		node n,m model=A cards=4
+		job a queue=low min=4 running=n*4 age=24h
+		job b queue=training min=4 running=m*4 age=1h
+		job i queue=inference min=4 pending=4`, onJob("a", withPriorityClass("pc-high")), onJob("b", withPriorityClass("pc-low")))
+
+	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "i@n*4")
+}
+
+// TestPriorityDecidesBetweenElasticPodsAndGangs: job a has 4 pods of minimum 3, so it can lose one pod. Gang b needs
+// its 4 pods. One card is needed. Of equal priority the elastic pod goes, as a stays able to work.
+func TestPriorityDecidesBetweenElasticPodsAndGangs(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		change      podChange
+		wantEvicted string
+	}{
+		"a high, b low: the gang of lower priority": {
+			applyAll(onJob("a", withPriorityClass("pc-high")), onJob("b", withPriorityClass("pc-low"))), "b*4"},
+		"both low: an elastic pod": {
+			applyAll(onJob("a", withPriorityClass("pc-low")), onJob("b", withPriorityClass("pc-low"))), "a-0"},
+		"a-2 is low, the other pods of a normal, b high: a-2": {
+			applyAll(onJob("a", withPriorityClass("pc-normal")), onPod("a-2", withPriorityClass("pc-low")), onJob("b", withPriorityClass("pc-high"))), "a-2"},
+		"a-3 has task priority -1, the others 0: a-3": {onPod("a-3", annotated("volcano.sh/task-priority", "-1")), "a-3"},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n,m model=A cards=4
+			job a queue=training min=3 running=n*4 age=24h
+			job b queue=training min=4 running=m*4 age=1h
+			job i queue=inference min=1 pending=1`, tc.change)
+
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
+		check.Equal(t, "pods of i that get a card", 1, s.countPlaced("i"))
+	}
+}
+
+// TestPodsWithoutDisruptionsAllowedComeLastOfTheirPriority: a PodDisruptionBudget says how many of its pods may be
+// evicted now. The scheduler prefers other victims to pods of which the budget does not allow the eviction. Priority
+// comes first, and the loss of work last. Gang a has run for 24 hours, gang b for one hour, so b loses less. With
+// minimum 3, job a can lose one of its 4 pods.
+func TestPodsWithoutDisruptionsAllowedComeLastOfTheirPriority(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		minimumOfA  int
+		waiting     int
+		change      podChange
+		budgets     map[string]int32 // allowed evictions by job
+		victimOrder string
+		wantEvicted string
+	}{
+		"b allows none: a":                     {minimumOfA: 4, waiting: 4, budgets: map[string]int32{"b": 0}, wantEvicted: "a*4"},
+		"b allows 3 of its 4 pods: a":          {minimumOfA: 4, waiting: 4, budgets: map[string]int32{"b": 3}, wantEvicted: "a*4"},
+		"b allows its 4 pods: b":               {minimumOfA: 4, waiting: 4, budgets: map[string]int32{"b": 4}, wantEvicted: "b*4"},
+		"both allow none: b, which loses less": {minimumOfA: 4, waiting: 4, budgets: map[string]int32{"a": 0, "b": 0}, wantEvicted: "b*4"},
+		"b allows none, victimOrder is Loss: still a": {
+			minimumOfA: 4, waiting: 4, budgets: map[string]int32{"b": 0}, victimOrder: "Loss", wantEvicted: "a*4"},
+		"b allows none, but has the lower priority: b": {minimumOfA: 4, waiting: 4, budgets: map[string]int32{"b": 0}, wantEvicted: "b*4",
+			change: applyAll(onJob("a", withPriorityClass("pc-high")), onJob("b", withPriorityClass("pc-low")))},
+		"both allow none, the elastic pod a-1 has no budget: a-1": {minimumOfA: 3, waiting: 1,
+			budgets: map[string]int32{"a": 0, "b": 0}, change: onPod("a-1", withLabel("other")), wantEvicted: "a-1"},
+		"the budget of a allows none of its elastic pods: gang b": {minimumOfA: 3, waiting: 1, budgets: map[string]int32{"a": 0}, wantEvicted: "b*4"},
+	}) {
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			node n,m model=A cards=4
+			job a queue=training min=%d running=n*4 age=24h
+			job b queue=training min=4 running=m*4 age=1h
+			job i queue=inference min=%d pending=%d`, tc.minimumOfA, tc.waiting, tc.waiting),
+			onJob("a", withLabel("a")), onJob("b", withLabel("b")), tc.change)
+		if tc.victimOrder != "" {
+			s.arguments = framework.Arguments{"victimOrder": tc.victimOrder}
+		}
+
+		s.startCache()
+		for app, allowed := range tc.budgets {
+			indexer := s.Cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
+			check.NoError(t, indexer.Add(podDisruptionBudget(app, allowed)))
+		}
+
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
+		check.Equal(t, "pods of i that get a card", tc.waiting, s.countPlaced("i"))
+	}
 }
 
 // podDisruptionBudget allows so many evictions of pods with a label.
@@ -28,83 +150,30 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 	}
 }
 
-// TestLowerPrioritiesAreEvictedFirst: of two gangs on one node each, na has run for a day and
-// mb for an hour, so mb has less loss.
-func TestLowerPrioritiesAreEvictedFirst(t *testing.T) {
-	const (
-		nodes = "node n model=A cards=4; node m model=A cards=4; "
-		gangs = nodes + "job na queue=tra min=4 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=4 pending=4"
-		spare = nodes + "job na queue=tra min=3 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=1 pending=1"
-	)
-
-	classes := func(a, b string) func(*corev1.Pod) { return applyAll(onJob("na", class(a)), onJob("mb", class(b))) }
-	apps := applyAll(onJob("na", withLabelAndAntiAffinity("na", "")), onJob("mb", withLabelAndAntiAffinity("mb", "")))
+// TestHigherPrioritiesAreEvictedOnlyForMoreCards: three gangs of 4 cards have the classes low, normal and medium, and
+// the lowest has run longest. For up to 4 pods the low gang suffices, for up to 8 the normal one goes as well, and for
+// more all three.
+func TestHigherPrioritiesAreEvictedOnlyForMoreCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		text    string
-		change  func(*corev1.Pod)
-		budgets []*policyv1.PodDisruptionBudget
-		byLoss  bool
-		goes    string
+		pods        int
+		wantEvicted string
 	}{
-		"without priorities what loses less":                 {text: gangs, change: classes("", ""), goes: "mb*4"},
-		"the lower priority, though it loses more":           {text: gangs, change: classes("pc-low", "pc-high"), goes: "na*4"},
-		"by loss what loses less":                            {text: gangs, change: classes("pc-low", "pc-high"), byLoss: true, goes: "mb*4"},
-		"a class that is not listed protects no pod":         {text: gangs, change: classes("pc-normal", "mine"), goes: "mb*4"},
-		"and is the same as the lowest":                      {text: gangs, change: classes("pc-low", "mine"), goes: "mb*4"},
-		"the higher priority where the lower one cannot":     {text: "node n model=A cards=4; job na queue=tra min=4 running=n*4 age=24h; job i queue=inf min=4 pending=4", change: classes("pc-high", ""), goes: "na*4"},
-		"the queue of the lower priority, whatever the jobs": {text: "queue old quota=PLENTY priority=10000 serviceType=training; " + nodes + "job na queue=old min=4 running=n*4 age=24h; job mb queue=tra min=4 running=m*4 age=1h; job i queue=inf min=4 pending=4", change: classes("pc-high", "pc-low"), goes: "na*4"},
-		"a gang before a elastic pod of a higher priority":   {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
-		"a elastic pod before a gang of the same priority":   {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
-		"the elastic pod of the lower priority": {text: spare,
-			change: applyAll(onJob("na", class("pc-normal")), onPod("na-2", class("pc-low")), onJob("mb", class("pc-high"))), goes: "na-2"},
-		"the elastic pod that its job ranks lower": {text: spare,
-			change: onPod("na-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "-1" }), goes: "na-3"},
-		"a gang as its highest pod": {text: gangs, change: applyAll(classes("pc-low", "pc-low"), onPod("mb-1", class("pc-normal"))), goes: "na*4"},
-
-		"last of its priority who has a disruption budget that allows none": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
-		"last as well who has one that does not allow the whole gang": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 3)}, goes: "na*4"},
-		"as always who has one that allows it": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 4)}, goes: "mb*4"},
-		"before a higher priority who has one that allows none": {text: gangs, change: applyAll(classes("pc-high", "pc-low"), apps),
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "mb*4"},
-		"by loss as well last who has one that allows none": {text: gangs, change: apps, byLoss: true,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
-		"who has one where all have one": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0), podDisruptionBudget("na", 0)}, goes: "mb*4"},
-		"of elastic pods the one without": {text: spare, change: applyAll(apps, onPod("na-1", withLabelAndAntiAffinity("other", ""))),
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0), podDisruptionBudget("mb", 0)}, goes: "na-1"},
-		"a gang before a elastic pod with one": {text: spare, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0)}, goes: "mb*4"},
+		"1 pod":   {1, "low*4"},
+		"4 pods":  {4, "low*4"},
+		"5 pods":  {5, "low*4 normal*4"},
+		"8 pods":  {8, "low*4 normal*4"},
+		"9 pods":  {9, "low*4 normal*4 medium*4"},
+		"12 pods": {12, "low*4 normal*4 medium*4"},
 	}) {
-		w := newScene(tc.text, tc.change)
-		if tc.byLoss {
-			w.args = framework.Arguments{"victimOrder": "Loss"}
-		}
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			node n,m,o model=A cards=4
+			job low queue=training min=4 running=n*4 age=99h
+			job normal queue=training min=4 running=m*4 age=24h
+			job medium queue=training min=4 running=o*4 age=1h
+			job i queue=inference min=%d pending=%d`, tc.pods, tc.pods), onJob("low", withPriorityClass("pc-low")),
+			onJob("normal", withPriorityClass("pc-normal")), onJob("medium", withPriorityClass("pc-medium")))
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
 
-		w.startCache()
-		for _, budget := range tc.budgets {
-			indexer := w.Cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
-			check.NoError(t, indexer.Add(budget))
-		}
-
-		w.runAction(t)
-		goes, pipelined := w.Outcome()
-		check.That(t, goes == session.Spell(tc.goes) && pipelined != "", "%q are evicted and %q are pipelined, want %q to be evicted", goes, pipelined, tc.goes)
-	}
-}
-
-// TestHigherPrioritiesAreSpared: as more cards are needed, one priority after the other is
-// evicted.
-func TestHigherPrioritiesAreSpared(t *testing.T) {
-	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
-		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			w := newScene(fmt.Sprintf("node n model=A cards=4; node m model=A cards=4; node o model=A cards=4; job a queue=tra min=4 running=n*4 age=99h; job b queue=tra min=4 running=m*4 age=24h; job c queue=tra min=4 running=o*4 age=1h; job i queue=inf min=%d pending=%d", pods, pods),
-				applyAll(onJob("a", class("pc-low")), onJob("b", class("pc-normal")), onJob("c", class("pc-medium"))))
-			w.runAction(t)
-			goes, _ := w.Outcome()
-			check.Equal(t, "who goes", session.Spell(want), goes)
-		})
+		check.Equal(t, "pods of i that get a card", tc.pods, s.countPlaced("i"))
 	}
 }

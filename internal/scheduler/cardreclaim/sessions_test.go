@@ -4,131 +4,177 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"volcano.sh/volcano/pkg/scheduler/api"
-
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestTheNextSession: until the victims are gone, the pipelined pods keep their places, and no
-// pod is evicted twice.
-func TestTheNextSession(t *testing.T) {
-	for t, vcjob := range check.Cases(t, map[string]string{"deleted": "", "replaced": "owner=vcjob"}) {
-		w := newScene(fmt.Sprintf("node n model=A cards=8; job t queue=tra min=4 running=n*4 age=1h %s; job u queue=tra min=4 running=n*4 age=24h %s; job i queue=inf min=3 pending=3", vcjob, vcjob))
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i@n*3")
-		for range 3 {
-			w.openSession().expectEvictedAndPlaced(t, "t*4", "") // before any decision
-			w.executeActions()
-			w.expectEvictedAndPlaced(t, "t*4", "i@n*3")
-		}
-
-		w.addToCache("job late queue=inf min=2 pending=2")
-
-		// One card of t is left over, and one is missing.
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i@n*3 late@n*2")
-	}
-}
-
-// TestReclaimWaitsForTerminatingPods: a pod that only terminating pods keep off a node
-// reclaims no cards elsewhere.
-func TestReclaimWaitsForTerminatingPods(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		pods                string // maximum of the node
-		training, reclaimer func(*corev1.Pod)
-	}{
-		"its port":                     {"110", hostPort(80), hostPort(80)},
-		"it avoids them":               {"110", withLabelAndAntiAffinity("t", ""), applyAll(withLabelAndAntiAffinity("i", "t"), hostPort(80))},
-		"they avoid it":                {"110", withLabelAndAntiAffinity("t", "i"), applyAll(withLabelAndAntiAffinity("i", ""), hostPort(80))},
-		"as many pods as there may be": {"4", nil, nil},
+// TestLaterSessionsEvictNoPodTwice: the API server takes time to delete evicted pods. Until they are gone, every new
+// session treats them as evicted, and gives their cards to the pods for which they were evicted. Gang cheap has run for
+// one hour, gang costly for 24.
+func TestLaterSessionsEvictNoPodTwice(t *testing.T) {
+	for t, owner := range check.Cases(t, map[string]string{
+		"the evicted pods are deleted":   "",
+		"the evicted pods are recreated": "owner=vcjob",
 	}) {
-		w := newScene("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 pending=1", applyAll(onJob("t", tc.training), onJob("u", tc.training), onJob("i", tc.reclaimer)))
-		for _, n := range w.Nodes {
-			n.Status.Allocatable["pods"] = amount(tc.pods)
+		s := newInferenceAndTrainingScene(fmt.Sprintf(`
+			node n model=A cards=8
+			job cheap queue=training min=4 running=n*4 age=1h %[1]s
+			job costly queue=training min=4 running=n*4 age=24h %[1]s
+			job i queue=inference min=3 pending=3`, owner))
+		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4", "i@n*3")
+		for range 3 {
+			s.openSession().expectEvictedAndPlaced(t, "cheap*4", "") // before any action
+			s.runActions()
+			s.expectEvictedAndPlaced(t, "cheap*4", "i@n*3")
 		}
 
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-0@n")
-		for range 2 {
-			goes, _ := w.runAction(t).Outcome()
-			check.Must(t, goes == "t-0 t-1 t-2 t-3", "%q go, want those of the first session", goes)
-		}
+		// Job late needs 2 cards. One of cheap is left over, for the other one the second gang goes.
+		s.addToCache("job late queue=inference min=2 pending=2")
+		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4 costly*4", "i@n*3 late@n*2")
+		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4 costly*4", "i@n*3 late@n*2")
 	}
-
-	t.Run("the next pod takes from others", func(t *testing.T) {
-		w := newScene("node n,m model=A cards=4; node o model=A cards=1; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=24h; job i queue=inf min=1 running=o pending=2 age=24h", hostPort(80))
-		second := w.Pods[len(w.Pods)-1]
-		w.Pods = w.Pods[:len(w.Pods)-1]
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4", "i-1@n")
-		w.Cache.AddPod(second)
-		w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i-2@m")
-	})
 }
 
-// TestSessionIsReproducible: Go iterates over maps in another order each time.
-func TestSessionIsReproducible(t *testing.T) {
+// TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits: the gang on node n is evicted for the pod of job i. While its pods
+// terminate, they still conflict with the pod, so the next sessions cannot place it there. It must wait, and not evict
+// the gang on node m as well.
+func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		podsPerNode         string
+		training, reclaimer podChange
+	}{
+		"they have the same host port": {"110", withHostPort(80), withHostPort(80)},
+		"the pod avoids them":          {"110", withLabel("t"), applyAll(avoiding("t"), withHostPort(80))},
+		"they avoid the pod":           {"110", avoiding("i"), applyAll(withLabel("i"), withHostPort(80))},
+		"the node accepts 4 pods":      {"4", nil, nil},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			node n,m model=A cards=4
+			job cheap queue=training min=4 running=n*4 age=1h
+			job costly queue=training min=4 running=m*4 age=24h
+			job i queue=inference min=1 pending=1`,
+			onJob("cheap", tc.training), onJob("costly", tc.training), onJob("i", tc.reclaimer))
+		s.changeNodes(allocatable("pods", tc.podsPerNode), allocatable("pods", tc.podsPerNode))
+
+		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4", "i-0@n")
+		for range 2 {
+			s.runSession(t).expectEvicted(t, "cheap*4")
+		}
+	}
+}
+
+// TestANewPodReclaimsBesideOneThatWaitsForItsNode: all pods of job i have the same host port, so each needs a node of its
+// own. The gang on node n is evicted for i-1. Then i-2 comes. It cannot share node n with i-1, and reclaims node m.
+func TestANewPodReclaimsBesideOneThatWaitsForItsNode(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n,m model=A cards=4
+		node o model=A cards=1
+		job cheap queue=training min=4 running=n*4 age=1h
+		job costly queue=training min=4 running=m*4 age=24h
+		job i queue=inference min=1 running=o pending=2 age=24h`, withHostPort(80))
+	last := len(s.Pods) - 1
+	newPod := s.Pods[last]
+	s.Pods = s.Pods[:last]
+	s.runSession(t).expectEvictedAndPlaced(t, "cheap*4", "i-1@n")
+
+	s.Cache.AddPod(newPod)
+	s.runSession(t).expectEvictedAndPlaced(t, "cheap*4 costly*4", "i-2@m")
+}
+
+// TestASessionIsReproducible: Go iterates over maps in another order each time, which must not decide who is evicted. 21
+// sessions with the same scene of three nodes, six jobs and four waiting jobs have the same outcome.
+func TestASessionIsReproducible(t *testing.T) {
 	outcome := func() string {
-		w := newScene(`node n,m model=A cards=8; node o model=B cards=8; queue inf2 quota={"A":3,"B":2} priority=80000 serviceType=inference cpu=1000; queue tra2 quota=PLENTY priority=20000 serviceType=training cpu=1000
-			job a queue=tra min=4 running=n*4 age=24h owner=vcjob; job b queue=tra2 min=4 running=n*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3; job c queue=tra min=2 running=m*4 age=24h owner=vcjob; job d queue=tra2 min=4 running=m*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
-			job e queue=tra min=4 running=o*4 card=B age=24h owner=vcjob; job f queue=tra2 min=2 running=o*4 card=B age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
-			job i queue=inf min=2 pending=5 card=A|B; job j queue=inf2 min=3 pending=3 card=B|A; job k queue=inf2 min=1 pending=3; job l queue=inf min=1 pending=1 cards=4`).openSession()
-		defer w.Close()
-		w.action.Execute(w.Ssn)
-		goes, come := w.Outcome()
-		return "go: " + goes + "\ncome: " + come
+		s := newInferenceAndTrainingScene(`
+			queue inference2 quota={"A":3,"B":2} priority=80000 serviceType=inference cpu=1000
+			queue training2 quota=1000 priority=20000 serviceType=training cpu=1000
+			node n,m model=A cards=8
+			node o model=B cards=8
+			job a queue=training min=4 running=n*4 age=24h owner=vcjob
+			job b queue=training2 min=4 running=n*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
+			job c queue=training min=2 running=m*4 age=24h owner=vcjob
+			job d queue=training2 min=4 running=m*4 age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
+			job e queue=training min=4 running=o*4 card=B age=24h owner=vcjob
+			job f queue=training2 min=2 running=o*4 card=B age=24h task=ps,pods:1,min:1 task=w,pods:3,min:3
+			job i queue=inference min=2 pending=5 card=A|B
+			job j queue=inference2 min=3 pending=3 card=B|A
+			job k queue=inference2 min=1 pending=3
+			job l queue=inference min=1 pending=1 cards=4`).openSession()
+		defer s.Close()
+
+		s.action.Execute(s.Ssn)
+		evicted, placed := s.Outcome()
+		return "evicted: " + evicted + "\nplaced: " + placed
 	}
 
 	first := outcome()
+	check.That(t, first != "evicted: \nplaced: ", "no pod is evicted, so the test checks nothing")
 	for range 20 {
-		again := outcome()
-		check.Must(t, again == first, "first\n%s\nthen\n%s", first, again)
+		check.Equal(t, "outcome of the same scene", first, outcome())
 	}
 }
 
-// TestUnsolvableNeedsAreRemembered: needs that no eviction helps are tried once a session for
-// each reclaimerKey.
-func TestUnsolvableNeedsAreRemembered(t *testing.T) {
-	w := newScene(`node n,m model=A cards=4; queue other quota=PLENTY priority=20000 serviceType=batch; queue mixed quota=PLENTY priority=80000 reclaimable=true; job p queue=tra min=4 running=n*4 age=24h preemptable=false; job t queue=other min=4 running=m*4 age=24h
-		job a queue=mixed min=1 pending=1 serviceType=inference; job b queue=mixed min=1 pending=1 serviceType=inference; job c queue=mixed min=1 pending=1 serviceType=urgent`)
-	w.args = map[string]any{"serviceTypes": map[string]any{
-		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
-		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
-	}}
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4", "c-0@m")
+// TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother: inference reclaims from training, whose pods are protected, and
+// urgent reclaims from batch. Within a session the action remembers that no eviction helps the pods a-0 and b-0 of
+// inference. The equal pod c-0 of urgent is in the same queue, and gets its card nevertheless.
+func TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		queue other quota=1000 priority=20000 serviceType=batch
+		queue mixed quota=1000 priority=80000 reclaimable=true
+		node n,m model=A cards=4
+		job protected queue=training min=4 running=n*4 age=24h preemptable=false
+		job t queue=other min=4 running=m*4 age=24h
+		job a queue=mixed min=1 pending=1 serviceType=inference
+		job b queue=mixed min=1 pending=1 serviceType=inference
+		job c queue=mixed min=1 pending=1 serviceType=urgent`)
+	s.arguments = urgentReclaimsFromBatch()
+
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "c-0@m")
 }
 
-// TestCardsOfPodsThatHangAreNotWaitedFor: a pod that should have been gone for an hour has the
-// card that would suffice, so training loses one.
-func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
-	since := ago(hour)
+// TestNoPodWaitsForAPodThatDoesNotTerminate: the pod hanging-0 was deleted an hour ago and still has its card. Its node
+// may be broken, so job i does not wait for that card. It reclaims another one, if there is one.
+func TestNoPodWaitsForAPodThatDoesNotTerminate(t *testing.T) {
+	hanging := onPod("hanging-0", terminatingSince(hour))
+
 	runScenes(t, map[string]sceneCase{
-		"on its node":           {text: "node n model=A cards=4; job h queue=inf min=1 running=n age=24h; job t queue=tra min=1 running=n*3 age=24h; job i queue=inf min=1 pending=1", goes: "h-0 t-0", pipelined: "i-0@n", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
-		"no pod may be evicted": {text: "node n model=A cards=4; job h queue=inf min=1 running=n age=24h; job t queue=inf min=1 running=n*3 age=24h; job i queue=inf min=1 pending=1", goes: "h-0", pipelined: "", change: onPod("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+		"the other 3 pods of the node are of training: one is evicted": {scene: `
+			node n model=A cards=4
+			job hanging queue=inference min=1 running=n age=24h
+			job t queue=training min=1 running=n*3 age=24h
+			job i queue=inference min=1 pending=1`, change: hanging, wantEvicted: "hanging-0 t-0", wantPlaced: "i-0@n"},
+		"the other 3 pods are of inference: none is evicted, and job i is not placed": {scene: `
+			node n model=A cards=4
+			job hanging queue=inference min=1 running=n age=24h
+			job t queue=inference min=1 running=n*3 age=24h
+			job i queue=inference min=1 pending=1`, change: hanging, wantEvicted: "hanging-0"},
 	})
 }
 
-// TestFreedCardsAreHeldForTheirGang: a gang of two pods has reclaimed the cards of two nodes,
-// one of which is cordoned for a moment. Training does not get the free cards back meanwhile.
-func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
-	w := newScene("node n,m model=A cards=4; job t queue=tra min=4 running=n*4 age=1h; job u queue=tra min=4 running=m*4 age=1h; job v queue=tra min=4 pending=4; job i queue=inf min=2 pending=2 cards=4")
-	w.runAction(t).expectEvictedAndPlaced(t, "t*4 u*4", "i-0@n i-1@m")
-	for _, pod := range w.podsOf("t") {
-		w.Cache.DeletePod(pod)
-	}
+// TestReclaimedCardsAreKeptForTheirGang: a gang of 2 pods reclaims all cards of the nodes n and m. Then node m is cordoned
+// for a while, so the gang cannot start. The free cards of node n are kept for it: the training job waiting-again, which
+// has 4 pods, does not get them. When node m is back, the gang starts.
+func TestReclaimedCardsAreKeptForTheirGang(t *testing.T) {
+	s := newInferenceAndTrainingScene(`
+		node n,m model=A cards=4
+		job on-n queue=training min=4 running=n*4 age=1h
+		job on-m queue=training min=4 running=m*4 age=1h
+		job waiting-again queue=training min=4 pending=4
+		job gang queue=inference min=2 pending=2 cards=4`)
+	s.runSession(t).expectEvictedAndPlaced(t, "on-m*4 on-n*4", "gang-0@n gang-1@m")
 
-	away := w.Nodes[1].DeepCopy()
-	away.Spec.Unschedulable = true
-	check.NoError(t, w.Cache.AddOrUpdateNode(away))
+	for _, pod := range s.podsOf("on-n") {
+		s.Cache.DeletePod(pod)
+	}
+	cordoned := s.Nodes[1].DeepCopy()
+	cordoned.Spec.Unschedulable = true
+	check.NoError(t, s.Cache.AddOrUpdateNode(cordoned))
 	for range 3 {
-		w.runAction(t)
-		check.Equal(t, "placed while a node is away", "", session.Names(w.In(api.Binding)))
+		s.runSession(t).expectBound(t, "")
 	}
 
-	check.NoError(t, w.Cache.AddOrUpdateNode(w.Nodes[1]))
-	for _, pod := range w.podsOf("u") {
-		w.Cache.DeletePod(pod)
+	for _, pod := range s.podsOf("on-m") {
+		s.Cache.DeletePod(pod)
 	}
-
-	w.runAction(t)
-	check.Equal(t, "pods that are placed when both nodes are there and free", 2, len(w.In(api.Binding)))
+	check.NoError(t, s.Cache.AddOrUpdateNode(s.Nodes[1]))
+	s.runSession(t).expectBound(t, "gang-0@n gang-1@m")
 }

@@ -2,6 +2,7 @@ package cardreclaim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,60 +12,63 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-const zone = "topology.kubernetes.io/zone"
+const zone = corev1.LabelTopologyZone
 
-// twelve are nodes of two cards, each full of a training gang, in the zones that in returns,
-// and other jobs.
-func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *scene {
-	w := newScene("")
+// newSceneWithTwelveFullNodes returns a scene of 12 nodes with two cards, n00 to n11, each used by a training gang of two
+// pods. zones has the zone of each node in turn, repeated as needed.
+func newSceneWithTwelveFullNodes(zones, text string, changes ...podChange) *scene {
+	s := newInferenceAndTrainingScene("")
 	for i := range 12 {
-		w.add(fmt.Sprintf("node n%02d model=A cards=2; job tn%02d queue=tra min=2 running=n%02d*2 age=1h", i, i, i))
-		w.Nodes[i].Labels[zone] = in(i)
+		s.add(fmt.Sprintf(`
+			node n%02[1]d model=A cards=2
+			job tn%02[1]d queue=training min=2 running=n%02[1]d*2 age=1h`, i))
+		s.Nodes[i].Labels[zone] = string(strings.Repeat(zones, 12)[i])
 	}
-	return w.add(text, changes...)
+	return s.add(text, changes...)
 }
 
-// spreads keeps pods of a label evenly over a topology.
-func spreads(key string, skew int32) func(*corev1.Pod) {
+// spreadOver keeps the pods evenly over a topology, with at most one more in one part than in another.
+func spreadOver(topologyKey string) podChange {
 	return func(p *corev1.Pod) {
 		p.Labels["app"] = "i"
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: key,
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: topologyKey,
 			WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "i"}}}}
 	}
 }
 
-// TestSpreadPodsReclaimWhereTheyMayRun: only the predicates after an eviction see what a pod
-// requires of other pods. That must not end the search.
-func TestSpreadPodsReclaimWhereTheyMayRun(t *testing.T) {
-	one := func(int) string { return "a" }
+// TestPodsThatSpreadReclaimOnSeveralNodes: only Volcano's predicates know what a pod requires of other pods, and only
+// after an eviction is simulated. If they refuse a node, the search goes on with others. 12 nodes have two cards each,
+// used by gangs of two pods, so each node on which a card is needed costs two pods.
+func TestPodsThatSpreadReclaimOnSeveralNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		scene *scene
-		// goes and comes are how many pods are evicted and pipelined.
-		goes, comes int
-		// most checks how many pods are placed on one node, or in one zone.
-		most func(pods map[string]int) bool
+		pods, minimum           int
+		zones                   string
+		spread                  podChange
+		wantEvicted, wantPlaced int
+		wantNodes               int
 	}{
-		"a Deployment, one on each node": {twelve(one, "job i queue=inf min=1 pending=12", spreads(corev1.LabelHostname, 1)), 24, 12,
-			func(pods map[string]int) bool { return len(pods) == 12 }},
-		"a gang, one on each node": {twelve(one, "job i queue=inf min=12 pending=12", spreads(corev1.LabelHostname, 1)), 24, 12,
-			func(pods map[string]int) bool { return len(pods) == 12 }},
-		"a gang, over two zones": {twelve(func(i int) string { return string(rune('a' + i%2)) }, "job i queue=inf min=4 pending=4", spreads(zone, 1)), 4, 4,
-			func(pods map[string]int) bool { return len(pods) == 2 }},
-		"the only zone without its like": {
-			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "job x queue=inf min=1 running=n00 cards=0; job i queue=inf min=1 pending=1", applyAll(onJob("x", withLabelAndAntiAffinity("x", "")),
-				onJob("i", func(p *corev1.Pod) {
-					withLabelAndAntiAffinity("i", "x")(p)
-					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
-				}))), 2, 1, func(pods map[string]int) bool { return pods["n11"] == 1 }},
+		"12 pods of minimum one, spread over nodes": {12, 1, "a", spreadOver(corev1.LabelHostname), 24, 12, 12},
+		"a gang of 12 pods, spread over nodes":      {12, 12, "a", spreadOver(corev1.LabelHostname), 24, 12, 12},
+		"a gang of 4 pods, spread over two zones":   {4, 4, "ab", spreadOver(zone), 4, 4, 2},
 	}) {
-		w := tc.scene.runAction(t)
-		pods := map[string]int{}
-		for _, task := range w.In(api.Pipelined) {
-			pods[task.NodeName]++
+		s := newSceneWithTwelveFullNodes(tc.zones, fmt.Sprintf("job i queue=inference min=%d pending=%d", tc.minimum, tc.pods), tc.spread).runSession(t)
+		nodes := map[string]bool{}
+		for _, task := range s.In(api.Pipelined) {
+			nodes[task.NodeName] = true
 		}
 
-		check.Equal(t, "evicted pods", tc.goes, len(w.In(api.Releasing)))
-		check.Equal(t, "pipelined pods", tc.comes, len(w.In(api.Pipelined)))
-		check.That(t, tc.most(pods), "pods by node: %v", pods)
+		check.Equal(t, "evicted pods", tc.wantEvicted, len(s.In(api.Releasing)))
+		check.Equal(t, "pods of i that get a card", tc.wantPlaced, s.countPlaced("i"))
+		check.Equal(t, "nodes of these pods", tc.wantNodes, len(nodes))
 	}
+}
+
+// TestAPodReclaimsInTheOnlyZoneThatItMayUse: 11 of the 12 nodes are in zone a, which has a pod that i avoids. So the gang
+// of node n11, the only one in zone b, is evicted.
+func TestAPodReclaimsInTheOnlyZoneThatItMayUse(t *testing.T) {
+	s := newSceneWithTwelveFullNodes("aaaaaaaaaaab", `
+		job avoided queue=inference min=1 running=n00 cards=0
+		job i queue=inference min=1 pending=1`, onJob("avoided", withLabel("x")), onJob("i", avoidingWithin(zone, "x")))
+
+	s.runSession(t).expectEvictedAndPlaced(t, "tn11*2", "i-0@n11")
 }

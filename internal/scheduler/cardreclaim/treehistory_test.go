@@ -1,10 +1,13 @@
 package cardreclaim
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -12,55 +15,86 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestSearchIsRepeatedAfterUseElsewhere: a search found nothing. Node m has too few cards for a
-// pod of r, so the search did not look at it. A change there decides what may be evicted, or what
-// an ancestor has left.
-func TestSearchIsRepeatedAfterUseElsewhere(t *testing.T) {
+// TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes: a search for victims that found none is not repeated while
+// nothing changes that it looked at. Pod r-0 requests 2 cards, and node m has one, so the search looks only at node n.
+// But in a tree the use of a queue on any node decides what it has borrowed, and what its ancestors have left. Each row
+// runs four sessions in which r-0 waits, then changes something elsewhere, after which r-0 gets its cards.
+func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		tree, text string
-		change     func(w *scene)
-		victims    string
+		scene       string
+		change      func(s *scene)
+		wantVictims string
 	}{
-		"another queue borrows on another node": {
-			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *scene) { w.start("d-0", "m", hour) }, victims: "ya 1",
+		"y deserves 4 and uses 4, then a fifth on node m: y has borrowed one": {
+			scene: `
+				queue x quota=8 deserved=4
+				queue xa parent=x quota=8 deserved=2 serviceType=training
+				queue y quota=8 deserved=4
+				queue ya parent=y quota=8 deserved=4 serviceType=training
+				node n model=A cards=4
+				node m model=A cards=1
+				job c queue=ya min=1 running=n*2 cards=2 age=1h
+				job late queue=ya min=1 pending=1 age=1h
+				job r queue=xa min=1 pending=1 cards=2`,
+			change: func(s *scene) { s.start("late-0", "m", hour) }, wantVictims: "ya 1",
 		},
-		"another queue uses more than its guarantee on another node": {
-			tree: "x quota=8 deserved=4; xa parent=x quota=8 deserved=2 serviceType=inference; y quota=8 deserved=5 guarantee=3; ya parent=y quota=8 deserved=5 guarantee=3 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job c queue=ya min=1 running=n*2 cards=2 age=1h; job d queue=ya min=1 pending=1 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *scene) { w.start("d-0", "m", hour) }, victims: "ya 1",
+		"inference reclaims; y has a guarantee of 3 and uses 4, then a fifth on node m: it may lose 2": {
+			scene: `
+				queue x quota=8 deserved=4
+				queue xa parent=x quota=8 deserved=2 serviceType=inference
+				queue y quota=8 deserved=5 guarantee=3
+				queue ya parent=y quota=8 deserved=5 guarantee=3 serviceType=training
+				node n model=A cards=4
+				node m model=A cards=1
+				job c queue=ya min=1 running=n*2 cards=2 age=1h
+				job late queue=ya min=1 pending=1 age=1h
+				job r queue=xa min=1 pending=1 cards=2`,
+			change: func(s *scene) { s.start("late-0", "m", hour) }, wantVictims: "ya 1",
 		},
-		"a sibling frees quota of the parent on another node": {
-			tree: "x quota=3 deserved=3; xa parent=x quota=3 deserved=2 serviceType=training; xb parent=x quota=3 deserved=1 serviceType=training", text: "node n model=A cards=4; node m model=A cards=1; job b queue=xb min=1 running=n age=1h preemptable=false; job d queue=xb min=1 running=m age=1h preemptable=false; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *scene) { w.Cache.DeletePod(w.Pod("d-0")) },
+		"x has a quota of 3, and its protected pods use 2, then the one on node m ends: 2 are left, and free on n": {
+			scene: `
+				queue x quota=3 deserved=3
+				queue xa parent=x quota=3 deserved=2 serviceType=training
+				queue xb parent=x quota=3 deserved=1 serviceType=training
+				node n model=A cards=4
+				node m model=A cards=1
+				job b queue=xb min=1 running=n age=1h preemptable=false
+				job ending queue=xb min=1 running=m age=1h preemptable=false
+				job r queue=xa min=1 pending=1 cards=2`,
+			change: func(s *scene) { s.Cache.DeletePod(s.Pod("ending-0")) },
 		},
-		"what a parent deserves grows": {
-			tree: "x quota=8 deserved=1; xa parent=x quota=8 deserved=1 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", text: "node n model=A cards=8; job c queue=ya min=1 running=n*8 age=1h; job r queue=xa min=1 pending=1 cards=2",
-			change: func(w *scene) {
-				for _, queue := range []string{"x quota=8 deserved=4", "xa parent=x quota=8 deserved=2 serviceType=training"} {
-					w.add(queueText(queue))
-					w.Cache.AddQueueV1beta1(w.Queues[len(w.Queues)-1])
-				}
-			}, victims: "ya 2",
+		"xa deserves 1, then 2": {
+			scene: `
+				queue x quota=8 deserved=1
+				queue xa parent=x quota=8 deserved=1 serviceType=training
+				queue y quota=8 deserved=4
+				queue ya parent=y quota=8 deserved=4 serviceType=training
+				node n model=A cards=8
+				job c queue=ya min=1 running=n*8 age=1h
+				job r queue=xa min=1 pending=1 cards=2`,
+			change: func(s *scene) {
+				s.changeQueue("queue x quota=8 deserved=4")
+				s.changeQueue("queue xa parent=x quota=8 deserved=2 serviceType=training")
+			}, wantVictims: "ya 2",
 		},
 	}) {
-		// Job d waits until the test starts it.
-		w := newTree(tc.tree, tc.text, onJob("d", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }))
-		w.alone = true
+		// Job late waits until the test starts it.
+		s := newTree(tc.scene, onJob("late", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }))
+		s.withoutAllocate = true
 		for range 4 {
-			w.runAction(t)
-			check.That(t, w.evictedByQueue() == "" && len(w.In(api.Pipelined)) == 0, "%s are evicted and %s placed before the change", w.evictedByQueue(), session.Names(w.In(api.Pipelined)))
+			s.runSession(t).expectEvictedAndPlaced(t, "", "")
 		}
 
-		tc.change(w)
-		w.runAction(t)
-		check.Equal(t, "victims", tc.victims, w.evictedByQueue())
-		check.Equal(t, "pods that are placed", "r-0@n", session.Names(append(w.In(api.Pipelined), w.In(api.Allocated)...)))
+		tc.change(s)
+		s.runSession(t)
+		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+		check.Equal(t, "placed pods", "r-0@n", session.Names(append(s.In(api.Pipelined), s.In(api.Allocated)...)))
 	}
 }
 
 // start lets a pending pod run on a node, since some time.
-func (w *scene) start(name, node string, age time.Duration) {
-	w.Update(name, func(p *corev1.Pod) {
+func (s *scene) start(name, node string, age time.Duration) {
+	s.Update(name, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status.Phase = corev1.PodRunning
 		p.Status.StartTime = ptr.To(ago(age))
@@ -69,28 +103,59 @@ func (w *scene) start(name, node string, age time.Duration) {
 
 // closeAndStart closes the session, and lets the pods run that it has placed, since some time. It returns these, and the pods that
 // the session has evicted.
-func (w *scene) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
-	placed = append(w.In(api.Binding), w.In(api.Allocated)...)
-	evicted = w.In(api.Releasing)
-	w.Close()
+func (s *scene) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
+	placed = append(s.In(api.Binding), s.In(api.Allocated)...)
+	evicted = s.In(api.Releasing)
+	s.Close()
 	for _, task := range placed {
-		w.start(task.Name, task.NodeName, age)
+		s.start(task.Name, task.NodeName, age)
 	}
 	return placed, evicted
 }
 
-// TestReclaimedCardsAreNotBorrowedAgain: a gang of six is evicted for one pod. The gang does not
-// borrow the cards that are left over, but a job within what the queue deserves starts.
+// settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
+// come back as pending ones.
+func (s *scene) settle() {
+	_, evicted := s.closeAndStart(hour)
+	for _, task := range evicted {
+		pod := s.Pod(task.Name)
+		s.Cache.DeletePod(pod.DeepCopy())
+		pod.UID += types.UID("+")
+		pod.Spec.NodeName = ""
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		s.Cache.AddPod(pod.DeepCopy())
+	}
+}
+
+// TestReclaimedCardsAreNotBorrowedAgain: queue ya deserves 4 cards and has borrowed 2 with its gang of 6. The gang is
+// evicted for the one card that xa lacks, and waits again. After a reclaim ya may not borrow for some minutes. So its
+// job small, of 2 pods, starts within what ya deserves. The gang does not, even when 6 cards are free for it.
 func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
-	w := newTree("x quota=8 deserved=4; xa parent=x quota=8 deserved=4 serviceType=training; y quota=8 deserved=4; ya parent=y quota=8 deserved=4 serviceType=training", "node n model=A cards=8; job c queue=ya min=6 running=n*6 age=1h; job b queue=xa min=1 running=n*2 age=1h; job r queue=xa min=1 pending=1; job small queue=ya min=2 pending=2")
-	w.runAction(t)
-	check.Equal(t, "victims", "ya 6", w.evictedByQueue())
+	s := newTree(`
+		queue x quota=8 deserved=4
+		queue xa parent=x quota=8 deserved=4 serviceType=training
+		queue y quota=8 deserved=4
+		queue ya parent=y quota=8 deserved=4 serviceType=training
+		node n model=A cards=8
+		job gang queue=ya min=6 running=n*6 age=1h
+		job running queue=xa min=1 running=n*2 age=1h
+		job r queue=xa min=1 pending=1
+		job small queue=ya min=2 pending=2`)
+	s.runSession(t).expectEvicted(t, "gang*6")
+
 	for range 3 {
-		w.settle()
-		w.runAction(t)
-		check.Equal(t, "victims later", "", w.evictedByQueue())
+		s.settle()
+		s.runSession(t).expectEvicted(t, "")
 	}
-	for job, want := range map[string]int{"c": 0, "b": 2, "r": 1, "small": 2} {
-		check.Equal(t, "pods of "+job+" that run", want, len(w.Job(job).TaskStatusIndex[api.Running]))
+
+	for job, want := range map[string]int{"gang": 0, "running": 2, "r": 1, "small": 2} {
+		check.Equal(t, fmt.Sprintf("running pods of %s", job), want, len(s.Job(job).TaskStatusIndex[api.Running]))
 	}
+
+	// The jobs r and small end, so 8 - 2 = 6 cards are free.
+	s.settle()
+	for _, ended := range slices.Concat(s.podsOf("r"), s.podsOf("small")) {
+		s.Cache.DeletePod(ended)
+	}
+	s.runSession(t).expectBound(t, "")
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -19,7 +17,9 @@ import (
 type treeNode struct {
 	name, parent               string
 	quota, deserved, guarantee int
-	isLeaf, keeps              bool
+	isLeaf                     bool
+	// keeps is set for a queue of inference, which reclaims by the matrix and is not reclaimable.
+	keeps bool
 }
 
 // forest is a random tree of queues, and its scene. Its rules are written without the ledger.
@@ -36,7 +36,10 @@ type forest struct {
 // drawForest returns a tree of at most three levels whose amounts are valid, with pending jobs in
 // some of its leaves. Directly under root, all deserve no more than there is.
 func drawForest(t *rapid.T) *forest {
-	f := &forest{scene: newTree("root0 quota=0 deserved=0", ""), queues: map[string]*treeNode{}, leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{}}
+	f := &forest{
+		scene: newTree("queue root0 quota=0 deserved=0"), queues: map[string]*treeNode{},
+		leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{},
+	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		cards := rapid.IntRange(2, 6).Draw(t, "cards")
 		f.cards += cards
@@ -47,7 +50,7 @@ func drawForest(t *rapid.T) *forest {
 	for _, name := range f.names {
 		q := f.queues[name]
 		kind := map[bool]string{true: "inference", false: "training"}[q.keeps]
-		f.add(queueText(fmt.Sprintf("%s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind)))
+		f.add(fmt.Sprintf("queue %s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind))
 	}
 
 	return f
@@ -161,20 +164,6 @@ func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
 	return counts
 }
 
-// settle lets the cluster follow the session: pods that are placed run, and pods that are evicted
-// come back as pending ones.
-func (w *scene) settle() {
-	_, evicted := w.closeAndStart(hour)
-	for _, task := range evicted {
-		pod := w.Pod(task.Name)
-		w.Cache.DeletePod(pod.DeepCopy())
-		pod.UID += types.UID("+")
-		pod.Spec.NodeName = ""
-		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-		w.Cache.AddPod(pod.DeepCopy())
-	}
-}
-
 // checkSession checks one session against the rules of reclaim.
 func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
 	before := f.use(had)
@@ -275,11 +264,11 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 	return true
 }
 
-// TestReclaimInTreeConverges: queues get a fixed set of jobs, some of them later than others.
-// Every session keeps the rules, and at last no session changes anything, even after what the
-// plugin remembers has ended: which cards are held, and who may not borrow. Then no pod of one
-// card waits below what its queues deserve for a card that could be reclaimed.
-func TestReclaimInTreeConverges(t *testing.T) {
+// TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. Each session
+// must keep the rules of reclaim, see checkSession. In the end no session changes anything, even after a restart of the
+// scheduler, which forgets which cards it keeps for which pods and which queues may not borrow. Then no pod of one card
+// waits, within what its queues deserve, for a card that could be reclaimed.
+func TestReclaimInATreeComesToRest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawForest(t)
 		defer f.Close()
@@ -290,11 +279,11 @@ func TestReclaimInTreeConverges(t *testing.T) {
 		f.addJobs(t, "b")
 
 		had := map[string]int{}
-		for restarts, isQuiet := 0, false; !isQuiet; restarts++ {
+		for restarts, isQuiet := 0, false; !isQuiet; restarts++ { // until a restart changes nothing
 			check.Must(t, restarts < 10, "every restart changes what runs")
 			f.rest(t)
 			useNewCache()
-			f.action = New(cards, f.habits)
+			f.action = New(cards, f.policies)
 			had, isQuiet = f.session(t)
 			if !isQuiet {
 				f.settle()
