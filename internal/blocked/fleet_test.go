@@ -27,130 +27,202 @@ func cordoned(n *card.NodeState) { n.IsCordoned = true }
 
 func notReady(n *card.NodeState) { n.IsReady = false }
 
-func newFleet(held map[NodeCard]card.Count, nodes ...card.NodeState) func() *Fleet {
+func newFleet(used map[NodeCard]card.Count, nodes ...card.NodeState) func() *Fleet {
 	byName := map[string]card.Node{}
 	for _, node := range nodes {
 		byName[node.Name] = node.Node
 	}
-	return func() *Fleet { return NewFleet(card.NewInventory(byName), nodes, held) }
+	return func() *Fleet { return NewFleet(card.NewInventory(byName), nodes, used) }
 }
 
-func TestReasons(t *testing.T) {
-	free := func(counts ...card.Count) func() *Fleet {
-		held := map[NodeCard]card.Count{}
-		nodes := []card.NodeState{}
-		for i, count := range counts {
-			name := fmt.Sprint("h200-", i)
-			held[NodeCard{name, h200}] = 8 - count
-			nodes = append(nodes, newNode(name, h200))
-		}
-		return newFleet(held, nodes...)
+// freeH200 returns nodes h200-0, h200-1 … of 8 H200, of which so many are free.
+func freeH200(counts ...card.Count) func() *Fleet {
+	used := map[NodeCard]card.Count{}
+	nodes := []card.NodeState{}
+	for i, count := range counts {
+		name := fmt.Sprint("h200-", i)
+		used[NodeCard{name, h200}] = 8 - count
+		nodes = append(nodes, newNode(name, h200))
+	}
+	return newFleet(used, nodes...)
+}
+
+// newRequest is a pod that requests cards, of one of the names.
+func newRequest(count card.Count, names ...card.Name) Request {
+	return Request{Names: names, Named: names, Count: count}
+}
+
+// TestTheSchedulersReasonIsShownBeforeAnyCount: what the scheduler states about a pod decides why it waits. The cards
+// of nodes matter only where they make the reason more precise: a card without quota may be one that no node has,
+// thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A refusal of cards that this request
+// does not name is about other pods, so this pod waits for its gang.
+//
+// A row without fleet fails if the rule asks for free cards: counting them takes time.
+func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
+	refusedFor := func(reason v1alpha1.BlockedReason, cards ...card.Name) StatedReason {
+		return StatedReason{Refusal: refused(reason, cards...)}
 	}
 
-	either := []card.Name{h200, h800}
-	pod := func(count card.Count, names ...card.Name) Request {
-		return Request{Names: names, Named: names, Count: count}
-	}
-
-	refusedBy := func(reason v1alpha1.BlockedReason) StatedReason { return StatedReason{Refusal: refused(reason)} }
-	full := StatedReason{RefusedByNodes: true}
-	silent := StatedReason{}
-	otherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
-	noQuotaOfH800 := StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("NoQuota", h800)}}
-
-	noQuotaOfH200 := StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused("AncestorQuotaExhausted", h200)}}
 	for t, tc := range check.Cases(t, map[string]struct {
-		statedReason StatedReason
-		request      Request
-		fleet        func() *Fleet
-		want         v1alpha1.BlockedReason
+		stated  StatedReason
+		request Request
+		fleet   func() *Fleet
+		want    v1alpha1.BlockedReason
 	}{
-		"the scheduler's refusal decides, whatever is free": {refusedBy("QuotaExhausted"), pod(1, h200), nil, "QuotaExhausted"},
-		"no quota of a card":                           {refusedBy("NoQuota"), pod(1, h200), free(0), "NoQuota"},
-		"no quota of a card that no node has":          {refusedBy("NoQuota"), pod(1, "NVIDIA-H2000"), free(0), "UnknownCard"},
-		"no quota without cards":                       {refusedBy("NoQuota"), pod(0), nil, "NoQuota"},
-		"a resource of no card":                        {refusedBy("UnknownCard"), Request{Named: []card.Name{"Ascend-910B"}, Count: 1}, free(8), "UnknownCard"},
-		"a resource of another card":                   {refusedBy("UnknownCard"), Request{Named: []card.Name{h200}, Count: 1}, free(8), "WrongCombination"},
-		"a refusal of a card of another request":       {StatedReason{Refusal: refused("QuotaExhausted", h800)}, pod(1, h200), nil, "GangIncomplete"},
-		"a refusal of a card of other pods":            {StatedReason{Refusal: refused("QuotaExhausted", h800), RepeatsOther: true}, pod(0), nil, "GangIncomplete"},
-		"a refusal of one of the cards":                {StatedReason{Refusal: refused("QuotaExhausted", h800)}, pod(1, either...), nil, "QuotaExhausted"},
-		"a refusal of a card without quota left":       {StatedReason{Refusal: refused("QuotaExhausted", h800)}, Request{Names: []card.Name{h200}, Named: either, Count: 1}, nil, "QuotaExhausted"},
-		"a place in an incomplete gang":                {StatedReason{Node: "h200-0"}, pod(1, h200), nil, "GangIncomplete"},
-		"pods of the gang do not exist":                {StatedReason{LacksPods: true}, pod(1, h200), nil, "GangIncomplete"},
-		"a place that is not free yet":                 {StatedReason{AwaitsRelease: true}, pod(1, h200), nil, "CardsTerminating"},
-		"no cards, and nodes refuse":                   {otherwise, pod(0), nil, "NodesUnsuitable"},
-		"no cards, and nothing is stated":              {silent, pod(0), nil, "Other"},
-		"a card that no node has":                      {full, pod(1, "NVIDIA-H2000"), free(8), "UnknownCard"},
-		"a card that no node has, not tried":           {silent, pod(1, "NVIDIA-H2000"), free(8), "UnknownCard"},
-		"one of the cards that no node has":            {full, pod(1, "NVIDIA-H2000", h200), free(0), "NoFreeCard"},
-		"a card of a node that is not ready":           {otherwise, pod(1, h200), newFleet(nil, newNode("a", h200, notReady)), "NoFreeCard"},
-		"no card is free":                              {full, pod(1, h200), free(0, 0), "NoFreeCard"},
-		"no card is free, and a node refuses":          {otherwise, pod(1, h200), free(0, 0), "NoFreeCard"},
-		"no card is free, not tried":                   {silent, pod(1, h200), free(0, 0), "NoFreeCard"},
-		"fewer cards are free":                         {full, pod(4, h200), free(1, 2), "NoFreeCard"},
-		"as many are free, but not on one node":        {full, pod(4, h200), free(2, 2), "Fragmented"},
-		"the same, and a node refuses":                 {otherwise, pod(4, h200), free(2, 3), "Fragmented"},
-		"the same, not tried":                          {silent, pod(4, h200), free(2, 3), "Fragmented"},
-		"free cards of two models add up to nothing":   {full, pod(4, either...), newFleet(map[NodeCard]card.Count{{"a", h200}: 6, {"b", h800}: 6}, newNode("a", h200), newNode("b", h800)), "NoFreeCard"},
-		"a node has enough, and refuses":               {otherwise, pod(4, h200), free(0, 4), "NodesUnsuitable"},
-		"a cordoned node has enough":                   {otherwise, pod(4, h200), newFleet(nil, newNode("a", h200, cordoned)), "NodesUnsuitable"},
-		"a cordoned node has cards, not enough":        {otherwise, pod(9, h200), newFleet(nil, newNode("a", h200, cordoned), newNode("b", h200, cordoned)), "NoFreeCard"},
-		"a node had too few in the last session":       {full, pod(4, h200), free(4), "NoFreeCard"},
-		"a node has enough, not tried":                 {silent, pod(4, h200), free(4), "Other"},
-		"a node has enough, and other pods do not fit": {StatedReason{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(4), "GangIncomplete"},
-		"no card is free for other pods either":        {StatedReason{RefusedByNodes: true, RepeatsOther: true}, pod(4, h200), free(3), "NoFreeCard"},
-		"a node has enough, and refuses other pods":    {StatedReason{RefusedByNodes: true, RepeatsOther: true, RefusedOtherwise: true}, pod(4, h200), free(4), "NodesUnsuitable"},
-		"a cordoned node has enough, not tried":        {silent, pod(4, h200), newFleet(nil, newNode("a", h200, cordoned)), "NoFreeCard"},
-		"quota is missing on the only card":            {noQuotaOfH200, pod(1, h200), free(8), "AncestorQuotaExhausted"},
-		"quota is missing on one card, the other is full": {noQuotaOfH800, pod(1, either...),
-			newFleet(map[NodeCard]card.Count{{"a", h200}: 8}, newNode("a", h200), newNode("b", h800)), "NoFreeCard"},
-		"quota is missing on one card, no node has the other": {noQuotaOfH200, pod(1, either...), free(8), "AncestorQuotaExhausted"},
-		"pods of the gang would take the rest":                {full, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 6})}, free(6, 1), "NoFreeCard"},
-		"pods of the gang would take the rest of one node":    {full, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 5})}, free(6, 1), "Fragmented"},
-		"pods of the gang would leave a node that refuses":    {otherwise, Request{Names: []card.Name{h200}, Count: 2, Taken: NewTaken(map[string]card.Count{"h200-0": 6})}, free(6, 2), "NodesUnsuitable"},
-		"a job without pods, too few are free":                {silent, Request{Names: []card.Name{h200}, Count: 9, IsJob: true}, free(4, 4), "NoFreeCard"},
-		"a job without pods may be spread":                    {silent, Request{Names: []card.Name{h200}, Count: 8, IsJob: true}, free(4, 4), "Other"},
+		"the quota is used up": {refusedFor("QuotaExhausted"), newRequest(1, h200), nil, "QuotaExhausted"},
+		"the queue has no quota of a card that a node has": {
+			refusedFor("NoQuota"), newRequest(1, h200), freeH200(0), "NoQuota",
+		},
+		"the queue has no quota of a card, and no node has such a card": {
+			refusedFor("NoQuota"), newRequest(1, "NVIDIA-H2000"), freeH200(0), "UnknownCard",
+		},
+		"no quota for a request without cards": {refusedFor("NoQuota"), newRequest(0), nil, "NoQuota"},
+		"the pod names a card that no node has": {
+			refusedFor("UnknownCard"), Request{Named: []card.Name{"Ascend-910B"}, Count: 1}, freeH200(8), "UnknownCard",
+		},
+		"the pod names H200, which a node has, but its resource is that of another card": {
+			refusedFor("UnknownCard"), Request{Named: []card.Name{h200}, Count: 1}, freeH200(8), "WrongCombination",
+		},
+		"refused for H800, and the pod requests H200": {
+			refusedFor("QuotaExhausted", h800), newRequest(1, h200), nil, "GangIncomplete",
+		},
+		"refused for H800 of another pod, and this pod requests no cards": {
+			StatedReason{Refusal: refused("QuotaExhausted", h800), RepeatsOther: true}, newRequest(0), nil, "GangIncomplete",
+		},
+		"refused for H800, and the pod requests H200 or H800": {
+			refusedFor("QuotaExhausted", h800), newRequest(1, h200, h800), nil, "QuotaExhausted",
+		},
+		"refused for H800, which the pod names and has no quota of": {
+			refusedFor("QuotaExhausted", h800), Request{Names: []card.Name{h200}, Named: []card.Name{h200, h800}, Count: 1}, nil, "QuotaExhausted",
+		},
+		"a place is found, and other pods of the gang have none": {StatedReason{Node: "h200-0"}, newRequest(1, h200), nil, "GangIncomplete"},
+		"pods of the gang do not exist":                          {StatedReason{LacksPods: true}, newRequest(1, h200), nil, "GangIncomplete"},
+		"a place is free once pods have terminated":              {StatedReason{AwaitsRelease: true}, newRequest(1, h200), nil, "CardsTerminating"},
 	}) {
-		check.Equal(t, "reason", tc.want, ReasonFor(&tc.statedReason, &tc.request, tc.fleet))
+		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
 	}
 }
 
-// TestReasonsOfNodesAgreeWithASimpleCount: counted node by node, without sums.
+// TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards (Insufficient
+// nvidia.com/gpu) or otherwise (a taint, CPU), or it has not tried the pod yet. The free cards of the nodes then say
+// what is missing: all cards (NoFreeCard), enough on one node (Fragmented), or something else than cards on a
+// node that has enough (NodesUnsuitable). A cordoned node is tried, but its cards do not count as free.
+func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
+	notTried := StatedReason{}
+	lacksCards := StatedReason{RefusedByNodes: true}
+	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+	otherPodLacksCards := StatedReason{RefusedByNodes: true, RepeatsOther: true}
+	lacksQuotaOf := func(reason v1alpha1.BlockedReason, name card.Name) StatedReason {
+		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused(reason, name)}}
+	}
+
+	isCordoned := newFleet(nil, newNode("a", h200, cordoned))
+	job := func(count card.Count) Request { return Request{Names: []card.Name{h200}, Count: count, IsJob: true} }
+	// The other pods of the gang take cards of the first node.
+	gangPod := func(count, othersTake card.Count) Request {
+		return Request{Names: []card.Name{h200}, Count: count, Taken: NewTaken(map[string]card.Count{"h200-0": othersTake})}
+	}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		stated  StatedReason
+		request Request
+		fleet   func() *Fleet
+		want    v1alpha1.BlockedReason
+	}{
+		"without cards, and nodes refuse otherwise":     {refusedOtherwise, newRequest(0), nil, "NodesUnsuitable"},
+		"without cards, not tried":                      {notTried, newRequest(0), nil, "Other"},
+		"no node has the card":                          {lacksCards, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
+		"no node has the card, not tried":               {notTried, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
+		"no node has one card, and the other is used":   {lacksCards, newRequest(1, "NVIDIA-H2000", h200), freeH200(0), "NoFreeCard"},
+		"the only node with the card is not ready":      {refusedOtherwise, newRequest(1, h200), newFleet(nil, newNode("a", h200, notReady)), "NoFreeCard"},
+		"no card is free on two nodes":                  {lacksCards, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"no card is free, and a node refuses otherwise": {refusedOtherwise, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"no card is free, not tried":                    {notTried, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"4 requested, 1 + 2 free":                       {lacksCards, newRequest(4, h200), freeH200(1, 2), "NoFreeCard"},
+		"4 requested, 2 + 2 free":                       {lacksCards, newRequest(4, h200), freeH200(2, 2), "Fragmented"},
+		"4 requested, 2 + 3 free, refused otherwise":    {refusedOtherwise, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
+		"4 requested, 2 + 3 free, not tried":            {notTried, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
+		"4 requested, 2 H200 and 2 H800 free: all pods of a request get one model": {
+			lacksCards, newRequest(4, h200, h800),
+			newFleet(map[NodeCard]card.Count{{"a", h200}: 6, {"b", h800}: 6}, newNode("a", h200), newNode("b", h800)), "NoFreeCard",
+		},
+		"4 requested, a node has 4 and refuses otherwise":          {refusedOtherwise, newRequest(4, h200), freeH200(0, 4), "NodesUnsuitable"},
+		"4 requested, a cordoned node has 8":                       {refusedOtherwise, newRequest(4, h200), isCordoned, "NodesUnsuitable"},
+		"4 requested, a cordoned node has 8, not tried":            {notTried, newRequest(4, h200), isCordoned, "NoFreeCard"},
+		"4 requested, a node had too few, has 4 since":             {lacksCards, newRequest(4, h200), freeH200(4), "NoFreeCard"},
+		"4 requested, a node has 4, not tried":                     {notTried, newRequest(4, h200), freeH200(4), "Other"},
+		"4 requested, a node has 4, another pod of the gang lacks": {otherPodLacksCards, newRequest(4, h200), freeH200(4), "GangIncomplete"},
+		"4 requested, 3 free, another pod of the gang lacks too":   {otherPodLacksCards, newRequest(4, h200), freeH200(3), "NoFreeCard"},
+		"4 requested, a node has 4, and refuses another pod of the gang otherwise": {
+			StatedReason{RefusedByNodes: true, RepeatsOther: true, RefusedOtherwise: true}, newRequest(4, h200), freeH200(4), "NodesUnsuitable",
+		},
+		"9 requested, two cordoned nodes have 8 each: neither enough nor free": {
+			refusedOtherwise, newRequest(9, h200), newFleet(nil, newNode("a", h200, cordoned), newNode("b", h200, cordoned)), "NoFreeCard",
+		},
+
+		"no quota of the ancestor for the only card": {
+			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200), freeH200(8), "AncestorQuotaExhausted",
+		},
+		"no quota for H800, and all H200 are used: only H200 counts": {
+			lacksQuotaOf("NoQuota", h800), newRequest(1, h200, h800),
+			newFleet(map[NodeCard]card.Count{{"a", h200}: 8}, newNode("a", h200), newNode("b", h800)), "NoFreeCard",
+		},
+		"no quota of the ancestor for H200, and no node has H800": {
+			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200, h800), freeH200(8), "AncestorQuotaExhausted",
+		},
+
+		"2 requested, 6 + 1 free, the gang takes 6: 0 + 1":                     {lacksCards, gangPod(2, 6), freeH200(6, 1), "NoFreeCard"},
+		"2 requested, 6 + 1 free, the gang takes 5: 1 + 1":                     {lacksCards, gangPod(2, 5), freeH200(6, 1), "Fragmented"},
+		"2 requested, 6 + 2 free, the gang takes 6: 0 + 2, a node refuses":     {refusedOtherwise, gangPod(2, 6), freeH200(6, 2), "NodesUnsuitable"},
+		"a job without pods requests 9, 4 + 4 free":                            {notTried, job(9), freeH200(4, 4), "NoFreeCard"},
+		"a job without pods requests 8, 4 + 4 free: its pods need no one node": {notTried, job(8), freeH200(4, 4), "Other"},
+	}) {
+		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
+	}
+}
+
+// TestReasonsOfNodesAgreeWithASimpleCount: random nodes of 8 cards, of which pods use up to 9, refuse a pod for its
+// cards or otherwise. Other pods of its gang may take cards of node n0. The oracle counts node by node, where the
+// product keeps sums by card and remembers what a gang leaves. So the test asks twice, and another fleet before.
 func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		held := map[NodeCard]card.Count{}
+		used := map[NodeCard]card.Count{}
 		nodes := []card.NodeState{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			node := newNode(fmt.Sprint("n", i), rapid.SampledFrom([]card.Name{h200, h800}).Draw(t, "model"))
 			node.IsReady = rapid.IntRange(0, 3).Draw(t, "ready") > 0
 			node.IsCordoned = rapid.IntRange(0, 3).Draw(t, "cordoned") == 0
-			held[NodeCard{node.Name, node.Cards[0].Name}] = card.Count(rapid.IntRange(0, 9).Draw(t, "held"))
+			used[NodeCard{node.Name, node.Cards[0].Name}] = card.Count(rapid.IntRange(0, 9).Draw(t, "used"))
 			nodes = append(nodes, node)
 		}
 
-		r := Request{Names: [][]card.Name{{h200}, {h800}, {h200, h800}}[rapid.IntRange(0, 2).Draw(t, "names")], Count: card.Count(rapid.IntRange(1, 10).Draw(t, "count"))}
+		r := Request{
+			Names: rapid.SampledFrom([][]card.Name{{h200}, {h800}, {h200, h800}}).Draw(t, "names"),
+			Count: card.Count(rapid.IntRange(1, 10).Draw(t, "count")),
+		}
 		var taken map[string]card.Count
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
 			r.Taken = NewTaken(taken)
-			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // of another fleet nothing is remembered
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // remembers nothing that holds for the next fleet
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
 			return ReasonFor(&StatedReason{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
 		}
 
-		fleet := newFleet(held, nodes...)()
+		fleet := newFleet(used, nodes...)()
 		got := reason(func() *Fleet { return fleet })
-		check.Equal(t, "reason of the next pod of the gang", got, reason(func() *Fleet { return fleet }))
+		check.Equal(t, "reason of the next pod of the gang, for which the fleet remembers the rest", got, reason(func() *Fleet { return fleet }))
 
-		want := naiveReason(&r, nodes, held, taken)
-		check.Must(t, got == want, "%s, want %s, for %+v of %+v, held %v", got, want, r, nodes, held)
+		want := naiveReason(&r, nodes, used, taken)
+		check.Must(t, got == want, "%s, want %s, for %+v of %+v, used %v", got, want, r, nodes, used)
 	})
 }
 
-// naiveReason counts the free cards of all nodes once more.
-func naiveReason(r *Request, nodes []card.NodeState, held map[NodeCard]card.Count, taken map[string]card.Count) v1alpha1.BlockedReason {
+// naiveReason returns why a pod waits that one node refuses for another reason than cards. It counts the free cards
+// node by node.
+func naiveReason(r *Request, nodes []card.NodeState, used map[NodeCard]card.Count, taken map[string]card.Count) v1alpha1.BlockedReason {
 	exists := false
 	fits := false
 	sums := map[card.Name]card.Count{}
@@ -161,7 +233,7 @@ func naiveReason(r *Request, nodes []card.NodeState, held map[NodeCard]card.Coun
 		}
 
 		exists = true
-		left := max(0, max(0, 8-held[NodeCard{node.Name, name}])-taken[node.Name])
+		left := max(0, max(0, 8-used[NodeCard{node.Name, name}])-taken[node.Name])
 		fits = fits || (node.IsReady && left >= r.Count)
 		if node.IsReady && !node.IsCordoned {
 			sums[name] += left

@@ -18,38 +18,42 @@ func deployment(name string) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: name}
 }
 
-func TestHolders(t *testing.T) {
+// TestTheLargestHoldersOfCardsComeFirst: a user whose pod waits wants to know which workloads hold the cards. Holders
+// adds up the cards of all pods of a workload, and returns the three largest of one queue, of a subtree of queues, or
+// of the cluster. A pod without cards is no holder.
+func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 	var h Holders
-	below := func(queue string) []string { return []string{queue, "r"} }
-	check.Equal(t, "of nothing", nil, h.Anywhere([]card.Name{h200}))
+	check.Equal(t, "without pods", nil, h.Anywhere([]card.Name{h200}))
 
-	h.Add(deployment("small"), "q", "training", h200, 1)
-	h.Add(deployment("large"), "q", "training", h200, 2)
-	h.Add(deployment("large"), "q", "training", h200, 2)
-	h.Add(deployment("elsewhere"), "r", "inference", h200, 8)
-	h.Add(deployment("stray"), "", "none", h200, 1)
-	h.Add(deployment("other"), "q", "training", h800, 3)
-	h.Add(deployment("none"), "q", "training", h200, 0)
+	h.Add(deployment("small"), "research", "training", h200, 1)
+	h.Add(deployment("large"), "research", "training", h200, 2)
+	h.Add(deployment("large"), "research", "training", h200, 2) // its second pod
+	h.Add(deployment("chat"), "serving", "inference", h200, 8)
+	h.Add(deployment("without-queue"), "", "none", h200, 1)
+	h.Add(deployment("other-card"), "research", "training", h800, 3)
+	h.Add(deployment("no-card"), "research", "training", h200, 0)
 
 	holder := func(name, queue, serviceType string, of card.Name, count int64) v1alpha1.CardHolder {
 		return v1alpha1.CardHolder{Workload: deployment(name), Queue: queue, ServiceType: serviceType, Card: string(of), Count: count}
 	}
+	chat := holder("chat", "serving", "inference", h200, 8)
+	large := holder("large", "research", "training", h200, 4) // 2 pods * 2 cards
+	otherCard := holder("other-card", "research", "training", h800, 3)
+	small := holder("small", "research", "training", h200, 1)
+	queuesBelow := func(string) []string { return []string{"research", "serving"} }
 
-	large := holder("large", "q", "training", h200, 4)
-	small := holder("small", "q", "training", h200, 1)
-	elsewhere := holder("elsewhere", "r", "inference", h200, 8)
-	other := holder("other", "q", "training", h800, 3)
-	check.Equal(t, "of a queue", []v1alpha1.CardHolder{large, small}, h.InQueue("q", []card.Name{h200}))
-	check.Equal(t, "of two cards", []v1alpha1.CardHolder{large, other, small}, h.InQueue("q", []card.Name{h200, h800}))
-	check.Equal(t, "of two queues", []v1alpha1.CardHolder{elsewhere, large, small}, h.InSubtree("q", below, []card.Name{h200}))
-	check.Equal(t, "of all", []v1alpha1.CardHolder{elsewhere, large, small}, h.Anywhere([]card.Name{h200}))
+	check.Equal(t, "H200 in queue research", []v1alpha1.CardHolder{large, small}, h.InQueue("research", []card.Name{h200}))
+	check.Equal(t, "H200 and H800 in queue research", []v1alpha1.CardHolder{large, otherCard, small}, h.InQueue("research", []card.Name{h200, h800}))
+	check.Equal(t, "H200 below queue top", []v1alpha1.CardHolder{chat, large, small}, h.InSubtree("top", queuesBelow, []card.Name{h200}))
+	check.Equal(t, "H200 anywhere, three of four holders", []v1alpha1.CardHolder{chat, large, small}, h.Anywhere([]card.Name{h200}))
 
-	h.Add(deployment("small"), "q", "training", h200, 9)
-	small.Count = 10
-	check.Equal(t, "of more pods", small, h.InQueue("q", []card.Name{h200})[0])
+	h.Add(deployment("small"), "research", "training", h200, 9)
+	small.Count = 10 // 1 + 9, now before the 4 of large
+	check.Equal(t, "after one more pod of small", small, h.InQueue("research", []card.Name{h200})[0])
 }
 
-// TestHoldersAgreeWithASimpleSum: the sums of all pods, sorted.
+// TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads hold H200 or H800. The oracle adds up the cards
+// of all pods by workload, queue and card, sorts the sums, and takes the first three.
 func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var h Holders
@@ -64,49 +68,66 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 		}
 
 		names := []card.Name{h200, h800}[:rapid.IntRange(1, 2).Draw(t, "names")]
-		queues := []string{"q", "r"}
-		below := func(string) []string { return queues }
-		largest := func(of func(v1alpha1.CardHolder) bool) (out []v1alpha1.CardHolder) {
+		queuesBelow := func(string) []string { return []string{"q", "r"} }
+
+		largestIn := func(queues ...string) (largest []v1alpha1.CardHolder) {
 			for holder, count := range sums {
 				holder.Count = count
-				if slices.Contains(names, card.Name(holder.Card)) && of(holder) {
-					out = append(out, holder)
+				if slices.Contains(names, card.Name(holder.Card)) && slices.Contains(queues, holder.Queue) {
+					largest = append(largest, holder)
 				}
 			}
-			slices.SortFunc(out, func(a, b v1alpha1.CardHolder) int {
-				return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Workload.Name, b.Workload.Name), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Card, b.Card))
+
+			slices.SortFunc(largest, func(a, b v1alpha1.CardHolder) int {
+				return cmp.Or(
+					-cmp.Compare(a.Count, b.Count),
+					cmp.Compare(a.Workload.Name, b.Workload.Name),
+					cmp.Compare(a.Queue, b.Queue),
+					cmp.Compare(a.Card, b.Card),
+				)
 			})
-			return out[:min(3, len(out))]
+			return largest[:min(3, len(largest))]
 		}
 
-		check.Equal(t, "anywhere", largest(func(v1alpha1.CardHolder) bool { return true }), h.Anywhere(names))
-		check.Equal(t, "in queues", largest(func(of v1alpha1.CardHolder) bool { return slices.Contains(queues, of.Queue) }), h.InSubtree("q", below, names))
-		check.Equal(t, "the second time", h.InSubtree("q", below, names), h.InSubtree("q", below, names))
-		check.Equal(t, "in one queue", largest(func(of v1alpha1.CardHolder) bool { return of.Queue == "r" }), h.InQueue("r", names))
+		check.Equal(t, "anywhere", largestIn("", "q", "r", "s"), h.Anywhere(names))
+		check.Equal(t, "below queue q", largestIn("q", "r"), h.InSubtree("q", queuesBelow, names))
+		check.Equal(t, "below queue q, asked again", largestIn("q", "r"), h.InSubtree("q", queuesBelow, names))
+		check.Equal(t, "in queue r", largestIn("r"), h.InQueue("r", names))
 	})
 }
 
-// TestASubtreeIsSearchedOncePerCard: thousands of workloads may wait for the same ancestor.
+// TestASubtreeIsSearchedOncePerCard: thousands of workloads may wait for the quota of the same ancestor, so Holders
+// remembers the answer for a queue and a card. Three times two workloads ask here. Queues top and other are searched
+// once for H200 and once for H800, and never for a card that no workload holds.
 func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 	var h Holders
 	h.Add(deployment("a"), "q", "training", h200, 1)
 	h.Add(deployment("b"), "q", "training", h800, 1)
+
 	searches := map[string]int{}
-	for range 3 {
-		for _, queue := range []string{"top", "other"} {
-			h.InSubtree(queue, func(queue string) []string { searches[queue]++; return []string{queue, "q"} }, []card.Name{h200, h800, "no node has it"})
-		}
+	queuesBelow := func(queue string) []string {
+		searches[queue]++
+		return []string{queue, "q"}
 	}
-	check.Equal(t, "searches", map[string]int{"top": 2, "other": 2}, searches)
+	for range 3 {
+		h.InSubtree("top", queuesBelow, []card.Name{h200, h800, "a card without holder"})
+		h.InSubtree("other", queuesBelow, []card.Name{h200, h800, "a card without holder"})
+	}
+
+	check.Equal(t, "searches by queue", map[string]int{"top": 2, "other": 2}, searches)
 }
 
-// TestOthersAreSums: the sum of others may be larger than what a workload of the namespace holds.
-func TestOthersAreSums(t *testing.T) {
-	holder := func(namespace, name, serviceType string, count int64) v1alpha1.CardHolder {
-		return v1alpha1.CardHolder{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}, Queue: name, ServiceType: serviceType, Card: "NVIDIA-H200", Count: count}
+// TestHoldersOfOtherNamespacesAreHiddenInASum: a tenant may not see names of other tenants. It sees its own workload
+// with 4 cards, and for the others one sum by service type and card: 3 + 2 = 5, without queue and name. The sum is
+// larger than 4, so it comes first. The operator shows the given list elsewhere, so it stays as it is.
+func TestHoldersOfOtherNamespacesAreHiddenInASum(t *testing.T) {
+	holder := func(namespace, name string, count int64) v1alpha1.CardHolder {
+		workload := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}
+		return v1alpha1.CardHolder{Workload: workload, Queue: name, ServiceType: "training", Card: "NVIDIA-H200", Count: count}
 	}
+	holders := []v1alpha1.CardHolder{holder("mine", "a", 4), holder("ads", "b", 3), holder("search", "c", 2)}
+
 	sum := v1alpha1.CardHolder{ServiceType: "training", Card: "NVIDIA-H200", Count: 5}
-	given := []v1alpha1.CardHolder{holder("mine", "a", "training", 4), holder("ads", "b", "training", 3), holder("search", "c", "training", 2)}
-	check.Equal(t, "holders", []v1alpha1.CardHolder{sum, given[0]}, HideOthers(given, "mine"))
-	check.Equal(t, "the given ones stay", "b", given[1].Workload.Name)
+	check.Equal(t, "holders that namespace mine sees", []v1alpha1.CardHolder{sum, holders[0]}, HideOthers(holders, "mine"))
+	check.Equal(t, "the second of the given holders", holder("ads", "b", 3), holders[1])
 }

@@ -2,6 +2,7 @@ package blocked
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,89 +23,184 @@ const (
 	noCPU     = "has insufficient CPU quota: requested <2000m>, total would be <9000m>, but capability is <8000m>"
 )
 
+// refused is a refusal that queue q states.
 func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.StatedRefusal {
 	return &workload.StatedRefusal{Reason: reason, Queue: "q", Cards: cards}
 }
 
-// TestStatements: the messages are those of Volcano 1.14 and of our scheduler.
-func TestStatements(t *testing.T) {
+// TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a condition, as a text
+// for people. The operator reads the text to count waiting pods by reason. The messages are those of Volcano 1.14 and
+// of the scheduler of this project, which adds the refusals "Queue <q> …". The pod requests nvidia.com/gpu.
+//
+// A message about nodes counts them by reason. Reasons about cards and quota are kept apart from all others, such as
+// taints, against which more cards would not help. "Origin reason is NAME: …" repeats the reason of another pod.
+func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 	quotaOfH200 := refused("QuotaExhausted", h200)
 	quotaOfH200.Requested = 2
 	quotaOfH200.Total = 9
 	quotaOfH200.Limit = 8
 
-	onNodes := func(refusals ...*workload.StatedRefusal) StatedReason {
-		s := StatedReason{RefusedByNodes: true}
-		for _, r := range refusals {
-			s.NodeRefusals = append(s.NodeRefusals, *r)
-		}
-		return s
-	}
+	lacksCards := StatedReason{RefusedByNodes: true}
+	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+	lacksPods := StatedReason{LacksPods: true}
 
-	otherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 	for t, tc := range check.Cases(t, map[string]struct {
 		reason, message string
 		want            StatedReason
 	}{
-		"nothing":                        {"", "", StatedReason{}},
-		"a refusal of ours":              {"Unschedulable", "Queue <q> " + exhausted, StatedReason{Refusal: quotaOfH200}},
-		"of a PodGroup":                  {"InsufficientScalarQuota", "Queue <q> " + exhausted + " (volcano.sh/card.request requests 8 cards in all, the job's minimum is 2)", StatedReason{Refusal: quotaOfH200}},
-		"of a gang":                      {"NotEnoughResources", "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is: Queue <q> " + exhausted, StatedReason{Refusal: quotaOfH200}},
-		"of another pod":                 {"NotEnoughResources", "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is train-0: Queue <q> " + noCPU, StatedReason{Refusal: refused("CPUQuotaExhausted"), RepeatsOther: true}},
-		"of another's nodes":             {"", "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is train-0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", StatedReason{RefusedByNodes: true, RepeatsOther: true}},
-		"a gang that was not tried":      {"NotEnoughResources", "1/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 1 minAvailable; Pending: 1 Unschedulable", StatedReason{}},
-		"a pod of a role that was tried": {"Unschedulable", "Task train-1 with role spec worker has already predicated failed, skip", StatedReason{}},
-		"a place in an incomplete gang":  {"Schedulable", "Pod lab/train-0 can possibly be assigned to h200-0, once minAvailable is satisfied", StatedReason{Node: "h200-0"}},
-		"a place that is not free yet":   {"Unschedulable", "Pod lab/train-0 can possibly be assigned to h200-0, once resource is released and minAvailable is satisfied", StatedReason{AwaitsRelease: true}},
-		"too few pods":                   {"NotEnoughTasks", "Not enough valid tasks for gang-scheduling, valid: 1, min: 2", StatedReason{LacksPods: true}},
-		"too few pods of a task":         {"NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling", StatedReason{LacksPods: true}},
-		"a gang of too few pods":         {"Unschedulable", "pod group is not ready, 1 Pending, 1 Running, 3 minAvailable; Pending: 1 Unschedulable", StatedReason{LacksPods: true}},
-		"a gang of failed pods":          {"Unschedulable", "pod group is not ready, 1 Failed, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable", StatedReason{LacksPods: true}},
-		"a gang of enough pods":          {"Unschedulable", "pod group is not ready, 1 Pending, 1 Running, 2 minAvailable; Pending: 1 Unschedulable", StatedReason{}},
-		"a missing claim":                {"Unschedulable", "0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim \"gone\" not found.", StatedReason{LacksObject: true}},
-		"all nodes, without words":       {"Unschedulable", "all nodes are unavailable", StatedReason{}},
-		"no nodes":                       {"Unschedulable", "0/0 nodes are unavailable", StatedReason{}},
-		"cards":                          {"Unschedulable", "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 node(s) have no named card for nvidia.com/gpu, 1 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>.", onNodes()},
-		"in a HyperNode":                 {"Unschedulable", "In hyperNode s0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", onNodes()},
-		"another resource":               {"Unschedulable", "0/2 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 Insufficient rdma/hca.", otherwise},
-		"CPU":                            {"Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu.", otherwise},
-		"a cordon":                       {"Unschedulable", "0/1 nodes are unavailable: 1 node(s) were unschedulable.", otherwise},
-		"a taint":                        {"Unschedulable", "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {a: b}.", otherwise},
-		"quota of one card":              {"Unschedulable", "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + exhausted + ".", onNodes(quotaOfH200)},
-		"quota of one card, and a taint": {"Unschedulable", "0/3 nodes are unavailable: 1 node(s) had untolerated taint {a: b}, 2 queue <q> " + exhausted + ".",
-			StatedReason{RefusedByNodes: true, RefusedOtherwise: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}}},
-		"quota whatever the card":  {"Unschedulable", "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + noCPU + ".", StatedReason{Refusal: refused("CPUQuotaExhausted")}},
-		"a closed queue, by node":  {"Unschedulable", "0/3 nodes are unavailable: 3 Queue <q> is Closed, not Open: nothing new starts in it.", StatedReason{Refusal: refused("QueueStopped")}},
-		"words of another program": {"Unschedulable", "full", StatedReason{}},
+		"no condition": {},
+		"a pod lacks quota of a card": {
+			reason: "Unschedulable", message: "Queue <q> " + exhausted, want: StatedReason{Refusal: quotaOfH200},
+		},
+		"a PodGroup lacks quota of a card": {
+			reason:  "InsufficientScalarQuota",
+			message: "Queue <q> " + exhausted + " (volcano.sh/card.request requests 8 cards in all, the job's minimum is 2)",
+			want:    StatedReason{Refusal: quotaOfH200},
+		},
+		"a gang lacks quota of a card": {
+			reason: "NotEnoughResources",
+			message: "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; " +
+				"Pending: 2 Unschedulable. Origin reason is: Queue <q> " + exhausted,
+			want: StatedReason{Refusal: quotaOfH200},
+		},
+		"another pod of the gang lacks quota of CPU": {
+			reason: "NotEnoughResources",
+			message: "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. " +
+				"Origin reason is train-0: Queue <q> " + noCPU,
+			want: StatedReason{Refusal: refused("CPUQuotaExhausted"), RepeatsOther: true},
+		},
+		"no node has the cards of another pod of the gang": {
+			message: "pod group is not ready, 2 Pending, 2 minAvailable. " +
+				"Origin reason is train-0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.",
+			want: StatedReason{RefusedByNodes: true, RepeatsOther: true},
+		},
+		"a gang was not tried: nothing is stated": {
+			reason:  "NotEnoughResources",
+			message: "1/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 1 minAvailable; Pending: 1 Unschedulable",
+		},
+		"a pod was not tried, after another of its role: nothing is stated": {
+			reason: "Unschedulable", message: "Task train-1 with role spec worker has already predicated failed, skip",
+		},
+		"a pod has a node once its gang is complete": {
+			reason:  "Schedulable",
+			message: "Pod lab/train-0 can possibly be assigned to h200-0, once minAvailable is satisfied",
+			want:    StatedReason{Node: "h200-0"},
+		},
+		"a pod has a node once terminating pods are gone": {
+			reason:  "Unschedulable",
+			message: "Pod lab/train-0 can possibly be assigned to h200-0, once resource is released and minAvailable is satisfied",
+			want:    StatedReason{AwaitsRelease: true},
+		},
+		"the gang has too few pods, by the reason": {
+			reason: "NotEnoughTasks", message: "Not enough valid tasks for gang-scheduling, valid: 1, min: 2", want: lacksPods,
+		},
+		"a task of the gang has too few pods, by the reason": {
+			reason: "NotEnoughPodsOfTask", message: "Not enough valid pods of each task for gang-scheduling", want: lacksPods,
+		},
+		"the gang has 2 pods of 3, by the counts": {
+			reason:  "Unschedulable",
+			message: "pod group is not ready, 1 Pending, 1 Running, 3 minAvailable; Pending: 1 Unschedulable",
+			want:    lacksPods,
+		},
+		"the gang has 1 pod of 2, and a failed one that does not count": {
+			reason:  "Unschedulable",
+			message: "pod group is not ready, 1 Failed, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable",
+			want:    lacksPods,
+		},
+		"the gang has 2 pods of 2: nothing is stated": {
+			reason:  "Unschedulable",
+			message: "pod group is not ready, 1 Pending, 1 Running, 2 minAvailable; Pending: 1 Unschedulable",
+		},
+		"the pod needs a PersistentVolumeClaim that does not exist": {
+			reason:  "Unschedulable",
+			message: `0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim "gone" not found.`,
+			want:    StatedReason{LacksObject: true},
+		},
+		"all nodes refuse, without a reason: nothing is stated": {reason: "Unschedulable", message: "all nodes are unavailable"},
+		"there is no node: nothing is stated":                   {reason: "Unschedulable", message: "0/0 nodes are unavailable"},
+		"one node lacks cards, one has unnamed cards, one has other cards": {
+			reason: "Unschedulable",
+			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 node(s) have no named card for nvidia.com/gpu, " +
+				"1 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>.",
+			want: lacksCards,
+		},
+		"the only node of a HyperNode lacks cards": {
+			reason: "Unschedulable", message: "In hyperNode s0: 0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", want: lacksCards,
+		},
+		"one node lacks cards, one another resource": {
+			reason:  "Unschedulable",
+			message: "0/2 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 Insufficient rdma/hca.",
+			want:    refusedOtherwise,
+		},
+		"the node lacks CPU": {
+			reason: "Unschedulable", message: "0/1 nodes are unavailable: 1 Insufficient cpu.", want: refusedOtherwise,
+		},
+		"the node is cordoned": {
+			reason: "Unschedulable", message: "0/1 nodes are unavailable: 1 node(s) were unschedulable.", want: refusedOtherwise,
+		},
+		"one node lacks cards, two have a taint": {
+			reason:  "Unschedulable",
+			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {a: b}.",
+			want:    refusedOtherwise,
+		},
+		"one node lacks cards, and the queue lacks quota for the card of two": {
+			reason:  "Unschedulable",
+			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + exhausted + ".",
+			want:    StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}},
+		},
+		"one node has a taint, and the queue lacks quota for the card of two": {
+			reason:  "Unschedulable",
+			message: "0/3 nodes are unavailable: 1 node(s) had untolerated taint {a: b}, 2 queue <q> " + exhausted + ".",
+			want:    StatedReason{RefusedByNodes: true, RefusedOtherwise: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}},
+		},
+		"the queue lacks quota of CPU, which holds on every node": {
+			reason:  "Unschedulable",
+			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + noCPU + ".",
+			want:    StatedReason{Refusal: refused("CPUQuotaExhausted")},
+		},
+		"the queue is closed, which holds on every node": {
+			reason:  "Unschedulable",
+			message: "0/3 nodes are unavailable: 3 Queue <q> is Closed, not Open: nothing new starts in it.",
+			want:    StatedReason{Refusal: refused("QueueStopped")},
+		},
+		"another scheduler states something else: nothing is read": {reason: "Unschedulable", message: "full"},
 	}) {
-		check.Equal(t, "statement", tc.want, ReadStatedReason(tc.reason, tc.message, gpu))
+		check.Equal(t, "stated reason", tc.want, ReadStatedReason(tc.reason, tc.message, gpu))
 	}
 
-	check.Equal(t, "without cards", otherwise, ReadStatedReason("", "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", ""))
+	insufficient := ReadStatedReason("", "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", "")
+	check.Equal(t, "stated reason of a pod without cards, for which gpu is another resource", refusedOtherwise, insufficient)
 }
 
-// TestMessagesThatRepeatOthersComeLast: what is stated about a pod itself says most.
+// TestMessagesThatRepeatOthersComeLast: a status shows the first of the messages of pods that wait for one reason. What
+// is stated about a pod itself is more precise than what the scheduler repeats of another pod, so that comes first.
 func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
 	own := "too few <NVIDIA-H200> are free"
-	other := "all nodes are unavailable"
-	origin := "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is j-2: " + own
-	same := SameAsText(own, "j-2")
-	got := []string{same, origin, own, other}
-	slices.SortFunc(got, CompareMessages)
-	check.Equal(t, "order", []string{other, own, origin, same}, got)
+	general := "all nodes are unavailable"
+	ofOtherPod := "pod group is not ready, 2 Pending, 2 minAvailable. Origin reason is j-2: " + own
+	asForOtherPod := SameAsText(own, "j-2") // "too few …, as for pod j-2 of the same role"
+
+	messages := []string{asForOtherPod, ofOtherPod, own, general}
+	slices.SortFunc(messages, CompareMessages)
+	check.Equal(t, "messages", []string{general, own, ofOtherPod, asForOtherPod}, messages)
 }
 
-// TestAnyTextIsRead: a tenant writes what it likes into the status of a PodGroup.
-func TestAnyTextIsRead(t *testing.T) {
-	words := rapid.SampledFrom([]string{"Origin reason is", ": ", ", ", "1 ", "12", "0/3 nodes are unavailable: ", "Queue <q> " + exhausted, "Pod a can possibly be assigned to ", "b, once minAvailable is satisfied", "é", "."})
+// TestAnyConditionOfATenantIsRead: a tenant can write any text into the status of a PodGroup. Random texts, also with
+// words of the scheduler, make neither ReadStatedReason nor ReasonFor panic. A refusal that is read has a reason, and
+// nodes refuse only where the scheduler tried nodes.
+func TestAnyConditionOfATenantIsRead(t *testing.T) {
+	words := rapid.SampledFrom([]string{
+		"Origin reason is", ": ", ", ", "1 ", "12", "0/3 nodes are unavailable: ", "Queue <q> " + exhausted,
+		"Pod a can possibly be assigned to ", "b, once minAvailable is satisfied", "é", ".",
+	})
+	noNodes := func() *Fleet { return NewFleet(card.NewInventory(nil), nil, nil) }
+
 	seed.Check(t, func(t *rapid.T) {
-		text := ""
-		for range rapid.IntRange(0, 8).Draw(t, "words") {
-			text += rapid.OneOf(words, rapid.String()).Draw(t, "word")
-		}
-		s := ReadStatedReason("", text, gpu)
-		check.Must(t, s.Refusal == nil || s.Refusal.Reason != "", "%q is refused for nothing", text)
-		check.Must(t, s.RefusedByNodes || (len(s.NodeRefusals) == 0 && !s.RefusedOtherwise), "%q: nodes refuse that were not tried", text)
-		ReasonFor(&s, &Request{Names: []card.Name{h200}, Count: 1}, func() *Fleet { return NewFleet(card.NewInventory(nil), nil, nil) })
+		text := strings.Join(rapid.SliceOfN(rapid.OneOf(words, rapid.String()), 0, 8).Draw(t, "words"), "")
+		stated := ReadStatedReason("", text, gpu)
+		check.Must(t, stated.Refusal == nil || stated.Refusal.Reason != "", "%q: a refusal without reason", text)
+		check.Must(t, stated.RefusedByNodes || len(stated.NodeRefusals) == 0, "%q: no node was tried, and some lack quota", text)
+		check.Must(t, stated.RefusedByNodes || !stated.RefusedOtherwise, "%q: no node was tried, and one refuses", text)
+		ReasonFor(&stated, &Request{Names: []card.Name{h200}, Count: 1}, noNodes)
 	})
 }

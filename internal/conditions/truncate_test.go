@@ -12,37 +12,43 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func TestTruncate(t *testing.T) {
+// TestTruncateKeepsTextsWithinBytes: the API server refuses an event or a condition with a text of too many bytes,
+// or that is not UTF-8. Truncate cuts between two characters, and ends the text with "…", which has 3 bytes.
+func TestTruncateKeepsTextsWithinBytes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		text string
-		most int
-		want string
+		text     string
+		maxBytes int
+		want     string
 	}{
-		"fits":                      {"short", 5, "short"},
-		"is cut":                    {"a longer text", 8, "a lon…"},
-		"is cut before a character": {"卡卡卡", 7, "卡…"},
-		"is not UTF-8":              {"tab\xff", 10, "tab?"},
-		"nothing stays nothing":     {"", 5, ""},
+		"5 of 5 bytes: unchanged":                          {"short", 5, "short"},
+		"13 of 8 bytes: 5 bytes and …":                     {"a longer text", 8, "a lon…"},
+		"7 bytes, after one of 3 characters of 3 bytes: 6": {"卡卡卡", 7, "卡…"},
+		"a byte that is not UTF-8 becomes ?":               {"tab\xff", 10, "tab?"},
+		"an empty text":                                    {"", 5, ""},
 	}) {
-		check.Equal(t, fmt.Sprintf("Truncate(%q, %d)", tc.text, tc.most), tc.want, Truncate(tc.text, tc.most))
+		check.Equal(t, fmt.Sprintf("Truncate(%q, %d)", tc.text, tc.maxBytes), tc.want, Truncate(tc.text, tc.maxBytes))
 	}
 }
 
-func TestTruncateIsValidAndBounded(t *testing.T) {
+// TestATruncatedTextIsTheBeginningInValidUTF8: for any text and bound, what is before the "…" is the beginning of
+// the text, and the whole is UTF-8 within the bound.
+func TestATruncatedTextIsTheBeginningInValidUTF8(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")
-		most := rapid.IntRange(3, 40).Draw(t, "most")
-		got := Truncate(text, most)
-		check.Must(t, len(got) <= most && utf8.ValidString(got), "Truncate(%q, %d) = %q", text, most, got)
-		kept := strings.TrimSuffix(got, ellipsis)
-		check.Must(t, strings.HasPrefix(text, kept), "Truncate(%q, %d) = %q is not its beginning", text, most, got)
+		maxBytes := rapid.IntRange(3, 40).Draw(t, "max bytes")
+		got := Truncate(text, maxBytes)
+		check.Must(t, len(got) <= maxBytes, "Truncate(%q, %d) = %q is too long", text, maxBytes, got)
+		check.Must(t, utf8.ValidString(got), "Truncate(%q, %d) = %q is not UTF-8", text, maxBytes, got)
+		check.Must(t, strings.HasPrefix(text, strings.TrimSuffix(got, ellipsis)), "Truncate(%q, %d) = %q is not its beginning", text, maxBytes, got)
 	})
 }
 
-func TestJoinFirst(t *testing.T) {
+// TestJoinFirstCountsTheNamesThatItOmits: messages name the first few of many objects, and say how many more there
+// are.
+func TestJoinFirstCountsTheNamesThatItOmits(t *testing.T) {
 	names := []string{"a", "b", "c"}
-	for most, want := range map[int]string{1: "a and 2 more", 2: "a, b and 1 more", 3: "a, b, c", 4: "a, b, c"} {
-		check.Equal(t, "names", want, JoinFirst(names, most))
+	for maxNames, want := range map[int]string{1: "a and 2 more", 2: "a, b and 1 more", 3: "a, b, c", 4: "a, b, c"} {
+		check.Equal(t, fmt.Sprintf("at most %d names", maxNames), want, JoinFirst(names, maxNames))
 	}
 	check.Equal(t, "no names", "", JoinFirst([]string(nil), 2))
 }

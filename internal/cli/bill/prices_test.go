@@ -1,7 +1,6 @@
 package bill
 
 import (
-	"strings"
 	"testing"
 
 	"cardquota.dev/operator/internal/cardseconds"
@@ -18,24 +17,34 @@ prices:
 - {card: "NVIDIA-H200/mig-1g.18gb-mixed", perCardHour: 0}
 `
 
+// TestTheNarrowestPriceCounts: a file of prices can name a card for all, for a service type, for a tenant, or for both.
+// The price with most of these names counts, and that of the tenant goes before that of the service type. A price
+// has at least the two decimals of the currency. A card that is not in samplePrices, such as NVIDIA-H800, has no price.
 func TestTheNarrowestPriceCounts(t *testing.T) {
 	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
-	check.That(t, prices.Currency == "EUR" && prices.Decimals == 2, "%+v", prices)
-	for _, tc := range []struct{ tenant, serviceType, card, want string }{
-		{"chat", "inference", "NVIDIA-H200", "4.20"}, {"chat", "training", "NVIDIA-H200", "2.10"}, {"lab", "inference", "NVIDIA-H200", "3.00"},
-		{"lab", "training", "NVIDIA-H200", "0.000000001"}, {"chat", "none", "NVIDIA-H200/mig-1g.18gb-mixed", "0.00"}, {"chat", "none", "NVIDIA-H800", ""},
-	} {
+	check.Equal(t, "currency", "EUR", prices.Currency)
+	check.Equal(t, "decimals", 2, prices.Decimals)
+
+	for t, tc := range check.Cases(t, map[string]struct{ tenant, serviceType, card, want string }{
+		"a price for all":             {"chat", "inference", "NVIDIA-H200", "4.20"},
+		"a price of the service type": {"chat", "training", "NVIDIA-H200", "2.10"},
+		"a price of the tenant":       {"lab", "inference", "NVIDIA-H200", "3.00"},
+		"a price of both":             {"lab", "training", "NVIDIA-H200", "0.000000001"},
+		"a price of zero":             {"chat", "none", "NVIDIA-H200/mig-1g.18gb-mixed", "0.00"},
+		"a card without price":        {"chat", "none", "NVIDIA-H800", ""},
+	}) {
 		got := ""
 		if i := prices.find(cardseconds.Series{Tenant: tc.tenant, ServiceType: tc.serviceType, Card: tc.card}); i >= 0 {
 			got = formatPrice(prices.prices[i].PerCardHour.Rat, prices.Decimals)
 		}
-
-		check.Equal(t, "price of "+tc.tenant+" "+tc.serviceType+" "+tc.card, tc.want, got)
+		check.Equal(t, "price", tc.want, got)
 	}
 }
 
+// TestWrongPricesAreRefused: a price that is misread makes a wrong bill, so a file with anything that is unknown,
+// missing or ambiguous is refused. Each text is followed by what the error says about it.
 func TestWrongPricesAreRefused(t *testing.T) {
-	head := "currency: EUR\nprices:\n"
+	const head = "currency: EUR\nprices:\n"
 
 	for text, want := range map[string]string{
 		"":                                    "the file is empty",
@@ -52,7 +61,7 @@ func TestWrongPricesAreRefused(t *testing.T) {
 		head + "- {card: A, perCardHour: }":                               `card "A" has no perCardHour`,
 		head + "- {card: A, perCardHour: -1}":                             `"-1" is no price`,
 		head + "- {card: A, perCardHour: 1e3}":                            "is no price",
-		head + "- {card: A, perCardHour: 1,5}":                            "5",
+		head + "- {card: A, perCardHour: 1,5}":                            "5", // YAML reads a key 5
 		head + "- {card: A, perCardHour: .inf}":                           "is no price",
 		head + "- {card: A, perCardHour: [1]}":                            "is no price",
 		head + "- {card: A, perCardHour: 0x10}":                           "is no price",
@@ -60,14 +69,21 @@ func TestWrongPricesAreRefused(t *testing.T) {
 		head + "- {card: A, tenant: t, serviceType: s, perCardHour: 1}\n- {card: A, serviceType: s, tenant: t, perCardHour: 1}": `card "A" of tenant "t" for service type "s" has two prices`,
 	} {
 		_, err := ParsePrices([]byte(text))
-		check.That(t, err != nil && strings.Contains(err.Error(), want), "%q: %v, want %s", text, err, want)
+		check.Must(t, err != nil, "accepted: %q", text)
+		check.Contains(t, "error", err.Error(), want)
 	}
 }
 
+// FuzzPrices: the first price of any file that is accepted counts for the card, tenant and service type that it names.
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
 	f.Fuzz(func(t *testing.T, text string) {
 		prices, err := ParsePrices([]byte(text))
-		check.That(t, err != nil || prices.find(cardseconds.Series{Card: prices.prices[0].Card, Tenant: prices.prices[0].Tenant, ServiceType: prices.prices[0].ServiceType}) >= 0, "a price that is never found")
+		if err != nil {
+			return
+		}
+		first := prices.prices[0]
+		found := prices.find(cardseconds.Series{Card: first.Card, Tenant: first.Tenant, ServiceType: first.ServiceType})
+		check.That(t, found >= 0, "the price %+v is never found", first)
 	})
 }

@@ -74,8 +74,9 @@ func readyQuota(name string) *v1alpha1.CardQuota {
 		Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "ok").Obj()
 }
 
-// healthy is an installation in which nothing is wrong.
-func healthy(t *testing.T) *Cluster {
+// newHealthyCluster is an installation in which nothing is wrong: a node of 8 H200, CardQuota team with a quota of 8, and
+// a running pod of it that holds 2.
+func newHealthyCluster(t *testing.T) *Cluster {
 	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundleUntil(t, at.AddDate(1, 0, 0))}
 
 	policy := builder.ServiceTypePolicy().Obj()
@@ -90,11 +91,19 @@ func healthy(t *testing.T) *Cluster {
 		Now: at, ClientVersion: "v0.2.0", Namespace: "volcano-system",
 		Operators: []*appsv1.Deployment{deployment("cardquota-manager", 1, 1)}, Schedulers: []*appsv1.Deployment{deployment("cardquota-scheduler", 2, 2)},
 		HasDeployments: true, HasWebhooks: true, HasPolicy: true, HasLease: true, Policy: policy,
-		Validating:  []*admissionregistrationv1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "cardquotas.cardquota.dev", ClientConfig: config}}}},
-		Mutating:    []*admissionregistrationv1.MutatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "vcjobs.cardquota.dev", ClientConfig: config}}}},
-		Lease:       enforcement.Report{Identity: "s_1", Version: "v0.2.0", ConfigHash: "abc", At: at.Add(-time.Second)}.Lease("volcano-system"),
-		Definitions: []*apiextensionsv1.CustomResourceDefinition{definition(t, "cardquotas"), definition(t, "servicetypepolicies"), definition(t, "cardinventories"), definition(t, "localcardquotas")},
-		Quotas:      []*v1alpha1.CardQuota{readyQuota("team")}, HasQuotas: true,
+		Validating: []*admissionregistrationv1.ValidatingWebhookConfiguration{{
+			ObjectMeta: metav1.ObjectMeta{Name: "cardquota"},
+			Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "cardquotas.cardquota.dev", ClientConfig: config}},
+		}},
+		Mutating: []*admissionregistrationv1.MutatingWebhookConfiguration{{
+			ObjectMeta: metav1.ObjectMeta{Name: "cardquota"},
+			Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "vcjobs.cardquota.dev", ClientConfig: config}},
+		}},
+		Lease: enforcement.Report{Identity: "s_1", Version: "v0.2.0", ConfigHash: "abc", At: at.Add(-time.Second)}.Lease("volcano-system"),
+		Definitions: []*apiextensionsv1.CustomResourceDefinition{
+			definition(t, "cardquotas"), definition(t, "servicetypepolicies"), definition(t, "cardinventories"), definition(t, "localcardquotas"),
+		},
+		Quotas: []*v1alpha1.CardQuota{readyQuota("team")}, HasQuotas: true,
 		Queues:    []*v1beta1.Queue{builder.Queue("team").Quota(`{"NVIDIA-H200":8}`).Obj(), builder.Queue("default").Obj()},
 		Inventory: &v1alpha1.CardInventoryStatus{Nodes: 1, Cards: []v1alpha1.InventoryCard{{Name: "NVIDIA-H200", Total: 8, Healthy: 8, Quota: 8}}},
 	}
@@ -122,7 +131,7 @@ func setPolicyCondition(c *Cluster, kind, reason, message string) {
 	}
 }
 
-// cases break one thing of a healthy installation each. Their names are the rule and what is broken.
+// cases break one thing of a healthy cluster each. Their names are the rule and what is special.
 var cases = map[string]func(t *testing.T, c *Cluster){
 	"NotInstalled": func(_ *testing.T, c *Cluster) {
 		*c = Cluster{Now: at, Namespace: "volcano-system", HasDeployments: true, HasWebhooks: true, HasPolicy: true, HasLease: true, MissingKinds: []string{"ServiceTypePolicy", "CardQuota", "CardInventory"}}
@@ -324,16 +333,22 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 }
 
-func TestNothingIsWrong(t *testing.T) {
-	report := Diagnose(healthy(t))
+// TestNothingIsWrongWithAHealthyCluster: doctor says so, ends with exit code 0, and has applied all rules.
+func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
+	report := Diagnose(newHealthyCluster(t))
 	check.Equal(t, "findings", []Finding{}, report.Items)
-	check.That(t, report.ExitCode() == 0 && report.Rules == len(RuleNames()), "report %+v", report)
+	check.Equal(t, "exit code", 0, report.ExitCode())
+	check.Equal(t, "number of rules", len(RuleNames()), report.Rules)
+
 	var text bytes.Buffer
 	check.NoError(t, report.Write(&text, output.Style{}))
 	check.Contains(t, "text", text.String(), "Nothing is wrong: ")
 }
 
-func TestFindings(t *testing.T) {
+// TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases breaks one thing of a healthy cluster. Its name is
+// the rule that finds it, and after a dash what is special. All findings of the cluster are in the golden file of that
+// name, as a user reads them on a terminal. Only commands may be longer than a line. Each rule has a case.
+func TestEachRuleFindsWhatIsBroken(t *testing.T) {
 	covered := map[string]bool{}
 	maps.Copy(cases, plannedCases)
 	for name, breakIt := range cases {
@@ -341,7 +356,7 @@ func TestFindings(t *testing.T) {
 		covered[rule] = true
 
 		t.Run(name, func(t *testing.T) {
-			cluster := healthy(t)
+			cluster := newHealthyCluster(t)
 			breakIt(t, cluster)
 
 			report := Diagnose(cluster)
@@ -367,32 +382,44 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
-	for want, report := range map[int]Report{0: {Infos: 1}, ExitWarnings: {Warnings: 1, Infos: 1}, ExitErrors: {Errors: 1, Warnings: 1}} {
+// TestTheExitCodeIsThatOfTheWorstFinding: scripts run doctor. Infos are no reason to stop, warnings and errors are.
+func TestTheExitCodeIsThatOfTheWorstFinding(t *testing.T) {
+	for want, report := range map[int]Report{
+		0:            {Infos: 1},
+		ExitWarnings: {Warnings: 1, Infos: 1},
+		ExitErrors:   {Errors: 1, Warnings: 1},
+	} {
 		check.Equal(t, "exit code", want, report.ExitCode())
 	}
 }
 
-// Volcano's scheduler may be the only one that schedules, so its end is advised only where ours is ready.
+// TestTheOnlySchedulerIsNotStopped: Volcano's own scheduler runs, so quotas are not enforced, and doctor advises to scale
+// it to 0. It does so only where the scheduler of this project is ready with the configuration of the current policy.
+// Otherwise nothing would schedule pods.
 func TestTheOnlySchedulerIsNotStopped(t *testing.T) {
-	for name, change := range map[string]func(c *Cluster){
-		"no policy": func(c *Cluster) { c.Policy = nil }, "no Deployment": func(c *Cluster) { c.Schedulers = nil },
-		"not ready": func(c *Cluster) { c.Schedulers[0].Status.ReadyReplicas = 0 }, "ready": func(*Cluster) {},
-		"no conditions": func(c *Cluster) { c.Policy.Status.Conditions = nil },
-		"ConfigSynced False": func(c *Cluster) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		change    func(c *Cluster)
+		wantStops bool
+	}{
+		"ours is ready": {func(*Cluster) {}, true},
+		"there is no policy, so no configuration": {func(c *Cluster) { c.Policy = nil }, false},
+		"ours has no Deployment":                  {func(c *Cluster) { c.Schedulers = nil }, false},
+		"ours has no ready replica":               {func(c *Cluster) { c.Schedulers[0].Status.ReadyReplicas = 0 }, false},
+		"the policy has no conditions":            {func(c *Cluster) { c.Policy.Status.Conditions = nil }, false},
+		"the configuration is not written": {func(c *Cluster) {
 			setPolicyCondition(c, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonBaseMissing, "no ConfigMap")
-		},
-		"an older policy was rendered": func(c *Cluster) { c.Policy.Generation = 2 },
-	} {
-		c := healthy(t)
+		}, false},
+		"the configuration is of an older policy": {func(c *Cluster) { c.Policy.Generation = 2 }, false},
+	}) {
+		c := newHealthyCluster(t)
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "volcano-scheduler-0 schedules instead")
 		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano", "volcano-scheduler")}
-		change(c)
+		tc.change(c)
 
 		stops := slices.ContainsFunc(Diagnose(c).Items, func(f Finding) bool {
 			return f.Command == "kubectl -n volcano scale deployment volcano-scheduler --replicas=0"
 		})
-		check.That(t, stops == (name == "ready"), "%s: the end of Volcano's scheduler is advised: %t", name, stops)
+		check.Equal(t, "advises to stop Volcano's scheduler", tc.wantStops, stops)
 	}
 }
 
@@ -401,25 +428,47 @@ func stockPod(namespace, deployment string) *corev1.Pod {
 	return builder.Pod(namespace, deployment+"-7d9-x").Label("pod-template-hash", "7d9").Owner("apps/v1", "ReplicaSet", deployment+"-7d9").Obj()
 }
 
-// Volcano's chart names the Deployment after its release.
+// TestTheDeploymentOfTheOtherSchedulerIsStopped: Volcano's chart names the Deployment of its scheduler after the release.
+// The advised command names the Deployment of the pod that runs. Without an owner or a pod the command selects by label.
 func TestTheDeploymentOfTheOtherSchedulerIsStopped(t *testing.T) {
-	const selector = "-l app=volcano-scheduler"
-	for want, pods := range map[string][]*corev1.Pod{
-		"-n volcano scale deployment batch-scheduler":    {stockPod("volcano", "batch-scheduler")},
-		"-n volcano scale deployment " + selector:        {builder.Pod("volcano", "bare").Obj()},
-		"-n volcano-system scale deployment " + selector: nil,
-	} {
-		c := healthy(t)
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods []*corev1.Pod
+		want string
+	}{
+		"a pod of Deployment batch-scheduler": {
+			[]*corev1.Pod{stockPod("volcano", "batch-scheduler")}, "-n volcano scale deployment batch-scheduler",
+		},
+		"a pod without an owner": {
+			[]*corev1.Pod{builder.Pod("volcano", "bare").Obj()}, "-n volcano scale deployment -l app=volcano-scheduler",
+		},
+		"no pod is found": {nil, "-n volcano-system scale deployment -l app=volcano-scheduler"},
+	}) {
+		c := newHealthyCluster(t)
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "another schedules instead")
-		c.OtherSchedulers = pods
-		check.Equal(t, "command", "kubectl "+want+" --replicas=0", Diagnose(c).Items[0].Command)
+		c.OtherSchedulers = tc.pods
+
+		check.Equal(t, "command", "kubectl "+tc.want+" --replicas=0", Diagnose(c).Items[0].Command)
 	}
 }
 
-// No content of an object makes a rule fail. All rules also work without any object.
-func TestRulesWithoutObjects(t *testing.T) {
+// TestNoRulePanicsOnEmptyObjects: doctor runs on clusters in any state. It must neither panic without objects nor with
+// objects that have no content.
+func TestNoRulePanicsOnEmptyObjects(*testing.T) {
 	Diagnose(&Cluster{})
-	Diagnose(&Cluster{HasDeployments: true, HasWebhooks: true, HasPolicy: true, HasLease: true, HasUsage: true, HasQuotas: true, Cards: card.NewInventory(nil), Policy: &v1alpha1.ServiceTypePolicy{},
-		Quotas: []*v1alpha1.CardQuota{{}}, Planned: []*v1alpha1.CardQuota{{}, {}}, PodGroups: []*v1beta1.PodGroup{{}}, Queues: []*v1beta1.Queue{{}}, Nodes: []*corev1.Node{{}},
-		Namespaces: []*corev1.Namespace{{}}, Inventory: &v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{{}}, Anomalies: []v1alpha1.InventoryAnomaly{{}}}, Operators: []*appsv1.Deployment{{}}, Definitions: []*apiextensionsv1.CustomResourceDefinition{{}}, Pods: []*corev1.Pod{{}}})
+
+	Diagnose(&Cluster{
+		HasDeployments: true, HasWebhooks: true, HasPolicy: true, HasLease: true, HasUsage: true, HasQuotas: true,
+		Cards:       card.NewInventory(nil),
+		Policy:      &v1alpha1.ServiceTypePolicy{},
+		Quotas:      []*v1alpha1.CardQuota{{}},
+		Planned:     []*v1alpha1.CardQuota{{}, {}},
+		PodGroups:   []*v1beta1.PodGroup{{}},
+		Queues:      []*v1beta1.Queue{{}},
+		Nodes:       []*corev1.Node{{}},
+		Namespaces:  []*corev1.Namespace{{}},
+		Inventory:   &v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{{}}, Anomalies: []v1alpha1.InventoryAnomaly{{}}},
+		Operators:   []*appsv1.Deployment{{}},
+		Definitions: []*apiextensionsv1.CustomResourceDefinition{{}},
+		Pods:        []*corev1.Pod{{}},
+	})
 }

@@ -6,25 +6,31 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhatTheUserMayNotReadIsOneFinding: thirteen missing rights are one cause.
+// TestWhatTheUserMayNotReadIsOneFinding: a user without a role lacks many rights, for one cause. So doctor joins the
+// gaps that its reads report into one finding: by verb and place, and with the hint at a role once. Other gaps follow.
 func TestWhatTheUserMayNotReadIsOneFinding(t *testing.T) {
-	for want, gaps := range map[string][]string{
-		`user "tina" may not list nodes at the cluster scope`: {`user "tina" may not list nodes at the cluster scope`},
-		`user "tina" may not list nodes and pods at the cluster scope, and may not get leases.coordination.k8s.io in the namespace "volcano-system"`: {
-			`user "tina" may not list nodes at the cluster scope`, `user "tina" may not get leases.coordination.k8s.io in the namespace "volcano-system"`,
-			`user "tina" may not list pods at the cluster scope`,
-		},
-		`user "tina" may not list cardquotas.cardquota.dev and pods at the cluster scope. A ClusterRoleBinding to cardquota-viewer grants what is of cardquota.dev`: {
-			`user "tina" may not list cardquotas.cardquota.dev at the cluster scope: a ClusterRoleBinding to cardquota-viewer grants it`,
-			`user "tina" may not list pods at the cluster scope`,
-		},
-		`user "tina" may not list pods at the cluster scope. The moon is full`: {`The moon is full`, `user "tina" may not list pods at the cluster scope`},
-	} {
-		c := &Cluster{Gaps: gaps}
-		findings := c.findGaps()
+	const (
+		noNodes  = `user "tina" may not list nodes at the cluster scope`
+		noPods   = `user "tina" may not list pods at the cluster scope`
+		noLeases = `user "tina" may not get leases.coordination.k8s.io in the namespace "volcano-system"`
+		noQuotas = `user "tina" may not list cardquotas.cardquota.dev at the cluster scope: a ClusterRoleBinding to cardquota-viewer grants it`
+	)
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		gaps []string
+		want string
+	}{
+		"nodes": {[]string{noNodes}, noNodes},
+		"nodes and pods, and leases of one namespace": {[]string{noNodes, noLeases, noPods}, `user "tina" may not list nodes and pods at the cluster scope, ` +
+			`and may not get leases.coordination.k8s.io in the namespace "volcano-system"`},
+		"CardQuotas, which a role grants, and pods": {[]string{noQuotas, noPods}, `user "tina" may not list cardquotas.cardquota.dev and pods at the cluster scope. ` +
+			`A ClusterRoleBinding to cardquota-viewer grants what is of cardquota.dev`},
+		"pods, and a gap that is no right": {[]string{"The moon is full", noPods}, noPods + ". The moon is full"},
+	}) {
+		findings := (&Cluster{Gaps: tc.gaps}).findGaps()
 		check.Must(t, len(findings) == 1, "%d findings", len(findings))
-		check.Equal(t, "problem", "Not everything could be checked: "+want+".", findings[0].Problem)
+		check.Equal(t, "problem", "Not everything could be checked: "+tc.want+".", findings[0].Problem)
 	}
 
-	check.Equal(t, "without gaps", 0, len((&Cluster{}).findGaps()))
+	check.Equal(t, "findings without gaps", 0, len((&Cluster{}).findGaps()))
 }

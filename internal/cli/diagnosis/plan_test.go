@@ -47,13 +47,15 @@ func allowing(q *v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	return q
 }
 
-// gangOf returns pods that wait together, each for so many cards, and their PodGroup.
-func gangOf(c *Cluster, name string, pods, cards int, minimum int32) {
-	count(c, builder.Pod("lab", name).Queue("team").PodGroup(name).Card("NVIDIA-H200").GPUs(cards).Copies(pods)...)
-	c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", name).Queue("team").MinMember(minimum).Obj()}
+// addGang adds pods that wait together in queue team, each for so many cards, and their PodGroup.
+func addGang(c *Cluster, pods, cardsPerPod int, minMember, succeeded int32) {
+	count(c, builder.Pod("lab", "train").Queue("team").PodGroup("train").Card("NVIDIA-H200").GPUs(cardsPerPod).Copies(pods)...)
+	group := builder.PodGroup("lab", "train").Queue("team").MinMember(minMember).Obj()
+	group.Status.Succeeded = succeeded
+	c.PodGroups = []*v1beta1.PodGroup{group}
 }
 
-// plannedCases are further cases of TestFindings: what files or gangs lead to.
+// plannedCases are further cases of TestEachRuleFindsWhatIsBroken: what files or gangs lead to.
 var plannedCases = map[string]func(t *testing.T, c *Cluster){
 	"PlannedRefused": func(_ *testing.T, c *Cluster) {
 		planTo(c, inTree("above", "", ""), readyQuota("second"), readyQuota("unknown"), readyQuota("denied"))
@@ -97,7 +99,7 @@ var plannedCases = map[string]func(t *testing.T, c *Cluster){
 		c.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		planTo(c, inTree("team", "", ""))
 	},
-	"NeverPlaced-gang": func(_ *testing.T, c *Cluster) { gangOf(c, "train", 4, 4, 3) },
+	"NeverPlaced-gang": func(_ *testing.T, c *Cluster) { addGang(c, 4, 4, 3, 0) },
 	"NeverPlaced-two-resources": func(_ *testing.T, c *Cluster) {
 		count(c, builder.Pod("lab", "both").Queue("team").GPUs(1).Requests("amd.com/gpu", "1").Obj())
 		c.Cards = card.NewInventory(map[string]card.Node{"h200-0": card.Recognise(builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), nil)}, "amd.com/gpu")
@@ -123,121 +125,171 @@ func hasFinding(c *Cluster, rule, object string) bool {
 	return slices.ContainsFunc(Diagnose(c).Items, func(f Finding) bool { return f.Rule == rule && f.Object == object })
 }
 
-// What the operator refuses changes nothing, and no other finding assumes that it does.
+// TestRefusedPlansHaveNoEffect: with -f doctor assumes that the user applies CardQuotas of a file. This one would grant
+// 1000 of the 8 H200 and denies over-allocation, so the operator would refuse it. Then it grants nothing, and doctor
+// does not report that the cards are over-allocated.
 func TestRefusedPlansHaveNoEffect(t *testing.T) {
-	c := healthy(t)
+	c := newHealthyCluster(t)
 	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1000).Resources("64", "1Ti").Obj()
 	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 	planTo(c, denied)
-	check.That(t, hasFinding(c, "PlannedRefused", "cardquota/team"), "it is refused")
-	check.That(t, !hasFinding(c, "OverAllocated", "card/NVIDIA-H200"), "and grants nothing")
+
+	check.Equal(t, "PlannedRefused of the CardQuota", true, hasFinding(c, "PlannedRefused", "cardquota/team"))
+	check.Equal(t, "OverAllocated of the card", false, hasFinding(c, "OverAllocated", "card/NVIDIA-H200"))
 }
 
-// kubectl applies one CardQuota after the other, so a file counts for those behind it.
+// TestPlansAreAppliedInTheirOrder: kubectl applies the CardQuotas of a file one after the other. Two of them may not have
+// the same queue, so the second one is refused.
 func TestPlansAreAppliedInTheirOrder(t *testing.T) {
-	c := healthy(t)
+	c := newHealthyCluster(t)
 	planTo(c, readyQuota("first"), readyQuota("second"))
 	c.Planned[0].Spec.QueueName = "shared"
 	c.Planned[1].Spec.QueueName = "shared"
-	check.That(t, !hasFinding(c, "PlannedRefused", "cardquota/first") && hasFinding(c, "PlannedRefused", "cardquota/second"), "the second of a queue is refused")
-	c = healthy(t)
-	c.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	planTo(c, inTree("child", "above", "training"), inTree("above", "", ""))
-	report := Diagnose(c)
-	check.That(t, !slices.ContainsFunc(report.Items, func(f Finding) bool { return f.Rule == "ParentMissing" || f.Rule == "PlannedRefused" }), "the parent may follow: %+v", report.Items)
+
+	check.Equal(t, "first is refused", false, hasFinding(c, "PlannedRefused", "cardquota/first"))
+	check.Equal(t, "second is refused", true, hasFinding(c, "PlannedRefused", "cardquota/second"))
 }
 
-// What the user may not read refuses nothing, and says nothing about a parent.
+// TestAPlannedParentMayFollowItsChild: in a tree a CardQuota without its parent is only closed, and opens when the
+// parent comes. So a file may have the parent behind the child, and doctor finds nothing wrong.
+func TestAPlannedParentMayFollowItsChild(t *testing.T) {
+	c := newHealthyCluster(t)
+	c.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	planTo(c, inTree("child", "above", "training"), inTree("above", "", ""))
+
+	for _, finding := range Diagnose(c).Items {
+		check.That(t, finding.Rule != "ParentMissing" && finding.Rule != "PlannedRefused", "finding %+v", finding)
+	}
+}
+
+// TestPlansAreNotRefusedForWhatIsUnknown: a file has a CardQuota that denies over-allocation, and a child of a parent
+// that does not exist. If the user may not read the CardQuotas, the policy or the inventory, doctor cannot know whether
+// the operator would refuse them. So it does not say so.
 func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
-	for name, change := range map[string]func(*Cluster){
-		"CardQuotas": func(c *Cluster) {
+	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
+	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+	withoutParent := []*v1alpha1.CardQuota{denied, inTree("above", "", ""), inTree("child", "gone", "training")}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		planned []*v1alpha1.CardQuota
+		forget  func(*Cluster)
+	}{
+		"the CardQuotas": {withoutParent, func(c *Cluster) {
 			c.Quotas = nil
 			c.HasQuotas = false
-		},
-		"policy": func(c *Cluster) {
+		}},
+		"the policy": {withoutParent, func(c *Cluster) {
 			c.Policy = nil
 			c.HasPolicy = false
-		},
-		"inventory": func(c *Cluster) { c.Inventory = nil },
-	} {
-		c := healthy(t)
-		denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
-		denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny
-		planTo(c, denied)
-		if name != "inventory" {
-			planTo(c, inTree("above", "", ""), inTree("child", "gone", "training"))
-		}
+		}},
+		"the inventory": {[]*v1alpha1.CardQuota{denied}, func(c *Cluster) { c.Inventory = nil }},
+	}) {
+		c := newHealthyCluster(t)
+		planTo(c, tc.planned...)
+		tc.forget(c)
 
-		change(c)
 		for _, finding := range Diagnose(c).Items {
-			check.That(t, finding.Rule != "PlannedRefused" && finding.Rule != "ParentMissing", "without %s: %+v", name, finding)
+			check.That(t, finding.Rule != "PlannedRefused" && finding.Rule != "ParentMissing", "finding %+v", finding)
 		}
 	}
 }
 
-// A file that says what the cluster has already changes nothing.
+// TestUnchangedPlansAreNoPlans: the file has CardQuota team as the cluster has it, only without the fields for which the
+// cluster has the defaults. That changes nothing, so the over-allocation that the operator has counted stays: 12 granted
+// of 8, thus by 4.
 func TestUnchangedPlansAreNoPlans(t *testing.T) {
-	c := healthy(t)
+	c := newHealthyCluster(t)
 	unchanged := readyQuota("team")
 	unchanged.Status = v1alpha1.CardQuotaStatus{}
 	planTo(c, unchanged)
+
 	c.Quotas[0].Spec.StopPolicy = v1alpha1.StopPolicyNone
 	c.Quotas[0].Spec.OverAllocation = v1alpha1.OverAllocationWarn
 	c.Quotas[0].Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
 	c.Inventory.Cards[0].Quota = 12
 	c.Inventory.Cards[0].OverAllocatedBy = 4
-	check.That(t, len(Diagnose(c).Items) == 1 && hasFinding(c, "OverAllocated", "card/NVIDIA-H200"), "the count of the operator stays: %+v", Diagnose(c).Items)
+
+	check.Equal(t, "number of findings", 1, len(Diagnose(c).Items))
+	check.Equal(t, "OverAllocated of the card", true, hasFinding(c, "OverAllocated", "card/NVIDIA-H200"))
 }
 
-// Over-allocation is an info only if every CardQuota that grants the card accepts it.
-func TestOverAllocationThatOneDoesNotAccept(t *testing.T) {
-	c := healthy(t)
-	planTo(c, allowing(readyQuota("big")))
-	for _, want := range []Severity{Warning, Info} {
-		found := Diagnose(c).Items
-		check.That(t, len(found) == 1 && found[0].Rule == "OverAllocated" && found[0].Severity == want, "want %s: %+v", want, found)
-		allowing(c.Quotas[0])
+// TestOverAllocationIsAWarningUnlessEachCardQuotaAllowsIt: CardQuota team of the cluster and big of the file have 8 H200
+// each, and there are 8. That is only an information if each CardQuota that grants the card allows over-allocation.
+func TestOverAllocationIsAWarningUnlessEachCardQuotaAllowsIt(t *testing.T) {
+	grantsNone := readyQuota("none")
+	grantsNone.Spec.Cards[0].Quota = ptr.To[int64](0)
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		inCluster *v1alpha1.CardQuota
+		planned   []*v1alpha1.CardQuota
+		want      Severity
+	}{
+		"big allows it, team does not": {readyQuota("team"), []*v1alpha1.CardQuota{allowing(readyQuota("big"))}, Warning},
+		"both allow it":                {allowing(readyQuota("team")), []*v1alpha1.CardQuota{allowing(readyQuota("big"))}, Info},
+		"both allow it, and one that grants no card does not": {
+			allowing(readyQuota("team")), []*v1alpha1.CardQuota{allowing(readyQuota("big")), grantsNone}, Info,
+		},
+	}) {
+		c := newHealthyCluster(t)
+		c.Quotas[0] = tc.inCluster
+		planTo(c, tc.planned...)
+		findings := Diagnose(c).Items
+		check.Must(t, len(findings) == 1, "findings %+v", findings)
+		check.Equal(t, "rule", "OverAllocated", findings[0].Rule)
+		check.Equal(t, "severity", tc.want, findings[0].Severity)
 	}
-	none := readyQuota("none")
-	none.Spec.Cards[0].Quota = ptr.To[int64](0)
-	planTo(c, none)
-	check.Equal(t, "severity beside a CardQuota that grants none", Info, Diagnose(c).Items[0].Severity)
 }
 
-// The smallest pods of a gang that must run decide, and finished ones count for its minimum.
-func TestGangsOfWhichEnoughFit(t *testing.T) {
-	for name, tc := range map[string]struct {
-		minimum, succeeded int32
-		never              bool
-	}{"two of four": {2, 0, false}, "three of four": {3, 0, true}, "three, one of which has finished": {3, 1, false}} {
-		c := healthy(t)
-		gangOf(c, "train", 4, 4, tc.minimum)
-		c.PodGroups[0].Status.Succeeded = tc.succeeded
-		check.Equal(t, name, tc.never, hasFinding(c, "NeverPlaced", "queue/team"))
+// TestAGangThatCannotFitItsQuotaIsReported: queue team has a quota of 8 H200. A gang runs only if minMember of its pods
+// do, so doctor reports one whose smallest minMember pods need more than 8. Pods that have succeeded count for the
+// minimum and need no cards any more.
+func TestAGangThatCannotFitItsQuotaIsReported(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods, cardsPerPod    int
+		minMember, succeeded int32
+		wantNeverPlaced      bool
+	}{
+		"2 of 4 pods of 4 cards need 8":                              {pods: 4, cardsPerPod: 4, minMember: 2},
+		"3 of 4 pods of 4 cards need 12":                             {pods: 4, cardsPerPod: 4, minMember: 3, wantNeverPlaced: true},
+		"3 of 4 pods of 4 cards, and one has succeeded, need 8":      {pods: 4, cardsPerPod: 4, minMember: 3, succeeded: 1},
+		"a pod of 16 cards cannot run alone: still only one finding": {pods: 2, cardsPerPod: 16, minMember: 2, wantNeverPlaced: true},
+	}) {
+		c := newHealthyCluster(t)
+		addGang(c, tc.pods, tc.cardsPerPod, tc.minMember, tc.succeeded)
+
+		check.Equal(t, "NeverPlaced", tc.wantNeverPlaced, hasFinding(c, "NeverPlaced", "queue/team"))
+		check.That(t, len(Diagnose(c).Items) <= 1, "findings %+v", Diagnose(c).Items)
 	}
-
-	c := healthy(t)
-	gangOf(c, "train", 2, 16, 2)
-	report := Diagnose(c)
-	check.That(t, len(report.Items) == 1 && report.Items[0].Rule == "NeverPlaced", "a pod that alone is too large is reported once: %+v", report.Items)
-
-	c = healthy(t)
-	c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted).Obj()}
-	check.Equal(t, "findings of a finished job", []Finding{}, Diagnose(c).Items)
 }
 
-// A held queue is as its owner wants it. Of a namespace that cannot be read, nothing is known.
-func TestQueuesThatMayTakePods(t *testing.T) {
-	c := healthy(t)
-	held := readyQuota("team")
-	held.Spec.StopPolicy = v1alpha1.StopPolicyHold
-	planTo(c, held)
-	check.Equal(t, "findings of a held queue", []Finding{}, Diagnose(c).Items)
-	c = healthy(t)
-	planTo(c, selecting(readyQuota("team"), "ads"))
-	check.Equal(t, "findings without namespaces", []Finding{}, Diagnose(c).Items)
-	c.Namespaces = []*corev1.Namespace{builder.Namespace("lab", "team", "ads")}
-	check.Equal(t, "findings of a selected namespace", []Finding{}, Diagnose(c).Items)
+// TestAFinishedJobIsNotReported: its PodGroup still requests 16 cards of a quota of 8, and will never start again.
+func TestAFinishedJobIsNotReported(t *testing.T) {
+	c := newHealthyCluster(t)
+	done := builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted)
+	c.PodGroups = []*v1beta1.PodGroup{done.Obj()}
+	check.Equal(t, "findings", []Finding{}, Diagnose(c).Items)
+}
+
+// TestAQueueThatMayTakePodsIsNotReported: a pod of namespace lab runs in queue team. Each plan for the queue is as its
+// owner wants it, or doctor cannot know whether it keeps the pod out.
+func TestAQueueThatMayTakePodsIsNotReported(t *testing.T) {
+	isHeld := readyQuota("team")
+	isHeld.Spec.StopPolicy = v1alpha1.StopPolicyHold
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		planned    *v1alpha1.CardQuota
+		namespaces []*corev1.Namespace
+	}{
+		"the owner holds the queue":                           {isHeld, nil},
+		"namespaces of ads are selected, and lab is not read": {selecting(readyQuota("team"), "ads"), nil},
+		"namespaces of ads are selected, and lab is one":      {selecting(readyQuota("team"), "ads"), []*corev1.Namespace{builder.Namespace("lab", "team", "ads")}},
+	}) {
+		c := newHealthyCluster(t)
+		planTo(c, tc.planned)
+		c.Namespaces = tc.namespaces
+
+		check.Equal(t, "findings", []Finding{}, Diagnose(c).Items)
+	}
 }
 
 func drawRequests(t *rapid.T) []quota.CardRequest {
@@ -248,7 +300,8 @@ func drawRequests(t *rapid.T) []quota.CardRequest {
 	}), 0, 5).Draw(t, "requests")
 }
 
-// canRun tries every way to leave out spare requests and to give the others one of their cards.
+// canRun reports whether a gang fits into limits, by trying every way to leave out spare pods and to give each of the
+// others one of its alternative cards.
 func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 	if len(requests) == 0 {
 		return true
@@ -270,8 +323,9 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 	return false
 }
 
-// TestGangsThatCanRunAreNotReported: what is reported can run in no way. Without alternatives and spare
-// pods everything that cannot run is reported.
+// TestGangsThatCanRunAreNotReported: a finding must be true, so doctor reports a gang only if there is no way to run it.
+// Trying all ways takes too long, so it may miss one. Where each pod has one card and must run, it misses none. The
+// oracle tries all ways. Pods request up to 4 of cards A, B or C, some are spare, and the limits are up to 8.
 func TestGangsThatCanRunAreNotReported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		requests := drawRequests(t)
@@ -286,18 +340,25 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 
 		isSimple := spare == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
 		isMissed := isSimple && !isReported && !runs
-		check.Must(t, (!isReported || !runs) && !isMissed, "reported %t, can run %t: %+v, spare %d, limits %v", isReported, runs, requests, spare, limits)
+		check.Must(t, !isReported || !runs, "reported, and it can run: %+v, spare %d, limits %v", requests, spare, limits)
+		check.Must(t, !isMissed, "not reported, and it cannot run: %+v, spare %d, limits %v", requests, spare, limits)
 	})
 }
 
-// TestComputeUsesAreThoseOfEachQueue compares the sums with those of each queue by itself.
+// TestComputeUsesAreThoseOfEachQueue: doctor sums up CPU and memory of all queues at once, because there may be thousands.
+// The oracle sums up each queue by itself. By default only pods without cards count, for which CPU is the only limit;
+// with computeQuota Enforce all pods do.
 func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 	queues := []string{"a", "b", "c"}
 	seed.Check(t, func(t *rapid.T) {
 		c := &Cluster{Charges: map[types.UID]quota.Charge{}, Policy: builder.ServiceTypePolicy().Obj()}
 		c.Policy.Spec.ComputeQuota = rapid.SampledFrom([]v1alpha1.ComputeQuota{"", v1alpha1.ComputeQuotaEnforce}).Draw(t, "computeQuota")
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
-			charge := quota.Charge{Queue: rapid.SampledFrom(queues).Draw(t, "queue"), MilliCPU: rapid.Int64Range(0, 9).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 9).Draw(t, "memory")}
+			charge := quota.Charge{
+				Queue:    rapid.SampledFrom(queues).Draw(t, "queue"),
+				MilliCPU: rapid.Int64Range(0, 9).Draw(t, "cpu"),
+				Memory:   rapid.Int64Range(0, 9).Draw(t, "memory"),
+			}
 			if rapid.Bool().Draw(t, "cards") {
 				charge.Cards = []card.Amount{{Name: "A", Count: 1}}
 			}
@@ -314,9 +375,7 @@ func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 				}
 			}
 
-			if got[queue] != want {
-				t.Fatalf("queue %s: %+v, want %+v", queue, got[queue], want)
-			}
+			check.Must(t, got[queue] == want, "queue %s: %+v, want %+v", queue, got[queue], want)
 		}
 	})
 }

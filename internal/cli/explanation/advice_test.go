@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/inventoryview"
@@ -12,95 +14,116 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAlternativesMustBeOfTheSameResource(t *testing.T) {
-	in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "NVIDIA-H800 has 6 free, and the queue has quota for 4: add it as an alternative, volcano.sh/card.name: NVIDIA-H200|NVIDIA-H800.")
-
-	for name, change := range map[string]func(*Input){
-		"another resource":       func(in *Input) { in.Inventory.Cards[1].Resources = []string{"huawei.com/Ascend910"} },
-		"no quota":               func(in *Input) { in.Path[0].Status.Cards[1].Free = 1 },
-		"no quota of the parent": func(in *Input) { in.Path = append(in.Path, builder.CardQuota("top").Obj()) },
-		"not on one node": func(in *Input) {
+// TestAFreeCardIsAdvisedAsAnAlternative: the pods wait for quota of 2 H200 each. Node h800-0 has 6 H800 free, and the queue
+// has quota for 4, so the pods could name H800 as an alternative. Each other row takes away one condition for that.
+func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		change      func(*Input)
+		wantsAdvice bool
+	}{
+		"H800 is free on a node": {func(*Input) {}, true},
+		"H800 is of another resource, which the pods do not request": {
+			func(in *Input) { in.Inventory.Cards[1].Resources = []string{"huawei.com/Ascend910"} }, false,
+		},
+		"the queue has quota for 1 H800":  {func(in *Input) { in.Path[0].Status.Cards[1].Free = 1 }, false},
+		"the parent has no quota of H800": {func(in *Input) { in.Path = append(in.Path, builder.CardQuota("top").Obj()) }, false},
+		"two nodes have 1 H800 free each": {func(in *Input) {
 			in.Nodes[2].Free = count(1)
 			in.Nodes = append(in.Nodes, inventoryview.Node{Name: "h800-1", Card: "NVIDIA-H800", Total: 8, Free: count(1), Ready: true})
+		}, false},
+		"the node with H800 has a taint": {func(in *Input) { in.Obstacles = map[string]Obstacle{"h800-0": {Detail: "is tainted"}} }, false},
+		"the node has 1 H800 free":       {func(in *Input) { in.Nodes[2].Free = count(1) }, false},
+		"the pods name H800 already":     {func(in *Input) { in.Request.Names = append(in.Request.Names, "NVIDIA-H800") }, false},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
+		tc.change(&in)
+
+		const advice = "NVIDIA-H800 has 6 free, and the queue has quota for 4: add it as an alternative, volcano.sh/card.name: NVIDIA-H200|NVIDIA-H800."
+		text := textOf(in)
+		check.Equal(t, "advises the alternative", tc.wantsAdvice, strings.Contains(text, advice))
+		check.Equal(t, "names an alternative", tc.wantsAdvice, strings.Contains(text, "alternative"))
+	}
+}
+
+// TestRequestWithoutCardNameWaitsForCardsOfItsQueue: a pod that names no card may run on any of the fleet, here five. But
+// its queue has quota for few of them, so the explanation is about those, and the advice about the card that lacks
+// least. The queue has used 7 of 8 H200 and none of 4 H800.
+func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
+	const anyOfFive = "A-4090, B-4090, NVIDIA-H200 and 2 more"
+	h800 := func(quota int64) []v1alpha1.CardStatus {
+		return []v1alpha1.CardStatus{{Name: "NVIDIA-H800", Quota: quota, Free: quota}}
+	}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		count  card.Count // that a pod requests
+		change func(*Input)
+		has    []string
+		lacks  []string
+	}{
+		"6 requested: 6 - 4 = 2 H800 lack, and 6 - 1 = 5 H200": {
+			6, func(*Input) {},
+			[]string{"CardQuota llm lacks 2 NVIDIA-H800 for the next pod", "7/8 NVIDIA-H200 used, 1 free; 0/4 NVIDIA-H800 used, 4 free"}, nil,
 		},
-		"the node refuses it": func(in *Input) { in.Obstacles = map[string]Obstacle{"h800-0": {Detail: "is tainted"}} },
-		"none is free":        func(in *Input) { in.Nodes[2].Free = count(1) },
-		"it is one already":   func(in *Input) { in.Request.Names = append(in.Request.Names, "NVIDIA-H800") },
-	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-		change(&in)
-		check.That(t, !strings.Contains(strings.Join(Explain(in).Advice, "\n"), "alternative"), "%s: %v", name, Explain(in).Advice)
-	}
-}
-
-// TestRequestWithoutCardName: a pod that names no card waits only for those that its queue has quota for,
-// however many the fleet has. The advice is about the one that lacks least.
-func TestRequestWithoutCardName(t *testing.T) {
-	fleet := []card.Name{"A-4090", "B-4090", "NVIDIA-H200", "NVIDIA-H800", "Z-100"}
-	request := func(count card.Count) Input {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-		in.Request = Request{Names: fleet, Count: count, IsAnyCard: true}
+		"6 requested: cards without quota have no gate": {
+			6, func(in *Input) { in.Inventory = nil }, nil, []string{"A-4090", "B-4090", "Z-100"},
+		},
+		"3 requested, the queue has 2 H800": {
+			3, func(in *Input) { in.Path[0].Status.Cards = h800(2) }, []string{"CardQuota llm lacks 1 NVIDIA-H800 for the next pod"}, nil,
+		},
+		"3 requested, the queue has no cards": {
+			3, func(in *Input) {
+				in.Entries[0].Reason = v1alpha1.BlockedNoQuota
+				in.Path[0].Status.Cards = nil
+			},
+			[]string{"CardQuota llm has quota for no card that the next pod may use: " + anyOfFive + ". Give it quota for one of them: kubectl edit cardq llm."}, nil,
+		},
+		"3 requested, the queue has no cards, and the user may not change that": {
+			3, func(in *Input) {
+				in.Entries[0].Reason = v1alpha1.BlockedNoQuota
+				in.Path[0].Status.Cards = nil
+				in.ChangesQuotas = false
+			},
+			[]string{"NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them."}, nil,
+		},
+		"3 requested, the quota is hidden: the message of the scheduler names H800": {
+			3, func(in *Input) {
+				in.Path = nil
+				in.HidesQuota = true
+				in.ChangesQuotas = false
+				in.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <3>, total would be <3>, but capability is <2>"
+			},
+			[]string{"of 8 healthy NVIDIA-H800"}, []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"},
+		},
+		"a job requests 4, and its pod template, which is not readable, names H800": {
+			4, func(in *Input) {
+				in.Request.IsJob = true
+				in.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Free: 8}}
+				in.Entries[0].Reason = v1alpha1.BlockedNoQuota
+				in.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <4>, total would be <4>, but capability is <0>"
+			},
+			[]string{"CardQuota llm lacks 4 NVIDIA-H800 for the job", "no quota of NVIDIA-H800"}, nil,
+		},
+		"3 requested, the pod itself names all five cards": {
+			3, func(in *Input) { in.Request.IsAnyCard = false }, []string{"no quota of A-4090"}, nil,
+		},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
+		in.Request = Request{Names: []card.Name{"A-4090", "B-4090", "NVIDIA-H200", "NVIDIA-H800", "Z-100"}, Count: tc.count, IsAnyCard: true}
 		in.Entries[0].Card = "nvidia.com/gpu"
-		in.Entries[0].Count = int64(count)
+		in.Entries[0].Count = int64(tc.count)
 		in.Inventory.Cards = append(in.Inventory.Cards, v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8})
-		return in
+		tc.change(&in)
+		check.Text(t, "explanation", textOf(in)).Has(tc.has...).Lacks(tc.lacks...)
 	}
-
-	text := func(in Input) string {
-		d := Explain(in)
-		words := d.Summary + "\n" + strings.Join(d.Advice, "\n")
-		for _, gate := range d.Gates {
-			words += "\n" + gate.Name + ": " + gate.Detail
-		}
-		return words
-	}
-
-	of := text(request(6)) // 1 of 8 H200 and 4 of 4 H800 are free
-	check.Contains(t, "advice", of, "CardQuota llm lacks 2 NVIDIA-H800 for the next pod")
-	check.Text(t, "gates", of).Has("7/8 NVIDIA-H200 used, 1 free; 0/4 NVIDIA-H800 used, 4 free").Lacks("A-4090", "B-4090", "Z-100")
-
-	in := request(3)
-	in.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H800", Quota: 2, Free: 2}}
-	check.Contains(t, "advice with quota of one card", text(in), "CardQuota llm lacks 1 NVIDIA-H800 for the next pod")
-
-	none := request(3)
-	none.Entries[0].Reason = v1alpha1.BlockedNoQuota
-	none.Path[0].Status.Cards = nil
-	check.Contains(t, "advice without any quota", text(none),
-		"CardQuota llm has quota for no card that the next pod may use: A-4090, B-4090, NVIDIA-H200 and 2 more. Give it quota for one of them: kubectl edit cardq llm.")
-
-	none.ChangesQuotas = false
-	check.Contains(t, "advice to a tenant", text(none), "NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them.")
-
-	hidden := request(3)
-	hidden.Path = nil
-	hidden.HidesQuota = true
-	hidden.ChangesQuotas = false
-	hidden.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <3>, total would be <3>, but capability is <2>"
-
-	ofHidden := text(hidden)
-	check.Text(t, "text", ofHidden).Lacks("A-4090", "B-4090", "NVIDIA-H200", "Z-100")
-	check.Contains(t, "gates of a hidden quota", ofHidden, "of 8 healthy NVIDIA-H800")
-
-	unreadable := request(4) // the pod template of a job names a card that the queue lacks
-	unreadable.Request.IsJob = true
-	unreadable.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Free: 8}}
-	unreadable.Entries[0].Reason = v1alpha1.BlockedNoQuota
-	unreadable.Entries[0].Message = "Queue <llm> has insufficient <NVIDIA-H800> quota: requested <4>, total would be <4>, but capability is <0>"
-	check.Contains(t, "card of a pod template", text(unreadable), "CardQuota llm lacks 4 NVIDIA-H800 for the job", "no quota of NVIDIA-H800")
-
-	named := request(3)
-	named.Request.IsAnyCard = false
-	check.Contains(t, "gates of a request that names all", text(named), "no quota of A-4090")
 }
 
-// TestAnUnknownCardWithoutName: there is no name to correct.
-func TestAnUnknownCardWithoutName(t *testing.T) {
-	in := waiting(v1alpha1.BlockedUnknownCard, "Pod requests nvidia.com/gpu, but no node says which card that is")
+// TestAnUnknownCardWithoutNameHasNoNameToCorrect: the pod requests nvidia.com/gpu and names no card, and no node has labels
+// that name one. The advice is about these labels.
+func TestAnUnknownCardWithoutNameHasNoNameToCorrect(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedUnknownCard, "Pod requests nvidia.com/gpu, but no node says which card that is")
 	in.Request.Names = nil
 	in.Request.IsAnyCard = true
-	check.Text(t, "advice", strings.Join(Explain(in).Advice, "\n")).
+	check.Text(t, "advice", textOf(in)).
 		Has("need the labels <vendor>/<type>.product and .memory").
 		Lacks("Correct the name")
 }
@@ -124,67 +147,85 @@ var readers = map[string]func(*Input){
 		in.HidesQuota = true
 	},
 	"reader of a plain Queue": func(in *Input) {
-		exists := true
 		in.ChangesQuotas = false
 		in.Path = nil
-		in.HasQueue = &exists
+		in.HasQueue = ptr.To(true)
 		in.QueueState = "Open"
 	},
 }
 
-// TestAdviceNamesObjectsAndWhatItsReaderMay: kubectl without a name would print all objects of a kind,
-// and a user gets no command that the user may not run.
+// TestAdviceNamesObjectsAndWhatItsReaderMay: users copy commands from the advice. For each reason and each kind of user
+// there is some advice. A kubectl command names its object: without a name it would print or edit all of a kind. A user
+// gets no command that the user may not run, and no name of an object that the user may not read.
 func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	named := regexp.MustCompile(`kubectl (-n \S+ )?(edit|describe) [a-z.]+ [a-z]`)
 	for _, reason := range blockedReasons(t) {
 		for name, change := range readers {
-			in := waiting(reason, "")
+			in := newWaitingJob(reason, "")
 			in.PodGroup = "train-group"
 			change(&in)
+			mayReadQuota := len(in.Path) > 0 && in.Path[0].Namespace == ""
+
 			check.That(t, len(Explain(in).Advice) > 0, "%s, %s: no advice", name, reason)
 			for _, advice := range Explain(in).Advice {
 				isCommand := strings.Contains(advice, "kubectl ") && !strings.Contains(advice, "kubectl cardquota ")
-				check.That(t, !isCommand || named.MatchString(advice), "%s: %s", reason, advice)
-				for _, words := range []string{"kubectl edit", "Raise spec", "cardquota import"} {
-					check.That(t, in.ChangesQuotas || !strings.Contains(advice, words), "%s, %s: %s", name, reason, advice)
+				check.That(t, !isCommand || named.MatchString(advice), "%s: a command without a name: %s", reason, advice)
+
+				text := check.Text(t, name+", "+string(reason), advice)
+				if !in.ChangesQuotas {
+					text.Lacks("kubectl edit", "Raise spec", "cardquota import")
 				}
-				check.That(t, in.Nodes != nil || !strings.Contains(advice, "--nodes"), "%s, %s: %s", name, reason, advice)
-				check.That(t, (len(in.Path) > 0 && in.Path[0].Namespace == "") || !strings.Contains(advice, "cardq llm"), "%s, %s: %s", name, reason, advice)
+				if in.Nodes == nil {
+					text.Lacks("--nodes")
+				}
+				if !mayReadQuota {
+					text.Lacks("cardq llm")
+				}
 			}
 		}
 	}
-
-	for reason, want := range map[v1alpha1.BlockedReason]string{
-		v1alpha1.BlockedQuotaExhausted:       "CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them.",
-		v1alpha1.BlockedCPUQuotaExhausted:    "Request less CPU, or ask the administrator for more CPU of queue llm.",
-		v1alpha1.BlockedMemoryQuotaExhausted: "Request less memory, or ask the administrator for more memory of queue llm.",
-	} {
-		in := waiting(reason, "")
-		readers["reader of all"](&in)
-		check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), want)
-	}
-
-	in := waiting(v1alpha1.BlockedNoQuota, "")
-	readers["reader of a plain Queue"](&in)
-	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "Queue llm has no CardQuota: ask the administrator for one.")
-
-	in = waiting(v1alpha1.BlockedFragmented, "")
-	readers["reader of LocalCardQuotas"](&in)
-	check.Contains(t, "advice", strings.Join(Explain(in).Advice, "\n"), "ask the administrator to free one node")
 }
 
-// TestACordonIsOnlyLiftedByWhoMay: kubectl uncordon takes the right to change nodes.
+// TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator: it names what the administrator needs to know.
+func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		reader string
+		reason v1alpha1.BlockedReason
+		want   string
+	}{
+		"1 card is free of 2 for a pod, and of 4 for both": {"reader of all", v1alpha1.BlockedQuotaExhausted,
+			"CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them."},
+		"CPU":                 {"reader of all", v1alpha1.BlockedCPUQuotaExhausted, "Request less CPU, or ask the administrator for more CPU of queue llm."},
+		"memory":              {"reader of all", v1alpha1.BlockedMemoryQuotaExhausted, "Request less memory, or ask the administrator for more memory of queue llm."},
+		"no CardQuota":        {"reader of a plain Queue", v1alpha1.BlockedNoQuota, "Queue llm has no CardQuota: ask the administrator for one."},
+		"cards on many nodes": {"reader of LocalCardQuotas", v1alpha1.BlockedFragmented, "ask the administrator to free one node"},
+	}) {
+		in := newWaitingJob(tc.reason, "")
+		readers[tc.reader](&in)
+
+		check.Contains(t, "explanation", textOf(in), tc.want)
+	}
+}
+
+// TestACordonIsOnlyLiftedByWhoMay: node h200-3 has 6 H200 free and is cordoned. The advice has kubectl uncordon only for a
+// user who may change nodes.
 func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
-	for may, want := range map[bool]string{true: "kubectl uncordon h200-3 when its maintenance is over.", false: "ask the administrator when its maintenance is over."} {
+	for mayChangeNodes, want := range map[bool]string{
+		true:  "kubectl uncordon h200-3 when its maintenance is over.",
+		false: "ask the administrator when its maintenance is over.",
+	} {
 		in := cases["NodesUnsuitable-obstacles"]()
-		in.ChangesNodes = may
-		advice := strings.Join(Explain(in).Advice, "\n")
-		check.Contains(t, "advice", advice, "Node h200-3 has 6 NVIDIA-H200 free and is cordoned: "+want)
-		check.Equal(t, "a command", may, strings.Contains(advice, "kubectl uncordon"))
+		in.ChangesNodes = mayChangeNodes
+
+		text := textOf(in)
+		check.Contains(t, "explanation", text, "Node h200-3 has 6 NVIDIA-H200 free and is cordoned: "+want)
+		check.Equal(t, "has the command", mayChangeNodes, strings.Contains(text, "kubectl uncordon"))
 	}
 }
 
-func TestTheOrderInTheQueue(t *testing.T) {
+// TestTheOrderGateCountsWhatComesFirst: Volcano tries the jobs of a queue by priority, then those whose minimum does not run
+// yet, then by age. The gate counts what comes before job train, which has priority 20000 by its class pc-low.
+func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 	for want, ahead := range map[string]Ahead{
 		"nothing in the queue comes first":                                                               {},
 		"1 workload of higher priority comes first":                                                      {Higher: 1},
@@ -192,20 +233,26 @@ func TestTheOrderInTheQueue(t *testing.T) {
 		"1 workload older than it comes first":                                                           {Older: 1},
 		"3 workloads of higher priority and 12 older than it come first":                                 {Higher: 3, Older: 12},
 		"1 workload whose minimum does not run yet comes first":                                          {Incomplete: 1},
-		"1 workload of higher priority, 2 whose minimum does not run yet and 3 older than it come first": {1, 2, 3},
+		"1 workload of higher priority, 2 whose minimum does not run yet and 3 older than it come first": {Higher: 1, Incomplete: 2, Older: 3},
 	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 		in.Ahead = &ahead
+
 		check.Equal(t, "gate", Gate{"order in the queue", Yes, "priority 20000 (pc-low), " + want}, in.orderGate())
 	}
+}
 
-	for longer, want := range map[int]Gate{
+// TestTheOrderGateIsByTimeWithoutPriorities: a user who may not read PriorityClasses cannot know the order of Volcano. Then
+// the gate says how many workloads are known to wait longer, or nothing if that is unknown too (-1).
+func TestTheOrderGateIsByTimeWithoutPriorities(t *testing.T) {
+	for waitLonger, want := range map[int]Gate{
 		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},
 		0:  {"order in the queue", Yes, "priority 20000 (pc-low), nothing in the queue waits longer"},
 		10: {"order in the queue", Yes, "priority 20000 (pc-low), at least 10 other workloads wait longer"},
 	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
-		in.WaitLonger = longer
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
+		in.WaitLonger = waitLonger
+
 		check.Equal(t, "gate", want, in.orderGate())
 	}
 }

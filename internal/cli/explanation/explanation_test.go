@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -33,8 +34,8 @@ var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func count(n int64) *int64 { return &n }
 
-// granted is a CardQuota with the usage of H200, and of the H800 that may take their place.
-func granted(name string, quota, used int64) *v1alpha1.CardQuota {
+// newQuota is a CardQuota with a quota of H200, some of them used. Its 4 H800 are free, and may take their place.
+func newQuota(name string, quota, used int64) *v1alpha1.CardQuota {
 	return builder.CardQuota(name).Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "ok").With(func(q *v1alpha1.CardQuota) {
 		q.Status.Summary = "counted"
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: name, State: "Open"}
@@ -47,21 +48,31 @@ func ofJob(name string) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: name}
 }
 
-// waiting is a Volcano job of which two pods wait for two H200 each.
-func waiting(reason v1alpha1.BlockedReason, message string) Input {
+// newWaitingJob is Volcano job train, of which one pod runs and two wait for 2 H200 each, for a reason. Its queue llm has
+// used 7 of its 8 H200. Of the nodes, h200-0 has 1 H200 free, h200-1 is not Ready, and h800-0 has 6 H800 free. The user
+// may read and change everything.
+func newWaitingJob(reason v1alpha1.BlockedReason, message string) Input {
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced}}
 
 	gpu := []string{"nvidia.com/gpu"}
 	return Input{
-		Now: at, Workload: ofJob("train"), Pending: 2, Placed: 1, Queue: "llm", Policy: policy, WaitLonger: 1, NamesOthers: true, ChangesQuotas: true, ChangesNodes: true,
+		Now: at, Workload: ofJob("train"), Pending: 2, Placed: 1, Queue: "llm", Policy: policy, WaitLonger: 1,
+		NamesOthers: true, ChangesQuotas: true, ChangesNodes: true,
 		Request: Request{Names: []card.Name{"NVIDIA-H200"}, Count: 2, Priority: 20000, PriorityClass: "pc-low"},
-		Path:    []*v1alpha1.CardQuota{granted("llm", 8, 7)},
-		Entries: []v1alpha1.BlockedStatus{{Workload: ofJob("train"), Since: metav1.NewTime(at.Add(-12 * time.Minute)), Card: "NVIDIA-H200", Count: 4, Reason: reason, Message: message}},
+		Path:    []*v1alpha1.CardQuota{newQuota("llm", 8, 7)},
+		Entries: []v1alpha1.BlockedStatus{{
+			Workload: ofJob("train"), Since: metav1.NewTime(at.Add(-12 * time.Minute)), Card: "NVIDIA-H200", Count: 4, Reason: reason, Message: message,
+		}},
 		Inventory: &v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
-			{Name: "NVIDIA-H200", Resources: gpu, Total: 16, Healthy: 16, Allocated: 15}, {Name: "NVIDIA-H800", Resources: gpu, Total: 8, Healthy: 8, Allocated: 2}}},
-		Nodes: []inventoryview.Node{{Name: "h200-0", Card: "NVIDIA-H200", Total: 8, Free: count(1), Ready: true}, {Name: "h200-1", Card: "NVIDIA-H200", Total: 8, Free: count(8)},
-			{Name: "h800-0", Card: "NVIDIA-H800", Total: 8, Free: count(6), Ready: true}},
+			{Name: "NVIDIA-H200", Resources: gpu, Total: 16, Healthy: 16, Allocated: 15},
+			{Name: "NVIDIA-H800", Resources: gpu, Total: 8, Healthy: 8, Allocated: 2},
+		}},
+		Nodes: []inventoryview.Node{
+			{Name: "h200-0", Card: "NVIDIA-H200", Total: 8, Free: count(1), Ready: true},
+			{Name: "h200-1", Card: "NVIDIA-H200", Total: 8, Free: count(8)},
+			{Name: "h800-0", Card: "NVIDIA-H800", Total: 8, Free: count(6), Ready: true},
+		},
 	}
 }
 
@@ -72,117 +83,113 @@ func holder(name, queue string, n int64) v1alpha1.CardHolder {
 // cases are what waits, by reason, and further inputs.
 var cases = map[string]func() Input{
 	"QuotaExhausted": func() Input {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>")
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 5), holder("train", "llm", 2)}
 		return in
 	},
-	"QuotaExhausted-overused": func() Input { // the quota was lowered
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
+	"QuotaExhausted-overused": func() Input { // the quota was lowered to 6
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
 		in.Request.Count = 4
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 6, 12)}
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 6, 12)}
 		in.Entries[0].Count = 4
 		in.Path[0].Status.Cards[0].OverQuotaBy = 6
 		return in
 	},
 	"QuotaExhausted-reserved": func() Input { // another gang is enqueued, and its pods do not run yet
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
 		in.Request.GangCount = 6
 		in.Request.MinimumCount = 6
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 0)}
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 0)}
 		in.Entries[0].Count = 6
 		return in
 	},
 	"AncestorQuotaExhausted-hidden": func() Input { // a LocalCardQuota shows nothing above it
-		in := waiting(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 4)}
+		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 4)}
 		in.ChangesQuotas = false
 		in.Nodes = nil
 		in.Path[0].Namespace = "lab"
 		return in
 	},
 	"NoQuota": func() Input {
-		in := waiting(v1alpha1.BlockedNoQuota, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <2>, but capability is <0>")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 0, 0)}
+		in := newWaitingJob(v1alpha1.BlockedNoQuota, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <2>, but capability is <0>")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 0, 0)}
 		return in
 	},
 	"NoQuota-unmanaged": func() Input {
-		in := waiting(v1alpha1.BlockedNoQuota, "Queue <llm> has no card quota")
-		exists := true
+		in := newWaitingJob(v1alpha1.BlockedNoQuota, "Queue <llm> has no card quota")
 		in.Path = nil
-		in.HasQueue = &exists
+		in.HasQueue = ptr.To(true)
 		in.QueueState = "Open"
 		return in
 	},
 	"QueueStopped-unmanaged": func() Input {
-		in := waiting(v1alpha1.BlockedQueueStopped, "Queue <llm> is Closed, not Open")
-		exists := true
+		in := newWaitingJob(v1alpha1.BlockedQueueStopped, "Queue <llm> is Closed, not Open")
 		in.Path = nil
-		in.HasQueue = &exists
+		in.HasQueue = ptr.To(true)
 		in.QueueState = "Closed"
 		return in
 	},
 	"CPUQuotaExhausted-unmanaged": func() Input {
-		in := waiting(v1alpha1.BlockedCPUQuotaExhausted, "Queue <llm> has insufficient CPU quota")
-		exists := true
+		in := newWaitingJob(v1alpha1.BlockedCPUQuotaExhausted, "Queue <llm> has insufficient CPU quota")
 		in.Path = nil
-		in.HasQueue = &exists
+		in.HasQueue = ptr.To(true)
 		in.QueueState = "Open"
 		return in
 	},
 	"AncestorQuotaExhausted": func() Input {
-		in := waiting(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 4), granted("institute", 12, 11)}
+		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 4), newQuota("institute", 12, 11)}
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("stars", "astronomy", 7)}
 		return in
 	},
 	"NoFreeCard": func() Input {
-		in := waiting(v1alpha1.BlockedNoFreeCard, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 2)}
+		in := newWaitingJob(v1alpha1.BlockedNoFreeCard, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "ads", 8), holder("stars", "astronomy", 7)}
 		return in
 	},
 	"Fragmented": func() Input {
-		in := waiting(v1alpha1.BlockedFragmented, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
+		in := newWaitingJob(v1alpha1.BlockedFragmented, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
 		in.Nodes = append(in.Nodes, inventoryview.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(1), Ready: true})
 		return in
 	},
 	"UnknownCard": func() Input {
-		in := waiting(v1alpha1.BlockedUnknownCard, "Pod names card <NVIDIA-H2000> but requests nvidia.com/gpu, which no node offers as a card")
+		in := newWaitingJob(v1alpha1.BlockedUnknownCard, "Pod names card <NVIDIA-H2000> but requests nvidia.com/gpu, which no node offers as a card")
 		in.Request.Names = []card.Name{"NVIDIA-H2000"}
 		in.Entries[0].Card = "NVIDIA-H2000"
 		return in
 	},
 	"QueueStopped": func() Input {
-		in := waiting(v1alpha1.BlockedQueueStopped, "Queue <llm> is held")
+		in := newWaitingJob(v1alpha1.BlockedQueueStopped, "Queue <llm> is held")
 		in.Path[0].Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHeld, Message: "stopPolicy of CardQuota llm is Hold"}
 		return in
 	},
 	"QueueNotFound": func() Input {
-		in := waiting(v1alpha1.BlockedQueueNotFound, "Queue <llm> not found")
-		missing := false
+		in := newWaitingJob(v1alpha1.BlockedQueueNotFound, "Queue <llm> not found")
 		in.Path = nil
-		in.HasQueue = &missing
+		in.HasQueue = ptr.To(false)
 		return in
 	},
 	"NamespaceNotAllowed": func() Input {
-		in := waiting(v1alpha1.BlockedNamespaceNotAllowed, "Namespace <lab> may not use queue <llm>")
+		in := newWaitingJob(v1alpha1.BlockedNamespaceNotAllowed, "Namespace <lab> may not use queue <llm>")
 		in.Path[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "llm"}}
 		in.Namespace = map[string]string{"team": "vision"}
 		return in
 	},
 	"SchedulerNotReady": func() Input {
-		in := waiting(v1alpha1.BlockedSchedulerNotReady, "the scheduler has just started and has not seen every node and pod yet")
+		in := newWaitingJob(v1alpha1.BlockedSchedulerNotReady, "the scheduler has just started and has not seen every node and pod yet")
 		in.Policy.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoHeartbeat, Message: "no session ended within 20 s"}
 		return in
 	},
 	"NoFreeCard-minimum-runtime": func() Input {
-		in := withMinimumRuntime()
+		in := newWaitingInference()
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("late", "lab", 8), holder("early", "lab", 6), holder("old", "lab", 1)}
 		return in
 	},
 	"NodesUnsuitable-obstacles": func() Input {
-		in := waiting(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 node(s) had untolerated taint {dedicated: infra}, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 2)}
+		in := newWaitingJob(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 node(s) had untolerated taint {dedicated: infra}, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 		in.Nodes = append(in.Nodes, inventoryview.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(4), Ready: true}, inventoryview.Node{Name: "h200-3", Card: "NVIDIA-H200", Total: 8, Free: count(6), Ready: true, Cordoned: true})
 		in.Obstacles = FindObstacles(builder.Pod("lab", "train-0").Obj(), []*corev1.Node{
 			builder.Node("h200-1").NotReady().Obj(), builder.Node("h200-3").Cordoned().Obj(), tainted("h200-2", corev1.TaintEffectNoSchedule),
@@ -190,15 +197,15 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"NodesUnsuitable-compute": func() Input {
-		in := waiting(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
-		in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 2)}
+		in := newWaitingJob(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 		in.Nodes = append(in.Nodes, inventoryview.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(4), Ready: true})
 		in.Obstacles = FindObstacles(builder.Pod("lab", "train-0").CPU("32").Memory("2Ti").Obj(), []*corev1.Node{builder.Node("h200-1").NotReady().Obj(), builder.Node("h200-2").Obj()},
 			[]*corev1.Pod{builder.Pod("lab", "web").CPU("40").Running("h200-2").Obj()})
 		return in
 	},
 	"none-tenant": func() Input { // what a user without rights on nodes sees
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota")
 		in.ChangesQuotas = false
 		in.ChangesNodes = false
 		in.Nodes = nil
@@ -213,21 +220,25 @@ var cases = map[string]func() Input{
 		in.Entries[0].Holders = []v1alpha1.CardHolder{secret, holder("other", "llm", 2), also}
 		return in
 	},
-	"none-unstated": func() Input { in := waiting("", ""); in.Entries = nil; return in },
+	"none-unstated": func() Input { in := newWaitingJob("", ""); in.Entries = nil; return in },
 	"none-placed":   func() Input { return Input{Workload: ofJob("train"), Placed: 4} },
 	"none-gated":    func() Input { return Input{Workload: ofJob("train"), Gated: 2, Queue: "llm"} },
 	"none-other-scheduler": func() Input {
 		return Input{Workload: ofJob("train"), Pending: 2, Queue: "llm", OtherScheduler: "default-scheduler"}
 	},
 	"none-two-reasons": func() Input {
-		in := waiting(v1alpha1.BlockedNoFreeCard, "too few <NVIDIA-H200> are free, all nodes are unavailable: 2 Insufficient nvidia.com/gpu.")
+		in := newWaitingJob(v1alpha1.BlockedNoFreeCard, "too few <NVIDIA-H200> are free, all nodes are unavailable: 2 Insufficient nvidia.com/gpu.")
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "ads", 4)}
 		in.Entries = append(in.Entries, v1alpha1.BlockedStatus{Reason: v1alpha1.BlockedGangIncomplete})
 		return in
 	},
 }
 
-func TestExplanations(t *testing.T) {
+// TestEachReasonIsExplained: why explains each reason for which a workload can wait in a summary, with gates (what is
+// asked one after the other, and whether it holds) and advice. Each entry of cases is one input, named by its reason and
+// after a dash what is special, or none. Other reasons have the plain newWaitingJob. The golden file of that name has
+// the text. No user reads the name of a workload that is hidden from them (secret), and no line exceeds a terminal.
+func TestEachReasonIsExplained(t *testing.T) {
 	all := map[string]Input{}
 	for name, newInput := range cases {
 		all[name] = newInput()
@@ -235,7 +246,7 @@ func TestExplanations(t *testing.T) {
 
 	for _, reason := range blockedReasons(t) { // the others need no further input
 		if all[string(reason)].Queue == "" {
-			all[string(reason)] = waiting(reason, "")
+			all[string(reason)] = newWaitingJob(reason, "")
 		}
 	}
 
@@ -244,7 +255,8 @@ func TestExplanations(t *testing.T) {
 			document := Explain(in)
 			if reason, _, _ := strings.Cut(name, "-"); reason != "none" {
 				check.Equal(t, "reason", v1alpha1.BlockedReason(reason), document.Reason)
-				check.That(t, len(document.Advice) > 0 && strings.Contains(document.Summary, "): "+in.describeReason(document.Reason)+"."), "%+v", document)
+				check.That(t, len(document.Advice) > 0, "no advice: %+v", document)
+				check.Contains(t, "summary", document.Summary, "): "+in.describeReason(document.Reason)+".")
 			}
 
 			var text bytes.Buffer
@@ -283,86 +295,119 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 	return reasons
 }
 
-// TestUnmanagedQueuesAnswerByTheirState: the gate must agree with the scheduler, which asks the Queue.
+// TestUnmanagedQueuesAnswerByTheirState: queue llm exists, but no CardQuota has it. Then the scheduler asks the Volcano
+// Queue itself whether it is open, so the gate of the queue (the second one) answers by its state and by its stop
+// policy. The advice names the queue, and no CardQuota, which does not exist.
 func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
-	exists := true
-	for name, tc := range map[string]struct {
-		state, stop string
-		want        Answer
-		detail      string
+	reasons := []v1alpha1.BlockedReason{v1alpha1.BlockedQueueStopped, v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		state, stopPolicy string
+		want              Answer
+		wantDetail        string
 	}{
-		"open":         {"Open", "", Yes, "its Queue decides"},
-		"not stopped":  {"Open", "None", Yes, "its Queue decides"},
-		"closed":       {"Closed", "", No, "its Queue is Closed"},
-		"closing":      {"Closing", "", No, "its Queue is Closing"},
-		"held":         {"Open", "Hold", No, "annotation volcano.sh/stop-policy of its Queue is Hold"},
-		"no state yet": {"", "", Unknown, "has no state yet"},
-	} {
-		for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedQueueStopped, v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted} {
-			in := waiting(reason, "")
+		"open":                       {"Open", "", Yes, "its Queue decides"},
+		"open, and stop policy None": {"Open", "None", Yes, "its Queue decides"},
+		"closed":                     {"Closed", "", No, "its Queue is Closed"},
+		"closing":                    {"Closing", "", No, "its Queue is Closing"},
+		"open, and stop policy Hold": {"Open", "Hold", No, "annotation volcano.sh/stop-policy of its Queue is Hold"},
+		"no state yet":               {"", "", Unknown, "has no state yet"},
+	}) {
+		for _, reason := range reasons {
+			in := newWaitingJob(reason, "")
 			in.Path = nil
-			in.HasQueue = &exists
+			in.HasQueue = ptr.To(true)
 			in.QueueState = tc.state
-			in.QueueStop = tc.stop
+			in.QueueStop = tc.stopPolicy
+
 			document := Explain(in)
 			gate := document.Gates[1]
-			check.That(t, gate.Answer == tc.want && strings.Contains(gate.Detail, tc.detail), "%s: %+v", name, gate)
-
-			advice := strings.Join(document.Advice, " ")
-			check.That(t, strings.Contains(advice, "llm") && !strings.Contains(advice, "of the CardQuota") && !strings.Contains(advice, "describe cardq"), "%s: %s", name, advice)
+			check.Equal(t, "answer", tc.want, gate.Answer)
+			check.Contains(t, "detail", gate.Detail, tc.wantDetail)
+			check.Text(t, "advice", strings.Join(document.Advice, " ")).Has("llm").Lacks("of the CardQuota", "describe cardq")
 		}
 	}
 }
 
-// TestTheShortageOfAQuota: cards that jobs have reserved, and those in use beyond the quota, are not
-// there for the request.
-func TestTheShortageOfAQuota(t *testing.T) {
-	insufficient := func(requested, total, limit int64) string {
-		return fmt.Sprintf("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <%d>", requested, total, limit)
+// TestAReservedQuotaIsNotFree: a job requests cards of a queue with a quota and some use, and the scheduler refuses it.
+// Once a job is enqueued (Volcano lets it create pods), its cards are reserved before its pods are placed. The message of
+// the scheduler has the total with reservations, so quota - (total - requested) is free. What is used above a lowered
+// quota is lacking too: 4 requested, 12 used of 6 lacks 12 + 4 - 6 = 10. Where the numbers of the message cannot be true
+// any more, the answer is Unknown. A gang requests all its cards at once, and only then reservations decide.
+func TestAReservedQuotaIsNotFree(t *testing.T) {
+	insufficient := func(requested, total, quota int64) string {
+		return fmt.Sprintf("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <%d>", requested, total, quota)
 	}
-	for name, tc := range map[string]struct {
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		quota, used, requested int64
 		message                string
-		gate, advice           string
+		wantGate               string
+		wantDoubt              string
+		wantAdvice             string
 	}{
-		"in use":                  {8, 7, 2, insufficient(2, 9, 8), "No, 7/8 NVIDIA-H200 used, 1 free", "lacks 1 "},
-		"used beyond the quota":   {6, 12, 4, insufficient(4, 16, 6), "No, 12/6 NVIDIA-H200 used, 0 free", "lacks 10 "},
-		"beyond it, without text": {6, 12, 4, "", "No, 12/6 NVIDIA-H200 used, 0 free", "lacks 10 "},
-		"all reserved":            {8, 0, 6, insufficient(6, 14, 8), "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", "lacks 6 "},
-		"some reserved":           {8, 0, 6, insufficient(6, 10, 8), "No, 0/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 4 free", "lacks 2 "},
-		"some used and reserved":  {8, 4, 6, insufficient(6, 14, 8), "No, 4/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 0 free", "lacks 6 "},
-		"of a node":               {8, 0, 6, "0/2 nodes are unavailable: 2 q" + insufficient(6, 14, 8)[1:] + ".", "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", "lacks 6 "},
-		"a newer status":          {8, 8, 6, insufficient(6, 10, 8), "No, 8/8 NVIDIA-H200 used, 0 free", "lacks 6 "},
-		"a quota raised since":    {16, 8, 6, insufficient(6, 14, 8), "Unknown, 8/16 NVIDIA-H200 used, 8 free; raised since the scheduler has tried it", "Ask again in a few seconds. If this stays, raise the quota of queue llm."},
-		"of another queue":        {8, 0, 6, strings.Replace(insufficient(6, 14, 8), "llm", "other", 1), "Unknown, 0/8 NVIDIA-H200 used, 8 free; the scheduler has refused it", "Ask again in a few seconds."},
-	} {
-		for _, isGang := range []bool{false, true} {
-			in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
-			in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}
-			in.Request.Count = card.Count(tc.requested)
+		"7 of 8 used, 2 requested": {
+			quota: 8, used: 7, requested: 2, message: insufficient(2, 9, 8),
+			wantGate: "No, 7/8 NVIDIA-H200 used, 1 free", wantAdvice: "lacks 1 ",
+		},
+		"12 of 6 used, 4 requested": {
+			quota: 6, used: 12, requested: 4, message: insufficient(4, 16, 6),
+			wantGate: "No, 12/6 NVIDIA-H200 used, 0 free", wantAdvice: "lacks 10 ",
+		},
+		"12 of 6 used, 4 requested, the scheduler states nothing": {
+			quota: 6, used: 12, requested: 4,
+			wantGate: "No, 12/6 NVIDIA-H200 used, 0 free", wantAdvice: "lacks 10 ",
+		},
+		"6 requested, 14 in all: 14 - 6 = 8 reserved": {
+			quota: 8, used: 0, requested: 6, message: insufficient(6, 14, 8),
+			wantGate: "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", wantAdvice: "lacks 6 ",
+		},
+		"6 requested, 10 in all: 10 - 6 = 4 reserved": {
+			quota: 8, used: 0, requested: 6, message: insufficient(6, 10, 8),
+			wantGate: "No, 0/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 4 free", wantAdvice: "lacks 2 ",
+		},
+		"6 requested, 14 in all, 4 used: 14 - 6 - 4 = 4 reserved": {
+			quota: 8, used: 4, requested: 6, message: insufficient(6, 14, 8),
+			wantGate: "No, 4/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 0 free", wantAdvice: "lacks 6 ",
+		},
+		"8 reserved, stated for two nodes": {
+			quota: 8, used: 0, requested: 6, message: "0/2 nodes are unavailable: 2 q" + insufficient(6, 14, 8)[1:] + ".",
+			wantGate: "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", wantAdvice: "lacks 6 ",
+		},
+		"10 in all, and 8 are used by now: none is reserved": {
+			quota: 8, used: 8, requested: 6, message: insufficient(6, 10, 8),
+			wantGate: "No, 8/8 NVIDIA-H200 used, 0 free", wantAdvice: "lacks 6 ",
+		},
+		"refused with a quota of 8, which is 16 now": {
+			quota: 16, used: 8, requested: 6, message: insufficient(6, 14, 8),
+			wantGate: "Unknown, 8/16 NVIDIA-H200 used, 8 free", wantDoubt: "; raised since the scheduler has tried it",
+			wantAdvice: "Ask again in a few seconds. If this stays, raise the quota of queue llm.",
+		},
+		"refused for another queue": {
+			quota: 8, used: 0, requested: 6, message: strings.Replace(insufficient(6, 14, 8), "llm", "other", 1),
+			wantGate: "Unknown, 0/8 NVIDIA-H200 used, 8 free", wantDoubt: "; the scheduler has refused it",
+			wantAdvice: "Ask again in a few seconds.",
+		},
+	}) {
+		pod := newWaitingJob(v1alpha1.BlockedQuotaExhausted, tc.message)
+		pod.Path = []*v1alpha1.CardQuota{newQuota("llm", tc.quota, tc.used)}
+		gang := pod
+		pod.Request.Count = card.Count(tc.requested)
+		gang.Request.Count = 1
+		gang.Request.GangCount = card.Count(tc.requested)
 
-			gang := ""
-			if isGang {
-				in.Request.Count = 1
-				in.Request.GangCount = card.Count(tc.requested)
-				gang = fmt.Sprintf("; the whole gang requests %d", tc.requested)
-			}
-
-			gate := in.quotaGate(in.Path[0])
-			counted, doubt, _ := strings.Cut(tc.gate, "; ")
-			if doubt != "" {
-				doubt = "; " + doubt
-			}
-
-			check.Equal(t, name, counted+gang+doubt, string(gate.Answer)+", "+gate.Detail)
-			advice := strings.Join(Explain(in).Advice, "\n")
-			check.Contains(t, name, advice, tc.advice)
-			check.Equal(t, name+": advice on reservations", isGang && strings.Contains(tc.gate, "reserved"), strings.Contains(advice, "Enqueued jobs have reserved"))
-		}
+		gate := "\nquota of llm: " + tc.wantGate
+		ofGang := fmt.Sprintf("%s; the whole gang requests %d%s\n", gate, tc.requested, tc.wantDoubt)
+		check.Text(t, "of a pod", textOf(pod)).Has(gate+tc.wantDoubt+"\n", tc.wantAdvice).Lacks("Enqueued jobs have reserved")
+		check.Contains(t, "of a gang", textOf(gang), ofGang, tc.wantAdvice)
+		isReserved := strings.Contains(tc.wantGate, "reserved")
+		check.Equal(t, "advice to a gang names reservations", isReserved, strings.Contains(textOf(gang), "Enqueued jobs have reserved"))
 	}
 }
 
-// TestAHiddenQueueLacksAtLeastOne: the statement may be about an earlier, larger request.
+// TestAHiddenQueueLacksAtLeastOne: the job requests 2 H200, and the quota of ancestor institute, which the user may not
+// read, is exhausted. The message of the scheduler has its numbers: 13 in all of 12 lacks 1. But a message with another
+// request than 2 is about an earlier pod, so the number is not known.
 func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
 	for text, want := range map[string]string{
 		"requested <2>, total would be <13>, but capability is <12>": "Queue institute, which is above llm, lacks 1 NVIDIA-H200 ",
@@ -374,111 +419,113 @@ func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
 	}
 }
 
-// TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a job, the nodes those of the
-// pods without which it does not start.
+// TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a gang, but the nodes only those of the pods
+// without which it does not start. A node has 3 of 16 H200 free. A pod requests 2.
 func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		gang, minimum card.Count
-		want          Answer
-		detail        string
+		want          Gate
 	}{
-		"a pod":           {0, 0, Yes, "3 of 16 healthy NVIDIA-H200"},
-		"a gang":          {4, 4, No, "3 of 16 healthy NVIDIA-H200; its gang needs 4 to start"},
-		"an elastic gang": {8, 2, Yes, "3 of 16 healthy NVIDIA-H200"},
-		"a small gang":    {3, 3, Yes, "3 of 16 healthy NVIDIA-H200; its gang needs 3 to start"},
-	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+		"a single pod":                 {0, 0, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200"}},
+		"a gang that needs all 4":      {4, 4, Gate{"free cards", No, "3 of 16 healthy NVIDIA-H200; its gang needs 4 to start"}},
+		"a gang of 8 that starts on 2": {8, 2, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200"}},
+		"a gang that needs all 3":      {3, 3, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200; its gang needs 3 to start"}},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 		in.Nodes[0].Free = count(3)
 		in.Request.GangCount = tc.gang
 		in.Request.MinimumCount = tc.minimum
-		gate := in.fleetGate()
-		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
+		check.Equal(t, "gate", tc.want, in.fleetGate())
 
 		lacks := fmt.Sprintf("More quota alone does not help now: %d requested, 3 NVIDIA-H200 free.", tc.minimum)
-		check.Equal(t, name, tc.want == No, strings.Contains(strings.Join(Explain(in).Advice, "\n"), lacks))
+		check.Equal(t, "advice that cards lack too", tc.want.Answer == No, strings.Contains(textOf(in), lacks))
 	}
 }
 
-// TestSinceOfASlowClock: the clock of the user's machine may be behind that of the API server.
-func TestSinceOfASlowClock(t *testing.T) {
-	in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+// TestAWorkloadNeverWaitsForLessThanNothing: the clock of the user's machine is a minute behind that of the API server, so
+// the job begins to wait in a minute. The summary says 0s.
+func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 	in.Now = in.Entries[0].Since.Add(-time.Minute)
 	check.Contains(t, "summary", Explain(in).Summary, "in queue llm for 0s (QuotaExhausted)")
 }
 
-// TestAGateIsClosedForEachReason: the gates of a workload that waits must not all be open, also where
-// quota and cards would do.
+// TestAGateIsClosedForEachReason: gates list what a workload needs, and a user looks for the one with No. So one of them
+// is No for each reason, even where quota (6 of 8 are free) and cards (4 on a node) would do. Only reason Other is
+// unknown to all gates.
 func TestAGateIsClosedForEachReason(t *testing.T) {
 	for _, reason := range blockedReasons(t) {
 		for name, change := range map[string]func(*Input){
 			"with cards":    func(*Input) {},
 			"without cards": func(in *Input) { in.Request = Request{MilliCPU: 4000} },
 		} {
-			in := waiting(reason, "")
-			in.Path = []*v1alpha1.CardQuota{granted("llm", 8, 2)}
+			in := newWaitingJob(reason, "")
+			in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 			in.Nodes[0].Free = count(4)
 			change(&in)
 
 			isClosed := slices.ContainsFunc(Explain(in).Gates, func(g Gate) bool { return g.Answer == No })
-			check.That(t, isClosed == (reason != v1alpha1.BlockedOther), "%s, %s: %+v", reason, name, Explain(in).Gates)
+			check.Equal(t, fmt.Sprintf("%s, %s: a gate is closed of %+v", reason, name, Explain(in).Gates), reason != v1alpha1.BlockedOther, isClosed)
 		}
 	}
 }
 
-func TestCPUAndMemoryOfTheQuota(t *testing.T) {
-	in := waiting(v1alpha1.BlockedCPUQuotaExhausted, "")
+// TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB, and a pod requests 4 CPU and
+// 2 GiB, so CPU is exhausted. For a pod with cards only the resource that is refused has a gate. A pod without cards
+// waits for nothing else, so it has both.
+func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedCPUQuotaExhausted, "")
 	in.Request.MilliCPU = 4000
 	in.Request.Memory = 2 << 30
-	quantity := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
-	in.Path[0].Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("13"), Quota: quantity("16")}
-	in.Path[0].Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("14Gi"), Quota: quantity("16Gi")}
+	in.Path[0].Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("13"), Quota: ptr.To(resource.MustParse("16"))}
+	in.Path[0].Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("14Gi"), Quota: ptr.To(resource.MustParse("16Gi"))}
 
-	find := func(name string) string {
-		for _, gate := range Explain(in).Gates {
-			if strings.HasPrefix(gate.Name, name) {
-				return gate.Name + ": " + string(gate.Answer) + ", " + gate.Detail
-			}
-		}
-		return ""
-	}
-	check.Equal(t, "CPU", "CPU of llm: No, 13 of 16 used, 4 requested", find("CPU"))
-	check.Equal(t, "memory", "", find("memory"))
+	check.Text(t, "with cards", textOf(in)).Has("\nCPU of llm: No, 13 of 16 used, 4 requested").Lacks("\nmemory of llm")
 
 	in.Request.Count = 0
-	check.Equal(t, "memory", "memory of llm: Yes, 14Gi of 16Gi used, 2Gi requested", find("memory"))
+	check.Contains(t, "without cards", textOf(in), "\nmemory of llm: Yes, 14Gi of 16Gi used, 2Gi requested")
 }
 
-// TestFreeCardsOfTheInventory: without the nodes it is unknown which of the allocated cards are on
-// cordoned nodes.
-func TestFreeCardsOfTheInventory(t *testing.T) {
-	for name, tc := range map[string]struct {
-		total, healthy, cordoned, allocated int64
-		want                                Answer
-		detail                              string
+// TestFreeCardsAreARangeWithoutTheNodes: the user may not read nodes, and the CardInventory has only sums. Of the allocated
+// cards, some may be on nodes that are cordoned or not healthy, where they take no free card away. So free is between
+// usable - allocated and usable, where usable is healthy - cordoned. The job requests 2.
+func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		inventory v1alpha1.InventoryCard
+		want      Gate
 	}{
-		"all of the cordoned node may be in use": {16, 16, 8, 8, Unknown, "0 to 8 of 16 healthy NVIDIA-H200"},
-		"so may those of a broken node":          {16, 8, 0, 8, Unknown, "0 to 8 of 8 healthy NVIDIA-H200"},
-		"more are in use than it has":            {16, 16, 8, 15, No, "0 to 1 of 16 healthy NVIDIA-H200"},
-		"enough are free in any case":            {16, 16, 8, 2, Yes, "6 to 8 of 16 healthy NVIDIA-H200"},
-		"no node is out of use":                  {16, 16, 0, 15, No, "1 of 16 healthy NVIDIA-H200"},
-		"more are allocated than exist":          {8, 8, 0, 9, No, "0 of 8 healthy NVIDIA-H200"},
-	} {
-		in := waiting(v1alpha1.BlockedOther, "")
+		"8 usable, 8 allocated, perhaps all on the 8 cordoned ones": {
+			v1alpha1.InventoryCard{Total: 16, Healthy: 16, Cordoned: 8, Allocated: 8}, Gate{"free cards", Unknown, "0 to 8 of 16 healthy NVIDIA-H200"},
+		},
+		"8 usable, 8 allocated, perhaps all on the 8 unhealthy ones": {
+			v1alpha1.InventoryCard{Total: 16, Healthy: 8, Allocated: 8}, Gate{"free cards", Unknown, "0 to 8 of 8 healthy NVIDIA-H200"},
+		},
+		"8 usable, 15 allocated: at least 7 of the usable ones": {
+			v1alpha1.InventoryCard{Total: 16, Healthy: 16, Cordoned: 8, Allocated: 15}, Gate{"free cards", No, "0 to 1 of 16 healthy NVIDIA-H200"},
+		},
+		"8 usable, 2 allocated: at least 6 are free": {
+			v1alpha1.InventoryCard{Total: 16, Healthy: 16, Cordoned: 8, Allocated: 2}, Gate{"free cards", Yes, "6 to 8 of 16 healthy NVIDIA-H200"},
+		},
+		"all 16 usable, 15 allocated": {
+			v1alpha1.InventoryCard{Total: 16, Healthy: 16, Allocated: 15}, Gate{"free cards", No, "1 of 16 healthy NVIDIA-H200"},
+		},
+		"all 8 usable, 9 allocated: not less than 0": {
+			v1alpha1.InventoryCard{Total: 8, Healthy: 8, Allocated: 9}, Gate{"free cards", No, "0 of 8 healthy NVIDIA-H200"},
+		},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedOther, "")
 		in.Nodes = nil
-		card := &in.Inventory.Cards[0]
-		card.Total = tc.total
-		card.Healthy = tc.healthy
-		card.Cordoned = tc.cordoned
-		card.Allocated = tc.allocated
+		tc.inventory.Name = "NVIDIA-H200"
+		in.Inventory.Cards[0] = tc.inventory
 
-		gate := in.fleetGate()
-		check.That(t, gate.Answer == tc.want && gate.Detail == tc.detail, "%s: %+v", name, gate)
-		check.Equal(t, name, tc.want == No, in.LacksFreeCards())
+		check.Equal(t, "gate", tc.want, in.fleetGate())
+		check.Equal(t, "lacks free cards for certain", tc.want.Answer == No, in.LacksFreeCards())
 	}
 }
 
-// All fields may be missing.
-func TestExplainingNothing(t *testing.T) {
+// TestAnExplanationNeedsNoField: a user may read almost nothing, and a newer operator may state a reason, New, that this
+// version does not know. There is a summary nevertheless, and an empty CardQuota makes nothing panic.
+func TestAnExplanationNeedsNoField(t *testing.T) {
 	for _, reason := range append(blockedReasons(t), "New") {
 		in := Input{Pending: 1, Entries: []v1alpha1.BlockedStatus{{Reason: reason}}, Request: Request{Count: 1}}
 		check.That(t, Explain(in).Summary != "", "no summary of %s", reason)

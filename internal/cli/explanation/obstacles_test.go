@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/inventoryview"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -19,71 +20,104 @@ func tainted(name string, effect corev1.TaintEffect) *corev1.Node {
 	}).Obj()
 }
 
-func TestObstacles(t *testing.T) {
+// TestWhatKeepsAPodFromANode: node n has 64 CPU, 1 TiB and 110 pods, unless the row says otherwise. A running pod uses 40
+// CPU there; one on another node and one that has ended use nothing. An obstacle is what makes the scheduler refuse the
+// node for a pod, and of several the first is named.
+func TestWhatKeepsAPodFromANode(t *testing.T) {
+	others := []*corev1.Pod{
+		builder.Pod("lab", "a").CPU("40").Running("n").Obj(),
+		builder.Pod("lab", "b").CPU("40").Running("other").Obj(),
+		builder.Pod("lab", "c").CPU("40").Running("n").Phase(corev1.PodSucceeded).Obj(),
+	}
 	plain := func() *builder.PodBuilder { return builder.Pod("lab", "train-0") }
-	labelled := func(key, value string) *corev1.Node { return builder.Node("n").Label(key, value).Obj() }
-	selects := plain().With(func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "a"} })
-	tolerates := plain().With(func(pod *corev1.Pod) {
+	zoneA := plain().With(func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "a"} })
+	tolerating := plain().With(func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 	})
 
-	onNode := []*corev1.Pod{
-		builder.Pod("lab", "a").CPU("40").Running("n").Obj(), builder.Pod("lab", "b").CPU("40").Running("other").Obj(), builder.Pod("lab", "c").CPU("40").Running("n").Phase(corev1.PodSucceeded).Obj(),
-	}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		node *corev1.Node
-		want string
+		want string // the obstacle, "" for none
 	}{
-		"enough left":       {plain().CPU("24").Memory("1Ti"), builder.Node("n").Obj(), ""},
-		"too little CPU":    {plain().CPU("24001m"), builder.Node("n").Obj(), "has too little left: 24 cpu of 24001m requested"},
-		"too little of it":  {plain().Memory("3Ti"), builder.Node("n").Resource(corev1.ResourcePods, "-109").Obj(), "has too little left: 1Ti memory of 3Ti requested, 0 pods of 1 requested"},
-		"cordoned and full": {plain().CPU("65"), builder.Node("n").Cordoned().Obj(), "is cordoned"},
-		"none":              {plain(), builder.Node("n").Obj(), ""},
-		"not ready":         {plain(), builder.Node("n").NotReady().Obj(), "is not Ready"},
-		"cordoned":          {plain(), builder.Node("n").Cordoned().Obj(), "is cordoned"},
-		"taint":             {plain(), tainted("n", corev1.TaintEffectNoSchedule), "has taint dedicated=infra:NoSchedule"},
-		"evicting taint":    {plain(), tainted("n", corev1.TaintEffectNoExecute), "has taint dedicated=infra:NoExecute"},
-		"preference":        {plain(), tainted("n", corev1.TaintEffectPreferNoSchedule), ""},
-		"toleration":        {tolerates, tainted("n", corev1.TaintEffectNoSchedule), ""},
-		"another label":     {selects, labelled("zone", "b"), "is not one that the pod selects"},
-		"a selected label":  {selects, labelled("zone", "a"), ""},
-	} {
-		check.Equal(t, name, tc.want, FindObstacles(tc.pod.Obj(), []*corev1.Node{tc.node}, onNode)["n"].Detail)
+		"the pod requests nothing":          {plain(), builder.Node("n").Obj(), ""},
+		"24 CPU requested, 64 - 40 = 24":    {plain().CPU("24").Memory("1Ti"), builder.Node("n").Obj(), ""},
+		"24.001 CPU requested, 24 are left": {plain().CPU("24001m"), builder.Node("n").Obj(), "has too little left: 24 cpu of 24001m requested"},
+		"3 TiB requested, and no pod is left": {
+			plain().Memory("3Ti"), builder.Node("n").Resource(corev1.ResourcePods, "-109").Obj(),
+			"has too little left: 1Ti memory of 3Ti requested, 0 pods of 1 requested",
+		},
+		"the node is cordoned and has too little CPU": {plain().CPU("65"), builder.Node("n").Cordoned().Obj(), "is cordoned"},
+		"the node is not Ready":                       {plain(), builder.Node("n").NotReady().Obj(), "is not Ready"},
+		"the node is cordoned":                        {plain(), builder.Node("n").Cordoned().Obj(), "is cordoned"},
+		"a taint that schedules nothing":              {plain(), tainted("n", corev1.TaintEffectNoSchedule), "has taint dedicated=infra:NoSchedule"},
+		"a taint that evicts":                         {plain(), tainted("n", corev1.TaintEffectNoExecute), "has taint dedicated=infra:NoExecute"},
+		"a taint that is only a preference":           {plain(), tainted("n", corev1.TaintEffectPreferNoSchedule), ""},
+		"a taint that the pod tolerates":              {tolerating, tainted("n", corev1.TaintEffectNoSchedule), ""},
+		"the pod selects zone a, the node is of b":    {zoneA, builder.Node("n").Label("zone", "b").Obj(), "is not one that the pod selects"},
+		"the pod selects zone a, the node is of a":    {zoneA, builder.Node("n").Label("zone", "a").Obj(), ""},
+	}) {
+		check.Equal(t, "obstacle", tc.want, FindObstacles(tc.pod.Obj(), []*corev1.Node{tc.node}, others)["n"].Detail)
 	}
 }
 
+// TestOneNodeWithoutObstacleIsEnough: nodes a, b and c have 4, 2 and 1 H200 free, and the pod requests 2 unless the row says
+// otherwise. If a node with enough cards has no obstacle, the gate says Yes. If all have one, it says No and lists the
+// first three, and the advice has the remedies. Too little CPU or memory has a gate of its own. Without a node of enough
+// cards, obstacles do not matter.
 func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
-	in := waiting(v1alpha1.BlockedNodesUnsuitable, "")
-	in.Nodes = []inventoryview.Node{{Name: "a", Card: "NVIDIA-H200", Free: count(4), Ready: true}, {Name: "b", Card: "NVIDIA-H200", Free: count(2), Ready: true}, {Name: "c", Card: "NVIDIA-H200", Free: count(1), Ready: true}}
-	answers := func() (gates []Gate, advice string) {
-		return in.obstacleGates(), strings.Join(in.adviseObstacles(), " ")
+	cordon := Obstacle{Detail: "is cordoned", Remedy: "uncordon it"}
+	taint := Obstacle{Detail: "has taint x", Remedy: "tolerate it"}
+	lacksCPU := Obstacle{Detail: "has too little left: 1 cpu of 2 requested", Remedy: "request less", LacksCompute: true}
+	const labels = "taints and labels"
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		requested  card.Count
+		obstacles  map[string]Obstacle // by node
+		withNodeD  bool                // of 8 free H200, cordoned
+		want       []Gate
+		wantAdvice string
+	}{
+		"the user may not read nodes": {requested: 2},
+		"a is cordoned, b has no obstacle": {
+			requested: 2, obstacles: map[string]Obstacle{"a": cordon},
+			want: []Gate{{labels, Yes, "b has 2 free and takes such pods"}},
+		},
+		"a is cordoned, b has a taint": {
+			requested: 2, obstacles: map[string]Obstacle{"a": cordon, "b": taint},
+			want:       []Gate{{labels, No, "a has 4 free and is cordoned; b has 2 free and has taint x"}},
+			wantAdvice: "Node a has 4 NVIDIA-H200 free and is cordoned: uncordon it. Node b has 2 NVIDIA-H200 free and has taint x: tolerate it.",
+		},
+		"5 requested, which no node has free": {requested: 5, obstacles: map[string]Obstacle{"a": cordon, "b": taint}},
+		"1 requested, four nodes refuse it": {
+			requested: 1, withNodeD: true, obstacles: map[string]Obstacle{"a": cordon, "b": taint, "c": cordon, "d": cordon},
+			want: []Gate{{labels, No, "a has 4 free and is cordoned; b has 2 free and has taint x; c has 1 free and is cordoned; more nodes refuse it: 1"}},
+			wantAdvice: "Node a has 4 NVIDIA-H200 free and is cordoned: uncordon it. Node b has 2 NVIDIA-H200 free and has taint x: tolerate it. " +
+				"Node c has 1 NVIDIA-H200 free and is cordoned: uncordon it.",
+		},
+		"1 requested, b lacks CPU, the others are cordoned": {
+			requested: 1, withNodeD: true, obstacles: map[string]Obstacle{"a": cordon, "b": lacksCPU, "c": cordon, "d": cordon},
+			want: []Gate{
+				{labels, Yes, "b has 2 free, and none is in the way"},
+				{"CPU and memory", No, "b has 2 free and has too little left: 1 cpu of 2 requested"},
+			},
+			wantAdvice: "Node a has 4 NVIDIA-H200 free and is cordoned: uncordon it. Node b has 2 NVIDIA-H200 free and has too little left: " +
+				"1 cpu of 2 requested: request less. Node c has 1 NVIDIA-H200 free and is cordoned: uncordon it.",
+		},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedNodesUnsuitable, "")
+		in.Request.Count = tc.requested
+		in.Obstacles = tc.obstacles
+		in.Nodes = []inventoryview.Node{
+			{Name: "a", Card: "NVIDIA-H200", Free: count(4), Ready: true},
+			{Name: "b", Card: "NVIDIA-H200", Free: count(2), Ready: true},
+			{Name: "c", Card: "NVIDIA-H200", Free: count(1), Ready: true},
+		}
+		if tc.withNodeD {
+			in.Nodes = append(in.Nodes, inventoryview.Node{Name: "d", Card: "NVIDIA-H200", Free: count(8), Ready: true, Cordoned: true})
+		}
+
+		check.Equal(t, "gates", tc.want, in.obstacleGates())
+		check.Equal(t, "advice", tc.wantAdvice, strings.Join(in.adviseObstacles(), " "))
 	}
-
-	gates, _ := answers()
-	check.Equal(t, "gates without rights on nodes", 0, len(gates))
-	in.Obstacles = map[string]Obstacle{"a": {Detail: "is cordoned", Remedy: "uncordon it"}}
-	gates, advice := answers()
-	check.That(t, len(gates) == 1 && gates[0].Answer == Yes && strings.HasPrefix(gates[0].Detail, "b has 2 free") && advice == "", "%v, %s", gates, advice)
-
-	in.Obstacles["b"] = Obstacle{Detail: "has taint x", Remedy: "tolerate it"}
-	gates, advice = answers()
-	check.That(t, len(gates) == 1 && gates[0].Answer == No && gates[0].Detail == "a has 4 free and is cordoned; b has 2 free and has taint x", "%v", gates)
-	check.Equal(t, "advice", "Node a has 4 NVIDIA-H200 free and is cordoned: uncordon it. Node b has 2 NVIDIA-H200 free and has taint x: tolerate it.", advice)
-
-	in.Request.Count = 5
-	gates, advice = answers()
-	check.That(t, len(gates) == 0 && advice == "", "no node has enough cards, but %v, %s", gates, advice)
-
-	in.Request.Count = 1
-	in.Nodes = append(in.Nodes, inventoryview.Node{Name: "d", Card: "NVIDIA-H200", Free: count(8), Ready: true, Cordoned: true})
-	in.Obstacles["c"] = in.Obstacles["a"]
-	in.Obstacles["d"] = in.Obstacles["a"]
-	gates, _ = answers()
-	check.That(t, strings.HasPrefix(gates[0].Detail, "a has 4") && strings.HasSuffix(gates[0].Detail, "c has 1 free and is cordoned; more nodes refuse it: 1"), "%v", gates)
-
-	in.Obstacles["b"] = Obstacle{Detail: "has too little left: 1 cpu of 2 requested", Remedy: "request less", LacksCompute: true}
-	gates, advice = answers()
-	check.That(t, len(gates) == 2 && gates[0].Answer == Yes && gates[0].Detail == "b has 2 free, and none is in the way" && gates[1].Answer == No, "%v", gates)
-	check.Contains(t, "advice", advice, "Node b has 2 NVIDIA-H200 free and has too little left: 1 cpu of 2 requested: request less.")
 }

@@ -7,7 +7,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestServicesDoNotEnd: the cards of a Deployment are free when it is scaled down.
+// TestServicesDoNotEnd: a workload holds 4 H200, and the advice says when they are free again. A job and a pod end by
+// themselves. The controller of a service replaces pods that end, so its cards are free when it is scaled down or deleted.
 func TestServicesDoNotEnd(t *testing.T) {
 	for want, holder := range map[string]v1alpha1.WorkloadReference{
 		"When Job lab/train ends, 4 NVIDIA-H200 are free again.":                   {APIGroup: "batch", Kind: "Job", Namespace: "lab", Name: "train"},
@@ -16,8 +17,7 @@ func TestServicesDoNotEnd(t *testing.T) {
 		"When StatefulSet lab/cache is scaled down, 4 NVIDIA-H200 are free again.": {APIGroup: "apps", Kind: "StatefulSet", Namespace: "lab", Name: "cache"},
 		"When DaemonSet lab/probe is deleted, 4 NVIDIA-H200 are free again.":       {APIGroup: "apps", Kind: "DaemonSet", Namespace: "lab", Name: "probe"},
 	} {
-		in := &Input{}
-		advice := in.adviseHolders([]v1alpha1.CardHolder{{Workload: holder, Card: "NVIDIA-H200", Count: 4}})
+		advice := (&Input{}).adviseHolders([]v1alpha1.CardHolder{{Workload: holder, Card: "NVIDIA-H200", Count: 4}})
 		check.Equal(t, "advice", []string{want}, advice)
 	}
 }

@@ -2,12 +2,12 @@ package explanation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// textOf returns all that an explanation says.
+// textOf returns all that an explanation says, each line its own: the summary, the advice, and the gates.
 func textOf(in Input) string {
 	d := Explain(in)
 	lines := append([]string{d.Summary}, d.Advice...)
@@ -25,107 +25,172 @@ func textOf(in Input) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAQuotaIsInUseOnlyIfItIs: the summary says in which way a quota is exhausted.
-func TestAQuotaIsInUseOnlyIfItIs(t *testing.T) {
+// TestTheSummarySaysInWhichWayAQuotaIsExhausted: a user acts differently on each. Job other holds 8 H200 of the queue. Where
+// a pod requests more than the whole quota, the end of that job does not help, and is not advised.
+func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	const message = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested "
-	for want, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		quota, used, requested int64
-		message                string
+		message                string // of the scheduler
+		want                   string
+		wantsEndOfOther        bool
 	}{
-		"the quota of the queue is in use.":                                              {8, 8, 2, message + "<2>, total would be <10>, but capability is <8>"},
-		"too little of the quota of the queue is left.":                                  {8, 7, 2, message + "<2>, total would be <9>, but capability is <8>"},
-		"it requests more than the whole quota of the queue.":                            {2, 0, 3, message + "<3>, total would be <3>, but capability is <2>"},
-		"the quota of the queue is reserved for jobs that the scheduler has enqueued.":   {8, 0, 6, message + "<6>, total would be <14>, but capability is <8>"},
-		"QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has": {2, 1, 3, ""},
-	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
-		in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, tc.used)}
+		"2 requested, 8 of 8 used": {
+			8, 8, 2, message + "<2>, total would be <10>, but capability is <8>", "the quota of the queue is in use.", true,
+		},
+		"2 requested, 7 of 8 used": {
+			8, 7, 2, message + "<2>, total would be <9>, but capability is <8>", "too little of the quota of the queue is left.", true,
+		},
+		"3 requested, a quota of 2": {
+			2, 0, 3, message + "<3>, total would be <3>, but capability is <2>", "it requests more than the whole quota of the queue.", false,
+		},
+		"3 requested, a quota of 2, and the scheduler states nothing": {
+			2, 1, 3, "", "QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has", false,
+		},
+		"6 requested, 0 of 8 used, 14 - 6 = 8 reserved": {
+			8, 0, 6, message + "<6>, total would be <14>, but capability is <8>",
+			"the quota of the queue is reserved for jobs that the scheduler has enqueued.", true,
+		},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, tc.message)
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", tc.quota, tc.used)}
 		in.Request.Count = card.Count(tc.requested)
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 8)}
-		text := textOf(in)
-		check.Contains(t, want, text, want)
-		isTooMuch := tc.requested > tc.quota
-		check.Equal(t, want+": the end of another helps", !isTooMuch, strings.Contains(text, "When Job lab/other ends"))
-	}
 
-	other := waiting(v1alpha1.BlockedQuotaExhausted, "") // one card has a large quota, another one more left
-	other.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
-	other.Request.Count = 6
-	check.That(t, !strings.Contains(textOf(other), "more than the whole quota"), "it fits the quota of H200: %s", textOf(other))
+		text := textOf(in)
+		check.Contains(t, "explanation", text, tc.want)
+		check.Equal(t, "advises the end of job other", tc.wantsEndOfOther, strings.Contains(text, "When Job lab/other ends"))
+	}
 }
 
-// TestNoGateContradictsTheReason: a reason that says quota never stands beside a quota that says Yes.
+// TestARequestOfTwoCardsMayFitTheQuotaOfEither: 6 H200 or H800 are requested. The quota of H800 is 4, but that of H200 is 8, so
+// the request is not larger than the whole quota, although more H800 are free.
+func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
+	in.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
+	in.Request.Count = 6
+	check.Text(t, "explanation", textOf(in)).Lacks("more than the whole quota")
+}
+
+// TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue, but 2 cards are requested, and
+// the status says that enough are free. A gate "Yes" beside reason QuotaExhausted would confuse, so the gate of the quota
+// is No or Unknown, and says why.
 func TestNoGateContradictsTheReason(t *testing.T) {
-	const refused = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
-	for name, tc := range map[string]struct {
+	const refusedFor5of3 = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		quota   int64
 		message string
 		want    string
 	}{
-		"refused for a larger pod":    {3, refused, "quota of llm: No, 0/3 NVIDIA-H200 used, 3 free; the scheduler refuses 5 at once"},
-		"raised since":                {9, refused, "quota of llm: Unknown, 0/9 NVIDIA-H200 used, 9 free; raised since the scheduler has tried it"},
-		"without the words of quotas": {3, "", "quota of llm: Unknown, 0/3 NVIDIA-H200 used, 3 free; the scheduler has refused it"},
-	} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, tc.message)
-		in.Path = []*v1alpha1.CardQuota{granted("llm", tc.quota, 0)}
-		check.Contains(t, name, textOf(in), tc.want)
-
-		isYes := func(g Gate) bool { return g.Name == "quota of llm" && g.Answer == Yes }
-		check.That(t, !slices.ContainsFunc(Explain(in).Gates, isYes), "%s: %+v", name, Explain(in).Gates)
+		"3 free, refused for a pod of 5":       {3, refusedFor5of3, "quota of llm: No, 0/3 NVIDIA-H200 used, 3 free; the scheduler refuses 5 at once"},
+		"9 free, refused when 3 were":          {9, refusedFor5of3, "quota of llm: Unknown, 0/9 NVIDIA-H200 used, 9 free; raised since the scheduler has tried it"},
+		"3 free, and the message is not known": {3, "", "quota of llm: Unknown, 0/3 NVIDIA-H200 used, 3 free; the scheduler has refused it"},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, tc.message)
+		in.Path = []*v1alpha1.CardQuota{newQuota("llm", tc.quota, 0)}
+		check.Text(t, "explanation", textOf(in)).Has(tc.want).Lacks("quota of llm: Yes")
 	}
 }
 
-func TestAGangOfTooFewPods(t *testing.T) {
-	in := waiting(v1alpha1.BlockedGangIncomplete, "pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable")
-	in.Gang = Gang{Minimum: 2, Pods: 1}
+// TestAGangWithoutEnoughPodsWaitsForThem: a gang needs 2 pods to start. If only one exists, the advice is about the
+// controller that has to create the other. If both exist, it is about the pods that do not fit.
+func TestAGangWithoutEnoughPodsWaitsForThem(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedGangIncomplete, "pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable")
 	in.PodGroup = "train-group"
-	check.Text(t, "explanation", textOf(in)).
-		Has("(GangIncomplete): the gang needs 2 pods, 1 exists.", "gang: No, the gang needs 2 pods, 1 exists",
-						"Job lab/train has to create 1 pod more. Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh train.").
-		Lacks("See why the other pods") // there are no others
+	in.Gang = Gang{Minimum: 2, Pods: 1}
+	check.Text(t, "one pod of two", textOf(in)).
+		Has("(GangIncomplete): the gang needs 2 pods, 1 exists.",
+			"gang: No, the gang needs 2 pods, 1 exists",
+			"Job lab/train has to create 1 pod more. Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh train.").
+		Lacks("See why the other pods")
 
-	in.Workload.Kind = "Deployment"
-	in.Rollout = &Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}
 	in.Gang = Gang{Minimum: 2, Pods: 2}
-	in.Rollout = nil
-	check.Contains(t, "enough pods", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
+	check.Contains(t, "two pods of two", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
 }
 
-// TestAdviceOnAGangFollowsItsController: each kind has its own field, and more replicas do not help where
-// the controller wants enough.
+// TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller, with name x. If the
+// controller wants only 2, the user raises the field that says so, or lowers the minimum of the gang. A rolling update
+// may create too few new pods at once. A controller that wants enough says in its events what keeps it from it.
 func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	const (
 		surge = "spec.strategy.rollingUpdate.maxSurge to 4 or more"
 		lower = "lower its annotation scheduling.volcano.sh/group-min-member to 2"
 	)
 
-	rollout := func(surge, unavailable int) *Rollout {
-		return &Rollout{OldPods: 4, MaxSurge: surge, MaxUnavailable: unavailable, IsKnown: true}
+	rollout := func(maxSurge, maxUnavailable int) *Rollout {
+		return &Rollout{OldPods: 4, MaxSurge: maxSurge, MaxUnavailable: maxUnavailable, IsKnown: true}
 	}
-	for name, tc := range map[string]struct {
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		group, kind string
 		scale       *Scale
 		rollout     *Rollout
-		failure     string
+		failure     string // of the controller to create pods
 		want        string
 	}{
-		"a small Deployment":         {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, nil, "", "Deployment lab/x wants 2 pods, and its gang needs 4: raise spec.replicas to 4, or " + lower + ": kubectl -n lab edit deployment x."},
-		"a small rollout":            {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, rollout(4, 0), "", "raise spec.replicas to 4"},
-		"a slow rollout":             {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(1, 1), "", "adds too few new pods at once for a gang of 4: set " + surge},
-		"a rollout of enough":        {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(4, 0), "", "Its events say why it has not: kubectl -n lab describe deployment x."},
-		"one that ends pods, too":    {"apps", "Deployment", &Scale{Desired: 4, Field: "spec.replicas"}, rollout(3, 1), "", "Its events say why it has not"},
-		"an unknown rollout":         {"apps", "Deployment", nil, &Rollout{OldPods: 4}, "", "may add too few new pods at once for a gang of 4. If so, set " + surge},
-		"refused pods":               {"apps", "Deployment", &Scale{Desired: 2, Field: "spec.replicas"}, nil, "exceeded quota: gpus", "A ResourceQuota of namespace lab refuses the pods"},
-		"an ordered StatefulSet":     {"apps", "StatefulSet", &Scale{Desired: 4, Field: "spec.replicas", IsOrdered: true}, nil, "", "create it again with spec.podManagementPolicy: Parallel, which cannot be changed"},
-		"a parallel StatefulSet":     {"apps", "StatefulSet", &Scale{Desired: 4, Field: "spec.replicas"}, nil, "", "Its events say why it has not: kubectl -n lab describe statefulset x."},
-		"a DaemonSet":                {"apps", "DaemonSet", &Scale{Desired: 2}, nil, "", "its gang needs 4: " + lower + ": kubectl -n lab edit daemonset x."},
-		"a Job":                      {"batch", "Job", &Scale{Desired: 2, Field: "spec.parallelism"}, nil, "", "raise spec.parallelism to 4, or " + lower + ": kubectl -n lab edit job.batch x."},
-		"a Job of few completions":   {"batch", "Job", &Scale{Desired: 2, Field: "spec.completions", IsImmutable: true}, nil, "", lower + ", or create it again with spec.completions: 4"},
-		"a Volcano job":              {"batch.volcano.sh", "Job", &Scale{Desired: 4, Field: "the replicas of its tasks"}, nil, "", "Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh x."},
-		"a Volcano job of few tasks": {"batch.volcano.sh", "Job", &Scale{Desired: 2, Field: "the replicas of its tasks"}, nil, "", "raise the replicas of its tasks, or lower spec.minAvailable to 2: kubectl -n lab edit job.batch.volcano.sh x."},
-		"another controller":         {"kubeflow.org", "PyTorchJob", nil, nil, "", "PyTorchJob lab/x has to create 2 pods more."},
-	} {
-		in := waiting(v1alpha1.BlockedGangIncomplete, "")
+		"a Deployment of 2 replicas": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 2, Field: "spec.replicas"},
+			want: "Deployment lab/x wants 2 pods, and its gang needs 4: raise spec.replicas to 4, or " + lower + ": kubectl -n lab edit deployment x.",
+		},
+		"a Deployment of 2 replicas, in a rollout": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 2, Field: "spec.replicas"}, rollout: rollout(4, 0),
+			want: "raise spec.replicas to 4",
+		},
+		"4 replicas, and the rollout adds 1 and removes 1: 2 new pods at once": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 4, Field: "spec.replicas"}, rollout: rollout(1, 1),
+			want: "adds too few new pods at once for a gang of 4: set " + surge,
+		},
+		"4 replicas, and the rollout adds 4 at once": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 4, Field: "spec.replicas"}, rollout: rollout(4, 0),
+			want: "Its events say why it has not: kubectl -n lab describe deployment x.",
+		},
+		"4 replicas, and the rollout adds 3 and removes 1: 4 new pods at once": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 4, Field: "spec.replicas"}, rollout: rollout(3, 1),
+			want: "Its events say why it has not",
+		},
+		"4 old pods, and the strategy is not readable": {
+			group: "apps", kind: "Deployment", rollout: &Rollout{OldPods: 4},
+			want: "may add too few new pods at once for a gang of 4. If so, set " + surge,
+		},
+		"a ResourceQuota refuses the pods of a Deployment": {
+			group: "apps", kind: "Deployment", scale: &Scale{Desired: 2, Field: "spec.replicas"}, failure: "exceeded quota: gpus",
+			want: "A ResourceQuota of namespace lab refuses the pods",
+		},
+		"a StatefulSet of 4 that creates one pod after the other": {
+			group: "apps", kind: "StatefulSet", scale: &Scale{Desired: 4, Field: "spec.replicas", IsOrdered: true},
+			want: "create it again with spec.podManagementPolicy: Parallel, which cannot be changed",
+		},
+		"a StatefulSet of 4 that creates all pods at once": {
+			group: "apps", kind: "StatefulSet", scale: &Scale{Desired: 4, Field: "spec.replicas"},
+			want: "Its events say why it has not: kubectl -n lab describe statefulset x.",
+		},
+		"a DaemonSet on 2 nodes": {
+			group: "apps", kind: "DaemonSet", scale: &Scale{Desired: 2},
+			want: "its gang needs 4: " + lower + ": kubectl -n lab edit daemonset x.",
+		},
+		"a Job of parallelism 2": {
+			group: "batch", kind: "Job", scale: &Scale{Desired: 2, Field: "spec.parallelism"},
+			want: "raise spec.parallelism to 4, or " + lower + ": kubectl -n lab edit job.batch x.",
+		},
+		"a Job of 2 completions, which cannot be changed": {
+			group: "batch", kind: "Job", scale: &Scale{Desired: 2, Field: "spec.completions", IsImmutable: true},
+			want: lower + ", or create it again with spec.completions: 4",
+		},
+		"a Volcano job of 4 replicas": {
+			group: "batch.volcano.sh", kind: "Job", scale: &Scale{Desired: 4, Field: "the replicas of its tasks"},
+			want: "Its events say why it has not: kubectl -n lab describe job.batch.volcano.sh x.",
+		},
+		"a Volcano job of 2 replicas": {
+			group: "batch.volcano.sh", kind: "Job", scale: &Scale{Desired: 2, Field: "the replicas of its tasks"},
+			want: "raise the replicas of its tasks, or lower spec.minAvailable to 2: kubectl -n lab edit job.batch.volcano.sh x.",
+		},
+		"a controller that is not known": {
+			group: "kubeflow.org", kind: "PyTorchJob",
+			want: "PyTorchJob lab/x has to create 2 pods more.",
+		},
+	}) {
+		in := newWaitingJob(v1alpha1.BlockedGangIncomplete, "")
 		in.Workload = v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}
 		in.Gang = Gang{Minimum: 4, Pods: 2}
 		in.PodGroup = "g"
@@ -136,253 +201,389 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 		}
 
 		advice := Explain(in).Advice
-		check.Equal(t, name+": one advice", 1, len(advice))
-		check.Contains(t, name, strings.Join(advice, " "), tc.want)
+		check.Must(t, len(advice) == 1, "more or less than one advice: %q", advice)
+		check.Contains(t, "advice", advice[0], tc.want)
 	}
 }
 
-func TestARolloutAwaitsItsOldPods(t *testing.T) {
-	for name, tc := range map[string]struct {
+// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods hold. With
+// maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
+// advice is to let it end one first. The rollout has 2 old pods, which hold 2 cards of the quota, unless the row says
+// otherwise.
+func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
 		rollout Rollout
 		reason  v1alpha1.BlockedReason
 		want    bool
 	}{
-		"default of two replicas": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
-		"the cards of the nodes":  {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
-		"CPU":                     {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
-		"not readable":            {Rollout{OldPods: 2, CardPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
-		"it ends old pods first":  {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"without old pods":        {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"old pods of other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"other cards of nodes":    {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
-		"another reason":          {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
-	} {
-		in := waiting(tc.reason, "")
+		"waits for quota of cards":     {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
+		"waits for cards of nodes":     {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
+		"waits for quota of CPU":       {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
+		"the strategy is not readable": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
+		"maxUnavailable 1: it ends an old pod first": {
+			Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false,
+		},
+		"there are no old pods":                      {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"old pods hold other cards of the quota":     {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"old pods hold other cards of nodes":         {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
+		"the queue is stopped: old pods do not help": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
+	}) {
+		in := newWaitingJob(tc.reason, "")
 		in.Workload = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
 		in.Rollout = &tc.rollout
 
 		text := textOf(in)
-		for _, words := range []string{"Its rollout waits for its own old pods.", `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`} {
-			check.Equal(t, name+": "+words, tc.want, strings.Contains(text, words))
-		}
+		const patch = `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`
+		check.Equal(t, "says so", tc.want, strings.Contains(text, "Its rollout waits for its own old pods."))
+		check.Equal(t, "advises to end an old pod first", tc.want, strings.Contains(text, patch))
 	}
 }
 
-// TestARolloutWithTooLargePodsAwaitsNoOldOnes: their end would not be enough.
+// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8. A new pod of 9 cards would not fit even without
+// the old pods.
 func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
-	for requested, want := range map[int64]bool{8: true, 9: false} {
-		in := waiting(v1alpha1.BlockedQuotaExhausted, "")
+	for requested, want := range map[card.Count]bool{8: true, 9: false} {
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 		in.Workload = v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
-		in.Request.Count = card.Count(requested)
+		in.Request.Count = requested
 		in.Rollout = &Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}
-		check.Equal(t, fmt.Sprint(requested, " of 8"), want, strings.Contains(textOf(in), "old pod"))
+		check.Equal(t, fmt.Sprint(requested, " of 8 requested"), want, strings.Contains(textOf(in), "old pod"))
 	}
 }
 
-func TestReservationsAreNamed(t *testing.T) {
-	in := cases["QuotaExhausted-reserved"]()
+// TestJobsThatReserveTheQuotaAreNamed: the quota of 8 is not used, but reserved by two jobs that the scheduler has enqueued:
+// PodGroup flow, for which no pods exist, with 4 cards, and job gang of another namespace with pods. A user who may not
+// read that namespace does not see its name.
+func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
+	gang := ofJob("gang")
+	gang.Namespace = "secret"
 	flow := v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: "lab", Name: "flow"}
-	other := ofJob("gang")
-	other.Namespace = "secret"
-	in.Reservations = []Reservation{{flow, "flow", 4, "NVIDIA-H200", false}, {other, "gang-1", 3, "NVIDIA-H200|NVIDIA-H800", true}}
+	in := cases["QuotaExhausted-reserved"]()
+	in.Reservations = []Reservation{
+		{Workload: flow, PodGroup: "flow", Count: 4, Card: "NVIDIA-H200"},
+		{Workload: gang, PodGroup: "gang-1", Count: 3, Card: "NVIDIA-H200|NVIDIA-H800", HasPods: true},
+	}
 
-	text := textOf(in)
-	check.Text(t, "advice", text).
+	check.Text(t, "to an administrator", textOf(in)).
 		Has("Enqueued jobs have reserved 8 NVIDIA-H200: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).",
 					"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
 					"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.").
-		Lacks("five minutes") // it may be an hour
+		Lacks("five minutes") // after which a reservation is lost by default
 
 	in.NamesOthers = false
-	text = textOf(in)
-	check.Text(t, "to a tenant", text).
+	check.Text(t, "to a tenant", textOf(in)).
 		Has("PodGroup lab/flow waits for 4", "A job of another namespace waits for 3 NVIDIA-H200").
 		Lacks("secret")
 }
 
-// TestReservationsAreNoMoreThanAll: some of the jobs that wait have lost their reservation.
+// TestReservationsAreNoMoreThanAll: 8 cards are reserved, and three jobs of 6 cards each wait, so some of them have lost
+// their reservation. The advice names jobs until 6 + 2 = 8 cards are explained.
 func TestReservationsAreNoMoreThanAll(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	for _, name := range []string{"a", "b", "c"} {
-		in.Reservations = append(in.Reservations, Reservation{ofJob(name), name, 6, "NVIDIA-H200", true})
+		in.Reservations = append(in.Reservations, Reservation{Workload: ofJob(name), PodGroup: name, Count: 6, Card: "NVIDIA-H200", HasPods: true})
 	}
-	check.Text(t, "advice", textOf(in)).
+	check.Text(t, "explanation", textOf(in)).
 		Has("have reserved 8 NVIDIA-H200", "Job lab/a (PodGroup a) waits for 6 NVIDIA-H200.", "Job lab/b (PodGroup b) waits for 2 NVIDIA-H200.").
-		Lacks("Job lab/c") // nothing is left for it
+		Lacks("Job lab/c")
 }
 
-// TestAPodGroupThatComesAgainIsNotDeleted: its controller would make another one.
+// TestAPodGroupThatComesAgainIsNotDeleted: a PodGroup without pods reserves cards, and its controller, Volcano job flow, would
+// create it again if a user deleted it. So the advice is about the controller.
 func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
-	in.Reservations = []Reservation{{ofJob("flow"), "flow-1", 4, "NVIDIA-H200", false}}
-	in.Reservations[0].Workload.APIGroup = "batch.volcano.sh"
+	in.Reservations = []Reservation{{Workload: ofJob("flow"), PodGroup: "flow-1", Count: 4, Card: "NVIDIA-H200"}}
 	check.Text(t, "advice", textOf(in)).
 		Has("Job lab/flow (PodGroup flow-1) waits for 4 NVIDIA-H200 and has no pods. See why its controller creates none: kubectl -n lab describe job.batch.volcano.sh flow.").
 		Lacks("delete")
 }
 
+// TestADeletedCardQuotaGivesNothing: a CardQuota that is being deleted stays until its pods have ended, with a quota of 0.
+// An edit has no effect any more, and is not advised.
 func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 	for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedNoQuota, v1alpha1.BlockedQuotaExhausted} {
-		in := waiting(reason, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <3>, but capability is <0>")
-		deleted := metav1.NewTime(at)
-		in.Path[0].DeletionTimestamp = &deleted
+		in := newWaitingJob(reason, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <3>, but capability is <0>")
+		in.Path[0].DeletionTimestamp = ptr.To(metav1.NewTime(at))
 		check.Text(t, "explanation", textOf(in)).
 			Has("CardQuota llm is being deleted, and its queue gives no more cards.", "quota of llm: No, it is being deleted", "A change of CardQuota llm has no effect any more.").
-			Lacks("kubectl edit") // an edit has no effect
+			Lacks("kubectl edit")
 	}
 }
 
-func TestPodsWithoutTheirPodGroup(t *testing.T) {
-	in := waiting(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
+// TestPodsWithoutTheirPodGroupAreToBeDeleted: Volcano schedules a pod only by its PodGroup, and PodGroup gone of two pods does
+// not exist. Their controller creates new pods, with a new PodGroup. A pod without a controller the user creates again.
+func TestPodsWithoutTheirPodGroupAreToBeDeleted(t *testing.T) {
+	in := newWaitingJob(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
 	in.PodGroup = "other"
 	in.Orphans = []string{"train-0", "train-1"}
 	in.OrphanGroups = []string{"gone"}
-	check.Contains(t, "explanation", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
+	check.Contains(t, "pods of a job", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
 		"Delete the pod: kubectl -n lab delete pod train-0 train-1. Its controller creates another one.")
+
 	in.Workload.Kind = "Pod"
-	check.Contains(t, "of no controller", textOf(in), "create it again without annotation scheduling.k8s.io/group-name, or create PodGroup gone.")
+	check.Contains(t, "a pod without a controller", textOf(in),
+		"create it again without annotation scheduling.k8s.io/group-name, or create PodGroup gone.")
 }
 
-// TestACardThatIsNotNamedYet: correcting the name would not help.
-func TestACardThatIsNotNamedYet(t *testing.T) {
-	in := cases["UnknownCard"]()
-	in.Request.Names = []card.Name{"NVIDIA-B300"}
-	in.Request.Resource = "nvidia.com/gpu"
-	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{
-		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, Message: "node new: offers nvidia.com/gpu but no label names it; add the labels"},
-		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "huawei.com/Ascend910", Count: 8, Message: "node npu: offers another resource"},
-	}
-
+// TestACardThatIsNotNamedYetMayHaveTheRightName: a pod requests NVIDIA-B300 of resource nvidia.com/gpu, and no node has this
+// card. But node new offers 8 nvidia.com/gpu, and no label says which card that is, so it may be this one. Then the advice
+// is about the labels, not about the name. A node of another resource does not matter.
+func TestACardThatIsNotNamedYetMayHaveTheRightName(t *testing.T) {
+	in := newUnknownCard("NVIDIA-B300",
+		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8,
+			Message: "node new: offers nvidia.com/gpu but no label names it; add the labels"},
+		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "huawei.com/Ascend910", Count: 8,
+			Message: "node npu: offers another resource"})
 	check.Text(t, "explanation", textOf(in)).
 		Has("no node has this card, or it is not named yet.", "no node has NVIDIA-B300 (not named yet: 8 nvidia.com/gpu)",
 			"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the right labels.").
 		Lacks("Correct the name", "npu", "Did you mean")
-
-	in.Inventory.Anomalies = nil
-	check.Contains(t, "without such nodes", textOf(in), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
-	in.Request.Names = []card.Name{"H200"}
-	check.Contains(t, "without the vendor", textOf(in), "Did you mean NVIDIA-H200? Write volcano.sh/card.name: NVIDIA-H200 instead of H200.")
 }
 
-// TestARightNameIsNotCorrected: the labels of nodes are wrong.
-func TestARightNameIsNotCorrected(t *testing.T) {
-	anomaly := func(reason v1alpha1.AnomalyReason, resource, card, message string) v1alpha1.InventoryAnomaly {
-		return v1alpha1.InventoryAnomaly{Reason: reason, Resource: resource, Card: card, Count: 10, Message: message}
-	}
+// TestAWrongNameIsCorrected: nodes have NVIDIA-H200 and NVIDIA-H800, all with right labels. A name that is near to one of
+// them is corrected, for any other the advice lists both.
+func TestAWrongNameIsCorrected(t *testing.T) {
+	check.Contains(t, "a name that is far from both", textOf(newUnknownCard("NVIDIA-B300")), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
+	check.Contains(t, "a name without the vendor", textOf(newUnknownCard("H200")),
+		"Did you mean NVIDIA-H200? Write volcano.sh/card.name: NVIDIA-H200 instead of H200.")
+}
 
+// newUnknownCard is a job that requests a card of nvidia.com/gpu that no node has. The inventory has anomalies.
+func newUnknownCard(name card.Name, anomalies ...v1alpha1.InventoryAnomaly) Input {
+	in := cases["UnknownCard"]()
+	in.Request.Names = []card.Name{name}
+	in.Request.Resource = "nvidia.com/gpu"
+	in.Inventory.Anomalies = anomalies
+	return in
+}
+
+// TestARightNameIsNotCorrected: the anomaly of a node names NVIDIA-H20, the card that the pod requests. So the name is right,
+// although NVIDIA-H200 is near, and the advice is about the node.
+func TestARightNameIsNotCorrected(t *testing.T) {
 	const right = "The name NVIDIA-H20 is right: "
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		anomaly v1alpha1.InventoryAnomaly
 		want    []string
 	}{
-		"withheld": {anomaly(v1alpha1.AnomalyMoreThanLabelled, "nvidia.com/gpu", "NVIDIA-H20", "node a: offers 10 nvidia.com/gpu, more than label nvidia.com/gpu.count=1 says"), []string{
-			"nodes offer more of this card than their labels say, so no new pod gets one", "free cards: No, no new pod gets one of 10 NVIDIA-H20", right + "node a: offers 10 nvidia.com/gpu",
-		}},
-		"no memory label": {anomaly(v1alpha1.AnomalyNoModelLabel, "nvidia.com/gpu", "", "node a: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-H20 names the card"), []string{right + "node a: no label"}},
-		"two models":      {anomaly(v1alpha1.AnomalySeveralModels, "", "", "node a: names more than one card model: NVIDIA-H20, Tesla-T4; no pod gets a card there"), []string{right + "node a: names more"}},
-		"two resources":   {anomaly(v1alpha1.AnomalyAmbiguousResource, "", "", "node a: model NVIDIA-H20 could be any of the resources [a b]"), []string{right + "node a: model"}},
+		"the node offers more cards than its label says": {
+			v1alpha1.InventoryAnomaly{
+				Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H20", Count: 10,
+				Message: "node a: offers 10 nvidia.com/gpu, more than label nvidia.com/gpu.count=1 says",
+			},
+			[]string{
+				"nodes offer more of this card than their labels say, so no new pod gets one",
+				"free cards: No, no new pod gets one of 10 NVIDIA-H20", right + "node a: offers 10 nvidia.com/gpu",
+			},
+		},
+		"the node has no label for the memory": {
+			v1alpha1.InventoryAnomaly{
+				Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 10,
+				Message: "node a: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-H20 names the card",
+			},
+			[]string{right + "node a: no label"},
+		},
+		"the labels name two models": {
+			v1alpha1.InventoryAnomaly{
+				Reason: v1alpha1.AnomalySeveralModels, Count: 10,
+				Message: "node a: names more than one card model: NVIDIA-H20, Tesla-T4; no pod gets a card there",
+			},
+			[]string{right + "node a: names more"},
+		},
+		"the model could be any of two resources": {
+			v1alpha1.InventoryAnomaly{
+				Reason: v1alpha1.AnomalyAmbiguousResource, Count: 10,
+				Message: "node a: model NVIDIA-H20 could be any of the resources [a b]",
+			},
+			[]string{right + "node a: model"},
+		},
 	}) {
-		in := cases["UnknownCard"]()
-		in.Request.Names = []card.Name{"NVIDIA-H20"}
-		in.Request.Resource = "nvidia.com/gpu" // NVIDIA-H200 is near
-		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{tc.anomaly}
+		in := newUnknownCard("NVIDIA-H20", tc.anomaly)
+
 		check.Text(t, "explanation", textOf(in)).Has(tc.want...).Lacks("Correct the name", "id you mean", "instead of", "may not be named")
 	}
 }
 
-// TestACardMayHaveNoNameYet: nothing says which cards these are, so another name comes second.
+// TestACardMayHaveNoNameYet: node new has cards of which nothing says the model, so they may be NVIDIA-H20, or the user may
+// have meant NVIDIA-H200. The advice has both, the labels first.
 func TestACardMayHaveNoNameYet(t *testing.T) {
 	for _, reason := range cardinventory.UnnamedReasons {
-		in := cases["UnknownCard"]()
-		in.Request.Names = []card.Name{"NVIDIA-H20"}
-		in.Request.Resource = "nvidia.com/gpu"
-		in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: reason, Count: 8, Message: "node new: wrong labels"}}
+		in := newUnknownCard("NVIDIA-H20", v1alpha1.InventoryAnomaly{Reason: reason, Count: 8, Message: "node new: wrong labels"})
 		check.Text(t, string(reason), textOf(in)).
-			Has("The card may not be named yet: node new: wrong labels. The workload starts by itself when its node has the right labels.\nOr did you mean NVIDIA-H200? Then write").
+			Has("The card may not be named yet: node new: wrong labels. The workload starts by itself when its node has the right labels.\n" +
+				"Or did you mean NVIDIA-H200? Then write").
 			Lacks("Correct the name")
 	}
-
-	in := cases["UnknownCard"]()
-	in.Inventory.Anomalies = []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10}}
-	check.That(t, !strings.Contains(textOf(in), " is right: "), "another card is withheld: %s", textOf(in))
-	in.Inventory = nil
-	check.Contains(t, "a tenant, who cannot know which", textOf(in), "Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
 }
 
-func TestPodsThatCouldNotBeCreated(t *testing.T) {
+// TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: H800 are withheld, and the pod requests NVIDIA-H20.
+func TestAnAnomalyOfAnotherCardDoesNotMakeANameRight(t *testing.T) {
+	in := newUnknownCard("NVIDIA-H20",
+		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10})
+	check.Text(t, "explanation", textOf(in)).Lacks(" is right: ")
+}
+
+// TestATenantWithoutInventoryComparesTheName: who may not read the CardInventory cannot know which of both it is.
+func TestATenantWithoutInventoryComparesTheName(t *testing.T) {
+	in := newUnknownCard("NVIDIA-H20")
+	in.Inventory = nil
+	check.Contains(t, "explanation", textOf(in),
+		"Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
+}
+
+// TestAWorkloadWithoutPodsSaysWhyItHasNone: pods of Deployment web do not exist, so the scheduler states nothing about them.
+// The explanation has the failure that the controller reports, or that the controller wants no pods, which is no waiting.
+func TestAWorkloadWithoutPodsSaysWhyItHasNone(t *testing.T) {
 	const edit = "kubectl -n lab edit deployment web"
 
-	for want, tc := range map[string]struct {
-		creation Creation
-		placed   int
-		waits    bool
+	for t, tc := range check.Cases(t, map[string]struct {
+		creation  Creation
+		placed    int
+		wantWaits bool
+		want      string
 	}{
-		"Deployment lab/web has no pods: its controller could not create them. It says: pods \"web-0\" is forbidden: write spec.schedulerName: volcano.\n" +
-			"Write schedulerName: volcano into the spec of the pod template: " + edit + ".": {Creation{2, `pods "web-0" is forbidden: write spec.schedulerName: volcano`, false}, 0, true},
-		"A ResourceQuota of namespace lab refuses the pods": {Creation{2, `pods "web-0" is forbidden: exceeded quota: gpus`, false}, 0, true},
-		"1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".": {Creation{1, "full", false}, 1, true},
-		"has no pods: its controller has created none yet.\nAsk again in a few seconds.":                                                               {Creation{2, "", false}, 0, true},
-		"kubectl -n lab describe deployment web":                    {Creation{2, "", false}, 0, true},
-		"Deployment lab/web does not wait: it wants no pods now.":   {Creation{0, "", false}, 0, false},
-		"Deployment lab/web does not wait: it is suspended, so it ": {Creation{2, "", true}, 0, false},
-	} {
-		in := Input{Workload: v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}, Creation: &tc.creation, Placed: tc.placed}
-		check.Contains(t, want, textOf(in), want)
-		check.Equal(t, want+": waits", tc.waits, Explain(in).Waits)
+		"2 missing: they name another scheduler": {
+			creation: Creation{Missing: 2, Failure: `pods "web-0" is forbidden: write spec.schedulerName: volcano`}, wantWaits: true,
+			want: `Deployment lab/web has no pods: its controller could not create them. It says: pods "web-0" is forbidden: write spec.schedulerName: volcano.` +
+				"\nWrite schedulerName: volcano into the spec of the pod template: " + edit + ".",
+		},
+		"2 missing: a ResourceQuota refuses them": {
+			creation: Creation{Missing: 2, Failure: `pods "web-0" is forbidden: exceeded quota: gpus`}, wantWaits: true,
+			want: "A ResourceQuota of namespace lab refuses the pods",
+		},
+		"1 runs, 1 is missing": {
+			creation: Creation{Missing: 1, Failure: "full"}, placed: 1, wantWaits: true,
+			want: "1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".",
+		},
+		"2 missing, and the controller reports nothing": {
+			creation: Creation{Missing: 2}, wantWaits: true, want: "has no pods: its controller has created none yet.\nAsk again in a few seconds.",
+		},
+		"2 missing, and the events may say more": {
+			creation: Creation{Missing: 2}, wantWaits: true, want: "kubectl -n lab describe deployment web",
+		},
+		"the Deployment wants 0 pods": {
+			creation: Creation{}, want: "Deployment lab/web does not wait: it wants no pods now.",
+		},
+		"2 missing, and it is suspended": {
+			creation: Creation{Missing: 2, IsSuspended: true}, want: "Deployment lab/web does not wait: it is suspended, so it ",
+		},
+	}) {
+		web := v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: "web"}
+		in := Input{Workload: web, Creation: &tc.creation, Placed: tc.placed}
+		check.Contains(t, "explanation", textOf(in), tc.want)
+		check.Equal(t, "waits", tc.wantWaits, Explain(in).Waits)
 	}
 }
 
-// TestAdviceOnPodsThatCouldNotBeCreated: a job cannot be edited, and a template is not always the cause.
+// TestAdviceOnPodsThatCouldNotBeCreated: the controller of workload x could not create a pod, and reports why. Of a
+// Deployment the user edits the pod template. That of a job cannot be changed, so the user creates the job again. A
+// webhook that does not answer, the API server and the namespace are other causes than the template.
 func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 	const (
 		scheduler = "pod names schedulerName default-scheduler: write schedulerName: volcano"
 		denied    = `admission webhook "workloads.cardquota.dev" denied the request: unknown card`
+		cardquota = "workloads.cardquota.dev"
+		other     = "inject.example.com"
 	)
-	const notAnswering = `Internal error occurred: failed calling webhook "%s": failed to call webhook: Post "https://svc:443/pods": %s`
+	notAnswering := func(webhook, failure string) string {
+		return fmt.Sprintf(`Internal error occurred: failed calling webhook "%s": failed to call webhook: Post "https://svc:443/pods": %s`, webhook, failure)
+	}
 
-	cardquota := "workloads.cardquota.dev"
-	other := "inject.example.com"
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		group, kind string
 		failure     string
 		want        string
 	}{
-		"a Deployment":               {"apps", "Deployment", scheduler, "Write schedulerName: volcano into the spec of the pod template: kubectl -n lab edit deployment x."},
-		"a Job":                      {"batch", "Job", scheduler, "cannot be changed. Delete it, and create it again with schedulerName: volcano in the spec of the pod template: kubectl -n lab delete job.batch x."},
-		"a Volcano job":              {"batch.volcano.sh", "Job", scheduler, "create it again with spec.schedulerName: volcano: kubectl -n lab delete job.batch.volcano.sh x."},
-		"a denied Deployment":        {"apps", "Deployment", denied, "Correct the pod template as the message says: kubectl -n lab edit deployment x."},
-		"a denied Job":               {"batch", "Job", denied, "create it again with a template corrected as the message says: kubectl -n lab delete job.batch x."},
-		"a denied Volcano job":       {"batch.volcano.sh", "Job", denied, "kubectl -n lab delete job.batch.volcano.sh x."},
-		"our webhook refuses":        {"apps", "Deployment", fmt.Sprintf(notAnswering, cardquota, "dial tcp: connection refused"), "Webhook workloads.cardquota.dev does not answer: kubectl cardquota doctor says why"},
-		"our webhook has none":       {"batch", "Job", fmt.Sprintf(notAnswering, cardquota, `no endpoints available for service "svc"`), "kubectl cardquota doctor says why"},
-		"our webhook takes too long": {"batch.volcano.sh", "Job", fmt.Sprintf(notAnswering, cardquota, "context deadline exceeded"), "kubectl cardquota doctor says why"},
-		"another webhook":            {"apps", "StatefulSet", fmt.Sprintf(notAnswering, other, "exceeded quota of connections"), "Webhook inject.example.com does not answer: ask the administrator to see why."},
-		"a webhook without a name":   {"apps", "Deployment", "failed to call webhook: connection refused", "The pod template is not the cause. Webhook does not answer: ask"},
-		"the store":                  {"apps", "Deployment", "etcdserver: request timed out", "The pod template is not the cause, and the controller tries again."},
-		"an ending namespace":        {"apps", "Deployment", "unable to create new content in namespace lab because it is being terminated", "Namespace lab is being deleted"},
-		"no ServiceAccount":          {"batch", "Job", `error looking up service account lab/x: serviceaccount "x" not found`, "Create the ServiceAccount that the pod template names."},
-	} {
-		in := Input{Workload: v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}, Creation: &Creation{Missing: 1, Failure: tc.failure}}
-		advice := Explain(in).Advice
-		check.Equal(t, name+": one advice", 1, len(advice))
-		check.Contains(t, name, strings.Join(advice, " "), tc.want)
+		"a Deployment names another scheduler": {
+			group: "apps", kind: "Deployment", failure: scheduler,
+			want: "Write schedulerName: volcano into the spec of the pod template: kubectl -n lab edit deployment x.",
+		},
+		"a Job names another scheduler": {
+			group: "batch", kind: "Job", failure: scheduler,
+			want: "cannot be changed. Delete it, and create it again with schedulerName: volcano in the spec of the pod template: kubectl -n lab delete job.batch x.",
+		},
+		"a Volcano job names another scheduler": {
+			group: "batch.volcano.sh", kind: "Job", failure: scheduler,
+			want: "create it again with spec.schedulerName: volcano: kubectl -n lab delete job.batch.volcano.sh x.",
+		},
+		"the webhook denies the pod of a Deployment": {
+			group: "apps", kind: "Deployment", failure: denied,
+			want: "Correct the pod template as the message says: kubectl -n lab edit deployment x.",
+		},
+		"the webhook denies the pod of a Job": {
+			group: "batch", kind: "Job", failure: denied,
+			want: "create it again with a template corrected as the message says: kubectl -n lab delete job.batch x.",
+		},
+		"the webhook denies the pod of a Volcano job": {
+			group: "batch.volcano.sh", kind: "Job", failure: denied,
+			want: "kubectl -n lab delete job.batch.volcano.sh x.",
+		},
+		"the webhook of Cardquota refuses connections": {
+			group: "apps", kind: "Deployment", failure: notAnswering(cardquota, "dial tcp: connection refused"),
+			want: "Webhook workloads.cardquota.dev does not answer: kubectl cardquota doctor says why",
+		},
+		"the webhook of Cardquota has no endpoints": {
+			group: "batch", kind: "Job", failure: notAnswering(cardquota, `no endpoints available for service "svc"`),
+			want: "kubectl cardquota doctor says why",
+		},
+		"the webhook of Cardquota takes too long": {
+			group: "batch.volcano.sh", kind: "Job", failure: notAnswering(cardquota, "context deadline exceeded"),
+			want: "kubectl cardquota doctor says why",
+		},
+		"another webhook does not answer": {
+			group: "apps", kind: "StatefulSet", failure: notAnswering(other, "exceeded quota of connections"),
+			want: "Webhook inject.example.com does not answer: ask the administrator to see why.",
+		},
+		"a webhook does not answer, and the message has no name": {
+			group: "apps", kind: "Deployment", failure: "failed to call webhook: connection refused",
+			want: "The pod template is not the cause. Webhook does not answer: ask",
+		},
+		"the store of the API server does not answer": {
+			group: "apps", kind: "Deployment", failure: "etcdserver: request timed out",
+			want: "The pod template is not the cause, and the controller tries again.",
+		},
+		"the namespace is being deleted": {
+			group: "apps", kind: "Deployment", failure: "unable to create new content in namespace lab because it is being terminated",
+			want: "Namespace lab is being deleted",
+		},
+		"the ServiceAccount does not exist": {
+			group: "batch", kind: "Job", failure: `error looking up service account lab/x: serviceaccount "x" not found`,
+			want: "Create the ServiceAccount that the pod template names.",
+		},
+	}) {
+		workload := v1alpha1.WorkloadReference{APIGroup: tc.group, Kind: tc.kind, Namespace: "lab", Name: "x"}
+		advice := Explain(Input{Workload: workload, Creation: &Creation{Missing: 1, Failure: tc.failure}}).Advice
+		check.Must(t, len(advice) == 1, "more or less than one advice: %q", advice)
+		check.Contains(t, "advice", advice[0], tc.want)
 	}
 }
 
-func TestEvictionsAreExplained(t *testing.T) {
-	in := waiting(v1alpha1.BlockedNoFreeCard, "")
-	in.Now = at
-	in.Evictions = []Eviction{{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."}, {at.Add(-50 * time.Minute), "earlier"}}
-	check.Contains(t, "summary", Explain(in).Summary, " Its last eviction was 12m ago: 2 card(s) are reclaimed for 1 job of service type inference. Events tell of 1 more.")
-	runs := Input{Now: at, Workload: ofJob("train"), Placed: 4, Evictions: in.Evictions[:1]}
-	check.Contains(t, "of a workload that runs again", Explain(runs).Summary, "does not wait: 4 pods have their place. Its last eviction was 12m ago")
+// TestTheLastEvictionIsInTheSummary: a job was evicted 12 and 50 minutes ago. A user wants to know why its pods wait, or have
+// begun again, so the summary has the message of the last eviction, and how many more there were.
+func TestTheLastEvictionIsInTheSummary(t *testing.T) {
+	evictions := []Eviction{
+		{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."},
+		{at.Add(-50 * time.Minute), "earlier"},
+	}
+
+	waits := newWaitingJob(v1alpha1.BlockedNoFreeCard, "")
+	waits.Evictions = evictions
+	check.Contains(t, "summary of a job that waits", Explain(waits).Summary,
+		" Its last eviction was 12m ago: 2 card(s) are reclaimed for 1 job of service type inference. Events tell of 1 more.")
+
+	runs := Input{Now: at, Workload: ofJob("train"), Placed: 4, Evictions: evictions[:1]}
+	check.Contains(t, "summary of a job that runs again", Explain(runs).Summary, "does not wait: 4 pods have their place. Its last eviction was 12m ago")
 }
 
-func TestASchedulerThatStaysSilent(t *testing.T) {
-	in := waiting("", "")
-	in.Entries = nil
+// TestASchedulerThatStaysSilentIsADoctorsCase: the scheduler states a reason within seconds. If it has stated none for a
+// minute, it may not run, and kubectl cardquota doctor finds out.
+func TestASchedulerThatStaysSilentIsADoctorsCase(t *testing.T) {
+	in := newWaitingJob("", "")
+	in.Entries = nil // no reason is stated
 	in.Created = at.Add(-10 * time.Second)
-	check.Contains(t, "at first", textOf(in), "Ask again in a few seconds.")
+	check.Contains(t, "10 seconds after the pod was created", textOf(in), "Ask again in a few seconds.")
+
 	in.Created = at.Add(-75 * time.Second)
-	check.Contains(t, "later", textOf(in), "The scheduler is silent since the pod was created 75s ago: kubectl cardquota doctor says whether it runs.")
+	check.Contains(t, "75 seconds after the pod was created", textOf(in),
+		"The scheduler is silent since the pod was created 75s ago: kubectl cardquota doctor says whether it runs.")
 }

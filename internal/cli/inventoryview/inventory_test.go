@@ -18,54 +18,79 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func nodeItems(hasPods bool, pods ...*corev1.Pod) []Node {
+// listThreeNodes lists node a with 8 H200, node unnamed with 8 cards that no label names, and a node without cards.
+func listThreeNodes(isUsageKnown bool, pods ...*corev1.Pod) []Node {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	tracker.Update(builder.Node("cpu").Obj())
 	tracker.Update(builder.Node("unnamed").Resource("nvidia.com/gpu", "8").Obj())
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
 	charge := func(pod *corev1.Pod) quota.Charge { return resolver.Usage(pod, nil, nil) }
-	return NewNodeList(tracker.Nodes(), pods, charge, hasPods).Items
+	return NewNodeList(tracker.Nodes(), pods, charge, isUsageKnown).Items
 }
 
-func TestWhatIsFreeOnANode(t *testing.T) {
-	pod := func(name string) *builder.PodBuilder { return builder.Pod("lab", name).GPUs(3) }
-	for name, tc := range map[string]struct {
-		pods []*corev1.Pod
-		used int64
-	}{
-		"no pods":           {nil, 0},
-		"a running pod":     {[]*corev1.Pod{pod("p").Running("a").Obj()}, 3},
-		"a terminating pod": {[]*corev1.Pod{pod("p").Running("a").Deleted(time.Unix(1, 0)).Obj()}, 3},
-		"a finished pod":    {[]*corev1.Pod{pod("p").Node("a").Phase(corev1.PodSucceeded).Obj()}, 0},
-		"a waiting pod":     {[]*corev1.Pod{pod("p").Obj()}, 0},
-		"too many":          {pod("p").Running("a").Copies(3), 9},
-	} {
-		items := nodeItems(true, tc.pods...)
-		check.Must(t, len(items) == 2, "%s: items %+v", name, items)
+// TestPodsOnANodeUseItsCards: node a has 8 cards, and each pod requests 3. Pods that are bound to the node use cards
+// until they have ended, also while they terminate. Free cards are never negative. The list also has the node whose
+// cards no label names, with an anomaly and without card name, and omits the node without cards.
+func TestPodsOnANodeUseItsCards(t *testing.T) {
+	const isUsageKnown = true
+	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").GPUs(3) }
 
-		check.That(t, *items[0].Used == tc.used && *items[0].Free == max(0, 8-tc.used), "%s: %d used, %d free", name, *items[0].Used, *items[0].Free)
-		check.That(t, items[1].Name == "unnamed" && items[1].Card == "" && len(items[1].Anomalies) == 1, "%s: %+v", name, items[1])
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods               []*corev1.Pod
+		wantUsed, wantFree int64
+	}{
+		"no pods":               {nil, 0, 8},
+		"a running pod":         {[]*corev1.Pod{pod().Running("a").Obj()}, 3, 5},
+		"a terminating pod":     {[]*corev1.Pod{pod().Running("a").Deleted(time.Unix(1, 0)).Obj()}, 3, 5},
+		"a finished pod":        {[]*corev1.Pod{pod().Node("a").Phase(corev1.PodSucceeded).Obj()}, 0, 8},
+		"a pod without a node":  {[]*corev1.Pod{pod().Obj()}, 0, 8},
+		"9 cards used of the 8": {pod().Running("a").Copies(3), 9, 0},
+	}) {
+		nodes := listThreeNodes(isUsageKnown, tc.pods...)
+		check.Must(t, len(nodes) == 2, "nodes %+v", nodes)
+		check.Equal(t, "used cards of node a", tc.wantUsed, *nodes[0].Used)
+		check.Equal(t, "free cards of node a", tc.wantFree, *nodes[0].Free)
+
+		check.Equal(t, "second node", "unnamed", nodes[1].Name)
+		check.Equal(t, "card of the second node", "", nodes[1].Card)
+		check.Equal(t, "number of anomalies of the second node", 1, len(nodes[1].Anomalies))
 	}
 }
 
+// TestUsageIsUnknownWithoutPods: a user who may not list pods sees no numbers for used and free cards, not even 0.
 func TestUsageIsUnknownWithoutPods(t *testing.T) {
-	item := nodeItems(false)[0]
-	check.That(t, item.Used == nil && item.Free == nil && item.Total == 8, "item %+v", item)
+	const isUsageKnown = false
+	a := listThreeNodes(isUsageKnown)[0]
+	check.Equal(t, "used", nil, a.Used)
+	check.Equal(t, "free", nil, a.Free)
+	check.Equal(t, "total", 8, a.Total)
 }
 
-func TestStates(t *testing.T) {
-	for want, node := range map[string]Node{"Ready": {Ready: true}, "NotReady": {Cordoned: true}, "Cordoned": {Ready: true, Cordoned: true}, "Anomaly": {Ready: true, Anomalies: []string{"x"}}} {
+// TestTheStateThatKeepsAllPodsAwayIsShownFirst: a table has one word for a node. Not ready goes before cordoned, and
+// both before an anomaly, cards that cannot be recognised: other pods may still use such a node.
+func TestTheStateThatKeepsAllPodsAwayIsShownFirst(t *testing.T) {
+	for want, node := range map[string]Node{
+		"Ready":    {Ready: true},
+		"NotReady": {Cordoned: true, Anomalies: []string{"x"}},
+		"Cordoned": {Ready: true, Cordoned: true, Anomalies: []string{"x"}},
+		"Anomaly":  {Ready: true, Anomalies: []string{"x"}},
+	} {
 		check.Equal(t, "state", want, node.state())
 	}
 }
 
+// TestListsAreNeverNull: a program that reads JSON can iterate over [], and has to guard against null.
 func TestListsAreNeverNull(t *testing.T) {
 	list := NewList(v1alpha1.CardInventoryStatus{})
-	check.That(t, list.Cards != nil && list.Anomalies != nil && NewNodeList(nil, nil, nil, true).Items != nil, "programs read [] more easily than null")
+	check.That(t, list.Cards != nil, "cards are null")
+	check.That(t, list.Anomalies != nil, "anomalies are null")
+	check.That(t, NewNodeList(nil, nil, nil, true).Items != nil, "nodes are null")
 }
 
-// TestSharesOfDifferentKindsAreShownApart: time slices and MPS shares have names of one form.
+// TestSharesOfDifferentKindsAreShownApart: with MPS or time slicing the device plugin offers each card several times,
+// here four times. The names of these cards are alike, so column SHARING says how a node shares its cards, and all
+// ways of a card. Without a node that shares cards there is no such column.
 func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())
@@ -81,18 +106,16 @@ func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 
 	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &cardinventory.Count{}})
 	cards := NewList(status)
-	for _, tc := range []struct {
-		table interface {
-			Write(io.Writer, output.Style) error
-		}
-		want string
-	}{{nodes, "time-slicing"}, {cards, "mps,time-slicing"}} {
+	write := func(table interface {
+		Write(out io.Writer, style output.Style) error
+	}) string {
 		var text strings.Builder
-		check.NoError(t, tc.table.Write(&text, output.Style{}))
-		check.Contains(t, "table", text.String(), "SHARING", tc.want)
+		check.NoError(t, table.Write(&text, output.Style{}))
+		return text.String()
 	}
 
-	var plain strings.Builder
-	check.NoError(t, NewNodeList(tracker.Nodes()[2:], nil, nil, true).Write(&plain, output.Style{}))
-	check.That(t, !strings.Contains(plain.String(), "SHARING"), "a column without values is shown")
+	check.Contains(t, "table of nodes", write(nodes), "SHARING", "time-slicing")
+	check.Contains(t, "table of cards", write(cards), "SHARING", "mps,time-slicing")
+	onlyWhole := NewNodeList(tracker.Nodes()[2:], nil, nil, true)
+	check.Text(t, "table of the node with whole cards", write(onlyWhole)).Lacks("SHARING")
 }

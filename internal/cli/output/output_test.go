@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// barText returns the characters of a bar: # used, + borrowed, ! above the quota, . free.
 func barText(share Share, columns int) string {
 	var b strings.Builder
 	for _, span := range Bar(share, columns) {
@@ -19,12 +21,15 @@ func barText(share Share, columns int) string {
 	return b.String()
 }
 
-func TestBars(t *testing.T) {
+// TestABarShowsUsedBorrowedAndFreeCards: a bar of 10 characters is the quota: # is used, + is borrowed, . is free. A
+// part that is not empty has at least one character, so that one card of a thousand is seen. Use above the quota ends
+// the bar with !.
+func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 	for want, share := range map[string]Share{
 		"..........": {Quota: 8},
 		"#.........": {Used: 1, Quota: 1000},
 		"#####.....": {Used: 4, Quota: 8},
-		"##+++.....": {Used: 4, Borrowed: 2, Quota: 8},
+		"##+++.....": {Used: 4, Borrowed: 2, Quota: 8}, // borrowed cards are some of the used ones
 		"#########.": {Used: 999, Quota: 1000},
 		"##########": {Used: 8, Quota: 8},
 		"#########!": {Used: 9, Quota: 8},
@@ -34,35 +39,41 @@ func TestBars(t *testing.T) {
 	}
 }
 
+// TestABarIsFullOnlyAtTheQuota: a user must see whether one card is left. For any numbers and width a bar shows a free
+// part (.) exactly below the quota, ! exactly above it, and some use exactly if there is some. A queue without quota
+// and use has an empty bar. A bar of one character has no place for two parts.
 func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		share := Share{Used: rapid.Int64Range(0, 1_000_000).Draw(t, "used"), Quota: rapid.Int64Range(0, 1_000_000).Draw(t, "quota")}
 		share.Borrowed = rapid.Int64Range(0, share.Used).Draw(t, "borrowed")
 		columns := rapid.IntRange(1, 40).Draw(t, "columns")
 		bar := barText(share, columns)
-		check.That(t, len(bar) == columns, "%+v in %d columns: %q", share, columns, bar)
-		if columns > 1 {
-			check.That(t, strings.Contains(bar, ".") == (share.Used < share.Quota || (share.Used == 0 && share.Quota == 0)), "%+v: %q", share, bar)
-		}
+		what := fmt.Sprintf("%+v: %q", share, bar)
+		check.Equal(t, what+": length", columns, len(bar))
+		check.Equal(t, what+": above the quota", share.Used > share.Quota, strings.Contains(bar, "!"))
+		check.Equal(t, what+": used", share.Used > 0, strings.ContainsAny(bar, "#+!"))
 
-		check.That(t, strings.Contains(bar, "!") == (share.Used > share.Quota), "%+v: %q", share, bar)
-		if share.Used > 0 {
-			check.That(t, strings.ContainsAny(bar, "#+!"), "%+v: %q", share, bar)
-		}
+		isFree := share.Used < share.Quota || (share.Used == 0 && share.Quota == 0)
+		check.That(t, columns == 1 || strings.Contains(bar, ".") == isFree, "%s: free is %t", what, isFree)
 	})
 }
 
+// TestATableFitsATerminal: names of tenants may have any length and any characters. A table breaks long cells into
+// lines of at most 80 columns, and has no escape sequence that would control the terminal. A heading is a row of one
+// cell.
 func TestATableFitsATerminal(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "N", Right: true}}}
 		for range rapid.IntRange(0, 4).Draw(t, "rows") {
-			grid.AddRow(Text(rapid.String().Draw(t, "name")), Colored(rapid.StringN(0, 200, -1).Draw(t, "card"), Red), Number(rapid.Int64().Draw(t, "n")))
+			name := Text(rapid.String().Draw(t, "name"))
+			card := Colored(rapid.StringN(0, 200, -1).Draw(t, "card"), Red)
+			grid.AddRow(name, card, Number(rapid.Int64().Draw(t, "n")))
 			grid.AddRow(Text(rapid.String().Draw(t, "heading")))
 		}
 
 		var table bytes.Buffer
 		check.NoError(t, grid.Write(&table, Style{}))
-		check.That(t, strings.Count(table.String(), "\n") > len(grid.Rows), "a line for each row:\n%s", table.String())
+		check.That(t, strings.Count(table.String(), "\n") > len(grid.Rows), "fewer lines than a header and each row:\n%s", table.String())
 		for line := range strings.Lines(table.String()) {
 			check.That(t, Width(strings.TrimRight(line, "\n")) <= Columns, "%d columns: %q", Width(line), line)
 			check.That(t, !strings.Contains(line, "\x1b"), "an escape sequence: %q", line)
@@ -70,7 +81,9 @@ func TestATableFitsATerminal(t *testing.T) {
 	})
 }
 
-func TestNoTextIsCutOff(t *testing.T) {
+// TestBreakKeepsEveryCharacter: a name that is longer than its column continues on the next line, so that users can
+// copy it. Only spaces at the ends of lines are lost.
+func TestBreakKeepsEveryCharacter(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := Clean(rapid.String().Draw(t, "text"))
 		columns := rapid.IntRange(2, 20).Draw(t, "columns")
@@ -78,10 +91,12 @@ func TestNoTextIsCutOff(t *testing.T) {
 		for _, line := range lines {
 			check.That(t, Width(line) <= columns, "%d columns: %q", Width(line), line)
 		}
-		check.Equal(t, "text", strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
+		check.Equal(t, "text without spaces", strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
 	})
 }
 
+// TestAWideTableBreaksNothing: with -o wide each row is one line, whatever the terminal, as scripts need it. The name
+// here has 160 characters.
 func TestAWideTableBreaksNothing(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "N", Right: true}}}
 	long := strings.Repeat("long", 40)
@@ -91,6 +106,8 @@ func TestAWideTableBreaksNothing(t *testing.T) {
 	check.Contains(t, "table", table.String(), long+"  1\n")
 }
 
+// TestColorsAreOnTerminalsOnly: the header is bold and the cell red (31m) where the output has colors, and both are
+// plain in a file.
 func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME"}}}
 	grid.AddRow(Colored("held", Red))
@@ -101,37 +118,63 @@ func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	}
 }
 
-func TestTextsOfAnyScript(t *testing.T) {
+// TestWidthCountsTheColumnsOfATerminal: a terminal shows a Chinese character in two columns, and an accent that is a
+// character of its own in none.
+func TestWidthCountsTheColumnsOfATerminal(t *testing.T) {
 	for text, columns := range map[string]int{"abc": 3, "显卡": 4, "e\u0301": 1, "ﾊ": 1, "": 0} {
 		check.Equal(t, "width of "+text, columns, Width(text))
 	}
+}
 
-	check.Equal(t, "clean", "a b ?[2J ? 显卡", Clean("a\n\tb \x1b[2J \u202e 显卡"))
-	check.Equal(t, "invalid", "a?b", Clean("a\xffb"))
-	check.Equal(t, "at a mark", []string{"NVIDIA-", "H200/", "mig-1g"}, Break("NVIDIA-H200/mig-1g", 7))
-	check.Equal(t, "between words", []string{"ab cd", "efg"}, Break("ab cd efg", 5))
-	check.Equal(t, "anywhere", []string{"显卡", "配额"}, Break("显卡配额", 5))
-	check.Equal(t, "indented", []string{"  ab-", "  cd"}, Break("  ab-cd", 5))
-	check.Equal(t, "wide runes in one column", []string{"显", "卡"}, Break("显卡", 1))
-	check.Equal(t, "short enough", []string{"abc"}, Break("abc", 3))
-	check.Equal(t, "wrapped", []string{"a bb", "cccccc", "d"}, Wrap("a  bb cccccc\nd", 4))
-	check.Equal(t, "without spaces", []string{"a", "配额", "已用", "完"}, Wrap("a 配额已用完", 4))
-	check.Equal(t, "too narrow", []string{"配", "额"}, Wrap("配额", 1))
-	check.Equal(t, "words", "a, b or c", JoinWords([]string{"a", "b", "c"}, "or"))
+// TestCleanLeavesNoCharacterThatControlsATerminal: texts of tenants reach the terminal of an administrator. Line ends
+// and tabs become spaces. Escape sequences, a change of the direction of writing (U+202E) and invalid bytes become ?.
+func TestCleanLeavesNoCharacterThatControlsATerminal(t *testing.T) {
+	check.Equal(t, "text with control characters", "a b ?[2J ? 显卡", Clean("a\n\tb \x1b[2J \u202e 显卡"))
+	check.Equal(t, "text that is not UTF-8", "a?b", Clean("a\xffb"))
+}
+
+// TestWhereTextsAreBroken: Break breaks a cell after a space or a mark such as - and /, and inside a word only where
+// nothing else fits. Wrap breaks sentences at spaces, and lets a Latin word be longer than the line. Chinese has no
+// spaces and is broken between any two characters, which have two columns each.
+func TestWhereTextsAreBroken(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		text    string
+		columns int
+		split   func(text string, columns int) []string
+		want    []string
+	}{
+		"a cell that fits":                       {"abc", 3, Break, []string{"abc"}},
+		"a cell between words":                   {"ab cd efg", 5, Break, []string{"ab cd", "efg"}},
+		"a cell after marks":                     {"NVIDIA-H200/mig-1g", 7, Break, []string{"NVIDIA-", "H200/", "mig-1g"}},
+		"a cell that is indented":                {"  ab-cd", 5, Break, []string{"  ab-", "  cd"}},
+		"a cell without spaces and marks":        {"显卡配额", 5, Break, []string{"显卡", "配额"}},
+		"a cell of one column for wide runes":    {"显卡", 1, Break, []string{"显", "卡"}},
+		"a sentence with a word of six columns":  {"a  bb cccccc\nd", 4, Wrap, []string{"a bb", "cccccc", "d"}},
+		"a sentence without spaces":              {"a 配额已用完", 4, Wrap, []string{"a", "配额", "已用", "完"}},
+		"a sentence in one column of wide runes": {"配额", 1, Wrap, []string{"配", "额"}},
+	}) {
+		check.Equal(t, "lines", tc.want, tc.split(tc.text, tc.columns))
+	}
+}
+
+// TestJoinWordsWritesAnAlternative: as in "write table, wide or json".
+func TestJoinWordsWritesAnAlternative(t *testing.T) {
+	check.Equal(t, "three words", "a, b or c", JoinWords([]string{"a", "b", "c"}, "or"))
 	check.Equal(t, "one word", "a", JoinWords([]string{"a"}, "or"))
 }
 
-// TestATableIsAsWideAsTheTerminal: a name breaks only where the terminal is too narrow for it.
+// TestATableIsAsWideAsTheTerminal: 0 columns are an unknown terminal, which counts as one of 80, and 40 is the least.
+// The name of 90 characters breaks where the terminal is too narrow for it, and stays whole in 160 columns.
 func TestATableIsAsWideAsTheTerminal(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "N", Right: true}}}
 	name := strings.Repeat("n", 90)
 	grid.AddRow(Text(name), Text("NVIDIA-H200/mig-3g.71gb-mixed"), Number(1))
 	grid.AddRow(Text("a heading " + name))
-	for columns, most := range map[int]int{0: Columns, 160: 160, 60: 60, 10: 40} {
+	for columns, mostColumns := range map[int]int{0: 80, 160: 160, 60: 60, 10: 40} {
 		var table bytes.Buffer
 		check.NoError(t, grid.Write(&table, Style{Columns: columns}))
 		for line := range strings.Lines(table.String()) {
-			check.That(t, Width(strings.TrimRight(line, "\n")) <= most, "%d columns: %q", columns, line)
+			check.That(t, Width(strings.TrimRight(line, "\n")) <= mostColumns, "%d columns: %q", columns, line)
 		}
 
 		if columns == 160 {

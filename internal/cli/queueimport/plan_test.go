@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
@@ -23,11 +24,10 @@ import (
 	"cardquota.dev/operator/internal/webhook/validation"
 )
 
-func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue {
-	return q.Parent(parent).Obj()
-}
+func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue { return q.Parent(parent).Obj() }
 
-func holds(counts ...any) cardquota.Usage {
+// uses is the usage of a queue whose pods hold cards, each name followed by the count.
+func uses(counts ...any) cardquota.Usage {
 	used := map[card.Name]card.Count{}
 	for i := 0; i < len(counts); i += 2 {
 		used[card.Name(counts[i].(string))] = card.Count(counts[i+1].(int))
@@ -48,81 +48,135 @@ func planFor(in Input) (map[string]Import, Plan) {
 	return byName, plan
 }
 
-func TestWhichQueuesAreImported(t *testing.T) {
+// TestQueuesWithCardsAreImported: import writes a CardQuota for each Volcano Queue that has cards: by its annotation, or
+// because its pods hold or request some. Queue root and the ones of CardQuotas are never imported, and parents only
+// where the user names them. A user who names queues gets also those without cards. Each other Queue is listed as left
+// out, with the reason.
+func TestQueuesWithCardsAreImported(t *testing.T) {
 	queues := []*v1beta1.Queue{
-		builder.Queue("written").Quota(`{"A":1}`).Obj(), builder.Queue("used").Obj(), builder.Queue("waiting").Obj(), builder.Queue("idle").Obj(),
-		builder.Queue("owned").Quota(`{"A":1}`).Obj(), builder.Queue("root").Obj(), builder.Queue("default").Obj(),
+		builder.Queue("written").Quota(`{"A":1}`).Obj(),
+		builder.Queue("used").Obj(),
+		builder.Queue("waiting").Obj(),
+		builder.Queue("idle").Obj(),
+		builder.Queue("owned").Quota(`{"A":1}`).Obj(), // by a CardQuota
+		builder.Queue("root").Obj(),
+		builder.Queue("default").Obj(),
+		below("above", builder.Queue("under")),
+		builder.Queue("above").Obj(),
 	}
-
-	queues = append(queues, below("above", builder.Queue("under")), builder.Queue("above").Obj())
 	usage := map[string]cardquota.Usage{
-		"used": holds("A", 2), "waiting": {Pending: map[card.Name]card.Count{"A": 1}}, "default": holds("A", 0), "above": {Members: cardquota.Members{PodGroups: 1}},
+		"used":    uses("A", 2),
+		"waiting": {Pending: map[card.Name]card.Count{"A": 1}},
+		"default": uses("A", 0),
+		"above":   {Members: cardquota.Members{PodGroups: 1}},
 	}
 
-	owner := builder.CardQuota("owner").Queue("owned").Obj()
 	for t, tc := range check.Cases(t, map[string]struct {
-		usage map[string]cardquota.Usage
-		only  []string
+		usage map[string]cardquota.Usage // nil if the user may not list pods
+		only  []string                   // the queues that the user names
 		want  []string
 	}{
-		"those with cards":                     {usage, nil, []string{"used", "waiting", "written"}},
-		"named ones":                           {usage, []string{"idle", "used"}, []string{"idle", "used"}},
-		"one without cards, and a flat parent": {usage, []string{"default", "above"}, []string{"above", "default"}},
-		"without a count":                      {nil, nil, []string{"written"}},
-		"named ones without a count":           {nil, []string{"idle", "used"}, []string{"idle", "used"}},
-		"an owned one":                         {usage, []string{"owned", "root", "gone"}, nil},
+		"all queues":                          {usage: usage, want: []string{"used", "waiting", "written"}},
+		"all queues, the pods are unknown":    {want: []string{"written"}},
+		"a queue without cards is named":      {usage: usage, only: []string{"idle", "used"}, want: []string{"idle", "used"}},
+		"default and a flat parent are named": {usage: usage, only: []string{"default", "above"}, want: []string{"above", "default"}},
+		"named, and the pods are unknown":     {only: []string{"idle", "used"}, want: []string{"idle", "used"}},
+		"owned, root and a missing one":       {usage: usage, only: []string{"owned", "root", "gone"}},
 	}) {
+		owner := builder.CardQuota("owner").Queue("owned").Obj()
 		got, plan := planFor(Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{owner}, Usage: tc.usage, Only: tc.only})
 		check.Equal(t, "imported", tc.want, slices.Sorted(maps.Keys(got)))
+
 		considered := len(queues)
 		if tc.only != nil {
 			considered = len(tc.only)
 		}
-		check.That(t, len(plan.LeftOut) == considered-len(tc.want), "each Queue that is left out has a reason: %v", plan.LeftOut)
+		check.Equal(t, "number of queues that are left out", considered-len(tc.want), len(plan.LeftOut))
 	}
 }
 
-func TestFieldsOfAnImport(t *testing.T) {
+// TestACardQuotaTakesTheFieldsOfItsQueue: what administrators have written to a Queue is kept. The tenant comes from the
+// label that the user names, here team. Deserved 9 is more than the quota of 8, which a CardQuota may not have, so it
+// is 8. Pods hold a card B of which the quota is 0, so a comment warns.
+func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 	queue := builder.Queue("q").Quota(`{"A":8,"B":0}`).ServiceType("inference").Capability("64", "1Ti").Label("team", "vision").
-		Annotation(v1alpha1.AnnotationCardDeserved, `{"A":9}`).Annotation(v1alpha1.AnnotationCardGuarantee, `{"A":2}`).
-		Annotation(v1alpha1.AnnotationNamespaceSelector, `{"matchLabels":{"team":"vision"}}`).Annotation(v1alpha1.AnnotationStopPolicy, "Hold").
+		Annotation(v1alpha1.AnnotationCardDeserved, `{"A":9}`).
+		Annotation(v1alpha1.AnnotationCardGuarantee, `{"A":2}`).
+		Annotation(v1alpha1.AnnotationNamespaceSelector, `{"matchLabels":{"team":"vision"}}`).
+		Annotation(v1alpha1.AnnotationStopPolicy, "Hold").
 		With(func(q *v1beta1.Queue) { q.Spec.Weight = 3 }).Obj()
 
-	got, _ := planFor(Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": holds("B", 1)}})
-	spec := got["q"].Quota.Spec
-	check.Equal(t, "tenant, type, stop policy", []string{"vision", "inference", "Hold"}, []string{spec.Tenant, spec.ServiceType, string(spec.StopPolicy)})
-	check.That(t, *spec.Weight == 3 && spec.QueueName == "" && spec.Parent == "", "spec %+v", spec)
-	check.Equal(t, "namespaces", map[string]string{"team": "vision"}, spec.NamespaceSelector.MatchLabels)
-	check.That(t, *spec.Cards[0].Quota == 8 && *spec.Cards[0].Deserved == 8 && *spec.Cards[0].Guarantee == 2, "deserved is at most the quota: %+v", spec.Cards[0])
-	check.That(t, spec.Resources.CPU.String() == "64" && spec.Resources.Memory.String() == "1Ti", "resources %v", spec.Resources)
+	got, _ := planFor(Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": uses("B", 1)}})
+	resources := builder.Resources("64", "1Ti")
+	want := v1alpha1.CardQuotaSpec{
+		Tenant:            "vision",
+		ServiceType:       "inference",
+		StopPolicy:        v1alpha1.StopPolicyHold,
+		Weight:            ptr.To(int32(3)),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "vision"}},
+		Cards: []v1alpha1.Card{
+			{Name: "A", Quota: ptr.To(int64(8)), Deserved: ptr.To(int64(8)), Guarantee: ptr.To(int64(2))},
+			{Name: "B", Quota: ptr.To(int64(0))},
+		},
+		Resources: &v1alpha1.Resources{CPU: ptr.To(resources["cpu"]), Memory: ptr.To(resources["memory"])},
+	}
+	check.Equal(t, "spec", want, got["q"].Quota.Spec)
 	check.Contains(t, "comments", strings.Join(got["q"].Comments, "\n"), "1 B, more than the quota of 0")
 }
 
-func TestATreeOfQueues(t *testing.T) {
-	queues := []*v1beta1.Queue{
-		below("root", builder.Queue("top").Capability("100", "")), below("top", builder.Queue("a")), below("top", builder.Queue("b").Quota(`{"A":3}`)),
-		below("other", builder.Queue("other")), // its own parent
+// TestATreeOfQueuesIsImportedWithItsParents: pods of queue a hold 2 cards, and b has a quota of 3, so their parent top
+// gets 5. A parent has no service type, and its children inherit its limit of 100 CPU. Parents come before children,
+// because the API server would refuse a child without its parent. Queue other is its own parent, which is ignored.
+func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
+	in := Input{
+		IsTree: true,
+		Queues: []*v1beta1.Queue{
+			below("root", builder.Queue("top").Capability("100", "")),
+			below("top", builder.Queue("a")),
+			below("top", builder.Queue("b").Quota(`{"A":3}`)),
+			below("other", builder.Queue("other")),
+		},
+		Usage: map[string]cardquota.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)},
 	}
-	usage := map[string]cardquota.Usage{"a": holds("A", 2), "b": holds("A", 1), "other": holds("A", 1)}
-	got, plan := planFor(Input{Queues: queues, Usage: usage, IsTree: true})
 
+	got, plan := planFor(in)
 	top := got["top"].Quota.Spec
-	check.That(t, top.ServiceType == "" && top.Parent == "" && *top.Cards[0].Quota == 5, "a parent has no type and what is granted below it, 2 and 3: %+v", top)
-	check.Contains(t, "comments", strings.Join(got["top"].Comments, "\n"), "cards: what the queues below it have, or what pods hold now if that is more")
-	check.That(t, got["a"].Quota.Spec.Parent == "top" && got["a"].Quota.Spec.Resources.CPU.String() == "100", "a child: %+v", got["a"].Quota.Spec)
+	check.Equal(t, "service type of the parent", "", top.ServiceType)
+	check.Equal(t, "parent of the parent", "", top.Parent)
+	check.Equal(t, "quota of the parent", 5, *top.Cards[0].Quota)
+	check.Contains(t, "comments of the parent", strings.Join(got["top"].Comments, "\n"),
+		"cards: what the queues below it have, or what pods hold now if that is more")
+	check.Equal(t, "parent of a", "top", got["a"].Quota.Spec.Parent)
+	check.Equal(t, "CPU of a", "100", got["a"].Quota.Spec.Resources.CPU.String())
 
-	names := make([]string, len(plan.Imports))
-	for i, imported := range plan.Imports {
-		names[i] = imported.Quota.Name
+	var names []string
+	for _, imported := range plan.Imports {
+		names = append(names, imported.Quota.Name)
 	}
-
 	check.That(t, slices.Index(names, "top") < slices.Index(names, "a"), "a parent comes first: %v", names)
-	alone, _ := planFor(Input{Queues: queues, Usage: usage, IsTree: true, Only: []string{"top"}})
-	check.That(t, len(alone) == 1 && alone["top"].Quota.Spec.ServiceType == "", "a parent alone stays a parent: %+v", alone)
 
-	flat, plan := planFor(Input{Queues: queues, Usage: usage})
-	check.Equal(t, "flat queues", []string{"a", "b", "other"}, slices.Sorted(maps.Keys(flat)))
-	check.That(t, plan.DropsParents && flat["a"].Quota.Spec.Parent == "" && flat["a"].Quota.Spec.Cards[0].Deserved == nil, "flat: %+v", flat["a"].Quota.Spec)
+	in.Only = []string{"top"}
+	alone, _ := planFor(in)
+	check.Equal(t, "CardQuotas if the user names top alone", []string{"top"}, slices.Collect(maps.Keys(alone)))
+	check.Equal(t, "service type of top alone", "", alone["top"].Quota.Spec.ServiceType)
+}
+
+// TestFlatQueuesAreImportedWithoutParents: where the policy has flat queues, spec.parent of a Queue has no effect. The
+// plan says that it drops parents, and the parent itself, which has no cards, is not imported.
+func TestFlatQueuesAreImportedWithoutParents(t *testing.T) {
+	queues := []*v1beta1.Queue{
+		below("root", builder.Queue("top").Capability("100", "")),
+		below("top", builder.Queue("a")),
+		below("top", builder.Queue("b").Quota(`{"A":3}`)),
+		below("other", builder.Queue("other")),
+	}
+	usage := map[string]cardquota.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)}
+
+	got, plan := planFor(Input{Queues: queues, Usage: usage})
+	check.Equal(t, "CardQuotas", []string{"a", "b", "other"}, slices.Sorted(maps.Keys(got)))
+	check.That(t, plan.DropsParents, "the plan does not say that it drops parents")
+	check.Equal(t, "parent of a", "", got["a"].Quota.Spec.Parent)
+	check.Equal(t, "deserved of a, which only a tree has", nil, got["a"].Quota.Spec.Cards[0].Deserved)
 }
 
 // drawQueue returns a Queue with any annotations and limits, or without.
@@ -139,8 +193,10 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 	return below(parent, queue)
 }
 
-// TestTheAPIServerTakesThePlan: the webhook refuses no CardQuota, except below a Queue whose own numbers
-// are too small. The comments of that one say so.
+// TestTheAPIServerTakesThePlan: a user applies the CardQuotas one after the other, and the webhook of the operator must
+// refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children: the plan
+// keeps them, and a comment at that CardQuota says so. Four random queues with random parents, quotas and usage are
+// planned. The webhook sees them once without and once with the numbers that the Queues have already.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
@@ -160,7 +216,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 
 		for _, name := range names {
 			if isLeaf[name] {
-				in.Usage[name] = holds("A", rapid.IntRange(0, 4).Draw(t, "held by "+name), "B", rapid.IntRange(0, 1).Draw(t, "B held by "+name))
+				in.Usage[name] = uses("A", rapid.IntRange(0, 4).Draw(t, "used by "+name), "B", rapid.IntRange(0, 1).Draw(t, "B used by "+name))
 			}
 		}
 
@@ -187,56 +243,72 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 	})
 }
 
-// TestAllQueuesAreCovered: only if all is known, and each queue with cards has a CardQuota.
-func TestAllQueuesAreCovered(t *testing.T) {
+// TestThePlanSaysWhetherAllQueuesWithCardsAreCovered: an administrator may enforce quotas once each queue with cards
+// has a CardQuota. The plan says so only if it knows all: the user names no queues and may list pods. Queue owned has
+// a CardQuota. A name of 64 characters is too long for one.
+func TestThePlanSaysWhetherAllQueuesWithCardsAreCovered(t *testing.T) {
 	owned := builder.Queue("owned").Quota(`{"A":1}`).Obj()
-	owner := builder.CardQuota("owned").Obj()
-
+	idle := builder.Queue("idle").Obj()
 	long := builder.Queue(strings.Repeat("q", 64)).Obj()
-	usage := map[string]cardquota.Usage{"owned": holds("A", 1), long.Name: holds("A", 1)}
-	for name, tc := range map[string]struct {
+	usage := map[string]cardquota.Usage{"owned": uses("A", 1), long.Name: uses("A", 1)}
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		in   Input
 		want bool
 	}{
-		"all have one":    {Input{Queues: []*v1beta1.Queue{owned, builder.Queue("idle").Obj()}, Usage: usage}, true},
-		"a name too long": {Input{Queues: []*v1beta1.Queue{owned, long}, Usage: usage}, false},
-		"not counted":     {Input{Queues: []*v1beta1.Queue{owned}}, false},
-		"one is named":    {Input{Queues: []*v1beta1.Queue{owned}, Usage: usage, Only: []string{"owned"}}, false},
-	} {
-		tc.in.Quotas = []*v1alpha1.CardQuota{owner}
+		"the only queue with cards has one":  {Input{Queues: []*v1beta1.Queue{owned, idle}, Usage: usage}, true},
+		"a queue with cards has a long name": {Input{Queues: []*v1beta1.Queue{owned, long}, Usage: usage}, false},
+		"the user may not list pods":         {Input{Queues: []*v1beta1.Queue{owned}}, false},
+		"the user names the queue":           {Input{Queues: []*v1beta1.Queue{owned}, Usage: usage, Only: []string{"owned"}}, false},
+	}) {
+		tc.in.Quotas = []*v1alpha1.CardQuota{builder.CardQuota("owned").Obj()}
 		_, plan := planFor(tc.in)
-		check.Equal(t, name, tc.want, plan.CoversAll)
+		check.Equal(t, "covers all", tc.want, plan.CoversAll)
 	}
 }
 
-// A parent that exists is not changed, so a comment says what it lacks.
-func TestAnExistingParentThatIsTooSmall(t *testing.T) {
+// TestAnExistingParentThatIsTooSmallIsCommented: import never changes a CardQuota that exists. Here CardQuota above has
+// 3 of card A, and pods of its children a and b hold 2 each, so 4 is too much. One comment says so, at the first child.
+// The quota of B is inherited from further above, and not known here, so there is no comment on B.
+func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 	queues := []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a")), below("top", builder.Queue("b"))}
-	parent := builder.CardQuota("above").Queue("top").ServiceType("").Card("A", 3).Card("B", 2).Resources("1000000", "1Ei").With(func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards[1].Quota = nil
-		q.Spec.Cards[1].Deserved = ptr.To[int64](0) // inherited
+	above := builder.CardQuota("above").Queue("top").ServiceType("").Resources("1000000", "1Ei").With(func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards = []v1alpha1.Card{{Name: "A", Quota: ptr.To(int64(3))}, {Name: "B", Deserved: ptr.To(int64(0))}}
 	}).Obj()
-	got, _ := planFor(Input{Queues: queues, Quotas: []*v1alpha1.CardQuota{parent}, Usage: map[string]cardquota.Usage{"a": holds("A", 2, "B", 1), "b": holds("A", 2)}, IsTree: true})
+
+	got, _ := planFor(Input{
+		IsTree: true,
+		Queues: queues,
+		Quotas: []*v1alpha1.CardQuota{above},
+		Usage:  map[string]cardquota.Usage{"a": uses("A", 2, "B", 1), "b": uses("A", 2)},
+	})
 	check.Equal(t, "parent", "above", got["a"].Quota.Spec.Parent)
-	check.Contains(t, "comments of the first", strings.Join(got["a"].Comments, "\n"), "deserved of A: CardQuota above has 3, too little for the 4 of the queues below it.")
-	check.That(t, !strings.Contains(strings.Join(got["a"].Comments, "\n")+strings.Join(got["b"].Comments, "\n"), "of B: CardQuota above"), "an inherited quota is not known: %v", got["a"].Comments)
-	check.That(t, !strings.Contains(strings.Join(got["b"].Comments, "\n"), "too little"), "it is said once: %v", got["b"].Comments)
+	check.Text(t, "comments of a", strings.Join(got["a"].Comments, "\n")).
+		Has("deserved of A: CardQuota above has 3, too little for the 4 of the queues below it.").
+		Lacks("of B: CardQuota above")
+	check.Text(t, "comments of b", strings.Join(got["b"].Comments, "\n")).Lacks("too little", "of B: CardQuota above")
 }
 
+// TestQueuesWithLongNamesAreNotImported: a CardQuota has the name of its Queue, and at most 63 characters.
 func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
-	long := strings.Repeat("q", 64)
-	got, plan := planFor(Input{Queues: []*v1beta1.Queue{builder.Queue(long).Quota(`{"A":1}`).Obj()}, Usage: map[string]cardquota.Usage{}})
-	check.That(t, len(got) == 0 && len(plan.LeftOut) == 1 && strings.Contains(plan.LeftOut[0].Why, "at most 63"), "%v", plan.LeftOut)
+	long := builder.Queue(strings.Repeat("q", 64)).Quota(`{"A":1}`).Obj()
+	got, plan := planFor(Input{Queues: []*v1beta1.Queue{long}, Usage: map[string]cardquota.Usage{}})
+	check.Equal(t, "imports", map[string]Import{}, got)
+	check.Contains(t, "reasons of the queues that are left out", fmt.Sprint(plan.LeftOut), "at most 63")
 }
 
+// TestThePlanIsAFileToApply: the CardQuotas are YAML documents for kubectl apply. An annotation that cannot be read must
+// not add a document of its own, so it is only in a comment. What a CardQuota cannot say of a Queue is in comments too:
+// a limit of nvidia.com/gpu, a priority, reclaimable, a closed state. Queue default takes every workload that names no
+// queue, so a CardQuota has to name it in queueName.
 func TestThePlanIsAFileToApply(t *testing.T) {
 	queues := []*v1beta1.Queue{
-		builder.Queue("bad").Quota("{\n---\nevil: true").Obj(), builder.Queue("default").Quota(`{"A":1}`).Obj(),
+		builder.Queue("bad").Quota("{\n---\nevil: true").Obj(),
+		builder.Queue("default").Quota(`{"A":1}`).Obj(),
 		builder.Queue("gpu").Quota(`{"A":1}`).With(func(q *v1beta1.Queue) {
 			q.Spec.Capability = corev1.ResourceList{"nvidia.com/gpu": builder.Resources("8", "")["cpu"]}
-			no := false
 			q.Spec.Priority = 5
-			q.Spec.Reclaimable = &no
+			q.Spec.Reclaimable = ptr.To(false)
 			q.Status.State = v1beta1.QueueStateClosed
 		}).Obj(),
 	}
@@ -247,7 +319,7 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 
 	quotas := parseManifests(t, text.String())
 	check.Equal(t, "CardQuotas", []string{"bad", "default", "gpu"}, slices.Sorted(maps.Keys(quotas)))
-	check.That(t, quotas["default"].Spec.QueueName == "default", "the queue default must be named")
+	check.Equal(t, "queueName of default", "default", quotas["default"].Spec.QueueName)
 
 	comments := strings.Join(strings.Fields(strings.ReplaceAll(text.String(), "#", "")), " ")
 	check.Contains(t, "comments", comments, "cannot be read", "also limits nvidia.com/gpu", "priority 5 of the Queue",
@@ -267,21 +339,20 @@ func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
 	return quotas
 }
 
-// Whatever the Queues say: the text can be applied, no queue is imported twice, a parent comes before
-// its children, and a quota that can be read is the same in the CardQuota.
+// TestAnyQueuesCanBeImported: four queues have random annotations, also unreadable ones, random parents, also cycles and
+// missing ones, and random usage. The text can always be parsed, no queue is imported twice or forgotten, and a quota
+// that can be read is the same in the CardQuota. Only a parent of flat queues may have one and be left out.
 func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}
-		var in Input
-		in.ServiceType = "training"
-		in.Usage = map[string]cardquota.Usage{}
-		in.IsTree = rapid.Bool().Draw(t, "tree")
+		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
 		for _, name := range names {
-			quota := rapid.SampledFrom([]string{"", `{}`, `{"A":3}`, `{"A":1,"B/mig-1g.18gb-mixed":2}`, `{"A":-1}`, "no"}).Draw(t, "quota of "+name)
+			quotas := []string{"", `{}`, `{"A":3}`, `{"A":1,"B/mig-1g.18gb-mixed":2}`, `{"A":-1}`, "no"}
+			quota := rapid.SampledFrom(quotas).Draw(t, "quota of "+name)
 			parent := rapid.SampledFrom(append(names, "", "root", "gone")).Draw(t, "parent of "+name)
 			in.Queues = append(in.Queues, below(parent, builder.Queue(name).Quota(quota)))
 			if rapid.Bool().Draw(t, name+" is used") {
-				in.Usage[name] = holds("A", rapid.IntRange(0, 4).Draw(t, "held"))
+				in.Usage[name] = uses("A", rapid.IntRange(0, 4).Draw(t, "used"))
 			}
 		}
 
@@ -290,8 +361,8 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 		check.NoError(t, plan.Write(&text))
 
 		quotas := parseManifests(t, text.String())
-		check.That(t, len(quotas) == len(plan.Imports), "%d documents, %d imports", len(quotas), len(plan.Imports))
-		check.That(t, len(plan.Imports)+len(plan.LeftOut) == len(names), "every Queue is imported or left out: %d and %v", len(plan.Imports), plan.LeftOut)
+		check.Equal(t, "number of documents", len(plan.Imports), len(quotas))
+		check.Equal(t, "number of queues that are imported or left out", len(names), len(plan.Imports)+len(plan.LeftOut))
 		for _, queue := range in.Queues {
 			want, err := card.ParseQuota(queue.Annotations[v1alpha1.AnnotationCardQuota])
 			if imported := quotas[queue.Name]; err == nil && imported != nil {
@@ -312,12 +383,14 @@ func isAbove(queues []*v1beta1.Queue, name string) bool {
 	return slices.ContainsFunc(queues, func(q *v1beta1.Queue) bool { return q.Name != name && q.Spec.Parent == name })
 }
 
+// TestNotesNameQueuesByReason: queues that are left out for the same reason share a note, which names eight of them.
 func TestNotesNameQueuesByReason(t *testing.T) {
 	plan := Plan{LeftOut: []LeftOut{{"root", "it belongs to Volcano"}}}
 	for i := range 10 {
 		plan.LeftOut = append(plan.LeftOut, LeftOut{fmt.Sprint("q", i), "it has no cards"})
 	}
 	check.Equal(t, "notes", []string{
-		"Left out: root: it belongs to Volcano.", "Left out: q0, q1, q2, q3, q4, q5, q6, q7 and 2 more: it has no cards.",
+		"Left out: root: it belongs to Volcano.",
+		"Left out: q0, q1, q2, q3, q4, q5, q6, q7 and 2 more: it has no cards.",
 	}, plan.Notes())
 }

@@ -6,28 +6,30 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWhichReleasesFit(t *testing.T) {
+// TestReleasesOfOneMinorVersionFit: kubectl cardquota warns if the operator or the scheduler is of another major or
+// minor version, because its answer may be wrong then. It does not warn where one of the versions is unknown.
+func TestReleasesOfOneMinorVersionFit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		client, other string
-		fits          bool
+		wantFits      bool
 	}{
-		"the same":              {"v0.2.0", "v0.2.0", true},
-		"another patch":         {"v0.2.3", "v0.2.0", true},
-		"a build of a commit":   {"v0.2.0-13-gabcdef-dirty", "v0.2.0", true},
-		"an older minor":        {"v0.3.0", "v0.2.0", false},
-		"a newer minor":         {"v0.2.0", "v0.3.0", false},
-		"a newer major":         {"v1.2.0", "v2.2.0", false},
-		"no release":            {"v0.0.0-dev", "v0.2.0", true},
-		"an unknown version":    {"v0.2.0", "", true},
-		"a name without number": {"v0.2.0", "latest", true},
+		"the same release":            {"v0.2.0", "v0.2.0", true},
+		"another patch":               {"v0.2.3", "v0.2.0", true},
+		"a build after the release":   {"v0.2.0-13-gabcdef-dirty", "v0.2.0", true},
+		"an older minor":              {"v0.3.0", "v0.2.0", false},
+		"a newer minor":               {"v0.2.0", "v0.3.0", false},
+		"a newer major":               {"v1.2.0", "v2.2.0", false},
+		"kubectl of no release":       {"v0.0.0-dev", "v0.2.0", true},
+		"the other states no version": {"v0.2.0", "", true},
+		"the other has only a tag":    {"v0.2.0", "latest", true},
 	}) {
-		problem := Compare(tc.client, "cardquota-manager", tc.other)
-
-		check.That(t, (problem == "") == tc.fits, "problem %q", problem)
+		check.Equal(t, "fits", tc.wantFits, Compare(tc.client, "cardquota-manager", tc.other) == "")
 	}
 }
 
-func TestVersionOfAnImage(t *testing.T) {
+// TestTheVersionOfAnImageIsItsTag: the version of a program is read from the image of its Deployment, from a tag that
+// is a version. A digest, the port of a registry, and any other tag are none.
+func TestTheVersionOfAnImageIsItsTag(t *testing.T) {
 	for image, want := range map[string]string{
 		"cardquota-manager:v0.2.0":                        "v0.2.0",
 		"registry:5000/a/cardquota-manager:0.2.0":         "0.2.0",

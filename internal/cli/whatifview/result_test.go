@@ -12,24 +12,26 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestUncheckedClaimsAreACaveat: a pod that would run has a claim that the scheduler may refuse.
+// TestUncheckedClaimsAreACaveat: whatif says that a pod would run, but it does not simulate ResourceClaims (dynamic
+// resource allocation), for which the scheduler may refuse the pod. So the answer names the pods with claims, the first
+// five of them.
 func TestUncheckedClaimsAreACaveat(t *testing.T) {
-	claimed := simulation.Result{IsSettled: true, Pods: []simulation.Placement{{Namespace: "lab", Name: "a", Node: "n"}}}
-	write := func() string {
-		var out bytes.Buffer
-		check.NoError(t, New(claimed).Write(&out, output.Style{}))
-		return strings.Join(strings.Fields(out.String()), " ")
-	}
-	check.That(t, !strings.Contains(write(), "ResourceClaims"), "a caveat without claims: %s", write())
-
-	add := func(names ...string) {
-		for _, name := range names {
-			claimed.UncheckedClaims = append(claimed.UncheckedClaims, types.NamespacedName{Namespace: "lab", Name: name})
+	for t, tc := range check.Cases(t, map[string]struct{ podsWithClaims, want string }{
+		"no pod": {"", ""},
+		"one pod": {"a", "1 pod that would run has ResourceClaims, which the simulation does not check. " +
+			"If one is for cards, the scheduler refuses its pod (UnmanagedClaim): lab/a."},
+		"seven pods, 2 more than are named": {"a b c d e f g", "7 pods that would run have ResourceClaims"},
+		"seven pods, the last names":        {"a b c d e f g", "lab/e and 2 more."},
+	}) {
+		result := simulation.Result{IsSettled: true, Pods: []simulation.Placement{{Namespace: "lab", Name: "a", Node: "n"}}}
+		for _, name := range strings.Fields(tc.podsWithClaims) {
+			result.UncheckedClaims = append(result.UncheckedClaims, types.NamespacedName{Namespace: "lab", Name: name})
 		}
-	}
 
-	add("a")
-	check.Contains(t, "caveat", write(), "1 pod that would run has ResourceClaims, which the simulation does not check. If one is for cards, the scheduler refuses its pod (UnmanagedClaim): lab/a.")
-	add("b", "c", "d", "e", "f", "g")
-	check.Contains(t, "caveat of many", write(), "7 pods that would run have ResourceClaims", "lab/e and 2 more.")
+		var out bytes.Buffer
+		check.NoError(t, New(result).Write(&out, output.Style{}))
+		text := strings.Join(strings.Fields(out.String()), " ")
+		check.Contains(t, "answer", text, tc.want)
+		check.Equal(t, "has a caveat", tc.want != "", strings.Contains(text, "ResourceClaims"))
+	}
 }
