@@ -104,12 +104,15 @@ var fleet = map[string]Node{
 			"model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]",
 		}}},
 	"huawei-ascend-310p": nodeWithCards("Ascend-310P", "huawei.com/Ascend310P", 4),
-	"huawei-ascend-310p-mixed-insertion": {Model: "Ascend-310P",
+	"huawei-ascend-310p-mixed-insertion": {
+		Model:   "Ascend-310P",
 		Unnamed: []corev1.ResourceName{"huawei.com/Ascend310P-IPro", "huawei.com/Ascend310P-V", "huawei.com/Ascend310P-VPro"},
 		Anomalies: []Anomaly{{
 			AmbiguousResource, "",
-			"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]",
-		}}},
+			"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V " +
+				"huawei.com/Ascend310P-VPro]",
+		}},
+	},
 	"huawei-cce-ascend-310": nodeWithCards("Ascend-310", "huawei.com/ascend-310", 4),
 
 	// other vendors

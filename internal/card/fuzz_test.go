@@ -82,7 +82,8 @@ func FuzzParseTotals(f *testing.F) {
 		last := ""
 		for _, total := range totals {
 			request := total.Request.String()
-			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, request, total.Count)
+			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, request,
+				total.Count)
 			check.Must(t, request > last, "%q: %s stands behind %s", text, request, last)
 			written[request] = total.Count
 			last = request
@@ -208,7 +209,8 @@ func expectResourcesOfNode(t *testing.T, n *corev1.Node, got Node) {
 func expectOneModelInOrder(t *testing.T, got Node) {
 	last := corev1.ResourceName("")
 	for _, offered := range got.Cards {
-		check.Must(t, got.Model != "" && strings.HasPrefix(string(offered.Name), got.Model), "offers %s with the model %q", offered.Name, got.Model)
+		check.Must(t, got.Model != "" && strings.HasPrefix(string(offered.Name), got.Model), "offers %s with the model %q", offered.Name,
+			got.Model)
 		check.Must(t, last < offered.Resource, "%s stands behind %s", offered.Resource, last)
 		last = offered.Resource
 	}

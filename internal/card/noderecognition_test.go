@@ -19,7 +19,12 @@ import (
 // pods and a network device, rdma/hca.
 func newNode(text string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
-	n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("64"), "pods": resource.MustParse("110"), "rdma/hca": resource.MustParse("8")}
+	n.Status.Allocatable = corev1.ResourceList{
+		"cpu":      resource.MustParse("64"),
+		"pods":     resource.MustParse("110"),
+		"rdma/hca": resource.MustParse("8"),
+	}
+
 	for _, part := range strings.Fields(text) {
 		if key, value, ok := strings.Cut(part, "="); ok {
 			n.Labels[key] = value
@@ -144,7 +149,8 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		check.That(t, check.FitsEvent(message), "no event can hold %q", message)
 
 		for _, offered := range got.Cards {
-			check.That(t, !slices.Contains(got.Unnamed, offered.Resource), "%s is offered as %s and withheld", offered.Resource, offered.Name)
+			check.That(t, !slices.Contains(got.Unnamed, offered.Resource), "%s is offered as %s and withheld", offered.Resource,
+				offered.Name)
 		}
 	}
 }

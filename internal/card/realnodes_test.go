@@ -156,6 +156,7 @@ func TestACardWithoutMemoryGetsItsNameOtherwise(t *testing.T) {
 	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 nvidia.com/gpu:1 "
 	byProduct := Mappings{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}
 
-	check.Equal(t, "a label of 0 MiB", "NVIDIA-GB10=nvidia.com/gpu:1", describeCards(Recognise(newNode(gb10+"nvidia.com/gpu.memory=0"), nil).Cards))
+	check.Equal(t, "a label of 0 MiB", "NVIDIA-GB10=nvidia.com/gpu:1",
+		describeCards(Recognise(newNode(gb10+"nvidia.com/gpu.memory=0"), nil).Cards))
 	check.Equal(t, "an entry of spec.cards", "NVIDIA-GB10=nvidia.com/gpu:1", describeCards(Recognise(newNode(gb10), byProduct).Cards))
 }

@@ -335,14 +335,29 @@ func TestSharingStrategy(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct{ node, want string }{
-		"whole cards without the label":           {h800 + gpu + ":1", ""},
-		"whole cards with none":                   {h800 + gpu + ".sharing-strategy=none " + gpu + ":1", ""},
-		"whole cards with MPS: nothing is shared": {h800 + gpu + ".sharing-strategy=mps " + gpu + ":1", ""},
-		"shares by time slicing":                  {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=time-slicing " + gpu + ".shared:4", "time-slicing"},
-		"shares by MPS":                           {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=mps " + gpu + ".shared:4", "mps"},
-		"shares by MPS under the cards' resource": {"nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 " + gpu + ".sharing-strategy=mps " + gpu + ":4", "mps"},
-		"shares without the label":                {h800 + gpu + ".replicas=4 " + gpu + ".shared:4", ""},
-		"shares with none":                        {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=none " + gpu + ".shared:4", ""},
+		"whole cards without the label": {
+			node: h800 + gpu + ":1",
+		},
+		"whole cards with none": {
+			node: h800 + gpu + ".sharing-strategy=none " + gpu + ":1",
+		},
+		"whole cards with MPS: nothing is shared": {
+			node: h800 + gpu + ".sharing-strategy=mps " + gpu + ":1",
+		},
+		"shares by time slicing": {
+			node: h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=time-slicing " + gpu + ".shared:4",
+			want: "time-slicing",
+		},
+		"shares by MPS": {
+			node: h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=mps " + gpu + ".shared:4",
+			want: "mps",
+		},
+		"shares by MPS under the cards' resource": {
+			node: "nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 " + gpu + ".sharing-strategy=mps " + gpu + ":4",
+			want: "mps",
+		},
+		"shares without the label": {h800 + gpu + ".replicas=4 " + gpu + ".shared:4", ""},
+		"shares with none":         {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=none " + gpu + ".shared:4", ""},
 		"shares of slices by time slicing": {
 			h800 + gpu + ".sharing-strategy=none " + slice + ".replicas=4 " + slice + ".sharing-strategy=time-slicing " + slice + ":28",
 			"time-slicing",

@@ -30,7 +30,12 @@ func BenchmarkInventory(b *testing.B) {
 		tracker.Update(builder.Node(fmt.Sprint("n", i)).GPUs(fmt.Sprint("M", i%models), 8).Obj())
 	}
 
-	input := CountInput{Charges: map[types.UID]quota.Charge{}, Usage: map[string]cardquota.Usage{}, Owners: map[string]*v1alpha1.CardQuota{}, Quotas: map[string]card.Quota{}}
+	input := CountInput{
+		Charges: map[types.UID]quota.Charge{},
+		Usage:   map[string]cardquota.Usage{},
+		Owners:  map[string]*v1alpha1.CardQuota{},
+		Quotas:  map[string]card.Quota{},
+	}
 	var all []*v1alpha1.CardQuota
 	for i := range quotas {
 		q := builder.CardQuota(fmt.Sprint("q", i)).ServiceType([]string{"inference", "training"}[i%2])
@@ -49,7 +54,10 @@ func BenchmarkInventory(b *testing.B) {
 		pod := &corev1.Pod{}
 		pod.UID = types.UID(fmt.Sprint(i))
 		input.Pods = append(input.Pods, pod)
-		input.Charges[pod.UID] = quota.Charge{Queue: fmt.Sprint("q", i%quotas), Cards: []card.Amount{{Name: card.Name(fmt.Sprint("M", i%models)), Count: 1}}}
+		input.Charges[pod.UID] = quota.Charge{
+			Queue: fmt.Sprint("q", i%quotas),
+			Cards: []card.Amount{{Name: card.Name(fmt.Sprint("M", i%models)), Count: 1}},
+		}
 	}
 
 	input.Usage = usageOf(input.Charges)

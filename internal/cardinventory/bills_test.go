@@ -11,10 +11,17 @@ import (
 
 // TestConfigMapsThatAreRefusedAlikeAreOneAnomaly: without its Role the operator can write none of 64.
 func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
-	status := NewStatus(Input{Count: &Count{}, Bills: Bills{Refused: map[string]metav1.StatusReason{
-		"ns/a": metav1.StatusReasonForbidden, "ns/b": metav1.StatusReasonForbidden, "ns/c": metav1.StatusReasonForbidden, "ns/d": metav1.StatusReasonForbidden,
-		"ns/e": metav1.StatusReasonInvalid, "ns/f": metav1.StatusReasonUnknown,
-	}}})
+	status := NewStatus(Input{
+		Count: &Count{},
+		Bills: Bills{Refused: map[string]metav1.StatusReason{
+			"ns/a": metav1.StatusReasonForbidden,
+			"ns/b": metav1.StatusReasonForbidden,
+			"ns/c": metav1.StatusReasonForbidden,
+			"ns/d": metav1.StatusReasonForbidden,
+			"ns/e": metav1.StatusReasonInvalid,
+			"ns/f": metav1.StatusReasonUnknown,
+		}},
+	})
 
 	var messages []string
 	for _, anomaly := range status.Anomalies {
@@ -23,9 +30,12 @@ func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
 	}
 
 	check.Equal(t, "messages", []string{
-		"ConfigMap ns/e cannot be used (Invalid), so a restart of the operator would lose card-seconds of bills: make it mutable: save it, delete it, and create it without immutable",
-		"ConfigMap ns/f cannot be used (no answer of the API server), so a restart of the operator would lose card-seconds of bills: see the log of cardquota-manager",
-		"ConfigMaps ns/a, ns/b, ns/c and 1 more cannot be used (Forbidden), so a restart of the operator would lose card-seconds of bills: apply the Roles of the operator's version, or let the policy that refuses it allow the operator",
+		"ConfigMap ns/e cannot be used (Invalid), so a restart of the operator would lose card-seconds of bills: make it " +
+			"mutable: save it, delete it, and create it without immutable",
+		"ConfigMap ns/f cannot be used (no answer of the API server), so a restart of the operator would lose card-seconds of " +
+			"bills: see the log of cardquota-manager",
+		"ConfigMaps ns/a, ns/b, ns/c and 1 more cannot be used (Forbidden), so a restart of the operator would lose " +
+			"card-seconds of bills: apply the Roles of the operator's version, or let the policy that refuses it allow the operator",
 	}, messages)
 	check.Equal(t, "nodes", int32(0), status.Nodes)
 }

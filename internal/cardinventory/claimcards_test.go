@@ -20,11 +20,22 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 	gpu := func(node string, generation, devices int64) DeviceSlice {
 		return DeviceSlice{Driver: "gpu.nvidia.com", Pool: node, Generation: generation, Nodes: []string{node}, Devices: devices}
 	}
-	const wantText = "driver gpu.nvidia.com hands out cards by ResourceClaims, and no quota limits these; pods of our scheduler get them only with unmanagedQueues: Ignore, pods of other schedulers freely: offer the cards by a device plugin, and remove the driver"
+	const wantText = "driver gpu.nvidia.com hands out cards by ResourceClaims, and no quota limits these; pods of our scheduler " +
+		"get them only with unmanagedQueues: Ignore, pods of other schedulers freely: offer the cards by a device plugin, and " +
+		"remove the driver"
 
-	status := statusWith(gpu("n2", 1, 8), gpu("n1", 3, 4), gpu("n1", 3, 2), gpu("n1", 2, 64), DeviceSlice{Driver: "dra.net", Pool: "n3", Nodes: []string{"n3"}, Devices: 2})
+	status := statusWith(gpu("n2", 1, 8), gpu("n1", 3, 4), gpu("n1", 3, 2), gpu("n1", 2, 64), DeviceSlice{
+		Driver:  "dra.net",
+		Pool:    "n3",
+		Nodes:   []string{"n3"},
+		Devices: 2,
+	})
 	check.Equal(t, "anomalies", []v1alpha1.InventoryAnomaly{{
-		Reason: v1alpha1.AnomalyResourceClaimCards, Count: 14, NodesTotal: 2, Nodes: []string{"n1", "n2"}, Message: "nodes n1, n2: " + wantText,
+		Reason:     v1alpha1.AnomalyResourceClaimCards,
+		Count:      14,
+		NodesTotal: 2,
+		Nodes:      []string{"n1", "n2"},
+		Message:    "nodes n1, n2: " + wantText,
 	}}, status.Anomalies)
 	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes)
 
@@ -32,16 +43,26 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 	check.Must(t, len(everywhere) == 1, "%d anomalies", len(everywhere))
 	check.Equal(t, "message without nodes", wantText, everywhere[0].Message)
 
-	check.Equal(t, "anomalies of two drivers", 2, len(statusWith(gpu("n1", 1, 8), DeviceSlice{Driver: "gpu.amd.com", Pool: "n1"}).Anomalies))
+	check.Equal(t, "anomalies of two drivers", 2, len(statusWith(gpu("n1", 1, 8), DeviceSlice{
+		Driver: "gpu.amd.com",
+		Pool:   "n1",
+	}).Anomalies))
 	check.Equal(t, "anomalies without slices", 0, len(statusWith().Anomalies))
 }
 
 // TestResourceClaimsComeFirst: no quota limits their cards, so the bound of anomalies does not hide them.
 func TestResourceClaimsComeFirst(t *testing.T) {
 	tracker := &card.Tracker{}
-	tracker.Update(builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Label("other.example/card.product", "Y").
+	tracker.Update(builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
+		Label("other.example/card.product", "Y").
 		Label("other.example/card.memory", "1").Resource("vendor.example/card", "1").Obj())
-	status := NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, DeviceSlices: []DeviceSlice{{Driver: "gpu.amd.com"}}})
+	status := NewStatus(Input{
+		Nodes:        tracker.TrackedNodes(),
+		Cards:        tracker.Inventory(),
+		Count:        &Count{},
+		DeviceSlices: []DeviceSlice{{Driver: "gpu.amd.com"}},
+	})
+
 	check.Must(t, len(status.Anomalies) == 2, "%d anomalies", len(status.Anomalies))
 	check.Equal(t, "the first", v1alpha1.AnomalyResourceClaimCards, status.Anomalies[0].Reason)
 }

@@ -63,10 +63,21 @@ func (w scene) status() v1alpha1.CardInventoryStatus {
 		quotas[queue] = tree.QuotaFor(owner)
 	}
 
-	return NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: NewCount(CountInput{
-		Pods: w.pods, Charges: charges, Usage: usage, Owners: owners, ServiceTypes: cardquota.ServiceTypesByQueue(owners, queues), Quotas: quotas, Queues: queues, Tree: tree,
-		Totals: totals(w.quotas, cardquota.UnownedQuotas(w.quotas, granting), tracker.Healthy()),
-	})})
+	return NewStatus(Input{
+		Nodes: tracker.TrackedNodes(),
+		Cards: tracker.Inventory(),
+		Count: NewCount(CountInput{
+			Pods:         w.pods,
+			Charges:      charges,
+			Usage:        usage,
+			Owners:       owners,
+			ServiceTypes: cardquota.ServiceTypesByQueue(owners, queues),
+			Quotas:       quotas,
+			Queues:       queues,
+			Tree:         tree,
+			Totals:       totals(w.quotas, cardquota.UnownedQuotas(w.quotas, granting), tracker.Healthy()),
+		}),
+	})
 }
 
 // child returns a CardQuota of a tree with one card.

@@ -26,9 +26,17 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 	inventory := o.tracker.Inventory()
 	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: inventory, LastCharges: o.charges})
 	o.charges = charges
-	status := NewStatus(Input{Nodes: o.tracker.TrackedNodes(), Cards: inventory, Count: NewCount(CountInput{
-		Pods: pods, Charges: charges, Usage: usage, Totals: cardquota.NewQuotaTotals(nil, nil, nil), Changed: o.models.Update(pods, charges, inventory),
-	})})
+	status := NewStatus(Input{
+		Nodes: o.tracker.TrackedNodes(),
+		Cards: inventory,
+		Count: NewCount(CountInput{
+			Pods:    pods,
+			Charges: charges,
+			Usage:   usage,
+			Totals:  cardquota.NewQuotaTotals(nil, nil, nil),
+			Changed: o.models.Update(pods, charges, inventory),
+		}),
+	})
 
 	var found []v1alpha1.InventoryAnomaly
 	for _, anomaly := range status.Anomalies {
@@ -54,10 +62,18 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	o.tracker.Update(station("Display"))
 	found := o.changes(old, younger)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
-	check.Contains(t, "message", found[0].Message, "node station: 4 nvidia.com/gpu that pod lab/old hold started as A100 and count as Display now", "Keep one model in the labels")
+	check.Contains(t, "message", found[0].Message, "node station: 4 nvidia.com/gpu that pod lab/old hold started as A100 and "+
+		"count as Display now", "Keep one model in the labels")
 
 	found[0].Message = ""
-	check.Equal(t, "anomaly", v1alpha1.InventoryAnomaly{Reason: "ModelChanged", Resource: "nvidia.com/gpu", Card: "A100", Count: 4, NodesTotal: 1, Nodes: []string{"station"}}, found[0])
+	check.Equal(t, "anomaly", v1alpha1.InventoryAnomaly{
+		Reason:     "ModelChanged",
+		Resource:   "nvidia.com/gpu",
+		Card:       "A100",
+		Count:      4,
+		NodesTotal: 1,
+		Nodes:      []string{"station"},
+	}, found[0])
 
 	o.tracker.Update(station("A100"))
 	found = o.changes(old)
@@ -128,7 +144,10 @@ func TestAChangedModelOutlivesARestart(t *testing.T) {
 	written := before.changes(old)
 	check.Equal(t, "written", 1, len(written))
 
-	for model, says := range map[string]string{"Display": "started as A100 and count as Display now", "A100": "count as A100, and counted as another card in between"} {
+	for model, says := range map[string]string{
+		"Display": "started as A100 and count as Display now",
+		"A100":    "count as A100, and counted as another card in between",
+	} {
 		var after operatorCounts
 		after.models.Restore(written)
 		after.tracker.Update(station(model))

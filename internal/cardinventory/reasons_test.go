@@ -23,26 +23,63 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		bills  Bills
 		slices []DeviceSlice
 	}{
-		"cards that no quota limits": {[]*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()}, v1alpha1.AnomalyUnmappedResource, Bills{}, nil},
-		"a node without labels, of a known resource": {[]*corev1.Node{
-			builder.Node("a").Resource("vendor.example/card", "8").Obj(),
-			builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").Resource("vendor.example/card", "4").Obj(),
-		}, v1alpha1.AnomalyNoModelLabel, Bills{}, nil},
-		"a device plugin that stopped":       {[]*corev1.Node{h200("a").With(noPlugin).Obj()}, v1alpha1.AnomalyCardsUnhealthy, Bills{}, nil},
-		"a ConfigMap that cannot be written": {nil, v1alpha1.AnomalyBillsNotStored, Bills{Refused: map[string]metav1.StatusReason{"a": metav1.StatusReasonForbidden}}, nil},
-		"sums without room":                  {nil, v1alpha1.AnomalyBillsNotStored, Bills{SumsWithoutRoom: 3}, nil},
-		"months without room":                {nil, v1alpha1.AnomalyBillsNotStored, Bills{MonthsWithoutRoom: 1}, nil},
-		"days that were dropped":             {nil, v1alpha1.AnomalyBillDaysDropped, Bills{DaysDropped: "2026-10-05"}, nil},
-		"ResourceClaims for cards":           {slices: []DeviceSlice{{Driver: "gpu.nvidia.com", Nodes: []string{"a"}, Devices: 8}}, want: v1alpha1.AnomalyResourceClaimCards},
-		"ResourceClaims for a network":       {slices: []DeviceSlice{{Driver: "dra.net", Nodes: []string{"a"}, Devices: 8}}},
-		"nothing":                            {[]*corev1.Node{h200("a").Obj()}, "", Bills{}, nil},
+		"cards that no quota limits": {
+			nodes: []*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()},
+			want:  v1alpha1.AnomalyUnmappedResource,
+			bills: Bills{},
+		},
+		"a node without labels, of a known resource": {
+			nodes: []*corev1.Node{
+				builder.Node("a").Resource("vendor.example/card", "8").Obj(),
+				builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
+					Resource("vendor.example/card", "4").Obj(),
+			},
+			want:  v1alpha1.AnomalyNoModelLabel,
+			bills: Bills{},
+		},
+		"a device plugin that stopped": {
+			nodes: []*corev1.Node{h200("a").With(noPlugin).Obj()},
+			want:  v1alpha1.AnomalyCardsUnhealthy,
+			bills: Bills{},
+		},
+		"a ConfigMap that cannot be written": {
+			want:  v1alpha1.AnomalyBillsNotStored,
+			bills: Bills{Refused: map[string]metav1.StatusReason{"a": metav1.StatusReasonForbidden}},
+		},
+		"sums without room": {
+			want:  v1alpha1.AnomalyBillsNotStored,
+			bills: Bills{SumsWithoutRoom: 3},
+		},
+		"months without room": {
+			want:  v1alpha1.AnomalyBillsNotStored,
+			bills: Bills{MonthsWithoutRoom: 1},
+		},
+		"days that were dropped": {
+			want:  v1alpha1.AnomalyBillDaysDropped,
+			bills: Bills{DaysDropped: "2026-10-05"},
+		},
+		"ResourceClaims for cards": {
+			slices: []DeviceSlice{{Driver: "gpu.nvidia.com", Nodes: []string{"a"}, Devices: 8}},
+			want:   v1alpha1.AnomalyResourceClaimCards,
+		},
+		"ResourceClaims for a network": {slices: []DeviceSlice{{Driver: "dra.net", Nodes: []string{"a"}, Devices: 8}}},
+		"nothing": {
+			nodes: []*corev1.Node{h200("a").Obj()},
+			bills: Bills{},
+		},
 	}) {
 		tracker := &card.Tracker{}
 		for _, node := range tc.nodes {
 			tracker.Update(node)
 		}
 
-		_, counts := NewStatusWithReasons(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, Bills: tc.bills, DeviceSlices: tc.slices})
+		_, counts := NewStatusWithReasons(Input{
+			Nodes:        tracker.TrackedNodes(),
+			Cards:        tracker.Inventory(),
+			Count:        &Count{},
+			Bills:        tc.bills,
+			DeviceSlices: tc.slices,
+		})
 		check.Equal(t, "reasons", len(AnomalyReasons), len(counts))
 		check.Equal(t, "anomalous nodes of the scheduler", 0, tracker.Inventory().AnomalousNodes())
 		for reason, count := range counts {

@@ -39,13 +39,30 @@ func TestStatusOfAFleet(t *testing.T) {
 	check.Equal(t, "cards", []v1alpha1.InventoryCard{
 		{Name: "Ascend-910B", Resources: []string{"huawei.com/Ascend910"}, Total: 8, Healthy: 8, Quota: 2,
 			ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "none", Quota: 2}}},
-		{Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 24, Healthy: 16, Cordoned: 8, Allocated: 6, Quota: 18, OverAllocatedBy: 2,
-			ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 10, Used: 3}, {Name: "none", Used: 1}, {Name: "training", Quota: 8, Used: 2, Pending: 4}}},
+		{
+			Name:            "NVIDIA-H200",
+			Resources:       []string{"nvidia.com/gpu"},
+			Total:           24,
+			Healthy:         16,
+			Cordoned:        8,
+			Allocated:       6,
+			Quota:           18,
+			OverAllocatedBy: 2,
+			ServiceTypes: []v1alpha1.InventoryServiceType{
+				{Name: "inference", Quota: 10, Used: 3},
+				{Name: "none", Used: 1},
+				{Name: "training", Quota: 8, Used: 2, Pending: 4},
+			},
+		},
 		{Name: "NVIDIA-A100", Quota: 1, OverAllocatedBy: 1, ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Quota: 1}}},
 		{Name: "NVIDIA-H2000", ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Pending: 1}}},
 	}, status.Cards)
 	check.Equal(t, "summary", "6/24 NVIDIA-H200, 0/8 Ascend-910B", status.Summary)
-	check.Equal(t, "nodes, over-allocated cards and anomalies", [3]int32{4, 2, 1}, [3]int32{status.Nodes, status.OverAllocatedCards, status.AnomaliesTotal})
+	check.Equal(t, "nodes, over-allocated cards and anomalies", [3]int32{4, 2, 1}, [3]int32{
+		status.Nodes,
+		status.OverAllocatedCards,
+		status.AnomaliesTotal,
+	})
 }
 
 func TestStatusOfAnEmptyCluster(t *testing.T) {
@@ -62,14 +79,26 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 			child("company", "", "", 8, 6), child("search", "company", "inference", 8, 4), child("train", "company", "training", 6, 2),
 			child("gone", "", "training", 5, 5),
 		},
-		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
+		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).
+			Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
 		isTree: true,
 	}
 
 	w.quotas[3].DeletionTimestamp = &metav1.Time{}
 	check.Equal(t, "card", v1alpha1.InventoryCard{
-		Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8, Allocated: 2, Quota: 9, Deserved: 7, OverAllocatedBy: 1,
-		ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 8, Used: 2}, {Name: "none", Quota: 1}, {Name: "training", Quota: 6}},
+		Name:            "NVIDIA-H200",
+		Resources:       []string{"nvidia.com/gpu"},
+		Total:           8,
+		Healthy:         8,
+		Allocated:       2,
+		Quota:           9,
+		Deserved:        7,
+		OverAllocatedBy: 1,
+		ServiceTypes: []v1alpha1.InventoryServiceType{
+			{Name: "inference", Quota: 8, Used: 2},
+			{Name: "none", Quota: 1},
+			{Name: "training", Quota: 6},
+		},
 	}, cardOf(w.status(), "NVIDIA-H200"))
 
 	w.isTree = false
@@ -106,7 +135,8 @@ func TestServiceTypesAreBounded(t *testing.T) {
 	var sum int64
 	for _, row := range entry.ServiceTypes {
 		sum += row.Quota
-		check.That(t, row.Name == "none" || (row.Quota == 1 && strings.HasPrefix(row.Name, "t")), "type %q has a quota of %d", row.Name, row.Quota)
+		check.That(t, row.Name == "none" || (row.Quota == 1 && strings.HasPrefix(row.Name, "t")), "type %q has a quota of %d", row.Name,
+			row.Quota)
 	}
 
 	check.Equal(t, "the sum by type", entry.Quota, sum)
@@ -138,7 +168,8 @@ func drawScene(t *rapid.T) scene {
 	}
 
 	for queue, serviceType := range map[string]string{"a": "inference", "b": "training"} {
-		w.quotas = append(w.quotas, builder.CardQuota(queue).ServiceType(serviceType).Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
+		w.quotas = append(w.quotas, builder.CardQuota(queue).ServiceType(serviceType).
+			Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
 	}
 
 	return w
@@ -211,7 +242,8 @@ func TestStatusIsANaiveRecount(t *testing.T) {
 func TestNoContentOfAQueueDoesHarm(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queue := builder.Queue("q").Annotation(v1alpha1.AnnotationCardQuota, rapid.String().Draw(t, "quota")).
-			Annotation(v1alpha1.AnnotationCardDeserved, rapid.String().Draw(t, "deserved")).Annotation(v1alpha1.AnnotationServiceType, rapid.String().Draw(t, "type")).Obj()
+			Annotation(v1alpha1.AnnotationCardDeserved, rapid.String().Draw(t, "deserved")).
+			Annotation(v1alpha1.AnnotationServiceType, rapid.String().Draw(t, "type")).Obj()
 		for _, isTree := range []bool{false, true} {
 			for _, entry := range (scene{queues: []*v1beta1.Queue{queue}, isTree: isTree}).status().Cards {
 				check.Value(card.ParseName(entry.Name))(t)

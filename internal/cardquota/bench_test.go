@@ -19,7 +19,7 @@ import (
 // clock while it was busy otherwise.
 func BenchmarkCountUsage(b *testing.B) {
 	nodes := []string{"h200", "h800", "4090", "4090d"}
-	scene := CountInput{Inventory: fleet()}
+	scene := CountInput{Inventory: newInventory()}
 	for i := range 10_000 {
 		pod := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).GPUs(1).CPU("8").Memory("64Gi")
 		if i%10 == 0 {
@@ -30,7 +30,8 @@ func BenchmarkCountUsage(b *testing.B) {
 
 		scene.Pods = append(scene.Pods, pod.Obj())
 		if i%8 == 0 {
-			scene.PodGroups = append(scene.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i%200)).Phase(v1beta1.PodGroupRunning).Obj())
+			scene.PodGroups = append(scene.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).
+				Queue(fmt.Sprint("q", i%200)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
 
@@ -62,7 +63,8 @@ func BenchmarkCountUnchanged(b *testing.B) {
 	scene := CountInput{Inventory: card.NewInventory(cards), Schedulers: []string{"volcano"}, Facts: &PodFacts{}}
 	for i := range pods {
 		group := i / gang
-		pod := builder.Pod("lab", fmt.Sprint("pod-", i)).UID(types.UID(fmt.Sprintf("8d1f2c3e-0000-4000-8000-%012d", i))).PodGroup(fmt.Sprint("gang-", group)).GPUs(1).CPU("8").Memory("64Gi").
+		pod := builder.Pod("lab", fmt.Sprint("pod-", i)).UID(types.UID(fmt.Sprintf("8d1f2c3e-0000-4000-8000-%012d", i))).
+			PodGroup(fmt.Sprint("gang-", group)).GPUs(1).CPU("8").Memory("64Gi").
 			Card(fmt.Sprint("NVIDIA-BENCH-", group%models)).Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint("job-", group))
 		if group%5 == 0 {
 			pod.Unschedulable("full")
@@ -72,7 +74,8 @@ func BenchmarkCountUnchanged(b *testing.B) {
 
 		scene.Pods = append(scene.Pods, pod.Obj())
 		if i%gang == 0 {
-			scene.PodGroups = append(scene.PodGroups, builder.PodGroup("lab", fmt.Sprint("gang-", group)).Queue(fmt.Sprint("queue-", group%queues)).Phase(v1beta1.PodGroupRunning).Obj())
+			scene.PodGroups = append(scene.PodGroups, builder.PodGroup("lab", fmt.Sprint("gang-", group)).
+				Queue(fmt.Sprint("queue-", group%queues)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
 
@@ -96,13 +99,20 @@ func BenchmarkWaitingGang(b *testing.B) {
 		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())
 	}
 
-	scene := CountInput{Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 2 * pods}}, Facts: &PodFacts{}}
+	scene := CountInput{
+		Inventory: tracker.Inventory(),
+		Nodes:     tracker.Nodes(),
+		Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 2 * pods}},
+		Facts:     &PodFacts{},
+	}
 	for i := range pods {
 		message := "0/5000 nodes are unavailable: 5000 Insufficient nvidia.com/gpu."
 		if i == 0 {
-			message = "pod group is not ready, 10000 Pending, 10000 minAvailable; Pending: 1 Unschedulable; lab/w-0 can possibly be assigned to h200-0000, once minAvailable is satisfied"
+			message = "pod group is not ready, 10000 Pending, 10000 minAvailable; Pending: 1 Unschedulable; lab/w-0 can " +
+				"possibly be assigned to h200-0000, once minAvailable is satisfied"
 		}
-		scene.Pods = append(scene.Pods, builder.Pod("lab", fmt.Sprint("w-", i)).Queue("q").Card("NVIDIA-H200").GPUs(8).Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
+		scene.Pods = append(scene.Pods, builder.Pod("lab", fmt.Sprint("w-", i)).Queue("q").Card("NVIDIA-H200").GPUs(8).
+			Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
 	}
 
 	CountUsage(scene)

@@ -14,12 +14,23 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestNewBindings: metrics count each binding of a pod once: its queue, its cards and how long it waited, from its
+// creation at 9:00 to its condition PodScheduled. A pod without that condition is left out, and a clock that goes
+// back counts as no wait. Card B is an alternative of a node that does not name its card, so only A counts.
 func TestNewBindings(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	pod := func(uid, scheduler string, waited time.Duration, conditions ...corev1.PodConditionType) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), CreationTimestamp: metav1.NewTime(created)}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), CreationTimestamp: metav1.NewTime(created)},
+			Spec:       corev1.PodSpec{SchedulerName: scheduler},
+		}
+
 		for _, c := range conditions {
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(waited))})
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+				Type:               c,
+				Status:             corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(created.Add(waited)),
+			})
 		}
 		return p
 	}
@@ -31,8 +42,12 @@ func TestNewBindings(t *testing.T) {
 	}
 	cards := []card.Amount{{Name: "A", Count: 2}}
 
-	// The node does not say which of two cards it has.
-	charge := &quota.Charge{Queue: "q", Cards: append(cards, card.Amount{Name: "B", Count: 2}), Repeated: []card.Amount{{Name: "B", Count: 2}}}
+	charge := &quota.Charge{
+		Queue:    "q",
+		Cards:    append(cards, card.Amount{Name: "B", Count: 2}),
+		Repeated: []card.Amount{{Name: "B", Count: 2}},
+	}
+
 	facts := &PodFacts{}
 	for _, p := range pods {
 		facts.newlyCharged = append(facts.newlyCharged, chargedPod{pod: p, charge: charge})
@@ -40,11 +55,14 @@ func TestNewBindings(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		schedulers []string
-		want       []time.Duration
+		wantWaited []time.Duration
 	}{
-		"of our scheduler":            {[]string{"volcano"}, []time.Duration{time.Minute, 0}},
-		"of every scheduler":          {nil, []time.Duration{time.Minute, time.Minute, 0}},
-		"of a scheduler without pods": {[]string{"x"}, nil},
+		"of scheduler volcano: pods new, and the one whose clock went back": {
+			schedulers: []string{"volcano"},
+			wantWaited: []time.Duration{time.Minute, 0},
+		},
+		"of each scheduler: also the pod of default-scheduler": {nil, []time.Duration{time.Minute, time.Minute, 0}},
+		"of a scheduler without pods":                          {[]string{"x"}, nil},
 	}) {
 		var got []time.Duration
 		for _, b := range facts.NewBindings(tc.schedulers) {
@@ -52,17 +70,18 @@ func TestNewBindings(t *testing.T) {
 			check.Equal(t, "cards", cards, b.Cards)
 			got = append(got, b.Waited)
 		}
-		check.Equal(t, "waited", tc.want, got)
+		check.Equal(t, "waited", tc.wantWaited, got)
 	}
 }
 
-// TestPodsAreNewOnce: a pod is bound in the first count that finds it on a node, but not in the first
-// count of all, and not again when the pod or the nodes change.
+// TestPodsAreNewOnce: a pod with cards is newly bound in the first count that finds it on a node. The first count
+// after the start finds old pods, so none is new. A pod is not new again when it or the nodes change. A pod without
+// cards never is.
 func TestPodsAreNewOnce(t *testing.T) {
 	running := func(name string, gpus int) *corev1.Pod {
 		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()
 	}
-	scene := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: fleet(), Facts: &PodFacts{}}
+	scene := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: newInventory(), Facts: &PodFacts{}}
 
 	count := func() (names []string) {
 		_, scene.LastCharges = CountUsageAndCharges(scene)
@@ -71,19 +90,19 @@ func TestPodsAreNewOnce(t *testing.T) {
 		}
 		return names
 	}
-	check.Equal(t, "at first", nil, count())
+	check.Equal(t, "new in the first count", nil, count())
 
 	waits := builder.Pod("lab", "waits").UID("waits").Queue("q").GPUs(1).Obj()
 	scene.Pods = append(scene.Pods, running("new", 2), running("cpu", 0), waits)
-	check.Equal(t, "when a pod was bound", []string{"new"}, count())
-	check.Equal(t, "when nothing changed", nil, count())
+	check.Equal(t, "new once pods new and cpu run, and waits is pending", []string{"new"}, count())
+	check.Equal(t, "new when nothing changed", nil, count())
 
 	scene.Pods[0] = scene.Pods[0].DeepCopy()
 	scene.Pods[1] = scene.Pods[1].DeepCopy()
-	check.Equal(t, "when pods changed", nil, count())
+	check.Equal(t, "new when pods old and new changed", nil, count())
 
-	scene.Inventory = fleet()
-	check.Equal(t, "when the nodes changed", nil, count())
+	scene.Inventory = newInventory()
+	check.Equal(t, "new when the nodes changed", nil, count())
 	scene.Pods[3] = running("waits", 1)
-	check.Equal(t, "when it is bound as well", []string{"waits"}, count())
+	check.Equal(t, "new once waits runs", []string{"waits"}, count())
 }

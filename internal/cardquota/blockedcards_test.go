@@ -9,24 +9,31 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBlockedCardsCountAllEntries: also those that a status does not list. Pods without cards wait for
-// none.
+// TestBlockedCardsCountAllEntries: metrics count blocked cards by reason, also of the pods beyond the ten that a
+// status lists. 13 pods wait for 2 cards each because the quota is used, and one for 5 of a card that no node has.
+// Pods without cards, and one that the scheduler has not tried, count for nothing.
 func TestBlockedCardsCountAllEntries(t *testing.T) {
 	var waits pods
 	for i := range MaxBlocked + 3 {
 		waits = append(waits, pod(fmt.Sprint("full-", i)).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(exhausted("q", 8)))
 	}
 
-	waits = append(waits, pod("far").Queue("q").Card("NVIDIA-H2000").GPUs(5).Unschedulable("0/4 nodes are unavailable: 4 node(s) have another card than <NVIDIA-H2000>."),
-		pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."), pod("untried").Queue("q").Card("NVIDIA-H200").GPUs(1))
+	waits = append(waits, pod("far").Queue("q").Card("NVIDIA-H2000").GPUs(5).
+		Unschedulable("0/4 nodes are unavailable: 4 node(s) have another card than <NVIDIA-H2000>."),
+		pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."), pod("untried").Queue("q").
+			Card("NVIDIA-H200").GPUs(1))
 
-	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: fleet(), Nodes: fleetNodes()})["q"]
+	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: newInventory(), Nodes: newNodes()})["q"]
 	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, all listed", got.BlockedTotal)
 	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
 	check.Equal(t, "blocked cards", want, got.BlockedCards)
 
+	// Equal sees the difference, and a pod without cards has none.
 	other := got
 	other.BlockedCards = map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 5}
 	check.That(t, !got.Equal(other), "usages with other blocked cards are equal")
-	check.That(t, CountUsage(CountInput{Pods: pods{pod("cpu").Queue("q").Unschedulable("no")}.objects(), Inventory: fleet()})["q"].BlockedCards == nil, "a pod without cards waits for some")
+	check.That(t, CountUsage(CountInput{
+		Pods:      pods{pod("cpu").Queue("q").Unschedulable("no")}.objects(),
+		Inventory: newInventory(),
+	})["q"].BlockedCards == nil, "a pod without cards waits for some")
 }

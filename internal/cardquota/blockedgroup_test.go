@@ -15,16 +15,26 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBlockedVCJobWithoutPods: a Volcano job that states limits only, or names its card in a template,
-// waits for what the scheduler states. minResources of its PodGroup says less.
+// TestBlockedVCJobWithoutPods: Volcano creates no pods of a job that has no quota, so its PodGroup says what it waits
+// for. minResources is incomplete where the job states limits only, and has no card name. So the operator takes card
+// and count from the message of the scheduler: 8 H200.
 func TestBlockedVCJobWithoutPods(t *testing.T) {
 	const message = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <8>, total would be <8>, but capability is <3>"
-	for t, minimum := range check.Cases(t, map[string]*corev1.ResourceList{"limits only": {}, "a card in a template": {builder.GPU: resource.MustParse("8")}}) {
+	for t, minimum := range check.Cases(t, map[string]*corev1.ResourceList{
+		"the job states limits only: minResources is empty":                      {},
+		"the job names its card in a template: minResources has only the number": {builder.GPU: resource.MustParse("8")},
+	}) {
 		group := builder.PodGroup("lab", "train-u").Queue("q").Phase(v1beta1.PodGroupPending).Unschedulable(message).Obj()
 		group.Spec.MinResources = minimum
-		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "train", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{
+			Name: "train",
+			UID:  "u",
+		}, batch.SchemeGroupVersion.WithKind("Job"))}
 		usage := CountUsage(CountInput{
-			PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
+			PodGroups: []*v1beta1.PodGroup{group},
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
 		check.Equal(t, "pending", map[card.Name]card.Count{"NVIDIA-H200": 8}, usage.Pending)
 		check.Must(t, len(usage.Blocked) == 1, "blocked are %+v", usage.Blocked)

@@ -11,36 +11,94 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestCardsKnown: condition CardsKnown is False, with a warning event, if no node has a card of the spec. It asks
+// whether the nearest name was meant, within a third of its length, or lists what nodes have. Ready does not depend
+// on it. After a restart the condition stays until nodes are counted. A card of which nodes have 0 is known.
 func TestCardsKnown(t *testing.T) {
-	fleet := cards{"NVIDIA-H200": 8, "NVIDIA-H800": 0, "Ascend-910B": 8, "NVIDIA-H20": 8, "MXC550": 8, "PPU-ZW810E": 16}
+	cardsOfNodes := cards{"NVIDIA-H200": 8, "NVIDIA-H800": 0, "Ascend-910B": 8, "NVIDIA-H20": 8, "MXC550": 8, "PPU-ZW810E": 16}
 	for t, tc := range check.Cases(t, map[string]struct {
 		physical cards
 		spec     []string
 		want     string
 	}{
-		"known":             {fleet, []string{"NVIDIA-H200", "Ascend-910B"}, "True/CardsKnown: every card of the spec exists on some node"},
-		"all of it broken":  {fleet, []string{"NVIDIA-H800"}, "True/CardsKnown: every card of the spec exists on some node"},
-		"no card":           {fleet, nil, "True/CardsKnown: every card of the spec exists on some node"},
-		"a digit too many":  {fleet, []string{"NVIDIA-H2000"}, "False/UnknownCard: no node has NVIDIA-H2000; did you mean NVIDIA-H200?"},
-		"other letters":     {fleet, []string{"nvidia-h200"}, "False/UnknownCard: no node has nvidia-h200; did you mean NVIDIA-H200?"},
-		"two are near":      {cards{"A-22": 1, "A-21": 1}, []string{"A-2"}, "False/UnknownCard: no node has A-2; did you mean A-21?"},
-		"a third is enough": {cards{"abcdef": 1}, []string{"xxcdef"}, "False/UnknownCard: no node has xxcdef; did you mean abcdef?"},
-		"more is too much":  {cards{"abcdef": 1}, []string{"xxxdef"}, "False/UnknownCard: no node has xxxdef; nodes have abcdef"},
-		"none is near": {fleet, []string{"Tesla-T4"},
-			"False/UnknownCard: no node has Tesla-T4; nodes have Ascend-910B, MXC550, NVIDIA-H20, NVIDIA-H200, NVIDIA-H800 and 1 more"},
-		"no node": {cards{}, []string{"NVIDIA-H200"}, "False/UnknownCard: no node has NVIDIA-H200; no node offers a card yet"},
-		"a near one that the node shares now": {cards{"NVIDIA-H100": 0, "NVIDIA-H100/mps-80g*1/4": 4}, []string{"NVIDIA-H100-SHARED"},
-			"False/UnknownCard: no node has NVIDIA-H100-SHARED; did you mean NVIDIA-H100, of which no node has a card now?; nodes have NVIDIA-H100, NVIDIA-H100/mps-80g*1/4"},
-		"without the vendor": {fleet, []string{"H200"}, "False/UnknownCard: no node has H200; did you mean NVIDIA-H200?"},
-		"several": {cards{"NVIDIA-H200": 1}, []string{"Tesla-T4", "NVIDIA-H200", "NVIDIA-H20O", "X", "Y", "Z"},
-			"False/UnknownCard: no node has Tesla-T4, no node has NVIDIA-H20O; did you mean NVIDIA-H200?, no node has X, and 2 more cards; nodes have NVIDIA-H200"},
-		"not counted": {nil, []string{"NVIDIA-H200"}, "Unknown/NotCounted: the cards of the nodes have not been counted yet"},
+		"both cards are known": {
+			physical: cardsOfNodes,
+			spec:     []string{"NVIDIA-H200", "Ascend-910B"},
+			want:     "True/CardsKnown: every card of the spec exists on some node",
+		},
+		"all cards of the model are broken": {
+			physical: cardsOfNodes,
+			spec:     []string{"NVIDIA-H800"},
+			want:     "True/CardsKnown: every card of the spec exists on some node",
+		},
+		"the spec has no card": {
+			physical: cardsOfNodes,
+			want:     "True/CardsKnown: every card of the spec exists on some node",
+		},
+		"H2000 is near H200": {
+			physical: cardsOfNodes,
+			spec:     []string{"NVIDIA-H2000"},
+			want:     "False/UnknownCard: no node has NVIDIA-H2000; did you mean NVIDIA-H200?",
+		},
+		"nvidia-h200 differs by case": {
+			physical: cardsOfNodes,
+			spec:     []string{"nvidia-h200"},
+			want:     "False/UnknownCard: no node has nvidia-h200; did you mean NVIDIA-H200?",
+		},
+		"A-21 and A-22 are equally near A-2": {
+			physical: cards{"A-22": 1, "A-21": 1},
+			spec:     []string{"A-2"},
+			want:     "False/UnknownCard: no node has A-2; did you mean A-21?",
+		},
+		"2 of 6 letters differ, which is a third": {
+			physical: cards{"abcdef": 1},
+			spec:     []string{"xxcdef"},
+			want:     "False/UnknownCard: no node has xxcdef; did you mean abcdef?",
+		},
+		"3 of 6 letters differ": {
+			physical: cards{"abcdef": 1},
+			spec:     []string{"xxxdef"},
+			want:     "False/UnknownCard: no node has xxxdef; nodes have abcdef",
+		},
+		"none of six cards is near: five are listed": {
+			physical: cardsOfNodes,
+			spec:     []string{"Tesla-T4"},
+			want: "False/UnknownCard: no node has Tesla-T4; nodes have Ascend-910B, MXC550, NVIDIA-H20, NVIDIA-H200, " +
+				"NVIDIA-H800 and 1 more",
+		},
+		"no node has cards": {
+			physical: cards{},
+			spec:     []string{"NVIDIA-H200"},
+			want:     "False/UnknownCard: no node has NVIDIA-H200; no node offers a card yet",
+		},
+		"the near card is shared now, so nodes have 0 of it": {
+			physical: cards{"NVIDIA-H100": 0, "NVIDIA-H100/mps-80g*1/4": 4},
+			spec:     []string{"NVIDIA-H100-SHARED"},
+			want: "False/UnknownCard: no node has NVIDIA-H100-SHARED; did you mean NVIDIA-H100, of which no node has a card " +
+				"now?; nodes have NVIDIA-H100, NVIDIA-H100/mps-80g*1/4",
+		},
+		"H200 without the vendor": {
+			physical: cardsOfNodes,
+			spec:     []string{"H200"},
+			want:     "False/UnknownCard: no node has H200; did you mean NVIDIA-H200?",
+		},
+		"five unknown cards: three are named": {
+			physical: cards{"NVIDIA-H200": 1},
+			spec:     []string{"Tesla-T4", "NVIDIA-H200", "NVIDIA-H20O", "X", "Y", "Z"},
+			want: "False/UnknownCard: no node has Tesla-T4, no node has NVIDIA-H20O; did you mean NVIDIA-H200?, no node has " +
+				"X, and 2 more cards; nodes have NVIDIA-H200",
+		},
+		"nodes have not been counted": {
+			spec: []string{"NVIDIA-H200"},
+			want: "Unknown/NotCounted: the cards of the nodes have not been counted yet",
+		},
 	}) {
-		f := factsOfCards(tc.physical, tc.spec...)
+		f := newStatusInputOfCards(tc.physical, tc.spec...)
 		status := NewStatus(f)
 		got := conditions.Get(status.Conditions, v1alpha1.ConditionCardsKnown)
 		check.Equal(t, "condition", tc.want, string(got.Status)+"/"+got.Reason+": "+got.Message)
-		check.Equal(t, "Ready does not depend on it", metav1.ConditionTrue, conditions.Get(status.Conditions, v1alpha1.ConditionReady).Status)
+		check.Equal(t, "Ready does not depend on it", metav1.ConditionTrue,
+			conditions.Get(status.Conditions, v1alpha1.ConditionReady).Status)
 
 		f.Quota.Status = status
 		f.Physical = nil
@@ -55,12 +113,26 @@ func TestCardsKnown(t *testing.T) {
 	}
 }
 
-// TestACardMayHaveNoNameYet: the device plugin of a new node reports before its labels are there, a label may name
-// the card of the spec whose memory label lacks, and cards may be withheld. No other name is suggested then.
+// TestACardMayHaveNoNameYet: nodes new-0 and new-1 offer cards without labels, so any unknown name may become theirs.
+// The label of node spark has the very name NVIDIA-GB10, only its memory label lacks. Nodes a and b withhold their
+// NVIDIA-A10G. In both of these cases the name is right, so no other is suggested.
 func TestACardMayHaveNoNameYet(t *testing.T) {
-	unlabelled := card.UnnamedCards{Resource: "nvidia.com/gpu", Message: "offers nvidia.com/gpu but no label names the card", Nodes: []string{"new-0", "new-1"}}
-	withoutMemory := card.UnnamedCards{Resource: "nvidia.com/gpu", Message: "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10", Nodes: []string{"spark"}}
-	withheld := card.UnnamedCards{Resource: "nvidia.com/gpu", Card: "NVIDIA-A10G", Message: "offers 10 nvidia.com/gpu; no new pod gets one of them", Nodes: []string{"a", "b"}}
+	unlabelled := card.UnnamedCards{
+		Resource: "nvidia.com/gpu",
+		Message:  "offers nvidia.com/gpu but no label names the card",
+		Nodes:    []string{"new-0", "new-1"},
+	}
+	withoutMemory := card.UnnamedCards{
+		Resource: "nvidia.com/gpu",
+		Message:  "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10",
+		Nodes:    []string{"spark"},
+	}
+	withheld := card.UnnamedCards{
+		Resource: "nvidia.com/gpu",
+		Card:     "NVIDIA-A10G",
+		Message:  "offers 10 nvidia.com/gpu; no new pod gets one of them",
+		Nodes:    []string{"a", "b"},
+	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		spec     []string
@@ -68,29 +140,57 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 		unnamed  []card.UnnamedCards
 		want     string
 	}{
-		"another name": {[]string{"Tesla-T4"}, cards{"NVIDIA-H200": 8}, []card.UnnamedCards{unlabelled},
-			"no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
-		"a near name": {[]string{"H200"}, cards{"NVIDIA-H200": 8}, []card.UnnamedCards{unlabelled},
-			"no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
-		"a fleet without names": {[]string{"NVIDIA-H200"}, cards{}, []card.UnnamedCards{unlabelled},
-			"no node has NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
-		"a label has the name": {[]string{"NVIDIA-GB10"}, cards{"NVIDIA-GB10-Z": 8}, []card.UnnamedCards{withoutMemory},
-			"no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10"},
-		"withheld cards": {[]string{"NVIDIA-A10G"}, cards{"NVIDIA-A10": 8}, []card.UnnamedCards{unlabelled, withheld},
-			"no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them"},
-		"withheld cards beside an unknown one": {[]string{"NVIDIA-A10G", "Tesla-T4"}, cards{"NVIDIA-A10": 8}, []card.UnnamedCards{unlabelled, withheld},
-			"no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them, no node has Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: nodes new-0, new-1: " +
-				"offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels"},
+		"an unknown name, and unnamed cards": {
+			spec:     []string{"Tesla-T4"},
+			physical: cards{"NVIDIA-H200": 8},
+			unnamed:  []card.UnnamedCards{unlabelled},
+			want: "no node has Tesla-T4; nodes have NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers " +
+				"nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
+		},
+		"a name near another one, and unnamed cards": {
+			spec:     []string{"H200"},
+			physical: cards{"NVIDIA-H200": 8},
+			unnamed:  []card.UnnamedCards{unlabelled},
+			want: "no node has H200; did you mean NVIDIA-H200?; or it is not named yet: nodes new-0, new-1: offers " +
+				"nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
+		},
+		"only unnamed cards": {
+			spec:     []string{"NVIDIA-H200"},
+			physical: cards{},
+			unnamed:  []card.UnnamedCards{unlabelled},
+			want: "no node has NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label " +
+				"names the card; wait for the discovery of the vendor, or correct the labels",
+		},
+		"a label has the name": {
+			spec:     []string{"NVIDIA-GB10"},
+			physical: cards{"NVIDIA-GB10-Z": 8},
+			unnamed:  []card.UnnamedCards{withoutMemory},
+			want:     "no new pod gets NVIDIA-GB10: node spark: no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10",
+		},
+		"withheld cards have the name": {
+			spec:     []string{"NVIDIA-A10G"},
+			physical: cards{"NVIDIA-A10": 8},
+			unnamed:  []card.UnnamedCards{unlabelled, withheld},
+			want:     "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them",
+		},
+		"withheld cards have the name, and another name is unknown": {
+			spec:     []string{"NVIDIA-A10G", "Tesla-T4"},
+			physical: cards{"NVIDIA-A10": 8},
+			unnamed:  []card.UnnamedCards{unlabelled, withheld},
+			want: "no new pod gets NVIDIA-A10G: nodes a, b: offers 10 nvidia.com/gpu; no new pod gets one of them, no node has " +
+				"Tesla-T4; nodes have NVIDIA-A10; or it is not named yet: nodes new-0, new-1: " +
+				"offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
+		},
 	}) {
-		f := factsOfCards(tc.physical, tc.spec...)
+		f := newStatusInputOfCards(tc.physical, tc.spec...)
 		f.Unnamed = tc.unnamed
 		check.Equal(t, "message", tc.want, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message)
 	}
 }
 
-// factsOfCards are those of a team with quota of these cards, and of the cards of all nodes.
-func factsOfCards(physical cards, spec ...string) StatusInput {
-	f := facts(nil, nil)
+// newStatusInputOfCards is for a team with a quota of 1 for each of these cards, and the cards of all nodes.
+func newStatusInputOfCards(physical cards, spec ...string) StatusInput {
+	f := newStatusInput(nil, nil)
 	f.Physical = physical
 	f.Quota.Spec.Cards = nil
 	for _, name := range spec {

@@ -7,17 +7,18 @@ import (
 
 const gpu = builder.GPU
 
-// fleet is a cluster with one node per model, all under nvidia.com/gpu.
-func fleet() *card.Inventory {
+// newInventory is a cluster of four nodes with 8 cards each, all under nvidia.com/gpu: h200 has NVIDIA-H200, h800
+// NVIDIA-H800, 4090 NVIDIA-GeForce-RTX-4090, and 4090d NVIDIA-GeForce-RTX-4090-D.
+func newInventory() *card.Inventory {
 	nodes := map[string]card.Node{}
-	for _, node := range fleetNodes() {
+	for _, node := range newNodes() {
 		nodes[node.Name] = node.Node
 	}
 	return card.NewInventory(nodes)
 }
 
-// fleetNodes are the nodes of the fleet: all are ready.
-func fleetNodes() (nodes []card.NodeState) {
+// newNodes are the nodes of newInventory. All are ready.
+func newNodes() (nodes []card.NodeState) {
 	for node, model := range map[string]card.Name{
 		"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D",

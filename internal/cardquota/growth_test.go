@@ -13,10 +13,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// checkGrowth expects that twice as many queues need about twice the memory. Work that is
+// expectLinearGrowth expects that twice as many queues need about twice the memory. Work that is
 // quadratic in queues needs four times as much. Memory is measured because it does not depend on
 // how busy the machine is.
-func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func())) {
+func expectLinearGrowth(t *testing.T, queues int, prepare func(queues int) (work func())) {
 	measure := func(queues int) uint64 {
 		work := prepare(queues)
 		var before, after runtime.MemStats
@@ -34,16 +34,18 @@ func checkGrowth(t *testing.T, queues int, prepare func(queues int) (work func()
 // newExhaustedTree returns queues below the queue top, whose quota is exhausted. In each queue
 // some pods run and some wait for top.
 func newExhaustedTree(queues, running, waiting int) CountInput {
-	input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{}}
+	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{}}
 	below := []string{"top"}
 	for i := range queues {
 		queue := fmt.Sprint("q", i)
 		below = append(below, queue)
 		input.LocalQueues[queue] = true
 
-		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>", queue)
+		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total "+
+			"would be <9>, but capability is <8>", queue)
 		for j := range running + waiting {
-			pod := builder.Pod("lab", fmt.Sprint(queue, "-", j)).Queue(queue).Card("NVIDIA-H200").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint(queue, "-", j))
+			pod := builder.Pod("lab", fmt.Sprint(queue, "-", j)).Queue(queue).Card("NVIDIA-H200").GPUs(1).
+				Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint(queue, "-", j))
 			if j < running {
 				input.Pods = append(input.Pods, pod.Running("h200").Obj())
 			} else {
@@ -61,13 +63,16 @@ func newExhaustedTree(queues, running, waiting int) CountInput {
 	return input
 }
 
-// TestHoldersOfAnAncestorAreFoundOnce: each entry of each queue names the same holders.
-func TestHoldersOfAnAncestorAreFoundOnce(t *testing.T) {
-	checkGrowth(t, 300, func(queues int) func() {
+// TestCountingExhaustedParentsGrowsWithTheQueues: in 300 queues, and in 600, 3 pods run and 1 waits for the quota of
+// their parent top, which they all share. Each waiting pod names the same 3 holders of most cards, so the operator
+// finds them once for all queues.
+func TestCountingExhaustedParentsGrowsWithTheQueues(t *testing.T) {
+	expectLinearGrowth(t, 300, func(queues int) func() {
 		input := newExhaustedTree(queues, 3, 1)
 		return func() {
 			for queue, usage := range CountUsage(input) {
-				check.Must(t, len(usage.Blocked[0].Holders) == 3 && len(usage.Local["lab"].Blocked[0].Holders) == 3, "%s names %v", queue, usage.Blocked[0].Holders)
+				check.Must(t, len(usage.Blocked[0].Holders) == 3 && len(usage.Local["lab"].Blocked[0].Holders) == 3, "%s names %v",
+					queue, usage.Blocked[0].Holders)
 			}
 		}
 	})
@@ -87,14 +92,14 @@ func BenchmarkCountExhaustedAncestor(b *testing.B) {
 // newWideTree returns a tree of one tenant with projects in namespaces of their own, and what they
 // use.
 func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
-	all := []*v1alpha1.CardQuota{node("tenant", "", 8, 4, -1, parentOnly, func(q *v1alpha1.CardQuota) {
+	all := []*v1alpha1.CardQuota{newTreeQuota("tenant", "", 8, 4, -1, withoutServiceType, func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
 	})}
 
 	used := map[string]Usage{}
 	for i := range projects {
 		name := fmt.Sprint("project", i)
-		all = append(all, node(name, "tenant", 8, 4, -1))
+		all = append(all, newTreeQuota(name, "tenant", 8, 4, unset))
 		usage := Usage{Used: cards{"H200": 1}, Pending: cards{"H200": 1}}
 		if waits {
 			usage.Blocked = blockedList(name, 1)
@@ -107,14 +112,15 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 	return NewTree(all, nil, v1alpha1.UnmanagedEnforce), used
 }
 
-// TestSumsGrowWithTheQueues: a tenant with thousands of projects costs as much for each as one
-// with a few.
+// TestSumsGrowWithTheQueues: a tenant with 1000 projects costs twice as much as one with 500. In each project a pod
+// waits, in a namespace of its own.
 func TestSumsGrowWithTheQueues(t *testing.T) {
-	checkGrowth(t, 500, func(queues int) func() {
+	expectLinearGrowth(t, 500, func(queues int) func() {
 		tree, used := newWideTree(queues, true)
 		return func() {
 			sum := tree.SumUsage(used)["tenant"]
-			check.Must(t, len(sum.Local) == queues && sum.BlockedTotal == queues, "%d of %d namespaces, %d wait", len(sum.Local), queues, sum.BlockedTotal)
+			check.Must(t, len(sum.Local) == queues && sum.BlockedTotal == queues, "%d of %d namespaces, %d wait", len(sum.Local), queues,
+				sum.BlockedTotal)
 		}
 	})
 }

@@ -13,11 +13,13 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhoHoldsCardsForBills: all that runs, whatever its queue. A terminating pod keeps the queue of its last
-// charge, and counts on a node that is not ready until the end of its grace period.
+// TestWhoHoldsCardsForBills: bills count card-seconds, so they count each pod that runs with cards, in any queue or
+// in none. A terminating pod does not count against the quota any more, but still runs: on a ready node until it is
+// gone, on another node until the end of its grace period. It keeps the queue that was charged last, also when its
+// annotation is removed. Only node h200 is ready.
 func TestWhoHoldsCardsForBills(t *testing.T) {
 	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-	nodes := fleetNodes()
+	nodes := newNodes()
 	for i := range nodes {
 		nodes[i].IsReady = nodes[i].Name == "h200"
 	}
@@ -33,19 +35,19 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 
 	pods := []*corev1.Pod{
 		pod("running", "h200").Queue("q").Obj(),
-		pod("outside", "h200").Obj(),
+		pod("without-queue", "h200").Obj(),
 		builder.Pod("lab", "no-cards").CPU("8").Queue("q").Running("h200").Obj(),
 		pod("finished", "h200").Queue("q").Phase(corev1.PodSucceeded).Obj(),
-		terminating("ready", "h200", now.Add(-time.Hour)),
-		terminating("not-ready", "h800", now.Add(time.Second)),
-		terminating("not-ready-over", "h800", now),
-		terminating("no-node-over", "gone", now),
+		terminating("terminating", "h200", now.Add(-time.Hour)),
+		terminating("terminating-not-ready", "h800", now.Add(time.Second)),
+		terminating("grace-period-is-over", "h800", now),
+		terminating("node-is-gone", "gone", now),
 		pod("not-ready-running", "h800").Queue("q").Obj(),
 	}
 
 	facts := &PodFacts{}
-	input := CountInput{Pods: pods, Inventory: fleet(), Nodes: nodes, Facts: facts, Now: now}
-	managedBy := func() map[string]string {
+	input := CountInput{Pods: pods, Inventory: newInventory(), Nodes: nodes, Facts: facts, Now: now}
+	queuesOfHolders := func() map[string]string {
 		held := map[string]string{}
 		for _, h := range facts.HeldPods() {
 			held[h.Pod.Name] = h.Charge.Queue
@@ -53,12 +55,18 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 		return held
 	}
 
-	want := map[string]string{"running": "q", "outside": "", "ready": "q", "not-ready": "q", "not-ready-running": "q"}
+	want := map[string]string{
+		"running":               "q",
+		"without-queue":         "",
+		"terminating":           "q",
+		"terminating-not-ready": "q",
+		"not-ready-running":     "q",
+	}
 	usage, charges := CountUsageAndCharges(input)
-	check.Equal(t, "holders", want, managedBy())
+	check.Equal(t, "holders", want, queuesOfHolders())
 	check.Equal(t, "cards that count against the quota", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
-	check.Equal(t, "the next end", now.Add(time.Second), facts.NextEnd(now))
-	check.Equal(t, "the next end after that", time.Time{}, facts.NextEnd(now.Add(time.Second)))
+	check.Equal(t, "when the first pod stops counting", now.Add(time.Second), facts.NextEnd(now))
+	check.Equal(t, "when the next pod stops counting after that", time.Time{}, facts.NextEnd(now.Add(time.Second)))
 
 	for _, p := range pods { // the queue that was charged last stays
 		delete(p.Annotations, "scheduling.volcano.sh/queue-name")
@@ -67,6 +75,6 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	for range 3 {
 		input.LastCharges = charges
 		_, charges = CountUsageAndCharges(input)
-		check.Equal(t, "holders that name no queue any more", want, managedBy())
+		check.Equal(t, "holders whose annotation is removed", want, queuesOfHolders())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,126 +15,185 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// plannedFields are the managed fields of a Queue that the operator applied.
 const plannedFields = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}},"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
 	`"f:volcano.sh/closed-by-parent":{}}},"f:spec":{"f:parent":{},"f:capability":{".":{},"f:cpu":{}}}}`
 
-// synced is a CardQuota and the Queue it wants.
-func synced() (*v1alpha1.CardQuota, *v1beta1.Queue) {
-	quota := quotaOf(limiting("8", ""))
+// newSyncedQueue is a CardQuota with 8 CPU, and its Queue with all fields that it wants, which the operator owns.
+func newSyncedQueue() (*v1alpha1.CardQuota, *v1beta1.Queue) {
+	quota := newNotebookQuota(withResources("8", ""))
 	live := liveQueue(func(q *v1beta1.Queue) {
 		q.Annotations = map[string]string{
 			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
 		}
 		q.Labels = map[string]string{"app.kubernetes.io/managed-by": "cardquota"}
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8000m")}
-	}, wrote("cardquota", "Apply", plannedFields))
+	}, managedFields("cardquota", "Apply", plannedFields))
 	return quota, live
 }
 
-func TestInSync(t *testing.T) {
+// TestDriftIsAnotherValueOfAnOwnField: a Queue is in sync if each field of the CardQuota has its value and the
+// operator owns it. Otherwise the operator applies the Queue again. Drift are the fields with another value that the
+// operator wrote before: another manager changed them, which is reported.
+func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change    func(*v1beta1.Queue)
-		want      bool
-		wantDrift []string
+		change     func(*v1beta1.Queue)
+		wantInSync bool
+		wantDrift  []string
 	}{
-		"every value in place and owned": {change: func(*v1beta1.Queue) {}, want: true},
-		"a foreign field is none of our business": {
+		"all values are right, and the operator owns them": {change: func(*v1beta1.Queue) {}, wantInSync: true},
+		"another manager added an annotation and a limit of memory": {
 			change: func(q *v1beta1.Queue) {
 				q.Annotations["team/owner"] = "x"
 				q.Spec.Capability["memory"] = resource.MustParse("1Gi")
 			},
-			want: true,
+			wantInSync: true,
 		},
-		"another quota": {change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":99}` },
+		"the quota has another value": {change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":99}` },
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
-		"a quota that is gone": {change: func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
+		"the quota was removed": {change: func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
-		"a selector of another manager, and none in the CardQuota, is no drift": {
-			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, want: true},
-		"the label that an earlier version did not write is to be written, but is no drift": {change: func(q *v1beta1.Queue) {
+		"another manager wrote a namespace selector, and the CardQuota has none": {
+			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, wantInSync: true},
+		"the label managed-by lacks, which an earlier version did not write": {change: func(q *v1beta1.Queue) {
 			q.Labels = nil
 			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:app.kubernetes.io/managed-by":{}`, "", 1))
 		}},
-		"another capability": {change: func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
+		"the capability has another value": {change: func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
 			wantDrift: []string{".spec.capability.cpu"}},
-		"right values without an owner are to be claimed, but are no drift": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},
-		"a field that is still owned and not wanted any more is to be released": {change: func(q *v1beta1.Queue) {
+		"all values are right, and the operator owns none": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},
+		"the operator owns a weight, which it does not want any more": {change: func(q *v1beta1.Queue) {
 			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:parent"`, `"f:weight":{},"f:parent"`, 1))
 		}},
-		"what a webhook added to our request is not what we applied": {
+		"the operator owns all by Update, which is what a webhook added to its request": {
 			change: func(q *v1beta1.Queue) { q.ManagedFields[0].Operation = "Update" }},
-		"a manager with unreadable fields owns nothing": {
+		"the managed fields are not readable": {
 			change: func(q *v1beta1.Queue) { q.ManagedFields[0].FieldsV1.Raw = []byte("nonsense") }},
 	}) {
-		quota, live := synced()
+		quota, live := newSyncedQueue()
 		tc.change(live)
 		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
-		check.Equal(t, "InSync", tc.want, plan.InSync(live))
+
+		check.Equal(t, "InSync", tc.wantInSync, plan.InSync(live))
 		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
 	}
-
-	t.Run("another selector", func(t *testing.T) {
-		quota, live := synced()
-		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-		live.Annotations["volcano.sh/namespace-selector"] = `{}`
-		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
-		diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.DriftedFields(live))
-		check.That(t, diff == "" && !plan.InSync(live), "in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
-	})
-
-	t.Run("no queue is never in sync", func(t *testing.T) {
-		quota, _ := synced()
-		check.That(t, !NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil).InSync(nil), "a missing queue must be made")
-	})
 }
 
-func TestServiceTypeChanged(t *testing.T) {
-	none := plannedFields
-	both := strings.Replace(none, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
-	means := func(priority int32) ServiceTypeLookup {
+// TestAnotherNamespaceSelectorIsDrift: the CardQuota selects namespaces of team chat, and the Queue all namespaces.
+func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
+	quota, live := newSyncedQueue()
+	quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
+	live.Annotations["volcano.sh/namespace-selector"] = `{}`
+
+	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
+	check.Equal(t, "drift", []string{".metadata.annotations.volcano.sh/namespace-selector"}, desired.DriftedFields(live))
+	check.That(t, !desired.InSync(live), "the Queue is in sync")
+}
+
+// TestAMissingQueueIsNotInSync: the operator must create it.
+func TestAMissingQueueIsNotInSync(t *testing.T) {
+	quota, _ := newSyncedQueue()
+	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+	check.That(t, !desired.InSync(nil), "the missing Queue is in sync")
+}
+
+// TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy: priority and reclaimable of a Queue follow its service type.
+// When the operator finds another value of its own field, the policy changed the service type, and the new value
+// replaces no other manager. Where another manager owns priority or reclaimable, or removed the fields of the
+// operator, the difference is drift. The Queue has priority 7 and is not reclaimable.
+func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
+	withoutType := plannedFields
+	withType := strings.Replace(withoutType, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
+	typeOfPriority := func(priority int32) ServiceTypeLookup {
 		return func(string) (servicetype.Type, bool) { return servicetype.Type{Priority: priority}, true }
 	}
 
-	meansNothing := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
+	noType := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
 	for t, tc := range check.Cases(t, map[string]struct {
-		types      ServiceTypeLookup
-		entries    []metav1.ManagedFieldsEntry
-		gone, want bool
+		types           ServiceTypeLookup
+		entries         []metav1.ManagedFieldsEntry
+		isMissing, want bool
 	}{
-		"the same meaning":                  {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}},
-		"another priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
-		"no meaning any more":               {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
-		"no meaning, as before":             {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}},
-		"a meaning for the first time":      {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}, want: true},
-		"another manager took the priority": {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
-		"another manager owns a field that is new in the CardQuota": {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
-		"another manager removed all fields of the operator":        {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("kubectl", "Update", `{"f:spec":{"f:weight":{}}}`)}},
-		"there is no Queue that could be of the past":               {types: means(8), gone: true},
+		"the operator owns both fields, and the policy says 7": {
+			types:   typeOfPriority(7),
+			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
+		},
+		"the operator owns both fields, and the policy says 8": {
+			types:   typeOfPriority(8),
+			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
+			want:    true,
+		},
+		"the operator owns both fields, and the policy does not define the type": {
+			types:   noType,
+			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
+			want:    true,
+		},
+		"the operator owns neither field, and the policy does not define the type": {
+			types:   noType,
+			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withoutType)},
+		},
+		"the operator owns neither field, and the policy says 7": {
+			types:   typeOfPriority(7),
+			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withoutType)},
+			want:    true,
+		},
+		"helm took the priority": {
+			types: typeOfPriority(8),
+			entries: []metav1.ManagedFieldsEntry{
+				managedFields("cardquota", "Apply", strings.Replace(withType, `"f:priority":{},`, "", 1)),
+				managedFields("helm", "Update", `{"f:spec":{"f:priority":{}}}`),
+			},
+		},
+		"helm owns the priority, and the policy says 8 for the first time": {
+			types: typeOfPriority(8),
+			entries: []metav1.ManagedFieldsEntry{
+				managedFields("cardquota", "Apply", withoutType),
+				managedFields("helm", "Update", `{"f:spec":{"f:priority":{}}}`),
+			},
+		},
+		"kubectl removed all fields of the operator": {
+			types:   typeOfPriority(7),
+			entries: []metav1.ManagedFieldsEntry{managedFields("kubectl", "Update", `{"f:spec":{"f:weight":{}}}`)},
+		},
+		"there is no Queue": {
+			types:     typeOfPriority(8),
+			isMissing: true,
+		},
 	}) {
-		quota, live := synced()
+		quota, live := newSyncedQueue()
 		live.Spec.Priority = 7
 		live.Spec.Reclaimable = ptr(false)
 		live.ManagedFields = tc.entries
-		if tc.gone {
+		if tc.isMissing {
 			live = nil
 		}
-		check.Equal(t, "Redefined", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", nil).ServiceTypeChanged(live))
+		check.Equal(t, "changed", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", nil).ServiceTypeChanged(live))
 	}
 }
 
-func TestManagedFieldsWithoutOperator(t *testing.T) {
-	helm := wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)
-	status := wrote("cardquota", "Update", `{"f:status":{}}`)
+// TestTheOperatorRemovesItsManagedFields: when the operator gives a Queue up, it removes its own entries from the
+// managed fields: what it applied, and what a webhook added to its requests. Entries of other managers and of the
+// status stay. The API server resets an empty list, so one empty entry stays for it. Only what was applied is owned.
+func TestTheOperatorRemovesItsManagedFields(t *testing.T) {
+	helm := managedFields("helm", "Update", `{"f:spec":{"f:weight":{}}}`)
+	status := managedFields("cardquota", "Update", `{"f:status":{}}`)
 	status.Subresource = "status"
-	ours := wrote("cardquota", "Apply", plannedFields)
-	added := wrote("cardquota", "Update", `{"f:spec":{"f:reclaimable":{}}}`)
-	check.Equal(t, "only our own entries must go", []metav1.ManagedFieldsEntry{helm, status}, ManagedFieldsWithoutOperator(liveQueue(nil, helm, ours, added, status)))
-	check.Equal(t, "one empty entry must stay", []metav1.ManagedFieldsEntry{{}}, ManagedFieldsWithoutOperator(liveQueue(nil, ours)))
-	check.That(t, !HasOwnedFields(liveQueue(nil, helm, added)) && HasOwnedFields(liveQueue(nil, helm, ours)), "owned is what was applied")
+	ours := managedFields("cardquota", "Apply", plannedFields)
+	added := managedFields("cardquota", "Update", `{"f:spec":{"f:reclaimable":{}}}`)
+
+	check.Equal(t, "entries without those of the operator", []metav1.ManagedFieldsEntry{
+		helm,
+		status,
+	}, ManagedFieldsWithoutOperator(liveQueue(nil, helm, ours, added, status)))
+	check.Equal(t, "entries if only the operator had one", []metav1.ManagedFieldsEntry{{}},
+		ManagedFieldsWithoutOperator(liveQueue(nil, ours)))
+	check.That(t, !HasOwnedFields(liveQueue(nil, helm, added)), "what a webhook added is owned")
+	check.That(t, HasOwnedFields(liveQueue(nil, helm, ours)), "what the operator applied is not owned")
 }
 
 // applyConflict is the answer of an API server to a conflicting apply.
@@ -147,24 +205,33 @@ func cause(message, field string) metav1.StatusCause {
 	return metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Message: message, Field: field}
 }
 
-func TestConflicts(t *testing.T) {
+// TestFieldConflictsNameManagerAndField: the API server refuses an apply of fields that other managers own, with a
+// cause for each field. The operator reads manager and field from it. A cause with its own name is no other manager,
+// but still a conflict of fields. Any other error is none.
+func TestFieldConflictsNameManagerAndField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		err          error
 		want         []FieldConflict
 		wantConflict bool
 	}{
-		"who applied": {err: applyConflict(cause(`conflict with "helm" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
-			want: []FieldConflict{{Manager: "helm", Field: ".spec.weight"}}, wantConflict: true},
-		"who updated, with the time": {
-			err:  applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at 2026-01-02T15:04:05Z`, ".spec.priority")),
-			want: []FieldConflict{{Manager: "kubectl-edit", Field: ".spec.priority"}}, wantConflict: true},
-		"our own name on what a webhook added is no other manager": {
+		"helm applied the field": {
+			err:          applyConflict(cause(`conflict with "helm" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
+			want:         []FieldConflict{{Manager: "helm", Field: ".spec.weight"}},
+			wantConflict: true,
+		},
+		"kubectl-edit updated the field, with a time": {
+			err: applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at `+
+				`2026-01-02T15:04:05Z`, ".spec.priority")),
+			want:         []FieldConflict{{Manager: "kubectl-edit", Field: ".spec.priority"}},
+			wantConflict: true,
+		},
+		"the operator itself, by what a webhook added": {
 			err:          applyConflict(cause(`conflict with "cardquota" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
 			wantConflict: true},
-		"a stale resource version is no field conflict": {
+		"the resource version is old": {
 			err: apierrors.NewConflict(v1beta1.Resource("queues"), "team", fmt.Errorf("changed"))},
-		"another error is no field conflict": {err: fmt.Errorf("no route to host")},
-		"no error is no field conflict":      {},
+		"the API server is not reachable": {err: fmt.Errorf("no route to host")},
+		"no error":                        {},
 	}) {
 		check.Equal(t, "conflicts", tc.want, FieldConflicts(tc.err))
 
@@ -172,7 +239,9 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-func TestDescribeConflicts(t *testing.T) {
+// TestDescribeConflictsGroupsFieldsByManager: a message lists the managers by name, each with its fields in short
+// form. A field without a manager was changed or removed by another client.
+func TestDescribeConflictsGroupsFieldsByManager(t *testing.T) {
 	got := DescribeConflicts([]FieldConflict{
 		{Manager: "kubectl-edit", Field: ".spec.priority"},
 		{Field: ".spec.capability.cpu"},
@@ -181,58 +250,70 @@ func TestDescribeConflicts(t *testing.T) {
 	})
 	want := "another client changed or removed spec.capability.cpu; helm wrote spec.reclaimable; " +
 		"kubectl-edit wrote spec.priority, volcano.sh/card.quota"
-	check.Equal(t, "Describe", want, got)
+	check.Equal(t, "message", want, got)
 }
 
-func TestQueueOwner(t *testing.T) {
-	at := func(name string, age time.Duration, deleting bool) *v1alpha1.CardQuota {
-		q := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
-		if deleting {
-			q.DeletionTimestamp = &metav1.Time{}
-		}
-		return q
-	}
+// TestTheOldestCardQuotaOwnsTheQueue: of several CardQuotas for one queue the oldest owns it, of the same age the
+// first by name. One that is being deleted owns it until it is gone, and then the next owner is the oldest that is
+// not being deleted.
+func TestTheOldestCardQuotaOwnsTheQueue(t *testing.T) {
+	young := builder.CardQuota("young").Created(noon).Obj()
+	old := builder.CardQuota("old").Created(noon.Add(-time.Hour)).Obj()
+	twin := builder.CardQuota("a-twin").Created(noon.Add(-time.Hour)).Obj()
+	leaving := builder.CardQuota("leaving").Created(noon.Add(-2 * time.Hour)).Deleted(noon).Obj()
 
-	old := at("old", time.Hour, false)
-	young := at("young", 0, false)
-	twin := at("a-twin", time.Hour, false)
-	leaving := at("leaving", 2*time.Hour, true)
-	cases := map[string]struct {
-		rivals        []*v1alpha1.CardQuota
-		want          string
-		of            *v1alpha1.CardQuota
-		wantSuccessor string
+	for t, tc := range check.Cases(t, map[string]struct {
+		candidates []*v1alpha1.CardQuota
+		wantOwner  *v1alpha1.CardQuota
+		deleted    *v1alpha1.CardQuota
+		wantNext   *v1alpha1.CardQuota // after deleted is gone
 	}{
-		"the older one has the queue":              {rivals: []*v1alpha1.CardQuota{young, old}, want: "old", of: old, wantSuccessor: "young"},
-		"of equally old ones the first by name":    {rivals: []*v1alpha1.CardQuota{old, twin}, want: "a-twin", of: twin, wantSuccessor: "old"},
-		"one that is leaving has it until it left": {rivals: []*v1alpha1.CardQuota{old, leaving}, want: "leaving", of: leaving, wantSuccessor: "old"},
-		"alone there is no successor":              {rivals: []*v1alpha1.CardQuota{old}, want: "old", of: old},
-		"a terminating one succeeds no other":      {rivals: []*v1alpha1.CardQuota{leaving, old}, want: "leaving", of: old},
+		"old and young": {
+			candidates: []*v1alpha1.CardQuota{young, old},
+			wantOwner:  old,
+			deleted:    old,
+			wantNext:   young,
+		},
+		"old and a-twin of the same age": {
+			candidates: []*v1alpha1.CardQuota{old, twin},
+			wantOwner:  twin,
+			deleted:    twin,
+			wantNext:   old,
+		},
+		"leaving is the oldest, and is being deleted": {
+			candidates: []*v1alpha1.CardQuota{old, leaving},
+			wantOwner:  leaving,
+			deleted:    leaving,
+			wantNext:   old,
+		},
+		"old alone": {
+			candidates: []*v1alpha1.CardQuota{old},
+			wantOwner:  old,
+			deleted:    old,
+		},
+		"old is deleted, and leaving is being deleted too": {
+			candidates: []*v1alpha1.CardQuota{leaving, old},
+			wantOwner:  leaving,
+			deleted:    old,
+		},
+	}) {
+		check.Equal(t, "owner", tc.wantOwner, QueueOwner(tc.candidates))
+		check.Equal(t, "next owner", tc.wantNext, NextOwner(tc.deleted, tc.candidates))
 	}
-
-	name := func(q *v1alpha1.CardQuota) string {
-		if q == nil {
-			return ""
-		}
-		return q.Name
-	}
-
-	for t, tc := range check.Cases(t, cases) {
-		check.Equal(t, "Owner", tc.want, name(QueueOwner(tc.rivals)))
-		check.Equal(t, "Successor", tc.wantSuccessor, name(NextOwner(tc.of, tc.rivals)))
-	}
-	check.That(t, QueueOwner(nil) == nil, "a queue without a CardQuota has an owner")
+	check.Equal(t, "owner of a queue without a CardQuota", nil, QueueOwner(nil))
 }
 
+// TestQueueOwnerDoesNotDependOnTheOrder: watches list CardQuotas in any order. The owner among random candidates,
+// some of the same age, is the same in another order.
 func TestQueueOwnerDoesNotDependOnTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		rivals := make([]*v1alpha1.CardQuota, rapid.IntRange(1, 6).Draw(t, "rivals"))
-		for i := range rivals {
-			rivals[i] = &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i),
+		candidates := make([]*v1alpha1.CardQuota, rapid.IntRange(1, 6).Draw(t, "candidates"))
+		for i := range candidates {
+			candidates[i] = &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i),
 				CreationTimestamp: metav1.NewTime(time.Unix(rapid.Int64Range(0, 2).Draw(t, "second"), 0))}}
 		}
-		want := QueueOwner(rivals)
-		got := QueueOwner(rapid.Permutation(rivals).Draw(t, "order"))
+		want := QueueOwner(candidates)
+		got := QueueOwner(rapid.Permutation(candidates).Draw(t, "order"))
 		check.Must(t, got == want, "Owner = %s, in another order %s", want.Name, got.Name)
 	})
 }

@@ -13,21 +13,31 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPodWithoutItsPodGroupIsBlocked: the scheduler never tries such a pod, so what it stated before says
-// nothing, and it states nothing else.
+// TestAPodWithoutItsPodGroupIsBlocked: the scheduler never tries a pod that names a PodGroup which does not exist.
+// Whatever it stated before does not count: the pod is blocked with that reason, and what would help. It raises no
+// alert, because any tenant can write such a name.
 func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
 	named := builder.PodGroup("lab", "gone").Queue("q").Obj()
 	for name, tc := range map[string]struct {
-		stated string
-		groups []*v1beta1.PodGroup
-		lacks  bool
-		want   v1alpha1.BlockedReason
+		stated         string
+		groups         []*v1beta1.PodGroup
+		lacksPodGroups bool
+		want           v1alpha1.BlockedReason
 	}{
-		"never tried":           {"", nil, false, v1alpha1.BlockedPodGroupNotFound},
-		"tried before":          {full, nil, false, v1alpha1.BlockedPodGroupNotFound},
-		"its PodGroup exists":   {"", []*v1beta1.PodGroup{named}, false, ""},
-		"PodGroups are unknown": {"", nil, true, ""},
+		"the scheduler never tried the pod": {
+			want: v1alpha1.BlockedPodGroupNotFound,
+		},
+		"the scheduler tried the pod before": {
+			stated: full,
+			want:   v1alpha1.BlockedPodGroupNotFound,
+		},
+		"the PodGroup exists": {
+			groups: []*v1beta1.PodGroup{named},
+		},
+		"the operator has not read any PodGroups": {
+			lacksPodGroups: true,
+		},
 	} {
 		waits := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1)
 		if tc.stated != "" {
@@ -35,8 +45,8 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 		}
 
 		usage := CountUsage(CountInput{
-			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacks,
-			Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
+			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacksPodGroups,
+			Inventory: newInventory(), Nodes: newNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
 		check.Equal(t, name+": pending", map[card.Name]card.Count{"NVIDIA-H200": 1}, usage.Pending)
 		if tc.want == "" {
@@ -51,23 +61,28 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	}
 }
 
-// TestAPodGroupMayComeAfterItsPod: the watch of pods may be ahead of that of PodGroups.
+// TestAPodGroupMayComeAfterItsPod: a new pod may be known before its PodGroup, because they are watched apart. So a
+// pod is blocked by a missing PodGroup only half a minute after its creation.
 func TestAPodGroupMayComeAfterItsPod(t *testing.T) {
 	for name, tc := range map[string]struct {
-		age  time.Duration
-		want int
+		age         time.Duration
+		wantBlocked int
 	}{
-		"just created":     {0, 0},
-		"seconds ago":      {29 * time.Second, 0},
-		"half a minute":    {30 * time.Second, 1},
-		"by a fast server": {-time.Second, 0},
+		"created now":            {0, 0},
+		"created 29 seconds ago": {29 * time.Second, 0},
+		"created 30 seconds ago": {30 * time.Second, 1},
+		"created in a second, by a server whose clock is fast": {-time.Second, 0},
 	} {
 		pod := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1).Created(noon.Add(-tc.age)).Obj()
 		usage := CountUsage(CountInput{
-			Pods: []*corev1.Pod{pod}, Now: noon, Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
+			Pods:      []*corev1.Pod{pod},
+			Now:       noon,
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
 
-		check.Equal(t, name+": blocked", tc.want, len(usage.Blocked))
+		check.Equal(t, name+": blocked", tc.wantBlocked, len(usage.Blocked))
 		check.Equal(t, name+": pending", map[card.Name]card.Count{"NVIDIA-H200": 1}, usage.Pending)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// grants is a CardQuota of one card name, made at an hour.
-func grants(name string, count int64, hour int, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// newQuotaOfH200 is a CardQuota with so many H200, created at an hour after noon.
+func newQuotaOfH200(name string, count int64, hour int, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	quota := builder.CardQuota(name).Created(noon.Add(time.Duration(hour)*time.Hour)).Card("H200", count).Obj()
 	for _, change := range changes {
 		change(quota)
@@ -28,82 +28,178 @@ func grants(name string, count int64, hour int, changes ...func(*v1alpha1.CardQu
 	return quota
 }
 
-func ofQueue(name string) func(*v1alpha1.CardQuota) {
+func withQueueName(name string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name }
 }
 
-func leaving(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &metav1.Time{Time: noon} }
+// beingDeleted, withDeny, withAllow, withQueueName and withMoreCards change a CardQuota.
+func beingDeleted(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &metav1.Time{Time: noon} }
 
-func denying(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationDeny }
+func withDeny(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationDeny }
 
-func and(name string, count int64) func(*v1alpha1.CardQuota) {
+func withMoreCards(name string, count int64) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = append(q.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(count)})
 	}
 }
 
-func allowing(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }
+func withAllow(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }
 
+// TestOverAllocationIsAllowedByAll: more H200 are granted than the 8 that are healthy. That is allowed without a
+// warning only if all CardQuotas that grant H200 say overAllocation: Allow. A CardQuota that grants none, is being
+// deleted, or waits for the queue of an older one has no say; neither has a Queue without a CardQuota.
 func TestOverAllocationIsAllowedByAll(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas []*v1alpha1.CardQuota
 		want   bool
 	}{
-		"no CardQuota":                        {nil, false},
-		"all allow it":                        {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0, allowing)}, true},
-		"one warns":                           {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0)}, false},
-		"one denies":                          {[]*v1alpha1.CardQuota{grants("a", 5, 0, denying), grants("b", 5, 0, allowing)}, false},
-		"one warns that grants none":          {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 0, 0)}, true},
-		"one warns that grants another card":  {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 0, 0, and("H800", 1))}, true},
-		"one warns that is being deleted":     {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 0, leaving)}, true},
-		"one warns that waits for its queue":  {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing), grants("b", 5, 1, ofQueue("a"))}, true},
-		"one allows it that grants no card":   {[]*v1alpha1.CardQuota{grants("a", 0, 0, allowing)}, false},
-		"only one that is being deleted does": {[]*v1alpha1.CardQuota{grants("a", 5, 0, allowing, leaving)}, false},
+		"no CardQuota grants the card": {},
+		"both allow it": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 5, 0, withAllow)},
+			want:   true,
+		},
+		"b warns, which is the default": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 5, 0)},
+		},
+		"a denies it": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withDeny), newQuotaOfH200("b", 5, 0, withAllow)},
+		},
+		"b warns and grants 0": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 0, 0)},
+			want:   true,
+		},
+		"b warns and grants only another card": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 0, 0, withMoreCards("H800", 1))},
+			want:   true,
+		},
+		"b warns and is being deleted": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 5, 0, beingDeleted)},
+			want:   true,
+		},
+		"b warns and waits for the queue of a": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow), newQuotaOfH200("b", 5, 1, withQueueName("a"))},
+			want:   true,
+		},
+		"the only one grants 0":         {[]*v1alpha1.CardQuota{newQuotaOfH200("a", 0, 0, withAllow)}, false},
+		"the only one is being deleted": {[]*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow, beingDeleted)}, false},
 	}) {
 		totals := NewQuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
 		check.Equal(t, "allowed", tc.want, totals.AllowsOverAllocation("H200"))
 	}
 
-	child := grants("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
-	totals := NewTreeTotals([]*v1alpha1.CardQuota{grants("top", 9, 0, allowing), child}, nil, cards{"H200": 8})
-	check.That(t, totals.AllowsOverAllocation("H200"), "a child in a tree grants nothing itself")
+	// In a tree only the top level grants cards.
+	child := newQuotaOfH200("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
+	totals := NewTreeTotals([]*v1alpha1.CardQuota{newQuotaOfH200("top", 9, 0, withAllow), child}, nil, cards{"H200": 8})
+	check.That(t, totals.AllowsOverAllocation("H200"), "a child that warns has a say")
 }
 
-func TestOverAllocated(t *testing.T) {
+// TestOverAllocationNamesTheSumAndItsParts: the quotas for a card are over-allocated if they add up to more than
+// healthy nodes have. The status of a CardQuota names each such card that it has quota for, the sum, its own part and
+// the largest others.
+func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota
 		others  []*v1alpha1.CardQuota
 		healthy cards
 		want    string
 	}{
-		"as many as there are":             {grants("a", 5, 0), []*v1alpha1.CardQuota{grants("b", 3, 0)}, cards{"H200": 8}, ""},
-		"one too many":                     {grants("a", 6, 0), []*v1alpha1.CardQuota{grants("b", 3, 0)}, cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (6 here, 3 by b)"},
-		"alone too many":                   {grants("a", 9, 0), nil, cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (9 here)"},
-		"a card that no node has":          {grants("a", 1, 0), nil, cards{"H800": 8}, "H200: 1 granted, 0 healthy, 1 too many (1 here)"},
-		"no quota for it is no excess":     {grants("a", 0, 0), []*v1alpha1.CardQuota{grants("b", 9, 0)}, cards{"H200": 8}, ""},
-		"the excess of others elsewhere":   {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("b", 0, 0, and("H800", 9))}, cards{"H200": 8, "H800": 8}, ""},
-		"two cards":                        {grants("a", 9, 0, and("A800", 1)), nil, cards{"H200": 8}, "A800: 1 granted, 0 healthy, 1 too many (1 here); H200: 9 granted, 8 healthy, 1 too many (9 here)"},
-		"of others the largest come first": {grants("a", 1, 0), []*v1alpha1.CardQuota{grants("b", 2, 0), grants("c", 5, 0), grants("d", 2, 0)}, cards{"H200": 8}, "H200: 10 granted, 8 healthy, 2 too many (1 here, 5 by c, 2 by b, 2 by d)"},
-		"many others are counted":          {grants("a", 5, 0), []*v1alpha1.CardQuota{grants("b", 1, 0), grants("c", 1, 0), grants("d", 1, 0), grants("e", 1, 0), grants("f", 1, 0)}, cards{"H200": 8}, "H200: 10 granted, 8 healthy, 2 too many (5 here, 1 by b, 1 by c, 1 by d, the rest by 2 more)"},
-		"it counts as it is given":         {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("a", 100, 0)}, cards{"H200": 8}, ""},
-		"who waits for a queue grants nothing": {grants("a", 3, 0), []*v1alpha1.CardQuota{grants("b", 5, 0), grants("late", 5, 1, ofQueue("b"))},
-			cards{"H200": 8}, ""},
-		"who has the same queue grants nothing beside it": {grants("late", 8, 1, ofQueue("b")), []*v1alpha1.CardQuota{grants("b", 5, 0)}, cards{"H200": 8}, ""},
-		"who goes grants nothing":                         {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("b", 5, 0, leaving)}, cards{"H200": 8}, ""},
-		"the next one of its queue does": {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("b", 5, 0, leaving), grants("late", 1, 1, ofQueue("b"))},
-			cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)"},
-		"what goes is not in excess": {grants("a", 9, 0, leaving), nil, cards{"H200": 8}, ""},
+		"5 + 3 of 8": {
+			quota:   newQuotaOfH200("a", 5, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 3, 0)},
+			healthy: cards{"H200": 8},
+		},
+		"6 + 3 of 8": {
+			quota:   newQuotaOfH200("a", 6, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 3, 0)},
+			healthy: cards{"H200": 8},
+			want:    "H200: 9 granted, 8 healthy, 1 too many (6 here, 3 by b)",
+		},
+		"9 of 8, alone": {
+			quota:   newQuotaOfH200("a", 9, 0),
+			healthy: cards{"H200": 8},
+			want:    "H200: 9 granted, 8 healthy, 1 too many (9 here)",
+		},
+		"1 of a card that no node has": {
+			quota:   newQuotaOfH200("a", 1, 0),
+			healthy: cards{"H800": 8},
+			want:    "H200: 1 granted, 0 healthy, 1 too many (1 here)",
+		},
+		"the others grant 9 of 8, and this one 0": {
+			quota:   newQuotaOfH200("a", 0, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 9, 0)},
+			healthy: cards{"H200": 8},
+		},
+		"the others grant too many of another card": {
+			quota:   newQuotaOfH200("a", 8, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 0, 0, withMoreCards("H800", 9))},
+			healthy: cards{"H200": 8, "H800": 8},
+		},
+		"too many of two cards": {
+			quota:   newQuotaOfH200("a", 9, 0, withMoreCards("A800", 1)),
+			healthy: cards{"H200": 8},
+			want:    "A800: 1 granted, 0 healthy, 1 too many (1 here); H200: 9 granted, 8 healthy, 1 too many (9 here)",
+		},
+		"three others: the largest first, then by name": {
+			quota:   newQuotaOfH200("a", 1, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 2, 0), newQuotaOfH200("c", 5, 0), newQuotaOfH200("d", 2, 0)},
+			healthy: cards{"H200": 8},
+			want:    "H200: 10 granted, 8 healthy, 2 too many (1 here, 5 by c, 2 by b, 2 by d)",
+		},
+		"five others: three are named": {
+			quota: newQuotaOfH200("a", 5, 0),
+			others: []*v1alpha1.CardQuota{
+				newQuotaOfH200("b", 1, 0),
+				newQuotaOfH200("c", 1, 0),
+				newQuotaOfH200("d", 1, 0),
+				newQuotaOfH200("e", 1, 0),
+				newQuotaOfH200("f", 1, 0),
+			},
+			healthy: cards{"H200": 8},
+			want:    "H200: 10 granted, 8 healthy, 2 too many (5 here, 1 by b, 1 by c, 1 by d, the rest by 2 more)",
+		},
+		"the totals have an older version of this CardQuota, with 100: it counts as it is now": {
+			quota:   newQuotaOfH200("a", 8, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("a", 100, 0)},
+			healthy: cards{"H200": 8},
+		},
+		"late waits for the queue of b, and does not count": {
+			quota:   newQuotaOfH200("a", 3, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0), newQuotaOfH200("late", 5, 1, withQueueName("b"))},
+			healthy: cards{"H200": 8},
+		},
+		"this one waits for the queue of b: b does not count beside it": {
+			quota:   newQuotaOfH200("late", 8, 1, withQueueName("b")),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0)},
+			healthy: cards{"H200": 8},
+		},
+		"b is being deleted, and does not count": {
+			quota:   newQuotaOfH200("a", 8, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0, beingDeleted)},
+			healthy: cards{"H200": 8},
+		},
+		"b is being deleted, and late takes over its queue: late counts": {
+			quota:   newQuotaOfH200("a", 8, 0),
+			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0, beingDeleted), newQuotaOfH200("late", 1, 1, withQueueName("b"))},
+			healthy: cards{"H200": 8},
+			want:    "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)",
+		},
+		"this one is being deleted": {
+			quota:   newQuotaOfH200("a", 9, 0, beingDeleted),
+			healthy: cards{"H200": 8},
+		},
 	}) {
-		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(NewQuotaTotals(tc.others, nil, tc.healthy).OverAllocated(tc.quota)))
+		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(NewQuotaTotals(tc.others, nil, tc.healthy).
+			OverAllocated(tc.quota)))
 	}
 }
 
-// TestOtherGrantsAreTheLargest compares with sorting all grants.
+// TestOtherGrantsAreTheLargest: of random CardQuotas, the others that a message names are the first of all others
+// sorted by count and name, and the rest is counted.
 func TestOtherGrantsAreTheLargest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var quotas []*v1alpha1.CardQuota
 		for i := range rapid.IntRange(1, 9).Draw(t, "quotas") {
-			quotas = append(quotas, grants(fmt.Sprint("q", i), rapid.Int64Range(0, 4).Draw(t, "count"), 0))
+			quotas = append(quotas, newQuotaOfH200(fmt.Sprint("q", i), rapid.Int64Range(0, 4).Draw(t, "count"), 0))
 		}
 
 		own := rapid.SampledFrom(quotas).Draw(t, "own")
@@ -152,27 +248,72 @@ func BenchmarkOverAllocated(b *testing.B) {
 	}
 }
 
-func TestDenied(t *testing.T) {
-	others := []*v1alpha1.CardQuota{grants("b", 5, 0), grants("c", 0, 0, and("H800", 9))}
+// TestDenyRefusesRaisingBeyondWhatIsLeft: a CardQuota with overAllocation: Deny may not be created or raised beyond
+// the cards that are left: 8 of H200 minus 5 of b are 3, and of H800 none is left. What it had before may stay, and
+// any CardQuota may be lowered.
+func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
+	others := []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0), newQuotaOfH200("c", 0, 0, withMoreCards("H800", 9))}
 	healthy := cards{"H200": 8, "H800": 8}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.CardQuota
 		want          []card.Name
 	}{
-		"made with what is left":                      {nil, grants("a", 3, 0, denying), nil},
-		"made with more":                              {nil, grants("a", 4, 0, denying), []card.Name{"H200"}},
-		"made with more, which may be":                {nil, grants("a", 4, 0), nil},
-		"raised to what is left":                      {grants("a", 1, 0, denying), grants("a", 3, 0, denying), nil},
-		"raised beyond":                               {grants("a", 3, 0, denying), grants("a", 4, 0, denying), []card.Name{"H200"}},
-		"kept beyond":                                 {grants("a", 9, 0, denying), grants("a", 9, 0, denying), nil},
-		"lowered beyond":                              {grants("a", 9, 0, denying), grants("a", 4, 0, denying), nil},
-		"beyond before, and denying now":              {grants("a", 9, 0), grants("a", 9, 0, denying), nil},
-		"raised and denying at once":                  {grants("a", 9, 0), grants("a", 10, 0, denying), []card.Name{"H200"}},
-		"raised and no longer denying":                {grants("a", 3, 0, denying), grants("a", 9, 0), nil},
-		"another card, of which there are too few":    {grants("a", 3, 0, denying), grants("a", 3, 0, denying, and("H800", 1)), []card.Name{"H800"}},
-		"lowered one, raised the other":               {grants("a", 9, 0, denying, and("H800", 1)), grants("a", 8, 0, denying, and("H800", 2)), []card.Name{"H800"}},
-		"a card without quota":                        {nil, grants("a", 0, 0, denying, and("H800", 0)), nil},
-		"the same queue had it under another's quota": {nil, grants("late", 8, 1, denying, ofQueue("b")), nil},
+		"created with 3": {
+			after: newQuotaOfH200("a", 3, 0, withDeny),
+		},
+		"created with 4": {
+			after: newQuotaOfH200("a", 4, 0, withDeny),
+			want:  []card.Name{"H200"},
+		},
+		"created with 4 and without Deny": {
+			after: newQuotaOfH200("a", 4, 0),
+		},
+		"raised from 1 to 3": {
+			before: newQuotaOfH200("a", 1, 0, withDeny),
+			after:  newQuotaOfH200("a", 3, 0, withDeny),
+		},
+		"raised from 3 to 4": {
+			before: newQuotaOfH200("a", 3, 0, withDeny),
+			after:  newQuotaOfH200("a", 4, 0, withDeny),
+			want:   []card.Name{"H200"},
+		},
+		"kept at 9": {
+			before: newQuotaOfH200("a", 9, 0, withDeny),
+			after:  newQuotaOfH200("a", 9, 0, withDeny),
+		},
+		"lowered from 9 to 4": {
+			before: newQuotaOfH200("a", 9, 0, withDeny),
+			after:  newQuotaOfH200("a", 4, 0, withDeny),
+		},
+		"kept at 9, and Deny is new": {
+			before: newQuotaOfH200("a", 9, 0),
+			after:  newQuotaOfH200("a", 9, 0, withDeny),
+		},
+		"raised from 9 to 10, and Deny is new": {
+			before: newQuotaOfH200("a", 9, 0),
+			after:  newQuotaOfH200("a", 10, 0, withDeny),
+			want:   []card.Name{"H200"},
+		},
+		"raised from 3 to 9, and Deny is removed": {
+			before: newQuotaOfH200("a", 3, 0, withDeny),
+			after:  newQuotaOfH200("a", 9, 0),
+		},
+		"H800 is added, of which none is left": {
+			before: newQuotaOfH200("a", 3, 0, withDeny),
+			after:  newQuotaOfH200("a", 3, 0, withDeny, withMoreCards("H800", 1)),
+			want:   []card.Name{"H800"},
+		},
+		"H200 is lowered, and H800 raised": {
+			before: newQuotaOfH200("a", 9, 0, withDeny, withMoreCards("H800", 1)),
+			after:  newQuotaOfH200("a", 8, 0, withDeny, withMoreCards("H800", 2)),
+			want:   []card.Name{"H800"},
+		},
+		"created with 0": {
+			after: newQuotaOfH200("a", 0, 0, withDeny, withMoreCards("H800", 0)),
+		},
+		"created for the queue of b, whose 5 do not count beside it": {
+			after: newQuotaOfH200("late", 8, 1, withDeny, withQueueName("b")),
+		},
 	}) {
 		all := others
 		if tc.before != nil {
@@ -187,78 +328,137 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestChangedQueuesAreThoseWithAnotherExcess: a queue is returned if its excess changed without a change of its
-// own, and none is if no card is over-allocated.
+// TestChangedQueuesAreThoseWithAnotherExcess: the operator counts a CardQuota again when ChangedQueues names it.
+// Between random quotas and cards, it names each CardQuota whose message changed though its own spec did not. It
+// names none if nothing is over-allocated, or if nothing changed.
 func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		was, old := drawBalance(t, "before")
-		is, fresh := drawBalance(t, "after")
-		moved, _ := fresh.ChangedQueues(old)
-		for i, quota := range is {
-			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
-				first := DescribeOverAllocation(old.OverAllocated(quota))
-				second := DescribeOverAllocation(fresh.OverAllocated(quota))
-				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are returned", quota.Name, first, second, moved)
+		quotasBefore, before := drawQuotaTotals(t, "before")
+		quotasAfter, after := drawQuotaTotals(t, "after")
+		changed, _ := after.ChangedQueues(before)
+		for i, quota := range quotasAfter {
+			if i < len(quotasBefore) && cmp.Equal(quotasBefore[i].Spec, quota.Spec) {
+				first := DescribeOverAllocation(before.OverAllocated(quota))
+				second := DescribeOverAllocation(after.OverAllocated(quota))
+				check.Must(t, first == second || slices.Contains(changed, quota.Name), "%s: %q became %q, and only %v are returned",
+					quota.Name, first, second, changed)
 			}
 		}
 
-		short := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
+		isOverAllocated := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
-		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is over-allocated, and %v are returned", moved)
+		check.Must(t, isOverAllocated(before, quotasBefore) || isOverAllocated(after, quotasAfter) || len(changed) == 0,
+			"nothing is over-allocated, and %v are returned", changed)
 
-		again, _ := fresh.ChangedQueues(fresh)
+		again, _ := after.ChangedQueues(after)
 		check.Equal(t, "queues that are returned after nothing changed", 0, len(again))
 	})
 }
 
-func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTotals) {
+// drawQuotaTotals draws up to four CardQuotas of H200 and H800, and the healthy cards.
+func drawQuotaTotals(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTotals) {
 	count := rapid.Int64Range(0, 4)
 	var all []*v1alpha1.CardQuota
 	for i := range rapid.IntRange(0, 4).Draw(t, label) {
-		all = append(all, grants(fmt.Sprint("q", i), count.Draw(t, "H200"), 0, and("H800", count.Draw(t, "H800"))))
+		all = append(all, newQuotaOfH200(fmt.Sprint("q", i), count.Draw(t, "H200"), 0, withMoreCards("H800", count.Draw(t, "H800"))))
 	}
-	return all, NewQuotaTotals(all, nil, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
+	return all, NewQuotaTotals(all, nil, cards{
+		"H200": card.Count(count.Draw(t, "healthy")) * 2,
+		"H800": card.Count(count.Draw(t, "healthy")) * 2,
+	})
 }
 
-func TestMoved(t *testing.T) {
-	of := func(a, b int64) *QuotaTotals {
-		return NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, nil, cards{"H200": 8})
+// TestChangedQueuesFollowTheExcess: CardQuotas a and b grant H200, of which 8 are healthy. A queue is named if its
+// excess has other numbers or another youngest CardQuota that denies it. The second result is whether the cards
+// became over-allocated or stopped to be.
+func TestChangedQueuesFollowTheExcess(t *testing.T) {
+	// granting are the totals of a and b with 8 healthy cards.
+	granting := func(a, b int64) *QuotaTotals {
+		return NewQuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", a, 0), newQuotaOfH200("b", b, 0)}, nil, cards{"H200": 8})
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *QuotaTotals
 		want          []string
-		turned        bool
+		wantTurned    bool
 	}{
-		"more too many":      {of(9, 0), of(9, 1), []string{"a", "b"}, false},
-		"too many":           {of(7, 1), of(9, 1), []string{"a", "b"}, true},
-		"no longer too many": {of(9, 1), of(7, 1), []string{"a", "b"}, true},
-		"another is the youngest": {
-			NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 1, 1)}, nil, cards{"H200": 8}),
-			NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 1, 1, denying)}, nil, cards{"H200": 8}), []string{"a", "b"}, false,
+		"9, then 9 + 1: too many before and after": {
+			before: granting(9, 0),
+			after:  granting(9, 1),
+			want:   []string{"a", "b"},
 		},
-		"others, but not enough": {of(6, 1), of(1, 6), nil, false},
-		"fewer cards":            {of(9, 1), NewQuotaTotals([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, false},
+		"7 + 1, then 9 + 1: too many now": {
+			before:     granting(7, 1),
+			after:      granting(9, 1),
+			want:       []string{"a", "b"},
+			wantTurned: true,
+		},
+		"9 + 1, then 7 + 1: not too many any more": {
+			before:     granting(9, 1),
+			after:      granting(7, 1),
+			want:       []string{"a", "b"},
+			wantTurned: true,
+		},
+		"9 + 1 before and after, and b denies it now, which is the youngest": {
+			before: NewQuotaTotals([]*v1alpha1.CardQuota{
+				newQuotaOfH200("a", 9, 0, withDeny),
+				newQuotaOfH200("b", 1, 1),
+			}, nil, cards{"H200": 8}),
+			after: NewQuotaTotals([]*v1alpha1.CardQuota{
+				newQuotaOfH200("a", 9, 0, withDeny),
+				newQuotaOfH200("b", 1, 1, withDeny),
+			}, nil, cards{"H200": 8}),
+			want: []string{"a", "b"},
+		},
+		"6 + 1, then 1 + 6: never too many": {
+			before: granting(6, 1),
+			after:  granting(1, 6),
+		},
+		"9 + 1 before and after, and only 4 cards are healthy": {
+			before: granting(9, 1),
+			after:  NewQuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0), newQuotaOfH200("b", 1, 0)}, nil, cards{"H200": 4}),
+			want:   []string{"a", "b"},
+		},
 	}) {
-		moved, turned := tc.after.ChangedQueues(tc.before)
-		check.Equal(t, "turned", tc.turned, turned)
-		check.Equal(t, "moved", tc.want, moved)
+		changed, turned := tc.after.ChangedQueues(tc.before)
+		check.Equal(t, "became over-allocated or stopped", tc.wantTurned, turned)
+		check.Equal(t, "changed queues", tc.want, changed)
 	}
 }
 
-// TestTheYoungestThatDeniesIsNamed: of two that were admitted at the same moment.
+// TestTheYoungestThatDeniesIsNamed: webhooks admit two CardQuotas at the same moment, which together grant too many.
+// The message names the youngest that has overAllocation: Deny, because that one should not have been admitted. Each
+// row has CardQuotas a and b of H200, of which 8 are healthy.
 func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas []*v1alpha1.CardQuota
 		want   string
 	}{
-		"the later one":                  {[]*v1alpha1.CardQuota{grants("a", 8, 1, denying), grants("b", 8, 0, denying)}, "a"},
-		"of one second, the later name":  {[]*v1alpha1.CardQuota{grants("a", 8, 0, denying), grants("b", 8, 0, denying)}, "b"},
-		"not one that only warns":        {[]*v1alpha1.CardQuota{grants("a", 8, 0, denying), grants("b", 8, 1)}, "a"},
-		"not one that grants none":       {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 0, 1, denying)}, "a"},
-		"not one that is being deleted":  {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 8, 1, denying, leaving)}, "a"},
-		"not one that waits for a queue": {[]*v1alpha1.CardQuota{grants("a", 9, 0, denying), grants("b", 8, 1, denying, ofQueue("a"))}, "a"},
+		"both deny, and a was created an hour later": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 8, 1, withDeny), newQuotaOfH200("b", 8, 0, withDeny)},
+			want:   "a",
+		},
+		"both deny, and were created in the same second: the later name": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 8, 0, withDeny), newQuotaOfH200("b", 8, 0, withDeny)},
+			want:   "b",
+		},
+		"b is younger, and only warns": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 8, 0, withDeny), newQuotaOfH200("b", 8, 1)},
+			want:   "a",
+		},
+		"b is younger, and grants 0": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0, withDeny), newQuotaOfH200("b", 0, 1, withDeny)},
+			want:   "a",
+		},
+		"b is younger, and is being deleted": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0, withDeny), newQuotaOfH200("b", 8, 1, withDeny, beingDeleted)},
+			want:   "a",
+		},
+		"b is younger, and waits for the queue of a": {
+			quotas: []*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0, withDeny), newQuotaOfH200("b", 8, 1, withDeny, withQueueName("a"))},
+			want:   "a",
+		},
 	}) {
 		excesses := NewQuotaTotals(tc.quotas, nil, cards{"H200": 8}).OverAllocated(tc.quotas[0])
 		check.Must(t, len(excesses) == 1, "over-allocated: %+v", excesses)
@@ -267,29 +467,60 @@ func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
 	}
 }
 
-func TestInventorySatisfied(t *testing.T) {
-	others := []*v1alpha1.CardQuota{team(), grants("b", 5, 0, denying, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" })}
+// TestInventorySatisfiedComparesGrantsWithHealthyCards: condition InventorySatisfied compares what all CardQuotas
+// grant, 8 H200 of this one and 5 of b, with 13 or 10 healthy cards. It is False with a warning event if these are
+// too few, unless overAllocation: Allow. Ready stays True, because the quotas are enforced as written.
+func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
+	others := []*v1alpha1.CardQuota{
+		newTeamQuota(),
+		newQuotaOfH200("b", 5, 0, withDeny, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" }),
+	}
 	const sum = "NVIDIA-H200: 13 granted, 10 healthy, 3 too many (8 here, 5 by b)"
 	for t, tc := range check.Cases(t, map[string]struct {
-		over    v1alpha1.OverAllocation
-		healthy card.Count
-		want    string
+		overAllocation v1alpha1.OverAllocation
+		healthy        card.Count
+		want           string
 	}{
-		"enough, Warn":     {v1alpha1.OverAllocationWarn, 13, "True/InventorySatisfied: all CardQuotas together grant no more of these cards than healthy nodes have"},
-		"enough, Deny":     {v1alpha1.OverAllocationDeny, 13, "True/InventorySatisfied: all CardQuotas together grant no more of these cards than healthy nodes have"},
-		"too few, Warn":    {v1alpha1.OverAllocationWarn, 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
-		"too few, not set": {"", 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
-		"too few, Allow":   {v1alpha1.OverAllocationAllow, 10, "True/OverAllocationAllowed: " + sum + ": overAllocation allows it"},
-		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": existing quotas stay, but overAllocation denies raising them; the youngest CardQuota with overAllocation Deny is b (NVIDIA-H200)"},
+		"13 healthy, Warn": {
+			overAllocation: v1alpha1.OverAllocationWarn,
+			healthy:        13,
+			want:           "True/InventorySatisfied: all CardQuotas together grant no more of these cards than healthy nodes have",
+		},
+		"13 healthy, Deny": {
+			overAllocation: v1alpha1.OverAllocationDeny,
+			healthy:        13,
+			want:           "True/InventorySatisfied: all CardQuotas together grant no more of these cards than healthy nodes have",
+		},
+		"10 healthy, Warn": {
+			overAllocation: v1alpha1.OverAllocationWarn,
+			healthy:        10,
+			want: "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set " +
+				"overAllocation to Allow",
+		},
+		"10 healthy, overAllocation is not set, which is Warn": {
+			healthy: 10,
+			want: "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set " +
+				"overAllocation to Allow",
+		},
+		"10 healthy, Allow": {
+			overAllocation: v1alpha1.OverAllocationAllow,
+			healthy:        10,
+			want:           "True/OverAllocationAllowed: " + sum + ": overAllocation allows it",
+		},
+		"10 healthy, Deny": {
+			overAllocation: v1alpha1.OverAllocationDeny,
+			healthy:        10,
+			want: "False/OverAllocated: " + sum + ": existing quotas stay, but overAllocation denies raising them; the " +
+				"youngest CardQuota with overAllocation Deny is b (NVIDIA-H200)",
+		},
 	}) {
-		f := facts(nil, nil)
-		f.Quota.Spec.OverAllocation = tc.over
+		f := newStatusInput(nil, nil)
+		f.Quota.Spec.OverAllocation = tc.overAllocation
 		f.Totals = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := NewStatus(f)
-		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
+		check.Equal(t, "condition", tc.want, describeCondition(status, "InventorySatisfied"))
 
-		got := said(status, "Ready")
-		check.That(t, strings.HasPrefix(got, "True/Ready"), "Ready is touched: %q", got)
+		check.Contains(t, "Ready", describeCondition(status, "Ready"), "True/Ready")
 
 		var events []string
 		for _, e := range Events(v1alpha1.CardQuotaStatus{}, status) {
@@ -298,13 +529,14 @@ func TestInventorySatisfied(t *testing.T) {
 			}
 		}
 
-		told := strings.HasPrefix(tc.want, "False")
-		check.That(t, told == (len(events) == 1) && (!told || strings.HasPrefix(events[0], "Warning "+sum)), "events %q", events)
+		isFalse := strings.HasPrefix(tc.want, "False")
+		check.Equal(t, "there is an event", isFalse, len(events) == 1)
+		check.That(t, !isFalse || strings.HasPrefix(events[0], "Warning "+sum), "events %q", events)
 	}
 }
 
-// said is a condition in one line.
-func said(status v1alpha1.CardQuotaStatus, kind string) string {
+// describeCondition is a condition in one line.
+func describeCondition(status v1alpha1.CardQuotaStatus, kind string) string {
 	for _, c := range status.Conditions {
 		if c.Type == kind {
 			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
@@ -313,45 +545,61 @@ func said(status v1alpha1.CardQuotaStatus, kind string) string {
 	return ""
 }
 
-func TestInventorySatisfiedAtTheEdges(t *testing.T) {
-	t.Run("not counted yet", func(t *testing.T) {
-		check.Equal(t, "condition", "", said(NewStatus(facts(nil, nil)), "InventorySatisfied"))
-	})
+// TestInventorySatisfiedNeedsACount: before the first count of all CardQuotas the condition is not there. A CardQuota
+// whose queue belongs to an older one is not counted.
+func TestInventorySatisfiedNeedsACount(t *testing.T) {
+	f := newStatusInput(nil, nil)
+	check.Equal(t, "before the first count", "", describeCondition(NewStatus(f), "InventorySatisfied"))
 
-	t.Run("another one has the queue", func(t *testing.T) {
-		f := facts(nil, nil)
-		f.Sync = QueueConflictCondition("team", "older")
-		f.Totals = NewQuotaTotals(nil, nil, nil)
-		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted", said(NewStatus(f), "InventorySatisfied"))
-	})
-
-	t.Run("a long list ends with what it means", func(t *testing.T) {
-		f := facts(nil, nil)
-		f.Quota.Spec.Cards = nil
-		for i := range 64 {
-			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: ptr(int64(1))})
-		}
-		f.Totals = NewQuotaTotals(nil, nil, nil)
-		got := said(NewStatus(f), "InventorySatisfied")
-		check.That(t, len(got) <= 1100 && strings.HasSuffix(got, "set overAllocation to Allow"), "%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
-	})
+	f.Sync = QueueConflictCondition("team", "older")
+	f.Totals = NewQuotaTotals(nil, nil, nil)
+	check.Equal(t, "of another CardQuota's queue",
+		"Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted",
+		describeCondition(NewStatus(f), "InventorySatisfied"))
 }
 
-// TestARetainedQueueCounts: the scheduler goes on giving its cards away.
+// TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, more than a condition may have text
+// for. The list is cut, and what would help is still there.
+func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
+	f := newStatusInput(nil, nil)
+	f.Quota.Spec.Cards = nil
+	for i := range 64 {
+		name := fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40))
+		f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(int64(1))})
+	}
+	f.Totals = NewQuotaTotals(nil, nil, nil)
+
+	got := describeCondition(NewStatus(f), "InventorySatisfied")
+	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got))
+	check.That(t, strings.HasSuffix(got, "set overAllocation to Allow"), "the condition ends with %q", got[max(0, len(got)-60):])
+}
+
+// TestARetainedQueueCounts: a Queue that is retained when its CardQuota is deleted keeps its quota, and the scheduler
+// still enforces it. So its 6 H200 count beside the 4 of CardQuota a, 10 of 8 healthy cards. A CardQuota for the
+// queue counts in its place. A Queue of a CardQuota, with an empty quota, or with an unreadable one does not count.
 func TestARetainedQueueCounts(t *testing.T) {
-	written := func(name, text string) *v1beta1.Queue {
+	queueWithQuota := func(name, text string) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": text}}}
 	}
-	queues := []*v1beta1.Queue{written("kept", `{"H200":6}`), written("a", `{"H200":99}`), written("given-up", `{}`), written("spoilt", `{`), {}}
+	queues := []*v1beta1.Queue{
+		queueWithQuota("kept", `{"H200":6}`),
+		queueWithQuota("a", `{"H200":99}`),
+		queueWithQuota("given-up", `{}`),
+		queueWithQuota("spoilt", `{`),
+		{},
+	}
 
-	a := grants("a", 4, 0)
+	a := newQuotaOfH200("a", 4, 0)
 	unowned := UnownedQuotas([]*v1alpha1.CardQuota{a}, queues)
 	check.Equal(t, "queues without a CardQuota", map[string]card.Quota{"kept": {"H200": 6}}, unowned)
-	balance := NewQuotaTotals([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
-	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)", DescribeOverAllocation(balance.OverAllocated(a)))
+	totals := NewQuotaTotals([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
+	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)",
+		DescribeOverAllocation(totals.OverAllocated(a)))
 
-	// Its CardQuota comes again: it counts in the place of the queue.
-	kept := grants("kept", 4, 0)
-	check.Equal(t, "over-allocated with its CardQuota", "", DescribeOverAllocation(balance.OverAllocated(kept)))
-	check.Equal(t, "queues without a CardQuota then", map[string]card.Quota{}, UnownedQuotas([]*v1alpha1.CardQuota{a, kept}, queues))
+	kept := newQuotaOfH200("kept", 4, 0)
+	check.Equal(t, "over-allocated, for a CardQuota of the retained queue", "", DescribeOverAllocation(totals.OverAllocated(kept)))
+	check.Equal(t, "queues without a CardQuota, beside that one", map[string]card.Quota{}, UnownedQuotas([]*v1alpha1.CardQuota{
+		a,
+		kept,
+	}, queues))
 }

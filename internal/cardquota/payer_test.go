@@ -15,24 +15,31 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestChargedQueueAgreesWithASimpleModel: a pod that a webhook admitted, or that was
-// charged before, stays charged to its queue. An annotation of the pod alone needs a queue that
-// takes its namespace.
-func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
+// TestChargedQueueFollowsTheOrderOfItsSources: a running pod is charged to the queue of its last charge, else of the
+// record of its binding, else of its PodGroup, else of its own annotation. A queue that does not take its namespace
+// is charged only for a pod that was charged before, or that our scheduler bound by record or PodGroup: a tenant
+// could write the annotation.
+func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
-	admits := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
+	takesNamespace := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
 		namespace := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace")
 		scheduler := rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
 		written := queues.Draw(t, "written")
 		record := queues.Draw(t, "record")
-		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
+		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).
+			Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
 
-		scene := CountInput{Inventory: fleet(), Schedulers: []string{"volcano"}, AllowsNamespace: admits, LastCharges: map[types.UID]quota.Charge{}}
-		of := queues.Draw(t, "PodGroup")
-		if of != "" {
-			scene.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
+		scene := CountInput{
+			Inventory:       newInventory(),
+			Schedulers:      []string{"volcano"},
+			AllowsNamespace: takesNamespace,
+			LastCharges:     map[types.UID]quota.Charge{},
+		}
+		ofGroup := queues.Draw(t, "PodGroup")
+		if ofGroup != "" {
+			scene.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(ofGroup).Phase(v1beta1.PodGroupCompleted).Obj()}
 			b.PodGroup("g")
 		}
 
@@ -42,10 +49,10 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 		}
 
 		scene.Pods = []*corev1.Pod{b.Obj()}
-		want := cmp.Or(last, record, of, written)
+		want := cmp.Or(last, record, ofGroup, written)
 
-		settled := last != "" || (scheduler == "volcano" && cmp.Or(record, of) != "")
-		if !settled && !admits(want, namespace) {
+		isProven := last != "" || (scheduler == "volcano" && cmp.Or(record, ofGroup) != "")
+		if !isProven && !takesNamespace(want, namespace) {
 			want = ""
 		}
 
@@ -53,11 +60,11 @@ func TestChargedQueueAgreesWithASimpleModel(t *testing.T) {
 		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
 
 		_, counted := queues[want]
-		check.Must(t, counted || want == "", "queue %q pays and is not counted", want)
+		check.Must(t, counted || want == "", "queue %q is charged and not counted", want)
 		for name, queue := range queues {
-			pays := name == want
-			check.Must(t, pays == (queue.Used["NVIDIA-H200"] == 1) && pays == (queue.Members == Members{Pods: 1}),
-				"queue %q uses %v and has %s, %q pays", name, queue.Used, queue.Members, want)
+			isCharged := name == want
+			check.Equal(t, name+": uses the card", isCharged, queue.Used["NVIDIA-H200"] == 1)
+			check.Equal(t, name+": has the pod as a member", isCharged, queue.Members == Members{Pods: 1})
 		}
 	})
 }

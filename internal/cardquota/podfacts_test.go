@@ -10,12 +10,16 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestFactsOfPodsThatAreGoneAreDropped: the operator keeps what it read from each pod and PodGroup for the next
+// count. Facts of objects that are gone are dropped once they are more than the objects that exist: 1000 pods are
+// replaced by others twice.
 func TestFactsOfPodsThatAreGoneAreDropped(t *testing.T) {
-	input := CountInput{Inventory: fleet(), Facts: &PodFacts{}}
+	input := CountInput{Inventory: newInventory(), Facts: &PodFacts{}}
 	count := func(pods int, version string) {
 		input.Pods = nil
 		for i := range pods {
-			input.Pods = append(input.Pods, builder.Pod("lab", fmt.Sprint(i)).PodGroup(version+fmt.Sprint(i)).Phase(corev1.PodPending).Obj())
+			input.Pods = append(input.Pods, builder.Pod("lab", fmt.Sprint(i)).PodGroup(version+fmt.Sprint(i)).
+				Phase(corev1.PodPending).Obj())
 		}
 		CountUsage(input)
 	}

@@ -20,8 +20,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// drawPods makes a random cluster of pods. Every choice that matters to a
-// count is drawn.
+// drawPods draws up to 40 pods of queues a, b and c: with or without a node, a deletion, a card name and cards, in
+// any phase.
 func drawPods(t *rapid.T) []*corev1.Pod {
 	nodes := []string{"", "h200", "h800", "4090", "4090d", "unknown"}
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
@@ -29,7 +29,8 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 	for i := range pods {
 		b := builder.Pod("lab", fmt.Sprintf("p%02d", i)).
 			Annotation("scheduling.volcano.sh/queue-name", rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "queue")).
-			Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "request")).GPUs(rapid.IntRange(0, 8).Draw(t, "count")).
+			Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "request")).
+			GPUs(rapid.IntRange(0, 8).Draw(t, "count")).
 			Node(rapid.SampledFrom(nodes).Draw(t, "node")).Phase(rapid.SampledFrom(phases).Draw(t, "phase"))
 
 		if rapid.Bool().Draw(t, "deleted") {
@@ -41,19 +42,23 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 	return pods
 }
 
+// TestCountDoesNotDependOnTheOrderOfPods: watches list pods in any order, so random pods count the same in another
+// one.
 func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pods := drawPods(t)
-		want := CountUsage(CountInput{Pods: pods, Inventory: fleet()})
+		want := CountUsage(CountInput{Pods: pods, Inventory: newInventory()})
 		seed := rapid.Uint64().Draw(t, "seed")
 		rand.New(rand.NewPCG(seed, seed)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-		check.Equal(t, "another order counts differently", want, CountUsage(CountInput{Pods: pods, Inventory: fleet()}))
+		check.Equal(t, "another order counts differently", want, CountUsage(CountInput{Pods: pods, Inventory: newInventory()}))
 	})
 }
 
+// TestCountTwiceIsTheSameAsOnce: a count takes the charges of the last one, which pods keep when their node or
+// PodGroup is gone. If nothing changed, a second count has the same usage and charges.
 func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		scene := CountInput{Pods: drawPods(t), Inventory: fleet()}
+		scene := CountInput{Pods: drawPods(t), Inventory: newInventory()}
 		want, last := CountUsageAndCharges(scene)
 		scene.LastCharges = last
 		got, again := CountUsageAndCharges(scene)
@@ -73,27 +78,37 @@ func drawPodsOfGroups(t *rapid.T) []*corev1.Pod {
 	return pods
 }
 
+// drawGroups draws which of PodGroups g0, g1 and g2 exist.
 func drawGroups(t *rapid.T) (groups []*v1beta1.PodGroup) {
 	for i := range 3 {
 		if rapid.Bool().Draw(t, "exists") {
 			queue := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
-			groups = append(groups, builder.PodGroup("lab", fmt.Sprint("g", i)).Queue(queue).Phase(v1beta1.PodGroupPending).MinResource(gpu, "2").Obj())
+			groups = append(groups, builder.PodGroup("lab", fmt.Sprint("g", i)).Queue(queue).Phase(v1beta1.PodGroupPending).
+				MinResource(gpu, "2").Obj())
 		}
 	}
 	return groups
 }
 
-// TestCountsWithKeptFactsAreTheSame: pods, nodes and our schedulers change between counts.
+// TestCountsWithKeptFactsAreTheSame: the operator keeps what it read from pods for the next count. While pods,
+// PodGroups, nodes and the names of our schedulers change between counts, the results equal those of counts that keep
+// nothing.
 func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		facts := &PodFacts{}
 		pods := drawPodsOfGroups(t)
 		last := map[types.UID]quota.Charge(nil)
 
-		inventories := []*card.Inventory{fleet(), card.NewInventory(nil)}
+		inventories := []*card.Inventory{newInventory(), card.NewInventory(nil)}
 		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
 		for range rapid.IntRange(1, 6).Draw(t, "counts") {
-			scene := CountInput{Pods: pods, PodGroups: drawGroups(t), Inventory: rapid.SampledFrom(inventories).Draw(t, "nodes"), Schedulers: rapid.SampledFrom(schedulers).Draw(t, "schedulers"), LastCharges: last}
+			scene := CountInput{
+				Pods:        pods,
+				PodGroups:   drawGroups(t),
+				Inventory:   rapid.SampledFrom(inventories).Draw(t, "nodes"),
+				Schedulers:  rapid.SampledFrom(schedulers).Draw(t, "schedulers"),
+				LastCharges: last,
+			}
 			want, wantCharges := CountUsageAndCharges(scene)
 			scene.Facts = facts
 			got, charges := CountUsageAndCharges(scene)
@@ -110,9 +125,9 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	})
 }
 
-// TestCountAgreesWithASimpleModel counts the plain case (known nodes, one model
-// each) in the most obvious way.
-func TestCountAgreesWithASimpleModel(t *testing.T) {
+// TestCountEqualsASimpleSum: random pods on known nodes of one model each count as in the simplest sum: the cards of
+// pods that have a queue and a node, are pending or running, and are not being deleted.
+func TestCountEqualsASimpleSum(t *testing.T) {
 	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}
 
@@ -140,25 +155,32 @@ func TestCountAgreesWithASimpleModel(t *testing.T) {
 		}
 
 		got := map[string]cards{}
-		for name, queue := range CountUsage(CountInput{Pods: kept, Inventory: fleet()}) {
+		for name, queue := range CountUsage(CountInput{Pods: kept, Inventory: newInventory()}) {
 			if len(queue.Used) > 0 {
 				got[name] = queue.Used
 			}
 		}
 
-		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
+		check.Equal(t, "used cards by queue", want, got, cmpopts.EquateEmpty())
 	})
 }
 
+// TestCountSurvivesAnyText: tenants write any text into annotations. Whatever pods and PodGroups say, counting does
+// not panic, and no number is negative.
 func TestCountSurvivesAnyText(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		count := strconv.FormatInt(rapid.Int64().Draw(t, "count"), 10)
 		pod := builder.Pod("lab", "a").Queue(rapid.String().Draw(t, "queue")).Card(rapid.String().Draw(t, "request")).Requests(gpu, count).
 			PodGroup(rapid.String().Draw(t, "group")).Running(rapid.SampledFrom([]string{"", "h200"}).Draw(t, "node")).Obj()
 
-		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).Request(rapid.String().Draw(t, "totals")).
+		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).
+			Request(rapid.String().Draw(t, "totals")).
 			MinResource(gpu, strconv.FormatInt(rapid.Int64().Draw(t, "min"), 10)).Obj()
-		for name, queue := range CountUsage(CountInput{Pods: []*corev1.Pod{pod}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet()}) {
+		for name, queue := range CountUsage(CountInput{
+			Pods:      []*corev1.Pod{pod},
+			PodGroups: []*v1beta1.PodGroup{group},
+			Inventory: newInventory(),
+		}) {
 			for of, count := range queue.Used {
 				check.Must(t, count >= 0, "queue %q uses %d of %s", name, count, of)
 			}

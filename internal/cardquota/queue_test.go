@@ -1,7 +1,6 @@
 package cardquota
 
 import (
-	"fmt"
 	"maps"
 	"testing"
 
@@ -17,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// quotaOf makes a CardQuota called team with the given spec changes.
-func quotaOf(changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// newNotebookQuota is a CardQuota team for notebooks, without cards. Notebooks have no priority of their own.
+func newNotebookQuota(changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	b := builder.CardQuota("team").ServiceType("notebook")
 	for _, change := range changes {
 		b.With(change)
@@ -26,12 +25,12 @@ func quotaOf(changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return b.Obj()
 }
 
-func weighing(weight int32) func(*v1alpha1.CardQuota) {
+func withWeight(weight int32) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Weight = &weight }
 }
 
 // limiting sets the quota of CPU and memory, "" for none.
-func limiting(cpu, memory string) func(*v1alpha1.CardQuota) {
+func withResources(cpu, memory string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = builder.CardQuota("").Resources(cpu, memory).Obj().Spec.Resources
 	}
@@ -48,13 +47,27 @@ func liveQueue(change func(*v1beta1.Queue), entries ...metav1.ManagedFieldsEntry
 	return live
 }
 
-func wrote(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+// managedFields says that a manager wrote these fields last.
+func managedFields(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager:    manager,
+		Operation:  operation,
+		FieldsType: "FieldsV1",
+		FieldsV1:   &metav1.FieldsV1{Raw: []byte(fields)},
+	}
 }
 
-func TestNewDesiredQueue(t *testing.T) {
+// TestTheOperatorAppliesTheFieldsOfTheCardQuota: the operator applies the Queue of a CardQuota by server-side apply.
+// It owns exactly the fields that the CardQuota decides. It leaves weight, parent, the label managed-by and the
+// annotation closed-by-parent to other managers, who set another value. Each row has the CardQuota, the live Queue if
+// there is one, and what the operator applies.
+func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
-		all := map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false"}
+		all := map[string]string{
+			"volcano.sh/card.quota":       "{}",
+			"volcano.sh/service.type":     "notebook",
+			"volcano.sh/closed-by-parent": "false",
+		}
 		maps.Copy(all, extra)
 		return all
 	}
@@ -63,129 +76,164 @@ func TestNewDesiredQueue(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota      *v1alpha1.CardQuota
-		live       *v1beta1.Queue
-		allocated  string
-		want       *apply.QueueApplyConfiguration
-		wantHolder string
+		quota       *v1alpha1.CardQuota
+		live        *v1beta1.Queue
+		allocated   string
+		want        *apply.QueueApplyConfiguration
+		wantManager string
 	}{
-		"a tenant without cards gets an empty quota, which is no card at all": {quota: quotaOf(), want: config()},
-		"cards are written as canonical JSON, in whatever order they are listed": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) {
-				q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-H800/mps-80g*1/2", Quota: ptr(int64(2))}, {Name: "NVIDIA-H200", Quota: ptr(int64(0))}}
+		"no cards: an empty quota, which allows no card": {
+			quota: newNotebookQuota(),
+			want:  config(),
+		},
+		"two cards: JSON sorted by name": {
+			quota: newNotebookQuota(func(q *v1alpha1.CardQuota) {
+				q.Spec.Cards = []v1alpha1.Card{
+					{Name: "NVIDIA-H800/mps-80g*1/2", Quota: ptr(int64(2))},
+					{Name: "NVIDIA-H200", Quota: ptr(int64(0))},
+				}
 			}),
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H200":0,"NVIDIA-H800/mps-80g*1/2":2}`}),
 		},
-		"the queue may have another name": {quota: quotaOf(ofQueue("other")),
-			want: config().WithName("other")},
-		"inference is served first and not reclaimed": {quota: quotaOf(ofType("inference")),
+		"another queue name": {
+			quota: newNotebookQuota(withQueueName("other")),
+			want:  config().WithName("other"),
+		},
+		"inference: a high priority, and no reclaim from it": {
+			quota: newNotebookQuota(withServiceType("inference")),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "inference"})).
-				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(80000).WithReclaimable(false))},
-		"training is served last and can be reclaimed": {quota: quotaOf(ofType("training")),
+				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(80000).WithReclaimable(false)),
+		},
+		"training: a low priority, and reclaim from it": {
+			quota: newNotebookQuota(withServiceType("training")),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "training"})).
-				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true))},
-		"resources become capability, each for itself": {
-			quota: quotaOf(limiting("8", "")),
+				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true)),
+		},
+		"CPU without memory: a capability of CPU only": {
+			quota: newNotebookQuota(withResources("8", "")),
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").
 				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}))},
-		"the namespaces that are chosen are written as JSON": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) {
+		"a namespace selector: JSON": {
+			quota: newNotebookQuota(func(q *v1alpha1.CardQuota) {
 				q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"},
 					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "In", Values: []string{"3"}}}}
 			}),
 			want: config().WithAnnotations(map[string]string{
 				"volcano.sh/namespace-selector": `{"matchLabels":{"a":"1","b":"2"},"matchExpressions":[{"key":"c","operator":"In","values":["3"]}]}`}),
 		},
-		"every namespace, when that is said": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }),
+		"an empty namespace selector: all namespaces": {
+			quota: newNotebookQuota(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }),
 			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`})},
-		"what is allocated is written beside the quota": {quota: quotaOf(), allocated: `{"NVIDIA-H200":1}`,
-			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`})},
-		"a weight without an owner is written": {quota: quotaOf(weighing(5)),
-			live: liveQueue(nil),
-			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
-		"a weight that another manager owns with another value stays": {
-			quota: quotaOf(weighing(5)),
-			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)), want: config(), wantHolder: "helm"},
-		"a weight that another manager owns with the same value is owned by both": {
-			quota: quotaOf(weighing(1)),
-			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
+		"allocated cards: beside the quota": {
+			quota:     newNotebookQuota(),
+			allocated: `{"NVIDIA-H200":1}`,
+			want:      config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`}),
+		},
+		"a weight that no manager owns: written": {
+			quota: newNotebookQuota(withWeight(5)),
+			live:  liveQueue(nil),
+			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5)),
+		},
+		"a weight that helm owns with another value: left alone": {
+			quota:       newNotebookQuota(withWeight(5)),
+			live:        liveQueue(nil, managedFields("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
+			want:        config(),
+			wantManager: "helm",
+		},
+		"a weight that helm owns with the same value: owned by both": {
+			quota: newNotebookQuota(withWeight(1)),
+			live:  liveQueue(nil, managedFields("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(1))},
-		"a weight that a webhook added to our own request is ours": {
-			quota: quotaOf(weighing(5)),
-			live:  liveQueue(nil, wrote("cardquota", "Update", `{"f:spec":{"f:weight":{}}}`)),
+		"a weight that a webhook added to the operator's own request: written": {
+			quota: newNotebookQuota(withWeight(5)),
+			live:  liveQueue(nil, managedFields("cardquota", "Update", `{"f:spec":{"f:weight":{}}}`)),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
-		"a queue that was closed with its parent is not called open": {quota: quotaOf(),
-			live: liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
+		"a Queue that Volcano closed with its parent: not written as open": {
+			quota: newNotebookQuota(),
+			live:  liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
 			want: apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).
-				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"})},
-		"the label of another manager is left alone": {quota: quotaOf(),
-			live: liveQueue(func(q *v1beta1.Queue) { q.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"} }), want: config()},
-		"a queue under another parent stays there, and spec as a whole is not claimed": {quota: quotaOf(),
-			live: liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
-			want: apply.Queue("team").WithAnnotations(annotations(nil))},
+				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"}),
+		},
+		"a label managed-by of Helm: left alone": {
+			quota: newNotebookQuota(),
+			live:  liveQueue(func(q *v1beta1.Queue) { q.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"} }),
+			want:  config(),
+		},
+		"a Queue that stays below another parent: spec as a whole is not owned": {
+			quota: newNotebookQuota(),
+			live:  liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
+			want:  apply.Queue("team").WithAnnotations(annotations(nil)),
+		},
 	}) {
 		if tc.live == nil || tc.live.Labels == nil {
 			tc.want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 		}
-		if tc.live == nil { // made now, and nothing else than made
+		if tc.live == nil { // the apply must create the Queue, not change one that appears meanwhile
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
 
 		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, nil)
-		check.Equal(t, "plan", tc.want, got.Config)
-		check.Equal(t, "weight held by", tc.wantHolder, got.WeightManager)
+		check.Equal(t, "applied Queue", tc.want, got.Config)
+		check.Equal(t, "manager of the weight", tc.wantManager, got.WeightManager)
 	}
 }
 
 // createdBy is the entry of the operator on a Queue that it made.
-var createdBy = wrote("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:cardquota.dev/created-by":{}}}}`)
+var createdBy = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:cardquota.dev/created-by":{}}}}`)
 
-func TestCreatedByOperator(t *testing.T) {
-	says := func(q *v1beta1.Queue) {
+// TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue: the operator deletes a Queue with its CardQuota only if
+// it created the Queue. It knows that from annotation created-by, which counts only while the operator itself owns
+// it: a user may copy or write the annotation. Later applies keep it, so that server-side apply does not remove it,
+// and never add it.
+func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
+	hasAnnotation := func(q *v1beta1.Queue) {
 		q.UID = "1-2-3"
 		q.Annotations["cardquota.dev/created-by"] = "first"
 	}
 
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		live *v1beta1.Queue
 		want bool
 	}{
-		"made by the operator, for whomever":       {live: liveQueue(says, createdBy), want: true},
-		"made by hand":                             {live: liveQueue(nil)},
-		"taken over":                               {live: liveQueue(nil, wrote("cardquota", "Apply", plannedFields))},
-		"the annotation was copied":                {live: liveQueue(says, wrote("cardquota", "Apply", plannedFields), wrote("kubectl-create", "Update", "{}"))},
-		"the annotation was changed by hand":       {live: liveQueue(says, wrote("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
-		"given up: the annotation stayed, unowned": {live: liveQueue(says)},
-	}
+		"the operator created the Queue, for another CardQuota": {live: liveQueue(hasAnnotation, createdBy), want: true},
+		"an administrator created the Queue":                    {live: liveQueue(nil)},
+		"an administrator created the Queue, and the operator writes it": {live: liveQueue(nil,
+			managedFields("cardquota", "Apply", plannedFields))},
+		"the annotation was copied from another Queue": {live: liveQueue(hasAnnotation, managedFields("cardquota", "Apply", plannedFields),
+			managedFields("kubectl-create", "Update", "{}"))},
+		"kubectl-edit changed the annotation": {live: liveQueue(hasAnnotation,
+			managedFields("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
+		"the operator gave the Queue up, and the annotation stayed": {live: liveQueue(hasAnnotation)},
+	}) {
+		check.Equal(t, "created by the operator", tc.want, CreatedByOperator(tc.live))
 
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			check.Equal(t, "Created", tc.want, CreatedByOperator(tc.live))
+		want := ""
+		if tc.want {
+			want = "first"
+		}
 
-			// Later applies keep what was said at creation and never say it themselves.
-			want := ""
-			if tc.want {
-				want = "first"
-			}
-
-			for name, plan := range map[string]DesiredQueue{"desired": NewDesiredQueue(quotaOf(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil), "drained": NewDrainedQueue(quotaOf(), tc.live, "")} {
-				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
-				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
-				check.That(t, tc.live.UID == "" || (plan.Config.UID != nil && *plan.Config.UID == tc.live.UID),
-					"%s may be written to another Queue than the one looked at", name)
-			}
-		})
+		for name, applied := range map[string]DesiredQueue{
+			"desired": NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil),
+			"drained": NewDrainedQueue(newNotebookQuota(), tc.live, ""),
+		} {
+			check.Equal(t, name+": annotation", want, applied.Config.Annotations["cardquota.dev/created-by"])
+			check.That(t, applied.Config.ResourceVersion == nil, "%s: the apply creates a Queue that exists", name)
+			check.That(t, tc.live.UID == "" || (applied.Config.UID != nil && *applied.Config.UID == tc.live.UID),
+				"%s: the apply may change another Queue of the name", name)
+		}
 	}
 }
 
+// TestDrainedAndAbandonedQueuesHaveNoQuota: the CardQuota is being deleted. A drained Queue, which the operator
+// deletes later, allows no card, CPU or memory, so nothing new starts, and keeps the rest. An abandoned Queue existed
+// before the CardQuota and stays: it allows nothing either, and keeps no field that would become stale.
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	quota := builder.CardQuota("team").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
 
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
-	check.Equal(t, "given up, it leaves nothing to start on", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
+	check.Equal(t, "abandoned", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
 
 	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
@@ -193,41 +241,61 @@ func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	check.Equal(t, "drained", want, NewDrainedQueue(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
 }
 
-func TestYieldField(t *testing.T) {
+// TestTheOperatorYieldsFourFields: an apply conflicts with a field of another manager. The operator yields weight,
+// parent, the label managed-by and closed-by-parent, and applies again without them. It never yields the quota.
+func TestTheOperatorYieldsFourFields(t *testing.T) {
+	const closedByParent = "volcano.sh/closed-by-parent"
 	for t, tc := range check.Cases(t, map[string]struct {
-		conflict   FieldConflict
-		want       bool
-		wantHolder string
-		wantGone   func(*apply.QueueApplyConfiguration) bool
+		conflict    FieldConflict
+		isApplied   func(*apply.QueueApplyConfiguration) bool // whether the field is applied
+		wantYield   bool
+		wantManager string // of the weight
 	}{
-		"weight is left to its manager": {conflict: FieldConflict{Manager: "helm", Field: ".spec.weight"}, want: true, wantHolder: "helm",
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil }},
-		"parent is left to its manager": {conflict: FieldConflict{Manager: "helm", Field: ".spec.parent"}, want: true,
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil }},
-		"the label stays with the manager that wrote it": {conflict: FieldConflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return len(c.Labels) == 0 }},
-		"closed-by-parent is left to Volcano": {
-			conflict: FieldConflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,
-			wantGone: func(c *apply.QueueApplyConfiguration) bool {
-				_, there := c.Annotations["volcano.sh/closed-by-parent"]
-				return !there
-			}},
-		"the quota is not given away": {conflict: FieldConflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" }},
+		"weight of helm: yielded": {
+			conflict:    FieldConflict{Manager: "helm", Field: ".spec.weight"},
+			isApplied:   func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight != nil },
+			wantYield:   true,
+			wantManager: "helm",
+		},
+		"parent of helm: yielded": {
+			conflict:  FieldConflict{Manager: "helm", Field: ".spec.parent"},
+			isApplied: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent != nil },
+			wantYield: true,
+		},
+		"label managed-by of helm: yielded": {
+			conflict:  FieldConflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"},
+			isApplied: func(c *apply.QueueApplyConfiguration) bool { return len(c.Labels) > 0 },
+			wantYield: true,
+		},
+		"closed-by-parent of Volcano's controller: yielded": {
+			conflict:  FieldConflict{Manager: "vc-controller-manager", Field: ".metadata.annotations." + closedByParent},
+			isApplied: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations[closedByParent] != "" },
+			wantYield: true,
+		},
+		"quota of kubectl-edit: applied all the same": {
+			conflict:  FieldConflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
+			isApplied: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" },
+		},
 	}) {
-		plan := NewDesiredQueue(quotaOf(weighing(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
-		check.Equal(t, "Yield", tc.want, plan.YieldField(tc.conflict))
-		check.That(t, plan.WeightManager == tc.wantHolder && tc.wantGone(plan.Config),
-			"holder %q, plan %+v %+v", plan.WeightManager, plan.Config.Annotations, plan.Config.Spec)
-	}
+		queue := NewDesiredQueue(newNotebookQuota(withWeight(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+		check.That(t, tc.isApplied(queue.Config), "the field is not applied before the conflict")
 
-	t.Run("an emptied spec is not claimed", func(t *testing.T) {
-		plan := NewDesiredQueue(quotaOf(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
-		plan.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
-		check.That(t, plan.Config.Spec == nil, "spec = %+v, want none", plan.Config.Spec)
-	})
+		check.Equal(t, "yields", tc.wantYield, queue.YieldField(tc.conflict))
+		check.Equal(t, "manager of the weight", tc.wantManager, queue.WeightManager)
+		check.Equal(t, "is applied after the conflict", !tc.wantYield, tc.isApplied(queue.Config))
+	}
 }
 
+// TestAnEmptySpecIsNotApplied: an apply of an empty spec would make the operator own spec as a whole. The only field
+// here is the parent, which is yielded.
+func TestAnEmptySpecIsNotApplied(t *testing.T) {
+	queue := NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+	queue.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
+	check.Equal(t, "spec", nil, queue.Config.Spec)
+}
+
+// TestServiceTypesInForceDecide: priority and reclaimable of a Queue are those of its service type in the
+// ServiceTypePolicy. A type that the policy does not name leaves both as they are.
 func TestServiceTypesInForceDecide(t *testing.T) {
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"
@@ -236,6 +304,7 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 		"inference": apply.QueueSpec().WithParent("root").WithPriority(5).WithReclaimable(true),
 		"training":  apply.QueueSpec().WithParent("root"), // the policy does not name it
 	} {
-		check.Equal(t, serviceType, want, NewDesiredQueue(quotaOf(ofType(serviceType)), PolicyInput{Types: types}, nil, "", nil).Config.Spec)
+		check.Equal(t, serviceType, want,
+			NewDesiredQueue(newNotebookQuota(withServiceType(serviceType)), PolicyInput{Types: types}, nil, "", nil).Config.Spec)
 	}
 }

@@ -28,17 +28,18 @@ type cards = map[card.Name]card.Count
 
 func ptr[T any](v T) *T { return &v }
 
-// team is a CardQuota of 8 H200 and 2 H800.
-func team() *v1alpha1.CardQuota {
+// newTeamQuota is CardQuota team of generation 3 with 2 H800, 8 H200 and 64 CPU.
+func newTeamQuota() *v1alpha1.CardQuota {
 	return builder.CardQuota("team").Card("NVIDIA-H800", 2).Card("NVIDIA-H200", 8).Resources("64", "").
 		With(func(q *v1alpha1.CardQuota) { q.Generation = 3 }).Obj()
 }
 
-// facts are those of a team that has its open queue and uses what is given.
-func facts(used, pending cards) StatusInput {
+// newStatusInput is for CardQuota team, with 2 H800, 8 H200 and 64 CPU, whose queue is open and has what is used and
+// pending. The nodes have 16 H200.
+func newStatusInput(used, pending cards) StatusInput {
 	return StatusInput{
-		Quota: team(), Queue: builder.Queue("team").Obj(), Now: noon,
-		Sync:     QueueSyncedCondition(team(), metav1.Condition{}, QueueWrite{}, noon),
+		Quota: newTeamQuota(), Queue: builder.Queue("team").Obj(), Now: noon,
+		Sync:     QueueSyncedCondition(newTeamQuota(), metav1.Condition{}, QueueWrite{}, noon),
 		Usage:    &Usage{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},
 	}
@@ -46,21 +47,21 @@ func facts(used, pending cards) StatusInput {
 
 var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "train"}
 
-func TestNumbers(t *testing.T) {
-	f := facts(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
+// TestStatusHasTheNumbersOfEachCard: the status shows quota, used, pending and free of each card, in the order of the
+// spec, then cards without quota by name. The summary begins with cards over quota. The team has 2 H800, 8 H200 and
+// 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota.
+func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
+	f := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU = 1500
 	f.Usage.Memory = 3 << 30
 	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
 	f.Usage.BlockedTotal = 1
-	got := NewStatus(f)
 
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
 		Queue:              &v1alpha1.QueueStatus{Name: "team", State: "Open"},
-		// What is over quota first.
-		Summary:        "3/2 NVIDIA-H800, 1/0 Ascend-910B, 6/8 NVIDIA-H200, 0/0 NVIDIA-L40S",
-		PendingSummary: "4 NVIDIA-H200, 2 NVIDIA-L40S",
-		// The order of the spec, then what has no quota by name.
+		Summary:            "3/2 NVIDIA-H800, 1/0 Ascend-910B, 6/8 NVIDIA-H200, 0/0 NVIDIA-L40S",
+		PendingSummary:     "4 NVIDIA-H200, 2 NVIDIA-L40S",
 		Cards: []v1alpha1.CardStatus{
 			{Name: "NVIDIA-H800", Quota: 2, Used: 3, OverQuotaBy: 1},
 			{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 4, Free: 2, Physical: 16},
@@ -69,22 +70,33 @@ func TestNumbers(t *testing.T) {
 		},
 		CPU:          &v1alpha1.ResourceStatus{Used: resource.MustParse("1500m"), Quota: ptr(resource.MustParse("64"))},
 		Memory:       &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
-		BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
+		BlockedTotal: 1,
+		Blocked: []v1alpha1.BlockedStatus{{
+			Workload: train,
+			Card:     "NVIDIA-H200",
+			Count:    4,
+			Reason:   "Unschedulable",
+			Message:  "full",
+		}},
 	}
 
+	got := NewStatus(f)
 	got.Conditions = nil
 	check.Equal(t, "status", want, got)
 }
 
-func TestSummary(t *testing.T) {
-	of := func(names ...string) (cards []v1alpha1.CardStatus) {
+// TestSummaryListsAsManyCardsAsFit: the summary is one line of kubectl get: used/quota of each card, those over quota
+// first. It has at most 100 characters, and counts the cards that do not fit. Each card here has a quota of 2.
+func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
+	// quotasOfTwo are cards with a quota of 2, none used.
+	quotasOfTwo := func(names ...string) (cards []v1alpha1.CardStatus) {
 		for _, name := range names {
 			cards = append(cards, v1alpha1.CardStatus{Name: name, Quota: 2})
 		}
 		return cards
 	}
 
-	over := of("A-10", "B-20", "C-30")
+	over := quotasOfTwo("A-10", "B-20", "C-30")
 	over[2].Used = 3
 	over[2].OverQuotaBy = 1
 
@@ -93,12 +105,27 @@ func TestSummary(t *testing.T) {
 		cards []v1alpha1.CardStatus
 		want  string
 	}{
-		"no card":                           {want: "none"},
-		"cards stand in their order":        {cards: of("B-20", "A-10"), want: "0/2 B-20, 0/2 A-10"},
-		"a card over quota is seen first":   {cards: over, want: "3/2 C-30, 0/2 A-10, 0/2 B-20"},
-		"what does not fit is counted":      {cards: of(long, "A-10", "B-20", "C-30", "D-40"), want: "0/2 " + long + ", 0/2 A-10, 0/2 B-20, and 2 more"},
-		"one name is never cut":             {cards: of(long + "/mig-" + long + "-mixed"), want: "0/2 " + long + "/mig-" + long + "-mixed"},
-		"a line that just fits is complete": {cards: of(long, "A-10", "B-20"), want: "0/2 " + long + ", 0/2 A-10, 0/2 B-20"},
+		"no card": {want: "none"},
+		"two cards: in the order of the spec": {
+			cards: quotasOfTwo("B-20", "A-10"),
+			want:  "0/2 B-20, 0/2 A-10",
+		},
+		"the last of three cards is over quota: it comes first": {
+			cards: over,
+			want:  "3/2 C-30, 0/2 A-10, 0/2 B-20",
+		},
+		"five cards, the first of 63 characters: two do not fit": {
+			cards: quotasOfTwo(long, "A-10", "B-20", "C-30", "D-40"),
+			want:  "0/2 " + long + ", 0/2 A-10, 0/2 B-20, and 2 more",
+		},
+		"one card with a long name: not cut": {
+			cards: quotasOfTwo(long + "/mig-" + long + "-mixed"),
+			want:  "0/2 " + long + "/mig-" + long + "-mixed",
+		},
+		"three cards, the first of 63 characters: all fit": {
+			cards: quotasOfTwo(long, "A-10", "B-20"),
+			want:  "0/2 " + long + ", 0/2 A-10, 0/2 B-20",
+		},
 	}) {
 		check.Equal(t, "summary", tc.want, usageSummary(tc.cards))
 	}
@@ -112,142 +139,217 @@ func inState(state v1beta1.QueueState) func(*StatusInput) {
 	return func(f *StatusInput) { f.Queue.Status.State = state }
 }
 
-func TestConditions(t *testing.T) {
-	type verdict struct{ Status, Reason, Message string }
+// TestConditionsSayWhatKeepsAQueueFromWork: condition QueueSynced says whether the Queue carries the quota,
+// WithinQuota whether more is used than the quota, and Ready whether pods can start. Each row changes the input of a
+// team that uses 1 of its 8 H200, and has the conditions that it is about.
+func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
+	type condition struct{ Status, Reason, Message string }
 	for t, tc := range check.Cases(t, map[string]struct {
-		facts func(*StatusInput)
-		want  map[string]verdict
+		change func(*StatusInput)
+		want   map[string]condition
 	}{
-		"everything is fine": {want: map[string]verdict{
+		"the queue is open and within quota": {want: map[string]condition{
 			"QueueSynced": {"True", "Synced", "queue team carries this quota"},
 			"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
 			"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
 		}},
-		"use beyond the quota is a condition and leaves the quota ready": {facts: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
-			want: map[string]verdict{
-				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no new pod starts until usage falls below the quota"},
-				"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
-			}},
-		"a queue that Volcano has not opened takes no work": {facts: inState(""),
-			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
-		"a queue that was just made is not open": {facts: func(f *StatusInput) { f.Queue = nil },
-			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
-		"a closed queue takes no work": {facts: inState(v1beta1.QueueStateClosed),
-			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is Closed and starts no pods: it was closed by hand or with its parent"}}},
-		"a queue of another CardQuota": {facts: withSync(QueueConflictCondition("team", "first")), want: map[string]verdict{
-			"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
-			"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not own its queue, so its usage is not counted"},
-			"Ready":       {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
-		}},
-		"a queue of Volcano's own": {facts: withSync(QueueReservedCondition("root")),
-			want: map[string]verdict{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a quota: choose another queueName"}}},
-		"a queue that refuses changes while it closes": {
-			facts: func(f *StatusInput) {
+		"5 H800 are used, 2 are the quota: over quota, and Ready": {
+			change: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
+			want: map[string]condition{
+				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no " +
+					"new pod starts until usage falls below the quota"},
+				"Ready": {"True", "Ready", "queue team carries this quota and starts pods"},
+			},
+		},
+		"Volcano has not opened the queue": {
+			change: inState(""),
+			want: map[string]condition{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller " +
+				"manager opens it"}},
+		},
+		"the queue was created just now": {
+			change: func(f *StatusInput) { f.Queue = nil },
+			want: map[string]condition{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller " +
+				"manager opens it"}},
+		},
+		"the queue is closed": {
+			change: inState(v1beta1.QueueStateClosed),
+			want: map[string]condition{"Ready": {"False", "QueueNotOpen", "queue team is Closed and starts no pods: it was " +
+				"closed by hand or with its parent"}},
+		},
+		"an older CardQuota owns the queue": {
+			change: withSync(QueueConflictCondition("team", "first")),
+			want: map[string]condition{
+				"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over " +
+					"when that one is deleted, or choose another queueName"},
+				"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not own its queue, so its usage is not counted"},
+				"Ready": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over " +
+					"when that one is deleted, or choose another queueName"},
+			},
+		},
+		"the queue is root, which belongs to Volcano": {
+			change: withSync(QueueReservedCondition("root")),
+			want: map[string]condition{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a " +
+				"quota: choose another queueName"}},
+		},
+		"the queue is closing, and Volcano refuses changes": {
+			change: func(f *StatusInput) {
 				f.Queue.Status.State = v1beta1.QueueStateClosing
 				f.Sync = QueueRefusedCondition("team", f.Queue, fmt.Errorf("denied"))
 			},
-			want: map[string]verdict{"QueueSynced": {"False", "QueueRefused",
-				"queue team could not be written (Volcano refuses changes of a queue that is Closing; the operator writes them when the Queue has left that state): denied"}},
+			want: map[string]condition{"QueueSynced": {"False", "QueueRefused",
+				"queue team could not be written (Volcano refuses changes of a queue that is Closing; the operator writes them " +
+					"when the Queue has left that state): denied"}},
 		},
-		"a queue that is drained": {facts: func(f *StatusInput) { f.Sync = DrainingCondition("team", Members{Pods: 2, PodGroups: 1}) },
-			want: map[string]verdict{"Ready": {"False", "Draining",
-				"being deleted: queue team has no quota any more and is deleted when these are gone: 2 unfinished pods and 1 unfinished PodGroup"}}},
-		"pods were not counted yet": {facts: func(f *StatusInput) { f.Usage = nil },
-			want: map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}}},
-		"pods were counted before the restart": {
-			facts: func(f *StatusInput) {
+		"the CardQuota is deleted, and its queue drains": {
+			change: func(f *StatusInput) { f.Sync = DrainingCondition("team", Members{Pods: 2, PodGroups: 1}) },
+			want: map[string]condition{"Ready": {"False", "Draining",
+				"being deleted: queue team has no quota any more and is deleted when these are gone: 2 unfinished pods and 1 " +
+					"unfinished PodGroup"}},
+		},
+		"pods have not been counted yet": {
+			change: func(f *StatusInput) { f.Usage = nil },
+			want:   map[string]condition{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}},
+		},
+		"pods were counted before the operator restarted: as before": {
+			change: func(f *StatusInput) {
 				f.Usage = nil
-				f.Quota.Status.Conditions = []metav1.Condition{{Type: "WithinQuota", Status: "False", Reason: "OverQuota", Message: "as before",
-					LastTransitionTime: metav1.NewTime(noon)}}
+				f.Quota.Status.Conditions = []metav1.Condition{{
+					Type:               "WithinQuota",
+					Status:             "False",
+					Reason:             "OverQuota",
+					Message:            "as before",
+					LastTransitionTime: metav1.NewTime(noon),
+				}}
 			},
-			want: map[string]verdict{"WithinQuota": {"False", "OverQuota", "as before"}},
+			want: map[string]condition{"WithinQuota": {"False", "OverQuota", "as before"}},
 		},
 	}) {
-		f := facts(cards{"NVIDIA-H200": 1}, nil)
-		if tc.facts != nil {
-			tc.facts(&f)
+		f := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
+		if tc.change != nil {
+			tc.change(&f)
 		}
 
 		status := NewStatus(f)
 		for kind, want := range tc.want {
 			c := meta.FindStatusCondition(status.Conditions, kind)
 			check.Must(t, c != nil, "condition %s is missing", kind)
-			check.Equal(t, kind, want, verdict{string(c.Status), c.Reason, c.Message})
-			check.That(t, c.ObservedGeneration == 3 && c.LastTransitionTime.Time.Equal(noon),
-				"%s is about generation %d since %s", kind, c.ObservedGeneration, c.LastTransitionTime)
+			check.Equal(t, kind, want, condition{string(c.Status), c.Reason, c.Message})
+			check.Equal(t, kind+": observed generation", int64(3), c.ObservedGeneration)
+			check.Equal(t, kind+": last transition", noon, c.LastTransitionTime.Time)
 		}
 	}
 }
 
+// TestNumbersOfAnotherQueueAreCleared: a CardQuota that loses its queue to an older one shows no numbers, because the
+// usage of the queue is not its own.
 func TestNumbersOfAnotherQueueAreCleared(t *testing.T) {
-	f := facts(cards{"NVIDIA-H200": 1}, nil)
+	f := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
 	f.Quota.Status = NewStatus(f)
 	f.Sync = QueueConflictCondition("team", "first")
 	got := NewStatus(f)
-	check.That(t, got.Cards == nil && got.CPU == nil && got.Memory == nil && got.Blocked == nil,
-		"numbers of another CardQuota's queue stand: %+v", got)
-	check.That(t, got.Summary == "" && got.PendingSummary == "", "summaries of another CardQuota's queue stand: %+v", got)
+	got.Conditions = nil
+	check.Equal(t, "status without conditions", v1alpha1.CardQuotaStatus{ObservedGeneration: 3, Queue: got.Queue}, got)
 }
 
+// TestNumbersStayUntilTheNextCount: after a restart of the operator pods are not counted yet. Until then the status
+// keeps the numbers of the last count, here 5 used H200.
 func TestNumbersStayUntilTheNextCount(t *testing.T) {
-	f := facts(cards{"NVIDIA-H200": 5}, nil)
+	f := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
 	f.Quota.Status = NewStatus(f)
 	f.Usage = nil
 	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", NewStatus(f).Summary)
 }
 
+// TestAConditionThatStaysKeepsItsTime: an hour later nothing has changed, so the status is the same, including
+// lastTransitionTime. Otherwise each count would write all CardQuotas.
 func TestAConditionThatStaysKeepsItsTime(t *testing.T) {
-	f := facts(nil, nil)
+	f := newStatusInput(nil, nil)
 	f.Quota.Status = NewStatus(f)
 	f.Now = noon.Add(time.Hour)
-	check.Equal(t, "nothing happened, yet the status changed", f.Quota.Status, NewStatus(f))
+	check.Equal(t, "status an hour later", f.Quota.Status, NewStatus(f))
 }
 
+// TestADeletedCardQuotaHasNoQuota: a CardQuota that is being deleted grants nothing any more, so its 5 used H200 are
+// over a quota of 0.
 func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
-	f := facts(cards{"NVIDIA-H200": 5}, nil)
+	f := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
 	f.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
 	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", NewStatus(f).Summary)
 }
 
-func TestSynced(t *testing.T) {
-	foreign := []FieldConflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
-	replaced := metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
+// TestQueueSyncedNamesOtherManagers: when the operator replaces a field that another manager changed, condition
+// QueueSynced says who wrote what, and keeps it until the spec changes. A weight that another manager keeps is in the
+// condition, too.
+func TestQueueSyncedNamesOtherManagers(t *testing.T) {
+	quotaByKubectl := []FieldConflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
+	replaced := metav1.Condition{
+		Type:               "QueueSynced",
+		Status:             "True",
+		Reason:             "ForeignChangeReplaced",
+		Message:            "before",
+		ObservedGeneration: 3,
+	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		weight                 *int32
-		before                 metav1.Condition
-		written                QueueWrite
-		wantReason, wantInText string
+		weight                  *int32
+		before                  metav1.Condition
+		written                 QueueWrite
+		wantReason, wantMessage string
 	}{
-		"nothing special": {wantReason: "Synced", wantInText: "queue team carries this quota"},
-		"a foreign change is named with its editor and time": {written: QueueWrite{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
-			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says"},
-		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
-		"a foreign change is history after the spec changed": {
-			before: metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
-		"a weight of another manager is in the condition": {weight: ptr(int32(5)), written: QueueWrite{WeightManager: "helm"}, wantReason: "WeightConflict",
-			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
-		"a weight of another manager and a drift are both in the condition": {weight: ptr(int32(5)),
-			written: QueueWrite{WeightManager: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
+		"no other manager wrote the Queue": {
+			wantReason:  "Synced",
+			wantMessage: "queue team carries this quota",
+		},
+		"kubectl-edit wrote the quota, which was replaced now": {
+			written:    QueueWrite{Replaced: quotaByKubectl},
+			wantReason: "ForeignChangeReplaced",
+			wantMessage: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this " +
+				"CardQuota says",
+		},
+		"a change was replaced before: the message stays": {
+			before:      replaced,
+			wantReason:  "ForeignChangeReplaced",
+			wantMessage: "before",
+		},
+		"a change was replaced before generation 3 of the spec: forgotten": {
+			before:     metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2},
+			wantReason: "Synced",
+		},
+		"helm keeps the weight": {
+			weight:      ptr(int32(5)),
+			written:     QueueWrite{WeightManager: "helm"},
+			wantReason:  "WeightConflict",
+			wantMessage: "spec.weight is managed by helm and was left alone instead of becoming 5",
+		},
+		"helm keeps the weight, and kubectl-edit wrote the quota": {
+			weight:      ptr(int32(5)),
+			written:     QueueWrite{WeightManager: "helm", Replaced: quotaByKubectl},
+			wantReason:  "WeightConflict",
+			wantMessage: "kubectl-edit wrote",
+		},
 	}) {
-		quota := team()
+		quota := newTeamQuota()
 		quota.Spec.Weight = tc.weight
 		got := QueueSyncedCondition(quota, tc.before, tc.written, noon)
-		check.That(t, got.Status == metav1.ConditionTrue && got.Reason == tc.wantReason && strings.Contains(got.Message, tc.wantInText),
-			"Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
+		check.Equal(t, "status", metav1.ConditionTrue, got.Status)
+		check.Equal(t, "reason", tc.wantReason, got.Reason)
+		check.Contains(t, "message", got.Message, tc.wantMessage)
 	}
 }
 
-func TestEvents(t *testing.T) {
+// TestEventsReportChangesOfConditions: an event tells users of a change for the worse, and when the CardQuota gets
+// ready. What stays as it is has no second event, and neither has usage that falls below the quota again. The team
+// has a quota of 2 H800.
+func TestEventsReportChangesOfConditions(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
-		f := facts(nil, nil)
+		f := newStatusInput(nil, nil)
 		f.Physical = cards{"NVIDIA-H200": 16, "NVIDIA-H800": 8}
 		if change != nil {
 			change(&f)
 		}
 		return NewStatus(f)
 	}
-	over := func(n card.Count) func(*StatusInput) {
+	using := func(n card.Count) func(*StatusInput) {
 		return func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": n} }
 	}
 
@@ -255,19 +357,47 @@ func TestEvents(t *testing.T) {
 		before, after v1alpha1.CardQuotaStatus
 		want          []string
 	}{
-		"a new CardQuota becomes ready":       {after: status(nil), want: []string{"Normal Ready"}},
-		"what stays is silent":                {before: status(nil), after: status(nil)},
-		"over quota has one event":            {before: status(nil), after: status(over(3)), want: []string{"Warning OverQuota"}},
-		"more over quota has no second event": {before: status(over(3)), after: status(over(4))},
-		"back within quota is silent":         {before: status(over(3)), after: status(nil)},
-		"losing the queue has an event": {before: status(nil), after: status(withSync(QueueConflictCondition("team", "first"))),
-			want: []string{"Warning QueueConflict"}},
-		"a refusal has an event": {before: status(nil), after: status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))),
-			want: []string{"Warning QueueRefused"}},
-		"an unknown card has an event": {before: status(nil), after: status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
-			want: []string{"Warning UnknownCard"}},
-		"recovering has an event": {before: status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))), after: status(nil),
-			want: []string{"Normal Ready"}},
+		"a new CardQuota becomes ready": {
+			after: status(nil),
+			want:  []string{"Normal Ready"},
+		},
+		"nothing changes": {
+			before: status(nil),
+			after:  status(nil),
+		},
+		"3 of 2 H800 are used": {
+			before: status(nil),
+			after:  status(using(3)),
+			want:   []string{"Warning OverQuota"},
+		},
+		"4 of 2 H800 are used, after 3": {
+			before: status(using(3)),
+			after:  status(using(4)),
+		},
+		"usage falls below the quota": {
+			before: status(using(3)),
+			after:  status(nil),
+		},
+		"another CardQuota owns the queue": {
+			before: status(nil),
+			after:  status(withSync(QueueConflictCondition("team", "first"))),
+			want:   []string{"Warning QueueConflict"},
+		},
+		"Volcano refuses the Queue": {
+			before: status(nil),
+			after:  status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))),
+			want:   []string{"Warning QueueRefused"},
+		},
+		"no node has H800": {
+			before: status(nil),
+			after:  status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
+			want:   []string{"Warning UnknownCard"},
+		},
+		"Volcano does not refuse the Queue any more": {
+			before: status(withSync(QueueRefusedCondition("team", nil, fmt.Errorf("no")))),
+			after:  status(nil),
+			want:   []string{"Normal Ready"},
+		},
 	}) {
 		var got []string
 		for _, e := range Events(tc.before, tc.after) {
@@ -278,22 +408,30 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A user who may create pods can name any number of cards that do not exist.
+// TestUnknownNamesOfPodsDoNotDisplaceCards: the status lists a bounded number of cards, and any user who may create
+// pods can name cards that do not exist. So after the cards with quota come those that are used or that nodes have,
+// by name, and then what pods only name.
 func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
-	f := facts(cards{"held": 1}, nil)
-	f.Physical = cards{"there": 4}
-	f.Usage.Pending = cards{"there": 1}
+	f := newStatusInput(cards{"used": 1}, nil)
+	f.Physical = cards{"on-a-node": 4}
+	f.Usage.Pending = cards{"on-a-node": 1}
 	for i := range 10 * MaxStatusCards {
 		f.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
 	}
+
 	got := NewStatus(f).Cards
 	granted := len(f.Quota.Spec.Cards)
-	check.That(t, len(got) == MaxStatusCards && got[granted].Name == "held" && got[granted+1].Name == "there", "%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
+	check.Equal(t, "number of cards", MaxStatusCards, len(got))
+	check.Equal(t, "first card without quota", "on-a-node", got[granted].Name)
+	check.Equal(t, "second card without quota", "used", got[granted+1].Name)
 }
 
+// TestStatusStaysWithinItsBounds: the API server refuses a status beyond the bounds of its schema. Whatever cards are
+// used and whatever texts workloads have, lists and texts are cut to their bounds, numbers are not negative, and
+// quota minus used is free minus over quota. The usage itself stays as it is.
 func TestStatusStaysWithinItsBounds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := facts(cards{}, cards{})
+		f := newStatusInput(cards{}, cards{})
 		for range rapid.IntRange(0, 200).Draw(t, "cards") {
 			name := card.Name(rapid.StringMatching(`[A-Z]{1,60}`).Draw(t, "name"))
 			f.Usage.Used[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "used"))
@@ -302,13 +440,17 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
-		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Message: long,
-			Holders: []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}}}}
+		f.Usage.Blocked = []v1alpha1.BlockedStatus{{
+			Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long},
+			Card:     long,
+			Message:  long,
+			Holders:  []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}},
+		}}
 
 		s := NewStatus(f)
 		b := s.Blocked[0]
 
-		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the usage was changed")
+		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the texts of the usage were cut")
 		for _, field := range []struct {
 			text string
 			most int
@@ -322,22 +464,26 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		check.Must(t, len(s.Cards) <= MaxStatusCards, "%d cards", len(s.Cards))
 		for _, c := range s.Cards {
 			check.Must(t, c.Free >= 0 && c.OverQuotaBy >= 0, "negative numbers: %+v", c)
-			check.Must(t, (c.Free <= 0 || c.OverQuotaBy <= 0) && c.Quota-c.Used == c.Free-c.OverQuotaBy, "numbers do not add up: %+v", c)
+			check.Must(t, c.Free == 0 || c.OverQuotaBy == 0, "free and over quota at once: %+v", c)
+			check.Must(t, c.Quota-c.Used == c.Free-c.OverQuotaBy, "numbers do not add up: %+v", c)
 		}
 	})
 }
 
-// TestTooManyNamespaces: the condition is there only while a namespace lacks its view.
+// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most 50.
+// Condition LocalViewsComplete is there, and False, only while more are selected. The status before has the condition
+// of the row before: 51 namespaces, then none.
 func TestTooManyNamespaces(t *testing.T) {
-	f := facts(cards{}, cards{})
-	for _, tc := range []struct {
-		selected int
-		want     string
-	}{{50, ""}, {51, v1alpha1.ReasonTooManyNamespaces}, {0, ""}} {
-		f.SelectedNamespaces = tc.selected
+	f := newStatusInput(cards{}, cards{})
+	for _, selected := range []int{50, 51, 0} {
+		f.SelectedNamespaces = selected
 		f.Quota.Status = NewStatus(f)
-		c := conditions.Get(f.Quota.Status.Conditions, v1alpha1.ConditionLocalViewsComplete)
-		check.Equal(t, fmt.Sprint(tc.selected, " namespaces"), tc.want, c.Reason)
-		check.That(t, c.Reason == "" || (c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "selects 51 namespaces")), "%+v", c)
+
+		condition := describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete)
+		if selected <= 50 {
+			check.Equal(t, fmt.Sprint("condition for ", selected), "", condition)
+			continue
+		}
+		check.Contains(t, "condition for 51", condition, "False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
 	}
 }

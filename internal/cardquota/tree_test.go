@@ -18,9 +18,12 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// node is a CardQuota below a parent, "" for the top level, with quota, deserved and guarantee
-// of H200. A negative number is not written.
-func node(name, parent string, quota, deserved, guarantee int64, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// unset is a number of a CardQuota that is not written.
+const unset = -1
+
+// newTreeQuota is a CardQuota for training below a parent, "" for the top level, with quota, deserved and guarantee
+// of H200, or unset.
+func newTreeQuota(name, parent string, quota, deserved, guarantee int64, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return builder.CardQuota(name).With(func(q *v1alpha1.CardQuota) {
 		entry := v1alpha1.Card{Name: "H200"}
 		for _, number := range []struct {
@@ -40,38 +43,38 @@ func node(name, parent string, quota, deserved, guarantee int64, changes ...func
 	}).Obj()
 }
 
-func ofType(serviceType string) func(*v1alpha1.CardQuota) {
+func withServiceType(serviceType string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }
 }
 
-var parentOnly = ofType("")
+var withoutServiceType = withServiceType("")
 
-func under(parent string) func(*v1alpha1.CardQuota) {
+func withParent(parent string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Parent = parent }
 }
 
-// ofCard, granting and deserving change the first card of a CardQuota.
-func ofCard(name string) func(*v1alpha1.CardQuota) {
+// withCardName, withQuota and withDeserved change the first card of a CardQuota.
+func withCardName(name string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = name }
 }
 
-func granting(count int64) func(*v1alpha1.CardQuota) {
+func withQuota(count int64) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = &count }
 }
 
-func deserving(count int64) func(*v1alpha1.CardQuota) {
+func withDeserved(count int64) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = &count }
 }
 
-func stopping(policy v1alpha1.StopPolicy) func(*v1alpha1.CardQuota) {
+func withStopPolicy(policy v1alpha1.StopPolicy) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.StopPolicy = policy }
 }
 
 // treeChange changes the CardQuotas of a tree, by name.
 type treeChange func(map[string]*v1alpha1.CardQuota)
 
-// in changes one CardQuota of a tree.
-func in(name string, changes ...func(*v1alpha1.CardQuota)) treeChange {
+// changeIn changes one CardQuota of a tree.
+func changeIn(name string, changes ...func(*v1alpha1.CardQuota)) treeChange {
 	return func(all map[string]*v1alpha1.CardQuota) {
 		for _, change := range changes {
 			change(all[name])
@@ -79,7 +82,7 @@ func in(name string, changes ...func(*v1alpha1.CardQuota)) treeChange {
 	}
 }
 
-// without deletes CardQuotas of a tree.
+// without removes CardQuotas of a tree.
 func without(names ...string) treeChange {
 	return func(all map[string]*v1alpha1.CardQuota) {
 		for _, name := range names {
@@ -88,12 +91,24 @@ func without(names ...string) treeChange {
 	}
 }
 
-// tenantTree is a tenant with two projects, of which one has two queues.
-func tenantTree(changes ...treeChange) map[string]*v1alpha1.CardQuota {
+// newTenantTree is a tenant with two projects, of which one has two queues, and another tenant. The numbers are quota,
+// deserved and guarantee:
+//
+//	tenant 16, 16, 8
+//	  web 12, 8, 4
+//	    chat 8, 4, 4
+//	    search 8, 4, –
+//	  lab –, 8, – (it inherits the quota of tenant)
+//	other 4, 4, –
+func newTenantTree(changes ...treeChange) map[string]*v1alpha1.CardQuota {
 	all := map[string]*v1alpha1.CardQuota{}
 	for _, q := range []*v1alpha1.CardQuota{
-		node("tenant", "", 16, 16, 8, parentOnly), node("web", "tenant", 12, 8, 4, parentOnly), node("lab", "tenant", -1, 8, -1),
-		node("chat", "web", 8, 4, 4), node("search", "web", 8, 4, -1), node("other", "", 4, 4, -1),
+		newTreeQuota("tenant", "", 16, 16, 8, withoutServiceType),
+		newTreeQuota("web", "tenant", 12, 8, 4, withoutServiceType),
+		newTreeQuota("lab", "tenant", unset, 8, unset),
+		newTreeQuota("chat", "web", 8, 4, 4),
+		newTreeQuota("search", "web", 8, 4, unset),
+		newTreeQuota("other", "", 4, 4, unset),
 	} {
 		all[q.Name] = q
 	}
@@ -106,35 +121,44 @@ func tenantTree(changes ...treeChange) map[string]*v1alpha1.CardQuota {
 	return all
 }
 
+// treeOf is the tree of all these CardQuotas.
 func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 	return NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 }
 
-func TestTreeOfOwners(t *testing.T) {
-	all := tenantTree()
-	all["late"] = node("late", "web", 8, 4, -1, ofQueue("chat"))
+// TestOnlyTheOwnerOfAQueueIsInTheTree: CardQuota late names the queue of the older chat, so chat owns it, and late is
+// no part of the tree: web has the children chat and search. Above chat are web and tenant.
+func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
+	all := newTenantTree()
+	all["late"] = newTreeQuota("late", "web", 8, 4, unset, withQueueName("chat"))
 	all["late"].CreationTimestamp.Time = noon
-
 	tree := treeOf(all)
+
 	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
+	check.Equal(t, "ancestors", []*v1alpha1.CardQuota{all["web"], all["tenant"]}, tree.Ancestors("chat"))
+	check.Equal(t, "queues above", []string{"web", "tenant"}, tree.QueuesAbove("chat"))
 
-	var above []string
-	for _, q := range tree.Ancestors("chat") {
-		above = append(above, q.Name)
-	}
-
-	check.Equal(t, "ancestors", []string{"web", "tenant"}, above)
-	check.Equal(t, "queues above", []string{tree.queues["web"], tree.queues["tenant"]}, tree.QueuesAbove("chat"))
-	check.Equal(t, "queues above one that is not there", 0, len(tree.QueuesAbove("nobody")))
-	check.Equal(t, "ancestors of one that is not there", 0, len(tree.Ancestors("nobody")))
+	check.Equal(t, "queues above an unknown queue", 0, len(tree.QueuesAbove("unknown")))
+	check.Equal(t, "ancestors of an unknown CardQuota", 0, len(tree.Ancestors("unknown")))
 
 	var flat *Tree
-	check.Equal(t, "children while flat", 0, len(flat.Children("web")))
+	check.Equal(t, "children while queues are flat", 0, len(flat.Children("web")))
+}
+
+// TestACardWithoutQuotaInheritsIt: chat has quota 8 of its own, and tenant 16. Project lab writes none, so the quota of
+// its parent tenant bounds it.
+func TestACardWithoutQuotaInheritsIt(t *testing.T) {
+	all := newTenantTree()
+	tree := treeOf(all)
+
 	check.Equal(t, "quota of a leaf", card.Quota{"H200": 8}, tree.QuotaFor(all["chat"]))
 	check.Equal(t, "inherited quota", card.Quota{"H200": 16}, tree.QuotaFor(all["lab"]))
 	check.Equal(t, "quota of a parent", card.Quota{"H200": 16}, tree.QuotaFor(all["tenant"]))
 }
 
+// TestQuotaWhileFlat: while queues are flat, which is the default, no CardQuota inherits from a parent. A card
+// without a quota gets what it deserves. A parent, which has no service type, grants nothing, because its children
+// have quotas of their own. The Queue has the same quota.
 func TestQuotaWhileFlat(t *testing.T) {
 	var flat *Tree
 
@@ -142,42 +166,68 @@ func TestQuotaWhileFlat(t *testing.T) {
 		quota *v1alpha1.CardQuota
 		want  card.Quota
 	}{
-		"the quota":                             {node("a", "", 8, 4, 2), card.Quota{"H200": 8}},
-		"nothing to inherit: what it deserves":  {node("a", "p", -1, 4, 2), card.Quota{"H200": 4}},
-		"no number at all":                      {node("a", "p", -1, -1, -1), card.Quota{}},
-		"a parent contains what others can use": {node("a", "", 8, 4, 2, parentOnly), card.Quota{}},
+		"quota 8, deserved 4: the quota counts":         {newTreeQuota("a", "", 8, 4, 2), card.Quota{"H200": 8}},
+		"no quota, deserved 4: what it deserves counts": {newTreeQuota("a", "p", unset, 4, 2), card.Quota{"H200": 4}},
+		"neither quota nor deserved: no card":           {newTreeQuota("a", "p", unset, unset, unset), card.Quota{}},
+		"a parent with quota 8: no card":                {newTreeQuota("a", "", 8, 4, 2, withoutServiceType), card.Quota{}},
 	}) {
 		check.Equal(t, "quota", tc.want, flat.QuotaFor(tc.quota))
-		check.Equal(t, "quota of the Queue", tc.want.String(), NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", nil).Config.Annotations[v1alpha1.AnnotationCardQuota])
+
+		queue := NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", nil).Config
+		check.Equal(t, "quota of the Queue", tc.want.String(), queue.Annotations[v1alpha1.AnnotationCardQuota])
 	}
 }
 
-// TestQueuesWithoutACardQuotaCountInTheTree: the scheduler counts a Queue that was retained or
-// written by hand as well.
+// TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one that an
+// administrator wrote by hand or that was retained when its CardQuota was deleted. Queue byhand is below web and
+// deserves 8, beside chat and search with 4 each. These are 16, and web has 8, so chat gets half of its 4. Usage
+// below byhand counts for web and tenant.
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
-	all := tenantTree()
+	all := newTenantTree()
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
 		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).Parent(parent).Obj()
 	}
 
 	tree := NewTree(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
-		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`), queue("below", "byhand", `{"H200":2}`, `{"H200":2}`), queue("chat", "nowhere", `{}`, `{}`),
-		queue("inleaf", "lab", `{}`, `{}`), queue("lost", "missing", `{"H200":8}`, `{}`), queue("top", "root", `{"H200":8}`, `{}`),
+		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`),
+		queue("below", "byhand", `{"H200":2}`, `{"H200":2}`),
+		queue("chat", "nowhere", `{}`, `{}`),
+		queue("inleaf", "lab", `{}`, `{}`),
+		queue("lost", "missing", `{"H200":8}`, `{}`),
+		queue("top", "root", `{"H200":8}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)
 
 	c := tree.HierarchyCondition(all["chat"], nil)
-	check.Equal(t, "scaled", "Scaled: H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", c.Reason+": "+c.Message)
-	check.Equal(t, "children are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
-	check.Equal(t, "a parent by a Queue", v1alpha1.ReasonWorkInParent, tree.HierarchyCondition(all["lab"], nil).Reason)
+	check.Equal(t, "reason of chat", "Scaled", c.Reason)
+	check.Equal(t, "message of chat", "H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: "+
+		"lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", c.Message)
+	check.Equal(t, "children of web that are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
+	check.Equal(t, "reason of lab, which is the parent of queue inleaf", v1alpha1.ReasonWorkInParent,
+		tree.HierarchyCondition(all["lab"], nil).Reason)
 
-	sums := tree.SumUsage(map[string]Usage{"chat": {Used: cards{"H200": 1}}, "byhand": {Used: cards{"H200": 2}}, "below": {Used: cards{"H200": 4}}, "lost": {Used: cards{"H200": 8}}})
-	for name, want := range map[string]card.Count{"tenant": 7, "web": 7, "byhand": 6, "below": 4, "lab": 0, "other": 0, "lost": 8} {
+	sums := tree.SumUsage(map[string]Usage{
+		"chat":   {Used: cards{"H200": 1}},
+		"byhand": {Used: cards{"H200": 2}},
+		"below":  {Used: cards{"H200": 4}},
+		"lost":   {Used: cards{"H200": 8}},
+	})
+	for name, want := range map[string]card.Count{
+		"tenant": 7, // as web
+		"web":    7, // chat 1 + byhand 6
+		"byhand": 6, // its own 2 + below 4
+		"below":  4,
+		"lab":    0,
+		"other":  0,
+		"lost":   8, // its parent is missing
+	} {
 		check.Equal(t, "sum of "+name, want, sums[name].Used["H200"])
 	}
 }
 
-// TestSumsEqualANaiveRecount compares the usage of every CardQuota with a sum over all queues
-// whose chain of parents contains it, and expects that only sums change.
+// TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees, some with
+// missing parents, cycles and more than six levels, it equals a sum over the queues whose chain of parents contains
+// it. The members and the given usage stay as they are. A namespace sees what waits below only in a queue that
+// selects namespaces.
 func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -185,19 +235,25 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 		used := map[string]Usage{}
 		for i, name := range names {
 			parent := rapid.SampledFrom(append([]string{"", "missing"}, names...)).Draw(t, "parent")
-			if rapid.Bool().Draw(t, "proper") {
+			if rapid.Bool().Draw(t, "has a parent before it") {
 				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
 			}
 
-			all[name] = node(name, parent, 8, 4, -1, ofQueue("queue-"+name))
-			if rapid.Bool().Draw(t, "shown") {
+			all[name] = newTreeQuota(name, parent, 8, 4, -1, withQueueName("queue-"+name))
+			if rapid.Bool().Draw(t, "selects namespaces") {
 				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
 			}
 
 			if rapid.Bool().Draw(t, "used") {
-				used["queue-"+name] = Usage{Used: cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))}, Members: Members{Pods: i},
-					Pending: cards{"H800": 1}, MilliCPU: int64(i), BlockedTotal: i, Blocked: blockedList(name, i),
-					Local: map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}}}
+				used["queue-"+name] = Usage{
+					Used:         cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))},
+					Members:      Members{Pods: i},
+					Pending:      cards{"H800": 1},
+					MilliCPU:     int64(i),
+					BlockedTotal: i,
+					Blocked:      blockedList(name, i),
+					Local:        map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}},
+				}
 			}
 		}
 
@@ -216,17 +272,21 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			}
 
 			got := sums["queue-"+name]
-			check.Must(t, got.Used["H200"] == want && got.BlockedTotal == total, "%s uses %d with %d blocked, want %d with %d", name, got.Used["H200"], got.BlockedTotal, want, total)
-			check.Must(t, len(got.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists %d blocked of %d", name, len(got.Blocked), total)
+			check.Equal(t, name+": used", want, got.Used["H200"])
+			check.Equal(t, name+": number of blocked", total, got.BlockedTotal)
+			check.Equal(t, name+": listed blocked", min(total, MaxBlocked), len(got.Blocked))
+			check.Must(t, slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists its blocked out of order", name)
 
 			local := got.Local["lab"]
 			if all[name].Spec.NamespaceSelector == nil { // tenants do not see the queues below
 				total = used["queue-"+name].BlockedTotal
 			}
 
-			check.Must(t, local.Total == total && len(local.Blocked) == min(total, MaxBlocked) && slices.IsSortedFunc(local.Blocked, compareBlocked), "%s shows %d of %d in lab, want %d", name, len(local.Blocked), local.Total, total)
+			check.Equal(t, name+": number of blocked in lab", total, local.Total)
+			check.Equal(t, name+": listed blocked in lab", min(total, MaxBlocked), len(local.Blocked))
+			check.Must(t, slices.IsSortedFunc(local.Blocked, compareBlocked), "%s lists its blocked in lab out of order", name)
 			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
-			check.Must(t, got.Members == used["queue-"+name].Members, "%s has the members of others", name)
+			check.Equal(t, name+": members", used["queue-"+name].Members, got.Members)
 		}
 	})
 }
@@ -246,7 +306,10 @@ func queuesBelow(all map[string]*v1alpha1.CardQuota, name string) []string {
 func blockedList(name string, count int) []v1alpha1.BlockedStatus {
 	set := blockedSet{}
 	for i := range count {
-		set.add(blockedEntry{BlockedStatus: v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1}})
+		set.add(blockedEntry{BlockedStatus: v1alpha1.BlockedStatus{
+			Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)},
+			Count:    1,
+		}})
 	}
 	return (&counter{}).oldestFirst("q", slices.Collect(maps.Values(set)))
 }
@@ -271,51 +334,93 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 	return met && steps <= 6
 }
 
-// TestQuotaInForce: a status must not show more than an ancestor allows.
-func TestQuotaInForce(t *testing.T) {
-	all := tenantTree(in("tenant", granting(6)), in("chat", granting(5)), in("lab", ofCard("H800"), granting(9)), in("other", under("missing")))
+// TestAQuotaIsBoundedByEachAncestor: a quota in a tree is at most that of each ancestor, and a status must not show
+// more. Here tenant has 6 in place of 16, chat 5, and search writes none.
+func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
+	all := newTenantTree(changeIn("tenant", withQuota(6)), changeIn("chat", withQuota(5)),
+		changeIn("lab", withCardName("H800"), withQuota(9)), changeIn("other", withParent("missing")))
 	all["search"].Spec.Cards[0].Quota = nil
 
 	tree := treeOf(all)
 	for name, want := range map[string]cards{
-		"tenant": {"H200": 6}, "web": {"H200": 6}, "search": {"H200": 6}, "chat": {"H200": 5}, "lab": {"H800": 0}, "other": {"H200": 4},
+		"tenant": {"H200": 6},
+		"web":    {"H200": 6}, // of its 12, because tenant has 6
+		"search": {"H200": 6}, // inherited
+		"chat":   {"H200": 5},
+		"lab":    {"H800": 0}, // of its 9, because tenant has no H800
+		"other":  {"H200": 4}, // its parent is missing, so no ancestor bounds it
 	} {
 		check.Equal(t, name, card.Quota(want), tree.QuotaFor(all[name]))
 	}
 }
 
-func TestChangedQueuesOfATree(t *testing.T) {
+// TestOnlyQueuesWithOtherNumbersChange: the operator writes again only the queues whose numbers, fault or children
+// differ from the last tree, and those below a queue whose limits differ. When queues become flat or a tree, all
+// change.
+func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 	var flat *Tree
-	before := treeOf(tenantTree())
+	before := treeOf(newTenantTree())
 
 	every := []string{"chat", "lab", "other", "search", "tenant", "web"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Tree
 		want          []string
 	}{
-		"nothing":         {before, treeOf(tenantTree()), nil},
-		"flat to flat":    {flat, flat, nil},
-		"flat to tree":    {flat, before, every},
-		"tree to flat":    {before, flat, every},
-		"a number of one": {before, treeOf(tenantTree(in("search", deserving(3)))), []string{"search"}},
-		"a parent is lowered": {before, treeOf(tenantTree(in("web", deserving(4)))),
-			[]string{"chat", "search", "web"}},
-		"one is held with all below": {before, treeOf(tenantTree(in("web", stopping("Hold")))), []string{"chat", "search", "web"}},
-		"one is moved": {before, treeOf(tenantTree(in("search", under("tenant")))),
-			[]string{"lab", "search", "tenant", "web"}},
-		"a grandparent changes": {before, treeOf(tenantTree(in("tenant", granting(20)))),
+		"nothing changes": {
+			before: before,
+			after:  treeOf(newTenantTree()),
+		},
+		"queues are flat and stay so": {
+			before: flat,
+			after:  flat,
+		},
+		"flat queues become a tree": {
+			before: flat,
+			after:  before,
+			want:   every,
+		},
+		"a tree becomes flat queues": {
+			before: before,
+			after:  flat,
+			want:   every,
+		},
+		"search deserves 3 in place of 4": {
+			before: before,
+			after:  treeOf(newTenantTree(changeIn("search", withDeserved(3)))),
+			want:   []string{"search"},
+		},
+		"web deserves 4 in place of 8, so that chat and search are scaled": {
+			before: before,
+			after:  treeOf(newTenantTree(changeIn("web", withDeserved(4)))),
+			want:   []string{"chat", "search", "web"},
+		},
+		"web is held, and with it chat and search": {
+			before: before,
+			after:  treeOf(newTenantTree(changeIn("web", withStopPolicy("Hold")))),
+			want:   []string{"chat", "search", "web"},
+		},
+		"search moves from web to tenant: both have other children, and lab has a new sibling": {
+			before: before,
+			after:  treeOf(newTenantTree(changeIn("search", withParent("tenant")))),
+			want:   []string{"lab", "search", "tenant", "web"},
+		},
+		"tenant gets quota 20 in place of 16, and bounds all below": {before, treeOf(newTenantTree(changeIn("tenant", withQuota(20)))),
 			[]string{"chat", "lab", "search", "tenant", "web"}},
-		"a grandparent drains what it held": {treeOf(tenantTree(in("tenant", stopping("Hold")))),
-			treeOf(tenantTree(in("tenant", stopping("HoldAndDrain")))),
+		"tenant drains what it held before": {treeOf(newTenantTree(changeIn("tenant", withStopPolicy("Hold")))),
+			treeOf(newTenantTree(changeIn("tenant", withStopPolicy("HoldAndDrain")))),
 			[]string{"chat", "lab", "search", "web"}},
-		"one goes": {before, treeOf(tenantTree(without("chat"))), []string{"chat", "web"}},
+		"chat is deleted": {before, treeOf(newTenantTree(without("chat"))), []string{"chat", "web"}},
 	}) {
 		check.Equal(t, "changed", tc.want, tc.after.ChangedQueues(tc.before))
 	}
 }
 
+// TestOnlyTheTopLevelCountsForTheInventory: in a tree, quotas are compared with the cards of the nodes at the top
+// level only, because children share the quota of their parent. Here tenant grants 16 and other 4, and 18 cards are
+// healthy. While queues are flat the leaves count instead: chat 8, search 8, lab 8, which is what it deserves, and
+// other 4.
 func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
-	all := slices.Collect(maps.Values(tenantTree()))
+	all := slices.Collect(maps.Values(newTenantTree()))
 	totals := NewTreeTotals(all, nil, cards{"H200": 18})
 	for _, q := range all {
 		want := map[string]string{
@@ -325,7 +430,8 @@ func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
 		check.Equal(t, "over-allocation of "+q.Name, want, DescribeOverAllocation(totals.OverAllocated(q)))
 	}
 
-	// Flat, the leaves count instead of their parents: lab has what it deserves.
 	flat := NewQuotaTotals(all, nil, cards{"H200": 18})
-	check.Equal(t, "flat", "H200: 28 granted, 18 healthy, 10 too many (4 here, 8 by chat, 8 by lab, 8 by search)", DescribeOverAllocation(flat.OverAllocated(tenantTree()["other"])))
+	check.Equal(t, "over-allocation of other while flat", "H200: 28 granted, 18 healthy, 10 too many (4 here, 8 by chat, 8 by "+
+		"lab, 8 by search)",
+		DescribeOverAllocation(flat.OverAllocated(newTenantTree()["other"])))
 }

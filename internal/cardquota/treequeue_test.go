@@ -17,36 +17,50 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// noTypes defines no service type.
 func noTypes(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
 
-// below is a live Queue below a parent, with the annotations of a CardQuota of a tree.
-func below(parent string, q *v1alpha1.CardQuota, changes ...func(*v1beta1.Queue)) *v1beta1.Queue {
+// liveQueueBelow is the live Queue of a CardQuota below a parent, with the cards that a tree writes. The operator
+// owns its spec.parent.
+func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1beta1.Queue)) *v1beta1.Queue {
 	live := liveQueue(func(l *v1beta1.Queue) {
 		l.Name = q.QueueName()
 		l.Spec.Parent = parent
 		l.Annotations = treeAnnotations(q)
-	}, wrote("cardquota", "Apply", `{"f:spec":{"f:parent":{}}}`))
+	}, managedFields("cardquota", "Apply", `{"f:spec":{"f:parent":{}}}`))
 	for _, change := range changes {
 		change(live)
 	}
 	return live
 }
 
+// TestQueueOfATreeCarriesItsFields: in a tree, the Queue of a CardQuota carries its parent, the quota as written,
+// what it deserves and its guarantee, with CPU and memory in force. Web writes 64 CPU, and tenant has 32, so 32 are
+// in force. The scheduler computes an inherited quota of cards itself, so it is not written. Training has priority
+// 20000.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
-	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
+	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["web"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("64")), Memory: ptr(resource.MustParse("1Ti"))}
-		all["chat"].Spec.Resources = &v1alpha1.Resources{Memory: ptr(resource.MustParse("512Gi")),
-			Deserved: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("256Gi"))}, Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}}
-		all["tenant"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("32")), Memory: ptr(resource.MustParse("4Ti")),
-			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}}
+		all["chat"].Spec.Resources = &v1alpha1.Resources{
+			Memory:    ptr(resource.MustParse("512Gi")),
+			Deserved:  &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("256Gi"))},
+			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))},
+		}
+		all["tenant"].Spec.Resources = &v1alpha1.Resources{
+			CPU:       ptr(resource.MustParse("32")),
+			Memory:    ptr(resource.MustParse("4Ti")),
+			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))},
+		}
 		all["web"].Spec.Resources.Guarantee = &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}
+
 		all["lab"].Spec.StopPolicy = "Hold"
 		all["lab"].Spec.Weight = ptr(int32(3))
 		all["lab"].Spec.Priority = ptr(int32(7))
 	})
 
 	tree := treeOf(all)
-	common := func(name, cardQuota, deserved string) *apply.QueueApplyConfiguration {
+	// queueWith is what each of these Queues carries.
+	queueWith := func(name, cardQuota, deserved string) *apply.QueueApplyConfiguration {
 		return apply.Queue(name).WithResourceVersion("1").WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 			WithAnnotations(map[string]string{"volcano.sh/card.quota": cardQuota, "volcano.sh/card.deserved": deserved,
 				"volcano.sh/closed-by-parent": "false", "cardquota.dev/created-by": name})
@@ -56,81 +70,129 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		name, parent string
 		want         *apply.QueueApplyConfiguration
 	}{
-		"a leaf": {"chat", "web", common("chat", `{"H200":8}`, `{"H200":4}`).
-			WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "volcano.sh/service.type": "training"}).
-			WithSpec(apply.QueueSpec().WithParent("web").WithPriority(20000).WithReclaimable(true).
-				WithCapability(builder.Resources("", "512Gi")).WithDeserved(builder.Resources("", "256Gi")).WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi"))))},
-		"a parent: no service type, and no more CPU than its own parent": {"web", "tenant", common("web", `{"H200":12}`, `{"H200":8}`).
-			WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "cardquota.dev/parent-only": "true"}).
-			WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(builder.Resources("32", "1Ti")).WithDeserved(builder.Resources("", "1Ti")).
-				WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi"))))},
-		"an inherited quota is not written; hold, weight and priority": {"lab", "tenant", common("lab", `{}`, `{"H200":8}`).
-			WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training"}).
-			WithSpec(apply.QueueSpec().WithParent("tenant").WithPriority(20007).WithReclaimable(true).WithWeight(3))},
-		"the top level": {"other", "root", common("other", `{"H200":4}`, `{"H200":4}`).
-			WithAnnotations(map[string]string{"volcano.sh/service.type": "training"}).
-			WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true))},
+		"chat, a leaf with memory": {
+			name:   "chat",
+			parent: "web",
+			want: queueWith("chat", `{"H200":8}`, `{"H200":4}`).
+				WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "volcano.sh/service.type": "training"}).
+				WithSpec(apply.QueueSpec().WithParent("web").WithPriority(20000).WithReclaimable(true).
+					WithCapability(builder.Resources("", "512Gi")).WithDeserved(builder.Resources("", "256Gi")).
+					WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi")))),
+		},
+		"web, a parent: no service type, and no more CPU than tenant": {
+			name:   "web",
+			parent: "tenant",
+			want: queueWith("web", `{"H200":12}`, `{"H200":8}`).
+				WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "cardquota.dev/parent-only": "true"}).
+				WithSpec(apply.QueueSpec().WithParent("tenant").WithCapability(builder.Resources("32", "1Ti")).
+					WithDeserved(builder.Resources("", "1Ti")).
+					WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi")))),
+		},
+		"lab: an inherited quota, stop policy Hold, weight 3, and priority 7 within its type": {
+			name:   "lab",
+			parent: "tenant",
+			want: queueWith("lab", `{}`, `{"H200":8}`).
+				WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training"}).
+				WithSpec(apply.QueueSpec().WithParent("tenant").WithPriority(20007).WithReclaimable(true).WithWeight(3)),
+		},
+		"other, at the top level": {
+			name:   "other",
+			parent: "root",
+			want: queueWith("other", `{"H200":4}`, `{"H200":4}`).
+				WithAnnotations(map[string]string{"volcano.sh/service.type": "training"}).
+				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true)),
+		},
 	}) {
 		place := tree.Placement(all[tc.name], tc.parent)
 		got := NewDesiredQueue(all[tc.name], PolicyInput{Types: servicetype.BuiltIn}, nil, "", &place)
 		check.Equal(t, "Queue", tc.want, got.Config)
-		check.That(t, !got.InSync(nil), "there is no Queue yet")
+		check.That(t, !got.InSync(nil), "a Queue that does not exist is in sync")
 	}
 }
 
-// TestFlatQueueCarriesNoFieldOfATree: the scheduler would otherwise read numbers that do not
-// count.
+// TestFlatQueueCarriesNoFieldOfATree: while queues are flat, a CardQuota with a parent, deserved and guarantee writes
+// only its quota and limits, below the root. The scheduler would otherwise read numbers that do not count.
 func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
-	q := node("team", "tenant", 8, 4, 2, stopping("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
-		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8")), Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("4"))}}
+	q := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
+		q.Spec.Resources = &v1alpha1.Resources{
+			CPU:      ptr(resource.MustParse("8")),
+			Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("4"))},
+		}
 	})
 	config := NewDesiredQueue(q, PolicyInput{Types: noTypes}, nil, "", nil).Config
-	check.Equal(t, "annotations", map[string]string{"volcano.sh/card.quota": `{"H200":8}`, "volcano.sh/service.type": "training", "volcano.sh/stop-policy": "HoldAndDrain",
-		"volcano.sh/closed-by-parent": "false", "cardquota.dev/created-by": "team"}, config.Annotations)
-	check.Equal(t, "spec", apply.QueueSpec().WithParent("root").WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}), config.Spec)
-	parent := NewDesiredQueue(node("team", "", 8, 4, 2, parentOnly), PolicyInput{Types: noTypes}, nil, "", nil).Config
+
+	check.Equal(t, "annotations", map[string]string{
+		"volcano.sh/card.quota":       `{"H200":8}`,
+		"volcano.sh/service.type":     "training",
+		"volcano.sh/stop-policy":      "HoldAndDrain",
+		"volcano.sh/closed-by-parent": "false",
+		"cardquota.dev/created-by":    "team",
+	}, config.Annotations)
+	check.Equal(t, "spec", apply.QueueSpec().WithParent("root").
+		WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}), config.Spec)
+	parent := NewDesiredQueue(newTreeQuota("team", "", 8, 4, 2, withoutServiceType), PolicyInput{Types: noTypes}, nil, "", nil).Config
 	check.Equal(t, "a parent takes no jobs", "true", parent.Annotations["cardquota.dev/parent-only"])
 }
 
-// TestAQueueWithoutAPathIsHeld: the Queue stays where it was when the CardQuota loses its path to
-// the top level. The conditions say that nothing new starts there.
+// TestAQueueWithoutAPathIsHeld: when the CardQuota of chat loses its path to the top level (chat > web > tenant), its
+// Queue stays where it is. Nothing new may start there, so the operator holds it and says why. A stop policy of the
+// CardQuota itself comes first. One of an ancestor is not written, because the scheduler reads it from there.
 func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change treeChange
-		want   string
-		why    string
+		change      treeChange
+		wantPolicy  string
+		wantMessage string
 	}{
-		"placed": {},
-		"no parent": {without("web"), "Hold",
-			"CardQuota chat: spec.parent names CardQuota web, which does not exist or does not own its queue; create it, or name another parent"},
-		"no parent's parent": {without("tenant"), "Hold",
-			"CardQuota chat: its ancestor web names CardQuota tenant, which does not exist or does not own its queue; create it, or name another parent"},
-		"a cycle": {in("tenant", under("chat")), "Hold",
-			"CardQuota chat: its ancestor tenant names CardQuota chat, and these parents form a cycle; give one of them another parent"},
-		"drained without a parent": {func(all map[string]*v1alpha1.CardQuota) {
-			without("web")(all)
-			in("chat", stopping("HoldAndDrain"))(all)
-		}, "HoldAndDrain", ""},
-		"held above": {in("web", stopping("Hold")), "", ""},
+		"the path is complete": {},
+		"the parent is missing": {
+			change:     without("web"),
+			wantPolicy: "Hold",
+			wantMessage: "CardQuota chat: spec.parent names CardQuota web, which does not exist or does not own its queue; create " +
+				"it, or name another parent",
+		},
+		"the parent's parent is missing": {
+			change:     without("tenant"),
+			wantPolicy: "Hold",
+			wantMessage: "CardQuota chat: its ancestor web names CardQuota tenant, which does not exist or does not own its queue; " +
+				"create it, or name another parent",
+		},
+		"tenant is below chat, which is a cycle": {
+			change:     changeIn("tenant", withParent("chat")),
+			wantPolicy: "Hold",
+			wantMessage: "CardQuota chat: its ancestor tenant names CardQuota chat, and these parents form a cycle; give one of them " +
+				"another parent",
+		},
+		"the parent is missing, and the CardQuota drains": {
+			change: func(all map[string]*v1alpha1.CardQuota) {
+				without("web")(all)
+				changeIn("chat", withStopPolicy("HoldAndDrain"))(all)
+			},
+			wantPolicy: "HoldAndDrain",
+		},
+		"the parent is held": {
+			change: changeIn("web", withStopPolicy("Hold")),
+		},
 	}) {
-		all := tenantTree(tc.change)
+		all := newTenantTree(tc.change)
 
 		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
-		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, below("web", all["chat"]), "", &place)
-		check.Equal(t, "stop policy", tc.want, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
-		check.Equal(t, "hold message", tc.why, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])
+		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueueBelow("web", all["chat"]), "", &place)
+		check.Equal(t, "stop policy", tc.wantPolicy, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
+		check.Equal(t, "hold message", tc.wantMessage, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])
 	}
 }
 
-// TestALostPathIsNoChangeOfOthers: the operator holds a Queue that it wrote before. No other manager
-// caused that difference, and none causes the next one, when the path is there again.
+// TestALostPathIsNoChangeOfOthers: a Queue whose CardQuota loses its path gets a stop policy, and loses it again when
+// the path is back. TreeChanged tells such a change of the tree from a change that another field manager made, which
+// would be reported as drift.
 func TestALostPathIsNoChangeOfOthers(t *testing.T) {
-	all := tenantTree()
+	all := newTenantTree()
 	held := Placement{Parent: "web", HoldMessage: "CardQuota chat: no path"}
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}%s}},"f:spec":{"f:parent":{}}}`
+	// live is the Queue on which the operator owns the fields of a tree, and more.
 	live := func(more string) *v1beta1.Queue {
-		return below("web", all["chat"], func(l *v1beta1.Queue) {
-			l.ManagedFields = []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", fmt.Sprintf(owned, more))}
+		return liveQueueBelow("web", all["chat"], func(l *v1beta1.Queue) {
+			l.ManagedFields = []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", fmt.Sprintf(owned, more))}
 		})
 	}
 
@@ -138,75 +200,177 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", &place)
 	}
 	check.That(t, wanted(held).TreeChanged(live("")), "the lost path counts as a change of another manager")
-	check.That(t, wanted(Placement{Parent: "web"}).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)), "the path that is there again counts as a change of another manager")
+	check.That(t, wanted(Placement{Parent: "web"}).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)),
+		"the path that is there again counts as a change of another manager")
 	check.That(t, !wanted(Placement{Parent: "web"}).TreeChanged(live("")), "nothing changed")
 }
 
-func TestPlaceQueue(t *testing.T) {
-	all := tenantTree()
+// TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
+// parent's numbers would have none. So the Queue of chat, whose parent is web below tenant, stays where it is until
+// the Queue of web is ready, or is not created. It also stays where it is while its path to the top level is broken.
+func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
+	all := newTenantTree()
 	web := all["web"]
 	for t, tc := range check.Cases(t, map[string]struct {
 		change     treeChange
 		neighbors  Neighbors
-		parent     string
+		wantParent string
 		wantWait   string
-		wantsQueue bool // the Queue may be written although it waits
+		wantsWrite bool // the Queue is written although it waits for its place
 	}{
-		"a new Queue below its parent": {neighbors: Neighbors{Parent: below("tenant", web)}, parent: "web"},
-		"it is there already":          {neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "web"},
-		"it moves": {neighbors: Neighbors{Live: below("tenant", all["chat"]), Parent: below("tenant", web), AboveParent: []string{"tenant"}},
-			parent: "web"},
-		"the parent's Queue is missing": {parent: "root",
-			wantWait: "WaitingForParent: queue chat is not created: queue web of its parent web does not exist yet"},
-		"the parent's Queue is missing, and this one exists": {neighbors: Neighbors{Live: below("", all["chat"])}, parent: "root", wantsQueue: true,
-			wantWait: "WaitingForParent: queue chat stays at the top level: queue web of its parent web does not exist yet"},
-		"the parent's Queue has other cards": {neighbors: Neighbors{Live: below("tenant", all["chat"]), Parent: below("tenant", web, func(l *v1beta1.Queue) {
-			l.Annotations[v1alpha1.AnnotationCardQuota] = "{}"
-		})}, parent: "tenant", wantsQueue: true,
-			wantWait: "WaitingForParent: queue chat stays below queue tenant: queue web does not carry the quota of its parent web yet"},
-		"the parent's Queue is still below this one": {neighbors: Neighbors{Live: below("tenant", all["chat"]), Parent: below("x", web), AboveParent: []string{"x", "chat"}},
-			parent: "tenant", wantsQueue: true, wantWait: "WaitingForParent: queue chat stays below queue tenant: queue web of its parent web is still below it"},
-		"the parent does not exist": {change: without("web"), parent: "root",
-			wantWait: "ParentNotFound: queue chat is not created: spec.parent names CardQuota web, which does not exist or does not own its queue: nothing new starts here and below; create it, or name another parent"},
-		"the parent's parent does not exist": {change: without("tenant"),
-			neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "web", wantsQueue: true,
-			wantWait: "ParentNotFound: queue chat stays below queue web: its ancestor web names CardQuota tenant, which does not exist or does not own its queue: nothing new starts here and below; create it, or name another parent"},
-		"a cycle": {change: in("tenant", under("chat")), neighbors: Neighbors{Live: below("old", all["chat"])},
-			parent: "old", wantsQueue: true,
-			wantWait: "ParentCycle: queue chat stays below queue old: its ancestor tenant names CardQuota chat, and these parents form a cycle: nothing new starts here and below; give one of them another parent"},
-		"to the top level": {change: in("chat", under("")), neighbors: Neighbors{Live: below("web", all["chat"])}, parent: "root"},
+		"a new Queue, and the parent's Queue is ready": {
+			neighbors:  Neighbors{Parent: liveQueueBelow("tenant", web)},
+			wantParent: "web",
+		},
+		"the Queue is below its parent already": {
+			neighbors:  Neighbors{Live: liveQueueBelow("web", all["chat"])},
+			wantParent: "web",
+		},
+		"the Queue moves from tenant to web, which is ready": {
+			neighbors: Neighbors{
+				Live:        liveQueueBelow("tenant", all["chat"]),
+				Parent:      liveQueueBelow("tenant", web),
+				AboveParent: []string{"tenant"},
+			},
+			wantParent: "web",
+		},
+		"a new Queue, and the parent's Queue is missing": {
+			wantParent: "root",
+			wantWait:   "WaitingForParent: queue chat is not created: queue web of its parent web does not exist yet",
+		},
+		"the Queue exists, and the parent's Queue is missing": {
+			neighbors:  Neighbors{Live: liveQueueBelow("", all["chat"])},
+			wantParent: "root",
+			wantsWrite: true,
+			wantWait:   "WaitingForParent: queue chat stays at the top level: queue web of its parent web does not exist yet",
+		},
+		"the parent's Queue has other cards than its CardQuota": {
+			neighbors: Neighbors{Live: liveQueueBelow("tenant", all["chat"]), Parent: liveQueueBelow("tenant", web, func(l *v1beta1.Queue) {
+				l.Annotations[v1alpha1.AnnotationCardQuota] = "{}"
+			})},
+			wantParent: "tenant",
+			wantsWrite: true,
+			wantWait:   "WaitingForParent: queue chat stays below queue tenant: queue web does not carry the quota of its parent web yet",
+		},
+		"the parent's Queue is still below this one, which would be a cycle": {
+			neighbors: Neighbors{
+				Live:        liveQueueBelow("tenant", all["chat"]),
+				Parent:      liveQueueBelow("x", web),
+				AboveParent: []string{"x", "chat"},
+			},
+			wantParent: "tenant",
+			wantsWrite: true,
+			wantWait:   "WaitingForParent: queue chat stays below queue tenant: queue web of its parent web is still below it",
+		},
+		"a new Queue, and the CardQuota of the parent is missing": {
+			change:     without("web"),
+			wantParent: "root",
+			wantWait: "ParentNotFound: queue chat is not created: spec.parent names CardQuota web, which does not exist or does " +
+				"not own its queue: nothing new starts here and below; create it, or name another parent",
+		},
+		"the Queue exists, and the CardQuota of the parent's parent is missing": {
+			change:     without("tenant"),
+			neighbors:  Neighbors{Live: liveQueueBelow("web", all["chat"])},
+			wantParent: "web",
+			wantsWrite: true,
+			wantWait: "ParentNotFound: queue chat stays below queue web: its ancestor web names CardQuota tenant, which does " +
+				"not exist or does not own its queue: nothing new starts here and below; create it, or name another parent",
+		},
+		"the CardQuotas form a cycle": {
+			change:     changeIn("tenant", withParent("chat")),
+			neighbors:  Neighbors{Live: liveQueueBelow("old", all["chat"])},
+			wantParent: "old",
+			wantsWrite: true,
+			wantWait: "ParentCycle: queue chat stays below queue old: its ancestor tenant names CardQuota chat, and these " +
+				"parents form a cycle: nothing new starts here and below; give one of them another parent",
+		},
+		"the CardQuota has no parent any more": {
+			change:     changeIn("chat", withParent("")),
+			neighbors:  Neighbors{Live: liveQueueBelow("web", all["chat"])},
+			wantParent: "root",
+		},
 	}) {
-		all := tenantTree(tc.change)
+		all := newTenantTree(tc.change)
 		parent, wait := treeOf(all).PlaceQueue(all["chat"], tc.neighbors)
-		check.Equal(t, "parent", tc.parent, parent)
+		check.Equal(t, "parent", tc.wantParent, parent)
 
 		got := ""
 		if wait != nil {
 			got = wait.Reason + ": " + wait.Message
-			check.Equal(t, "the Queue is left alone", !tc.wantsQueue, wait.KeepsQueue)
+			check.Equal(t, "the Queue is left alone", !tc.wantsWrite, wait.KeepsQueue)
 		}
 
 		check.Equal(t, "wait", tc.wantWait, got)
 	}
 }
 
-func TestParentOfOtherManagers(t *testing.T) {
+// TestTheParentIsLeftToOtherManagers: spec.parent of a Queue belongs to its last field manager. The operator sets it
+// where it owns it, where nothing set it, or where Volcano's queue controller only filled in the default root. It
+// leaves the field to any other manager that has set another value. Each row has the parent that the Queue has, its
+// manager, and the one that the operator wants.
+func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string
-		managedBy           string
+		wantManager         string
 	}{
-		"not set yet":                              {live: "", want: "web"},
-		"as wanted":                                {live: "web", manager: "kubectl-edit", want: "web"},
-		"our own":                                  {live: "tenant", manager: v1alpha1.FieldManager, want: "web"},
-		"our own, back to the top level":           {live: "tenant", manager: v1alpha1.FieldManager, want: "root"},
-		"what Volcano's queue controller filled":   {live: "root", manager: "vc-controller-manager", want: "web"},
-		"without an owner":                         {live: "root", want: "web"},
-		"another manager's":                        {live: "department", manager: "kubectl-edit", want: "web", managedBy: "kubectl-edit"},
-		"another manager's at the top level":       {live: "root", manager: "helm", want: "web", managedBy: "helm"},
-		"flat: another manager's":                  {live: "department", manager: "helm", want: "root", managedBy: "helm"},
-		"flat: placed below without an owner":      {live: "department", want: "root", managedBy: "another client"},
-		"flat: one that queue controller manages":  {live: "department", manager: "vc-controller-manager", want: "root", managedBy: "vc-controller-manager"},
-		"no wish, as for a Queue that is deserted": {live: "department", manager: "helm", want: ""},
+		"the parent is not set yet": {
+			live: "",
+			want: "web",
+		},
+		"another manager set the wanted parent": {
+			live:    "web",
+			manager: "kubectl-edit",
+			want:    "web",
+		},
+		"the operator set another parent": {
+			live:    "tenant",
+			manager: v1alpha1.FieldManager,
+			want:    "web",
+		},
+		"the operator set a parent, and wants root": {
+			live:    "tenant",
+			manager: v1alpha1.FieldManager,
+			want:    "root",
+		},
+		"Volcano's queue controller filled in root": {
+			live:    "root",
+			manager: "vc-controller-manager",
+			want:    "web",
+		},
+		"root without a manager": {
+			live: "root",
+			want: "web",
+		},
+		"kubectl-edit set another parent": {
+			live:        "department",
+			manager:     "kubectl-edit",
+			want:        "web",
+			wantManager: "kubectl-edit",
+		},
+		"helm set root": {
+			live:        "root",
+			manager:     "helm",
+			want:        "web",
+			wantManager: "helm",
+		},
+		"helm set a parent, and the operator wants root while queues are flat": {
+			live:        "department",
+			manager:     "helm",
+			want:        "root",
+			wantManager: "helm",
+		},
+		"a parent without a manager, and the operator wants root": {
+			live:        "department",
+			want:        "root",
+			wantManager: "another client",
+		},
+		"Volcano's queue controller set a parent, and the operator wants root": {
+			live:        "department",
+			manager:     "vc-controller-manager",
+			want:        "root",
+			wantManager: "vc-controller-manager",
+		},
+		"the operator gives the Queue up and wants no parent": {live: "department", manager: "helm", want: ""},
 	}) {
 		operation := "Update"
 		if tc.manager == v1alpha1.FieldManager {
@@ -215,35 +379,47 @@ func TestParentOfOtherManagers(t *testing.T) {
 
 		live := liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = tc.live })
 		if tc.manager != "" {
-			live.ManagedFields = append(live.ManagedFields, wrote(tc.manager, metav1.ManagedFieldsOperationType(operation), `{"f:spec":{"f:parent":{}}}`))
+			live.ManagedFields = append(live.ManagedFields,
+				managedFields(tc.manager, metav1.ManagedFieldsOperationType(operation), `{"f:spec":{"f:parent":{}}}`))
 		}
-		check.Equal(t, "held by", tc.managedBy, otherParentManager(live, tc.want))
+		check.Equal(t, "manager that keeps the parent", tc.wantManager, otherParentManager(live, tc.want))
 	}
+}
 
-	// An apply that meets the queue controller takes the field, any other conflict yields it.
+// TestOnlyTheParentOfTheQueueControllerIsTaken: an apply of spec.parent that conflicts with Volcano's queue controller
+// takes the field, because the controller only filled it in. Any other manager keeps it, and the apply leaves it out.
+func TestOnlyTheParentOfTheQueueControllerIsTaken(t *testing.T) {
 	for manager, wantYield := range map[string]bool{"vc-controller-manager": false, "kubectl-edit": true} {
 		place := Placement{Parent: "web"}
-		desired := NewDesiredQueue(node("chat", "web", 8, 4, 0), PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
+		desired := NewDesiredQueue(newTreeQuota("chat", "web", 8, 4, 0), PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
 		check.Equal(t, "yields to "+manager, wantYield, desired.YieldField(FieldConflict{Manager: manager, Field: fieldParent}))
 		check.Equal(t, "parent is applied", !wantYield, desired.Config.Spec != nil && desired.Config.Spec.Parent != nil)
 	}
 }
 
-func TestAQueueThatGoesStaysWhereItIs(t *testing.T) {
-	q := node("chat", "web", 8, 4, 2)
+// TestAQueueWithoutItsCardQuotaStaysWhereItIs: the Queue of a deleted CardQuota is drained, or abandoned if it
+// existed before. It has no cards any more, and stays below its parent, unless another field manager owns
+// spec.parent.
+func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
+	q := newTreeQuota("chat", "web", 8, 4, 2)
 	for name, config := range map[string]*apply.QueueApplyConfiguration{
-		"drained": NewDrainedQueue(q, below("web", q), "").Config, "abandoned": NewAbandonedQueue(q, below("web", q)).Config,
+		"drained":   NewDrainedQueue(q, liveQueueBelow("web", q), "").Config,
+		"abandoned": NewAbandonedQueue(q, liveQueueBelow("web", q)).Config,
 	} {
 		check.Equal(t, name, apply.QueueSpec().WithParent("web"), config.Spec)
 		check.Equal(t, name+" has no cards", "{}", config.Annotations[v1alpha1.AnnotationCardQuota])
 		check.Equal(t, name+" deserves nothing", "", config.Annotations[v1alpha1.AnnotationCardDeserved])
 	}
-	foreign := below("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
-	check.That(t, NewDrainedQueue(q, foreign, "").Config.Spec == nil, "the parent of another manager is claimed")
+	foreign := liveQueueBelow("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
+	check.That(t, NewDrainedQueue(q, foreign, "").Config.Spec == nil, "spec.parent of another manager is applied")
 }
 
-func TestTreeChanged(t *testing.T) {
-	all := tenantTree(func(all map[string]*v1alpha1.CardQuota) {
+// TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: when the operator finds a Queue that differs from the tree, it
+// must know whether the tree changed since its last write, or whether another field manager changed the Queue, which
+// is drift. It is the tree if the operator still owns the field that differs. The Queue of chat has 8 CPU and
+// deserves 8.
+func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
+	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 	})
 	place := Placement{Parent: "web", Limit: quota.Amounts{quota.CPUName: 8000}, Deserved: quota.Amounts{quota.CPUName: 8000}}
@@ -251,12 +427,12 @@ func TestTreeChanged(t *testing.T) {
 
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
 	synced := func() *v1beta1.Queue {
-		live := below("web", all["chat"], func(l *v1beta1.Queue) {
+		live := liveQueueBelow("web", all["chat"], func(l *v1beta1.Queue) {
 			l.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8")}
 			l.Spec.Deserved = corev1.ResourceList{"cpu": resource.MustParse("8")}
 			l.ManagedFields = nil
 		})
-		live.ManagedFields = append(live.ManagedFields, wrote("cardquota", "Apply", owned))
+		live.ManagedFields = append(live.ManagedFields, managedFields("cardquota", "Apply", owned))
 		return live
 	}
 
@@ -264,31 +440,57 @@ func TestTreeChanged(t *testing.T) {
 		change func(*v1beta1.Queue)
 		want   bool
 	}{
-		"nothing":                {func(*v1beta1.Queue) {}, false},
-		"another parent":         {func(l *v1beta1.Queue) { l.Spec.Parent = "tenant" }, true},
-		"the parent was lowered": {func(l *v1beta1.Queue) { l.Spec.Deserved["cpu"] = resource.MustParse("9") }, true},
-		"another capability":     {func(l *v1beta1.Queue) { l.Spec.Capability["cpu"] = resource.MustParse("9") }, true},
-		"a guarantee is not wanted more": {func(l *v1beta1.Queue) {
-			l.ManagedFields[0] = wrote("cardquota", "Apply", owned[:len(owned)-2]+`,"f:guarantee":{"f:resource":{"f:cpu":{}}}}}`)
-		}, true},
-		"flat before": {func(l *v1beta1.Queue) {
-			l.ManagedFields[0] = wrote("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`)
-		}, true},
-		"kubectl changed deserved": {func(l *v1beta1.Queue) {
-			l.Spec.Deserved["cpu"] = resource.MustParse("9")
-			l.ManagedFields = []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}}}}`),
-				wrote("kubectl-edit", "Update", `{"f:spec":{"f:deserved":{"f:cpu":{}}}}`)}
-		}, false},
+		"no difference": {
+			change: func(*v1beta1.Queue) {},
+		},
+		"the Queue has another parent": {
+			change: func(l *v1beta1.Queue) { l.Spec.Parent = "tenant" },
+			want:   true,
+		},
+		"the Queue deserves more CPU than is in force now": {
+			change: func(l *v1beta1.Queue) { l.Spec.Deserved["cpu"] = resource.MustParse("9") },
+			want:   true,
+		},
+		"the Queue has another limit of CPU": {
+			change: func(l *v1beta1.Queue) { l.Spec.Capability["cpu"] = resource.MustParse("9") },
+			want:   true,
+		},
+		"the operator owns a guarantee that is not wanted any more": {
+			change: func(l *v1beta1.Queue) {
+				l.ManagedFields[0] = managedFields("cardquota", "Apply",
+					owned[:len(owned)-2]+`,"f:guarantee":{"f:resource":{"f:cpu":{}}}}}`)
+			},
+			want: true,
+		},
+		"the operator owns no field of a tree, because queues were flat": {
+			change: func(l *v1beta1.Queue) {
+				l.ManagedFields[0] = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`)
+			},
+			want: true,
+		},
+		"kubectl-edit owns what the Queue deserves: this is drift": {
+			change: func(l *v1beta1.Queue) {
+				l.Spec.Deserved["cpu"] = resource.MustParse("9")
+				l.ManagedFields = []metav1.ManagedFieldsEntry{
+					managedFields("cardquota", "Apply",
+						`{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}}}}`),
+					managedFields("kubectl-edit", "Update", `{"f:spec":{"f:deserved":{"f:cpu":{}}}}`),
+				}
+			},
+		},
 	}) {
 		live := synced()
 		tc.change(live)
 		check.Equal(t, "changed", tc.want, desired.TreeChanged(live))
 	}
 
-	check.That(t, !desired.TreeChanged(nil), "a Queue that is not there did not change")
+	check.That(t, !desired.TreeChanged(nil), "a missing Queue counts as changed")
 }
 
-func TestCutPriority(t *testing.T) {
+// TestAPriorityStaysInTheBandOfItsServiceType: spec.priority of a CardQuota counts on top of its service type's
+// priority, and stays below that of the next type, so that no training overtakes inference. Training has 100 and the
+// next type 150, so its band ends at 149.
+func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 	types := map[string]servicetype.Type{"training": {Priority: 100}, "inference": {Priority: 150}}
 	input := PolicyInput{
 		Types: func(name string) (servicetype.Type, bool) { t, ok := types[name]; return t, ok },
@@ -299,18 +501,34 @@ func TestCutPriority(t *testing.T) {
 		serviceType string
 		priority    *int32
 		want        int32
-		cut         bool
+		wantCut     bool
 	}{
-		"none":             {"training", nil, 100, false},
-		"within the band":  {"training", ptr(int32(49)), 149, false},
-		"into the next":    {"training", ptr(int32(50)), 149, true},
-		"the highest type": {"inference", ptr(int32(9999)), 10149, false},
+		"training without a priority": {
+			serviceType: "training",
+			want:        100,
+		},
+		"training with 49: 149 is in the band": {
+			serviceType: "training",
+			priority:    ptr(int32(49)),
+			want:        149,
+		},
+		"training with 50: 150 would be that of inference": {
+			serviceType: "training",
+			priority:    ptr(int32(50)),
+			want:        149,
+			wantCut:     true,
+		},
+		"inference with 9999: no type is above": {
+			serviceType: "inference",
+			priority:    ptr(int32(9999)),
+			want:        10149,
+		},
 	}) {
-		q := node("a", "", 1, 1, -1, ofType(tc.serviceType))
+		q := newTreeQuota("a", "", 1, 1, -1, withServiceType(tc.serviceType))
 		q.Spec.Priority = tc.priority
 		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", nil).Config.Spec.Priority)
-		check.Equal(t, "cut", tc.cut, input.CutPriority(q) != "")
+		check.Equal(t, "cut", tc.wantCut, input.CutPriority(q) != "")
 	}
 
-	check.Equal(t, "no type", "", input.CutPriority(node("a", "", 1, 1, -1, parentOnly)))
+	check.Equal(t, "cut priority without a service type", "", input.CutPriority(newTreeQuota("a", "", 1, 1, unset, withoutServiceType)))
 }

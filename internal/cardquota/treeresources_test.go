@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// computeQueue is a live Queue with limit, deserved and guarantee of CPU.
-func computeQueue(name string, limit, deserved, guarantee int64) *v1beta1.Queue {
+// liveQueueWithCPU is a live Queue with a limit, deserved and guarantee of CPU.
+func liveQueueWithCPU(name string, limit, deserved, guarantee int64) *v1beta1.Queue {
 	queue := &v1beta1.Queue{}
 	queue.Name = name
 	cpu := func(n int64) corev1.ResourceList {
@@ -28,62 +28,94 @@ func computeQueue(name string, limit, deserved, guarantee int64) *v1beta1.Queue 
 	return queue
 }
 
-func TestStage(t *testing.T) {
-	wants := func(limit, deserved, guarantee int64) Placement {
+// TestAQueueGetsAsMuchAsItsNeighborsAllow: Volcano's webhook refuses a child queue with more CPU or memory than its
+// parent, and a parent with less than its children. So the operator writes as much as the Queues around allow now,
+// and says what the rest waits for. Queue chat, a child of web, wants a limit, deserved and guarantee of 8, 4 and 2
+// CPU, or 4, 4 and 1.
+func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
+	// placement is a Placement of CPU below web.
+	placement := func(limit, deserved, guarantee int64) Placement {
 		of := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
 		return Placement{Parent: "web", Limit: of(limit), Deserved: of(deserved), Guarantee: of(guarantee)}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		want   Placement
-		family Family
-		staged Placement
-		wait   string
+		wanted     Placement
+		family     Family
+		wantStaged Placement
+		wantWait   string
 	}{
-		"at the top level nothing bounds it": {want: wants(8, 4, 2), staged: wants(8, 4, 2)},
-		"it fits its parent":                 {want: wants(8, 4, 2), family: Family{Parent: computeQueue("web", 8, 8, 2)}, staged: wants(8, 4, 2)},
-		"its parent is raised first": {want: wants(8, 4, 2), family: Family{Parent: computeQueue("web", 6, 3, 1)}, staged: wants(6, 3, 1),
-			wait: "WaitingForParent: queue chat has limit 6 CPU of 8 CPU, deserved 3 CPU of 4 CPU, guarantee 1 CPU of 2 CPU until its parent queue web, or the other children of it, leave room: Volcano refuses children that have more than their parent"},
-		"another child is lowered first": {want: wants(8, 4, 2), family: Family{Parent: computeQueue("web", 8, 8, 2), Siblings: []*v1beta1.Queue{computeQueue("b", 8, 5, 1), computeQueue("c", 8, 1, 0)}},
-			staged: wants(8, 2, 1), wait: "WaitingForParent: queue chat has deserved 2 CPU of 4 CPU, guarantee 1 CPU of 2 CPU until its parent queue web, or the other children of it, leave room: Volcano refuses children that have more than their parent"},
-		"its children are lowered first": {want: wants(4, 4, 1), family: Family{Children: []*v1beta1.Queue{computeQueue("b", 6, 3, 2), computeQueue("a", 2, 2, 1)}},
-			staged: wants(6, 5, 3), wait: "WaitingForChildren: queue chat has limit 6 CPU of 4 CPU, deserved 5 CPU of 4 CPU, guarantee 3 CPU of 1 CPU until its child queues a, b are lowered: Volcano refuses children that have more than their parent"},
+		"no parent: nothing bounds the Queue": {
+			wanted:     placement(8, 4, 2),
+			wantStaged: placement(8, 4, 2),
+		},
+		"the parent has 8, 8 and 2: all fits": {
+			wanted:     placement(8, 4, 2),
+			family:     Family{Parent: liveQueueWithCPU("web", 8, 8, 2)},
+			wantStaged: placement(8, 4, 2),
+		},
+		"the parent has 6, 3 and 1: the rest waits until it is raised": {
+			wanted:     placement(8, 4, 2),
+			family:     Family{Parent: liveQueueWithCPU("web", 6, 3, 1)},
+			wantStaged: placement(6, 3, 1),
+			wantWait: "WaitingForParent: queue chat has limit 6 CPU of 8 CPU, deserved 3 CPU of 4 CPU, guarantee 1 CPU of 2 CPU " +
+				"until its parent queue web, or the other children of it, leave room: Volcano refuses children that have more " +
+				"than their parent",
+		},
+		"the parent has 8, 8 and 2, two siblings 6 and 1 of that: 2 and 1 are left": {
+			wanted: placement(8, 4, 2),
+			family: Family{
+				Parent:   liveQueueWithCPU("web", 8, 8, 2),
+				Siblings: []*v1beta1.Queue{liveQueueWithCPU("b", 8, 5, 1), liveQueueWithCPU("c", 8, 1, 0)},
+			},
+			wantStaged: placement(8, 2, 1),
+			wantWait: "WaitingForParent: queue chat has deserved 2 CPU of 4 CPU, guarantee 1 CPU of 2 CPU until its parent queue " +
+				"web, or the other children of it, leave room: Volcano refuses children that have more than their parent",
+		},
+		"the children have 6 + 2, 3 + 2 and 2 + 1: chat keeps their largest limit and their sums": {
+			wanted:     placement(4, 4, 1),
+			family:     Family{Children: []*v1beta1.Queue{liveQueueWithCPU("b", 6, 3, 2), liveQueueWithCPU("a", 2, 2, 1)}},
+			wantStaged: placement(6, 5, 3),
+			wantWait: "WaitingForChildren: queue chat has limit 6 CPU of 4 CPU, deserved 5 CPU of 4 CPU, guarantee 3 CPU of 1 CPU " +
+				"until its child queues a, b are lowered: Volcano refuses children that have more than their parent",
+		},
 	}) {
-		staged, wait := tc.want.Stage(node("chat", "web", 8, 4, 2), tc.family)
-		check.Equal(t, "staged", tc.staged, staged)
+		staged, wait := tc.wanted.Stage(newTreeQuota("chat", "web", 8, 4, 2), tc.family)
+		check.Equal(t, "staged", tc.wantStaged, staged)
 
 		got := ""
 		if wait != nil {
 			got = wait.Reason + ": " + wait.Message
 			check.That(t, !wait.KeepsQueue, "the rest of the Queue is not written")
 		}
-		check.Equal(t, "wait", tc.wait, got)
+		check.Equal(t, "wait", tc.wantWait, got)
 	}
 }
 
-// TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten: a Queue without any guarantee has its limit
-// for that of its children. So a child may get one before the parent of the Queue is raised. A guarantee
-// of the Queue would then be refused, whatever its amount.
+// TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten: Volcano compares the guarantee of a child with the
+// limit of its parent, if the parent has no guarantee at all. So in the chain a > b > c, Queue c may get a guarantee
+// of 2 before a and b have one. Then a guarantee of b is refused: with less than 2 by c, with more than 0 by a. The
+// operator writes none until a has 2.
 func TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten(t *testing.T) {
-	without := computeQueue("b", 8, 4, 0)
+	without := liveQueueWithCPU("b", 8, 4, 0)
 	without.Spec.Guarantee.Resource = nil
-	live := map[string]*v1beta1.Queue{"a": computeQueue("a", 8, 4, 0), "b": without, "c": computeQueue("c", 8, 4, 2)}
+	live := map[string]*v1beta1.Queue{"a": liveQueueWithCPU("a", 8, 4, 0), "b": without, "c": liveQueueWithCPU("c", 8, 4, 2)}
 	live["b"].Spec.Parent = "a"
 	live["c"].Spec.Parent = "b"
 	check.NoError(t, volcanoAllows(live, "c"))
 
-	milli := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
-	want := Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: milli(2)}
-	staged, wait := want.Stage(node("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
-	check.Equal(t, "staged", Placement{Parent: "a", Limit: milli(8), Deserved: milli(4), Guarantee: quota.Amounts{}}, staged)
-	check.Must(t, wait != nil, "it waits for nothing")
+	cpu := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
+	want := Placement{Parent: "a", Limit: cpu(8), Deserved: cpu(4), Guarantee: cpu(2)}
+	staged, wait := want.Stage(newTreeQuota("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
+	check.Equal(t, "staged", Placement{Parent: "a", Limit: cpu(8), Deserved: cpu(4), Guarantee: quota.Amounts{}}, staged)
+	check.Must(t, wait != nil, "the Queue waits for nothing")
 	check.Equal(t, "reason", v1alpha1.ReasonWaitingForParent, wait.Reason)
 	check.Contains(t, "message", wait.Message, "queue b has no guarantee of 2 CPU until its parent queue a")
 
-	live["a"] = computeQueue("a", 8, 4, 2)
-	staged, wait = want.Stage(node("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
-	check.That(t, wait == nil, "it waits still: %+v", wait)
-	check.Equal(t, "staged when the parent was raised", want, staged)
+	live["a"] = liveQueueWithCPU("a", 8, 4, 2)
+	staged, wait = want.Stage(newTreeQuota("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
+	check.That(t, wait == nil, "the Queue still waits: %+v", wait)
+	check.Equal(t, "staged once the parent has a guarantee of 2", want, staged)
 }
 
 // cpuAndMemory are the resources that Volcano's webhook compares here.
@@ -157,7 +189,10 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 	}
 
 	out := &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{}, Guarantee: &v1alpha1.ResourceAmounts{}}
-	for _, fields := range [][3]**resource.Quantity{{&out.CPU, &out.Deserved.CPU, &out.Guarantee.CPU}, {&out.Memory, &out.Deserved.Memory, &out.Guarantee.Memory}} {
+	for _, fields := range [][3]**resource.Quantity{
+		{&out.CPU, &out.Deserved.CPU, &out.Guarantee.CPU},
+		{&out.Memory, &out.Deserved.Memory, &out.Guarantee.Memory},
+	} {
 		most := int64(12)
 		for i, field := range fields {
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "unset") == 0 {
@@ -177,10 +212,10 @@ type resourceScene struct {
 	queues map[string]*v1beta1.Queue
 }
 
-// familyOf returns the Queues around one.
-func (w resourceScene) familyOf(name, parent string) Family {
+// familyOf returns the Queues around the one of a name and parent.
+func (s resourceScene) familyOf(name, parent string) Family {
 	var family Family
-	for other, queue := range w.queues {
+	for other, queue := range s.queues {
 		switch {
 		case other == parent:
 			family.Parent = queue
@@ -196,14 +231,14 @@ func (w resourceScene) familyOf(name, parent string) Family {
 
 // reconcile writes one Queue, and expects that Volcano accepts it. It returns what the Queue
 // waits for.
-func (w resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
-	parent := w.all[name].Spec.Parent
-	family := w.familyOf(name, parent)
+func (s resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
+	parent := s.all[name].Spec.Parent
+	family := s.familyOf(name, parent)
 	if parent != "" && family.Parent == nil {
 		return &Wait{Reason: "no parent yet"}
 	}
 
-	place, wait := tree.Placement(w.all[name], parent).Stage(w.all[name], family)
+	place, wait := tree.Placement(s.all[name], parent).Stage(s.all[name], family)
 	next := &v1beta1.Queue{}
 	next.Name = name
 	next.Spec.Parent = parent
@@ -211,8 +246,8 @@ func (w resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 	next.Spec.Deserved = resourceList(place.Deserved)
 	next.Spec.Guarantee.Resource = resourceList(place.Guarantee)
 
-	w.queues[name] = next
-	err := volcanoAllows(w.queues, name)
+	s.queues[name] = next
+	err := volcanoAllows(s.queues, name)
 	check.Must(t, err == nil, "Volcano refuses %s: %v", name, err)
 
 	return wait
@@ -220,12 +255,12 @@ func (w resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
 
 // reconcileAll reconciles all Queues in any order until none waits. It returns how many still
 // wait after many rounds.
-func (w resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
+func (s resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
 	waits := 1
 	for round := 0; round < 4*len(names) && waits > 0; round++ {
 		waits = 0
 		for _, name := range rapid.Permutation(names).Draw(t, "order") {
-			if w.reconcile(t, tree, name) != nil {
+			if s.reconcile(t, tree, name) != nil {
 				waits++
 			}
 		}
@@ -233,33 +268,34 @@ func (w resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int 
 	return waits
 }
 
-// TestEveryOrderOfWritesIsAcceptedAndEnds: a tree changes from any numbers to any others, while
-// Queues are reconciled in any order. Volcano accepts each write, and in the end every Queue
-// has what is in force.
+// TestEveryOrderOfWritesIsAcceptedAndEnds: a tree of up to six CardQuotas gets random numbers of CPU and memory,
+// three times. In between the operator reconciles the Queues in a random order, some of them more often. Volcano's
+// rules, written from its webhook, accept each write. In the end no Queue waits, and each has what is in force.
 func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
-		w := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
+		s := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
 		for i, name := range names {
-			w.all[name] = node(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
+			s.all[name] = newTreeQuota(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
 		}
 
 		for range 3 { // from nothing, then from tree to tree
 			for _, name := range names {
-				w.all[name].Spec.Resources = drawResources(t)
+				s.all[name].Spec.Resources = drawResources(t)
 			}
 
-			tree := treeOf(w.all)
+			tree := treeOf(s.all)
 			for range rapid.IntRange(0, 12).Draw(t, "steps") {
-				w.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				s.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
 			}
 
-			waits := w.reconcileAll(t, tree, names)
+			waits := s.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
 			for _, name := range names {
-				want := tree.Placement(w.all[name], w.all[name].Spec.Parent)
-				got := w.queues[name].Spec
-				check.Equal(t, "CPU and memory of "+name, fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
+				want := tree.Placement(s.all[name], s.all[name].Spec.Parent)
+				got := s.queues[name].Spec
+				check.Equal(t, "CPU and memory of "+name,
+					fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
 					fmt.Sprint(got.Capability, got.Deserved, got.Guarantee.Resource))
 			}
 		}

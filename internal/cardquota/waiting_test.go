@@ -25,12 +25,17 @@ func podOf(name, queue string) *builder.PodBuilder {
 	return pod(name).Queue(queue).Owner("apps/v1", "ReplicaSet", queue+"-abc").Label("pod-template-hash", "abc")
 }
 
+// exhausted is the scheduler's message that a queue has no quota of H200 left, with this limit.
 func exhausted(queue string, limit int) string {
-	return fmt.Sprintf("Queue <%s> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <%d>", queue, limit)
+	return fmt.Sprintf("Queue <%s> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <%d>",
+		queue, limit)
 }
 
-// TestWaiting: each line of want is workload, card, count, reason, and the holders.
-func TestWaiting(t *testing.T) {
+// TestBlockedNamesReasonAndHolders: each entry of status.blocked says why a workload waits, from the message of the
+// scheduler and the state of the nodes, and who holds the cards that it waits for: at most three, those with most
+// cards first. Nodes h200, h800, 4090 and 4090d have 8 cards each. A line of want is workload, card, count, reason:
+// holders. Deployment q is of queue q for training; the pod of each row waits for 2 H200.
+func TestBlockedNamesReasonAndHolders(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
 	const skipped = "Task worker-1 with role spec worker has already predicated failed, skip"
 	waits := func(name, message string) *builder.PodBuilder {
@@ -56,54 +61,85 @@ func TestWaiting(t *testing.T) {
 		change func([]card.NodeState)
 		want   []string
 	}{
-		"the quota is used up: what the queue holds": {
+		"the quota of q is used: pods of q hold its H200": {
 			pods: pods{waits("a", exhausted("q", 8)), onH200("q", 5), onH200("r", 3), podOf("h800", "q").GPUs(8).Running("h800")},
 			want: []string{"q NVIDIA-H200 2 QuotaExhausted: 5 q of q (training)"}},
-		"no quota: nothing is held": {
-			pods: pods{waits("a", exhausted("q", 0)), onH200("q", 5)}, want: []string{"q NVIDIA-H200 2 NoQuota"}},
-		"an ancestor's quota is used up: what its subtree holds": {
-			pods: pods{waits("a", "Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>"), onH200("q", 1), onH200("r", 3), onH200("s", 4)},
+		"q has no quota of H200: no holders": {
+			pods: pods{waits("a", exhausted("q", 0)), onH200("q", 5)},
+			want: []string{"q NVIDIA-H200 2 NoQuota"},
+		},
+		"the quota of its ancestor is used: pods of the queues below it hold its H200": {
+			pods: pods{waits("a", "Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total "+
+				"would be <9>, but capability is <8>"), onH200("q", 1), onH200("r", 3), onH200("s", 4)},
 			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r, 1 q of q (training)"}},
-		"no card is free: what all queues hold, at most three": {
+		"no H200 is free: pods of all queues hold them, and three are named": {
 			pods: pods{waits("a", full), onH200("q", 1), onH200("r", 3), onH200("s", 2), onH200("t", 2)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 3 r of r, 2 s of s, 2 t of t"}},
-		"a card of a pod in no queue": {
-			pods: pods{waits("a", full), pod("stray").GPUs(8).Running("h200")}, want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 stray of "}},
-		"a terminating pod still has its cards, and is not named": {
-			pods: pods{waits("a", full), onH200("q", 8).Deleted(noon)}, want: []string{"q NVIDIA-H200 2 NoFreeCard"}},
-		"a pod that ended has none": {
-			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) had untolerated taint {a: b}."), onH200("q", 8).Phase("Failed")}, want: []string{"q NVIDIA-H200 2 NodesUnsuitable"}},
-		"a cordoned node": {
-			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) were unschedulable.")}, change: cordonH200, want: []string{"q NVIDIA-H200 2 NodesUnsuitable"}},
-		"a cordoned node, and the scheduler has not seen it yet": {pods: pods{waits("a", full)}, change: cordonH200, want: []string{"q NVIDIA-H200 2 NoFreeCard"}},
-		"a card that no node has": {
-			pods: pods{podOf("a", "q").Card("NVIDIA-H2000").GPUs(1).Unschedulable("Queue <q> has insufficient <NVIDIA-H2000> quota: requested <1>, total would be <1>, but capability is <0>")},
+		"no H200 is free: a pod without a queue holds them": {
+			pods: pods{waits("a", full), pod("stray").GPUs(8).Running("h200")},
+			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 stray of "},
+		},
+		"no H200 is free: a terminating pod has them, and is not named": {
+			pods: pods{waits("a", full), onH200("q", 8).Deleted(noon)},
+			want: []string{"q NVIDIA-H200 2 NoFreeCard"},
+		},
+		"the node does not suit the pod, and a failed pod holds nothing": {
+			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) had untolerated taint {a: b}."), onH200("q", 8).Phase("Failed")},
+			want: []string{"q NVIDIA-H200 2 NodesUnsuitable"},
+		},
+		"the node is cordoned": {
+			pods:   pods{waits("a", "0/1 nodes are unavailable: 1 node(s) were unschedulable.")},
+			change: cordonH200,
+			want:   []string{"q NVIDIA-H200 2 NodesUnsuitable"},
+		},
+		"the node is cordoned, and the scheduler still says that its cards are used": {
+			pods:   pods{waits("a", full)},
+			change: cordonH200,
+			want:   []string{"q NVIDIA-H200 2 NoFreeCard"},
+		},
+		"no node has the card": {
+			pods: pods{podOf("a", "q").Card("NVIDIA-H2000").GPUs(1).
+				Unschedulable("Queue <q> has insufficient <NVIDIA-H2000> quota: requested <1>, total would be <1>, but capability is <0>")},
 			want: []string{"q NVIDIA-H2000 1 UnknownCard"}},
-		"a card under another resource": {
-			pods: pods{pod("a").Queue("q").Card("NVIDIA-H200").Requests("amd.com/gpu", "1")}, want: []string{"a NVIDIA-H200 1 WrongCombination"}},
-		"pods that Volcano skips wait as the one that it tried": {
-			pods: pods{waits("a", skipped), waits("b", exhausted("q", 8)), waits("c", skipped)}, want: []string{"q NVIDIA-H200 6 QuotaExhausted"}},
-		"pods of two reasons are two entries": {
+		"the card is none of the requested resource": {
+			pods: pods{pod("a").Queue("q").Card("NVIDIA-H200").Requests("amd.com/gpu", "1")},
+			want: []string{"a NVIDIA-H200 1 WrongCombination"},
+		},
+		"three equal pods: Volcano tries one, and skips the others": {
+			pods: pods{waits("a", skipped), waits("b", exhausted("q", 8)), waits("c", skipped)},
+			want: []string{"q NVIDIA-H200 6 QuotaExhausted"},
+		},
+		"two pods with two reasons: two entries": {
 			pods: pods{waits("a", full), waits("b", exhausted("q", 8)), onH200("r", 8)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 r of r", "q NVIDIA-H200 2 QuotaExhausted"}},
-		"a gang of which some have a place": {
+		"a gang of three: two would have a place, one finds no free card": {
 			pods: pods{gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
-				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"), gang("c").Unschedulable(full), onH200("r", 4)},
+				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"), gang("c").Unschedulable(full), onH200("r",
+					4)},
 			want: []string{"train NVIDIA-H200 4 GangIncomplete", "train NVIDIA-H200 2 NoFreeCard: 4 r of r"}},
-		"a job without pods, whose quota of one card is used up": {
-			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16,"NVIDIA-GeForce-RTX-4090":2}`).Unschedulable(exhausted("q", 8))}, pods: pods{onH200("q", 5), podOf("4090", "q").Card("").GPUs(3).Running("4090")},
-			want: []string{"g NVIDIA-GeForce-RTX-4090 2 GangIncomplete", "g NVIDIA-H200 16 QuotaExhausted: 5 q of q (training)"}},
-		"a job without pods": {
-			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16}`).Unschedulable("1/1 tasks in gang unschedulable: pod group is not ready")},
-			want:   []string{"g NVIDIA-H200 16 NoFreeCard"}},
+		"a job without pods for two cards: the quota of one is used": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16,"NVIDIA-GeForce-RTX-4090":2}`).Unschedulable(exhausted("q", 8))},
+			pods:   pods{onH200("q", 5), podOf("4090", "q").Card("").GPUs(3).Running("4090")},
+			want:   []string{"g NVIDIA-GeForce-RTX-4090 2 GangIncomplete", "g NVIDIA-H200 16 QuotaExhausted: 5 q of q (training)"},
+		},
+		"a job without pods, and no free card": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16}`).
+				Unschedulable("1/1 tasks in gang unschedulable: pod group is not ready")},
+			want: []string{"g NVIDIA-H200 16 NoFreeCard"}},
 	}) {
-		nodes := fleetNodes()
+		nodes := newNodes()
 		if tc.change != nil {
 			tc.change(nodes)
 		}
 
-		got := CountUsage(CountInput{Pods: tc.pods.objects(), PodGroups: tc.groups.objects(), Inventory: fleet(), Nodes: nodes,
-			ServiceTypes: map[string]string{"q": "training"}, QueuesBelow: func(queue string) []string { return []string{queue, "q", "r"} }})["q"]
+		got := CountUsage(CountInput{
+			Pods:         tc.pods.objects(),
+			PodGroups:    tc.groups.objects(),
+			Inventory:    newInventory(),
+			Nodes:        nodes,
+			ServiceTypes: map[string]string{"q": "training"},
+			QueuesBelow:  func(queue string) []string { return []string{queue, "q", "r"} },
+		})["q"]
 		check.Equal(t, "blocked", tc.want, describeBlocked(got.Blocked), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
 
 		workloads := map[string]bool{}
@@ -115,25 +151,36 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestGangIncompleteComesLast: the first entry of a gang says what keeps it waiting, whichever of its
-// pods is the oldest. Of what is stated about its pods the entry has what is stated about the pod itself.
+// TestGangIncompleteComesLast: two pods of gang j have a place and wait for the others; two find no free card, which
+// keeps the gang waiting. So the entry with reason NoFreeCard comes first, though its pods are newer. Both entries
+// wait since the oldest pod of the gang, and before a newer workload. The message is that of the pod itself, not the
+// one that Volcano repeats for the gang.
 func TestGangIncompleteComesLast(t *testing.T) {
 	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	gang := func(name, message string, age time.Duration) *builder.PodBuilder {
-		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").Unschedulable(message).Created(noon.Add(-age))
+		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", "j").
+			Unschedulable(message).Created(noon.Add(-age))
 	}
 	placed := func(name string) string {
 		return "Pod lab/" + name + " can possibly be assigned to h200, once minAvailable is satisfied"
 	}
 
 	for _, age := range []time.Duration{0, 10 * time.Second} {
-		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{
-			gang("j-0", placed("j-0"), 20*time.Second-age), gang("j-1", placed("j-1"), 20*time.Second), gang("j-2", full, 10*time.Second+age),
-			gang("j-3", "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 2 Schedulable, 2 Unschedulable. Origin reason is j-2: "+full, 0),
-			pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)), podOf("runs", "r").GPUs(4).Running("h200"),
-		}.objects()})["q"]
+		got := CountUsage(CountInput{
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			Pods: pods{
+				gang("j-0", placed("j-0"), 20*time.Second-age), gang("j-1", placed("j-1"), 20*time.Second), gang("j-2", full,
+					10*time.Second+age),
+				gang("j-3", "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 2 Schedulable, 2 Unschedulable. Origin "+
+					"reason is j-2: "+full, 0),
+				pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)), podOf("runs", "r").
+					GPUs(4).Running("h200"),
+			}.objects(),
+		})["q"]
 
-		check.Equal(t, "blocked", []string{"j NVIDIA-H200 4 NoFreeCard: 4 r of r", "j NVIDIA-H200 4 GangIncomplete", "newer nvidia.com/gpu 1 NoFreeCard: 4 r of r"}, describeBlocked(got.Blocked))
+		check.Equal(t, "blocked", []string{"j NVIDIA-H200 4 NoFreeCard: 4 r of r", "j NVIDIA-H200 4 GangIncomplete", "newer nvidia.com/gpu 1 NoFreeCard: 4 r of r"},
+			describeBlocked(got.Blocked))
 		check.Equal(t, "message", full, got.Blocked[0].Message)
 		check.Equal(t, "total", 2, got.BlockedTotal)
 		for _, entry := range got.Blocked[:2] {
@@ -142,16 +189,21 @@ func TestGangIncompleteComesLast(t *testing.T) {
 	}
 }
 
-// TestOnlyCardsWithQuotaLeftHelp: free cards, and holders, of a card for which the queue has no quota left
-// do not help.
+// TestOnlyCardsWithQuotaLeftHelp: a pod requests 4 of H200 or H800. 2 H200 are free on each of two nodes, so they are
+// fragmented, and no H800 is free. Free cards and holders of H200 matter only if the queue, and the queue above it,
+// have quota for 4 more of them. Pods of queue r hold 6 H200, of s 7 H800, and of q itself 1 H800.
 func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
 	h200 := card.Name("NVIDIA-H200")
 	h800 := card.Name("NVIDIA-H800")
 
 	// Two nodes of H200 have two free cards each, one of H800 has none.
-	nodes := fleetNodes()
-	nodes = append(nodes, card.NodeState{Name: "h200-too", IsReady: true, Node: card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}}})
+	nodes := newNodes()
+	nodes = append(nodes, card.NodeState{
+		Name:    "h200-too",
+		IsReady: true,
+		Node:    card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}},
+	})
 	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
 
 	const (
@@ -161,24 +213,59 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas map[string]card.Quota
-		named  string
+		card   string
 		want   string
 	}{
-		"quota of both":                           {map[string]card.Quota{"q": {h200: 4, h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH200},
-		"quota of one":                            {map[string]card.Quota{"q": {h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH800},
-		"too little quota of one":                 {map[string]card.Quota{"q": {h200: 3, h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH800},
-		"quota of none is left":                   {map[string]card.Quota{"q": {h200: 3, h800: 4}}, "NVIDIA-H200|NVIDIA-H800", byH200},
-		"a queue without a CardQuota":             {map[string]card.Quota{"r": {h800: 8}}, "NVIDIA-H200|NVIDIA-H800", byH200},
-		"the resource alone":                      {map[string]card.Quota{"q": {h800: 8}}, "", "q nvidia.com/gpu 4 NoFreeCard: 7 s of s, 1 q of q"},
-		"others use the quota of the queue above": {map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 8, h800: 16}}, "NVIDIA-H200|NVIDIA-H800", byH800},
-		"the queue above has quota left":          {map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 10, h800: 16}}, "NVIDIA-H200|NVIDIA-H800", byH200},
+		"q has quota of both": {
+			quotas: map[string]card.Quota{"q": {h200: 4, h800: 8}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH200,
+		},
+		"q has quota of H800 only": {
+			quotas: map[string]card.Quota{"q": {h800: 8}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH800,
+		},
+		"q has quota of 3 H200, too few": {
+			quotas: map[string]card.Quota{"q": {h200: 3, h800: 8}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH800,
+		},
+		"q has quota of 3 H200, and 4 H800 of which it uses 1: of none is enough left, so both are named": {
+			quotas: map[string]card.Quota{"q": {h200: 3, h800: 4}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH200,
+		},
+		"q has no CardQuota": {
+			quotas: map[string]card.Quota{"r": {h800: 8}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH200,
+		},
+		"the pod names no card, and q has quota of H800 only": {
+			quotas: map[string]card.Quota{"q": {h800: 8}},
+			want:   "q nvidia.com/gpu 4 NoFreeCard: 7 s of s, 1 q of q",
+		},
+		"the queue above has 8 H200, of which q and r use 6": {
+			quotas: map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 8, h800: 16}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH800,
+		},
+		"the queue above has 10 H200, of which q and r use 6": {
+			quotas: map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 10, h800: 16}},
+			card:   "NVIDIA-H200|NVIDIA-H800",
+			want:   byH200,
+		},
 	}) {
 		inventory := map[string]card.Node{}
 		for _, node := range nodes {
 			inventory[node.Name] = node.Node
 		}
 
-		got := CountUsage(CountInput{Pods: append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.named)}, held...).objects(), Inventory: card.NewInventory(inventory), Nodes: nodes, Quotas: tc.quotas,
+		got := CountUsage(CountInput{
+			Pods:      append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.card)}, held...).objects(),
+			Inventory: card.NewInventory(inventory),
+			Nodes:     nodes,
+			Quotas:    tc.quotas,
 			QueuesBelow: func(queue string) []string {
 				if queue == "top" {
 					return []string{"top", "q", "r"}
@@ -191,15 +278,21 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	}
 }
 
-// TestHoldersHaveTheTypeOfTheirQueue: what pods and Queues state may be any text of a tenant.
+// TestHoldersHaveTheTypeOfTheirQueue: a holder has the service type of its queue, because a pod may state any. A
+// queue without a type, or with one that is no valid name, has none.
 func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	held := func(queue string, count int) *builder.PodBuilder {
 		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
 	}
 
-	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
-	got := CountUsage(CountInput{Pods: pods{waits, held("q", 4), held("untyped", 2), held("odd", 2)}.objects(), Inventory: fleet(), Nodes: fleetNodes(),
-		ServiceTypes: map[string]string{"q": "training", "odd": "No Name"}})["q"]
+	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient " +
+		"nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
+	got := CountUsage(CountInput{
+		Pods:         pods{waits, held("q", 4), held("untyped", 2), held("odd", 2)}.objects(),
+		Inventory:    newInventory(),
+		Nodes:        newNodes(),
+		ServiceTypes: map[string]string{"q": "training", "odd": "No Name"},
+	})["q"]
 	check.Must(t, len(got.Blocked) == 1, "%+v", got.Blocked)
 
 	types := map[string]string{}
@@ -210,11 +303,13 @@ func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	check.Equal(t, "service types", map[string]string{"q": "training", "untyped": "none", "odd": "none"}, types)
 }
 
-// TestForgedAncestorNamesNoHolders: tenants can write conditions of their pods, so only the tree says
-// which queues are above theirs.
+// TestForgedAncestorNamesNoHolders: the message of a pod says which ancestor lacks quota, and holders of the queues
+// below that one are named. But tenants can write conditions of their pods, to learn what queues of others hold. So
+// only an ancestor in the tree counts: top is above q and r, other above secret.
 func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	states := func(name, ancestor string) *builder.PodBuilder {
-		return podOf(name, "q").Card("NVIDIA-H200").GPUs(1).Unschedulable("Queue <" + ancestor + ">, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):])
+		return podOf(name, "q").Card("NVIDIA-H200").GPUs(1).
+			Unschedulable("Queue <" + ancestor + ">, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):])
 	}
 
 	below := map[string][]string{"top": {"top", "q", "r"}, "other": {"other", "secret"}}
@@ -224,20 +319,47 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 		isFlat bool
 		want   []string
 	}{
-		"an ancestor":                          {pods{states("a", "top")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted: 3 r of r"}},
-		"a parent elsewhere":                   {pods{states("a", "other")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
-		"another queue":                        {pods{states("a", "secret")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
-		"no queue":                             {pods{states("a", "")}, false, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
-		"flat queues":                          {pods{states("a", "secret")}, true, []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"}},
-		"an ancestor, then a parent elsewhere": {pods{states("a", "top"), states("b", "other")}, false, []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"}},
-		"a parent elsewhere, then an ancestor": {pods{states("a", "other"), states("b", "top")}, false, []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"}},
+		"the ancestor top": {
+			pods: pods{states("a", "top")},
+			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted: 3 r of r"},
+		},
+		"other, the parent of another queue": {
+			pods: pods{states("a", "other")},
+			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
+		},
+		"queue secret": {
+			pods: pods{states("a", "secret")},
+			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
+		},
+		"no queue": {
+			pods: pods{states("a", "")},
+			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
+		},
+		"queue secret, while queues are flat": {
+			pods:   pods{states("a", "secret")},
+			isFlat: true,
+			want:   []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
+		},
+		"two pods: top, then other": {
+			pods: pods{states("a", "top"), states("b", "other")},
+			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"},
+		},
+		"two pods: other, then top": {
+			pods: pods{states("a", "other"), states("b", "top")},
+			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"},
+		},
 	}) {
-		input := CountInput{Pods: append(tc.pods, held...).objects(), Inventory: fleet(), Nodes: fleetNodes(), QueuesBelow: func(queue string) []string {
-			if names := below[queue]; names != nil {
-				return names
-			}
-			return []string{queue}
-		}}
+		input := CountInput{
+			Pods:      append(tc.pods, held...).objects(),
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			QueuesBelow: func(queue string) []string {
+				if names := below[queue]; names != nil {
+					return names
+				}
+				return []string{queue}
+			},
+		}
 		if tc.isFlat {
 			input.QueuesBelow = nil
 		}
@@ -245,12 +367,15 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	}
 }
 
-// TestWaitingByNamespace: each namespace has its own ten entries, also beyond the ten of the queue.
-func TestWaitingByNamespace(t *testing.T) {
-	input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), LocalQueues: map[string]bool{"q": true}}
+// TestEachNamespaceHasTenEntriesOfItsOwn: a tenant sees what waits in its own namespace: at most ten entries in each,
+// also of pods that are not among the ten of the queue. 12 pods wait in each of namespaces old and new in queue q. No
+// tenant sees queue r.
+func TestEachNamespaceHasTenEntriesOfItsOwn(t *testing.T) {
+	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{"q": true}}
 	for i := range 12 {
 		for j, namespace := range []string{"old", "new"} {
-			input.Pods = append(input.Pods, builder.Pod(namespace, fmt.Sprintf("p%02d", i)).Queue("q").Unschedulable("full").Created(noon.Add(time.Duration(j)*time.Hour)).Obj(),
+			input.Pods = append(input.Pods, builder.Pod(namespace, fmt.Sprintf("p%02d", i)).Queue("q").Unschedulable("full").
+				Created(noon.Add(time.Duration(j)*time.Hour)).Obj(),
 				builder.Pod(namespace, fmt.Sprintf("r%02d", i)).Queue("r").Unschedulable("full").Obj())
 		}
 	}
@@ -259,13 +384,15 @@ func TestWaitingByNamespace(t *testing.T) {
 	check.Equal(t, "total", 24, got["q"].BlockedTotal)
 	check.Equal(t, "namespaces", 2, len(got["q"].Local))
 	for namespace, local := range got["q"].Local {
-		check.Must(t, local.Total == 12 && len(local.Blocked) == 10, "%d of %d in %s", len(local.Blocked), local.Total, namespace)
+		check.Equal(t, namespace+": number of entries", 12, local.Total)
+		check.Equal(t, namespace+": listed entries", 10, len(local.Blocked))
 		check.Equal(t, "first", namespace+"/p00", local.Blocked[0].Workload.Namespace+"/"+local.Blocked[0].Workload.Name)
 	}
 
-	check.Equal(t, "of a queue that no tenant sees", 0, len(got["r"].Local))
+	check.Equal(t, "namespaces of queue r", 0, len(got["r"].Local))
 }
 
+// describeBlocked writes each entry as workload, card, count, reason: holders.
 func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 	for _, b := range all {
 		line := fmt.Sprint(b.Workload.Name, " ", b.Card, " ", b.Count, " ", b.Reason)
@@ -283,16 +410,26 @@ func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 	return lines
 }
 
-// TestWaitingDoesNotDependOnTheOrderOfPods: also with gangs, skipped pods and holders.
+// TestWaitingDoesNotDependOnTheOrderOfPods: watches deliver pods in any order. Random pods of two queues, with any
+// message of the scheduler, running or not, count the same in another order. Each entry has a reason, and at most
+// three holders.
 func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
-	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
-		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):], exhausted("r", 8)}
+	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 " +
+		"node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
+		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q",
+			8)[len("Queue <q> "):], exhausted("r", 8)}
 
 	seed.Check(t, func(t *rapid.T) {
-		input := CountInput{Inventory: fleet(), Nodes: fleetNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8, "NVIDIA-H800": 4}, "r": {"NVIDIA-H200": 3}}}
+		input := CountInput{
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 8, "NVIDIA-H800": 4}, "r": {"NVIDIA-H200": 3}},
+		}
 		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
-			b := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).GPUs(rapid.IntRange(0, 4).Draw(t, "count")).
-				Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "card")).ServiceType(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "type"))
+			b := podOf(fmt.Sprint("p", i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).GPUs(rapid.IntRange(0, 4).
+				Draw(t, "count")).
+				Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "card")).
+				ServiceType(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "type"))
 			b.Unschedulable(rapid.SampledFrom(messages).Draw(t, "message"))
 			if rapid.Bool().Draw(t, "runs") {
 				b.Running("h200")
@@ -315,13 +452,13 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	})
 }
 
-// newBusyCluster returns 50,000 pods of 1,000 queues on 4 nodes. waits is how many of a hundred
-// wait.
+// newBusyCluster returns 50,000 pods of 1,000 queues on 4 nodes. Of a hundred pods as many wait as given.
 func newBusyCluster(waits int) CountInput {
-	input := CountInput{Inventory: fleet(), Nodes: fleetNodes()}
+	input := CountInput{Inventory: newInventory(), Nodes: newNodes()}
 	nodes := []string{"h200", "h800", "4090", "4090d"}
 	for i := range 50_000 {
-		b := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).Card("NVIDIA-H200").GPUs(1).CPU("8").Memory("64Gi").Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint("j", i/8))
+		b := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).Card("NVIDIA-H200").GPUs(1).CPU("8").
+			Memory("64Gi").Owner("batch.volcano.sh/v1alpha1", "Job", fmt.Sprint("j", i/8))
 		switch {
 		case i%100 >= waits:
 			b.Running(nodes[i%4])
@@ -333,7 +470,8 @@ func newBusyCluster(waits int) CountInput {
 
 		input.Pods = append(input.Pods, b.Obj())
 		if i%8 == 0 {
-			input.PodGroups = append(input.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i/8%1000)).Phase(v1beta1.PodGroupRunning).Obj())
+			input.PodGroups = append(input.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).
+				Queue(fmt.Sprint("q", i/8%1000)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
 
@@ -354,22 +492,29 @@ func BenchmarkCountWaiting(b *testing.B) {
 	}
 }
 
-// TestAJobBelowItsMinimumSaysSo: its message says how many of its pods run, before what the scheduler says.
+// TestAJobBelowItsMinimumSaysSo: a gang needs 2 pods, and one of them was lost, so the other runs without use. The
+// message says so before what the scheduler says. A gang that has not started, or that waits for more pods than its
+// minimum, says only that.
 func TestAJobBelowItsMinimumSaysSo(t *testing.T) {
 	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	for t, tc := range check.Cases(t, map[string]struct {
 		running int32
 		want    string
 	}{
-		"one of two pods runs": {1, "runs below its minimum: 1 of 2 pods; " + full},
-		"no pod runs":          {0, full},
-		"an elastic pod waits": {2, full},
+		"1 of 2 pods runs":              {1, "runs below its minimum: 1 of 2 pods; " + full},
+		"no pod runs":                   {0, full},
+		"2 pods run, and a third waits": {2, full},
 	}) {
 		group := builder.PodGroup("lab", "train").Queue("q").MinMember(2).Obj()
 		group.Status.Running = tc.running
 		waits := pod("train-1").Queue("q").PodGroup("train").Card("NVIDIA-H200").GPUs(2).Unschedulable(full)
 
-		got := CountUsage(CountInput{Inventory: fleet(), Nodes: fleetNodes(), Pods: pods{waits}.objects(), PodGroups: []*v1beta1.PodGroup{group}})["q"]
+		got := CountUsage(CountInput{
+			Inventory: newInventory(),
+			Nodes:     newNodes(),
+			Pods:      pods{waits}.objects(),
+			PodGroups: []*v1beta1.PodGroup{group},
+		})["q"]
 		check.Must(t, len(got.Blocked) == 1, "%d entries, want one", len(got.Blocked))
 		check.Equal(t, "message", tc.want, got.Blocked[0].Message)
 	}

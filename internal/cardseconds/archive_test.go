@@ -60,11 +60,18 @@ func TestPeriods(t *testing.T) {
 	check.Equal(t, "month of a day", Period("2026-01"), Period("2026-01-31").Month())
 	for _, text := range []string{"2026-2-1", "2026-02-30", "", "today"} {
 		_, err := ParseDay(text)
+
 		check.That(t, err != nil, "%q is a day", text)
 	}
 	_, err := ParseMonth("2026-10-01")
 	check.That(t, err != nil, "a day is a month")
-	check.Equal(t, "card-seconds", []string{"0", "1", "0.001", "1.5", "12.34"}, []string{Milli(0).String(), Milli(1000).String(), Milli(1).String(), Milli(1500).String(), Milli(12340).String()})
+	check.Equal(t, "card-seconds", []string{"0", "1", "0.001", "1.5", "12.34"}, []string{
+		Milli(0).String(),
+		Milli(1000).String(),
+		Milli(1).String(),
+		Milli(1500).String(),
+		Milli(12340).String(),
+	})
 }
 
 // TestLinesAreThoseOfPackageJSON: names may have any characters.
@@ -72,13 +79,20 @@ func TestLinesAreThoseOfPackageJSON(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9-]{0,20}`))
 		r := row{
-			Queue: text.Draw(t, "queue"), Tenant: text.Draw(t, "tenant"), Project: text.Draw(t, "project"), Namespace: text.Draw(t, "namespace"),
-			ServiceType: text.Draw(t, "type"), Card: text.Draw(t, "card"), Seconds: seconds(rapid.Int64Range(0, int64(maxMilli)).Draw(t, "seconds")),
-			GrewAt: rapid.Int64Range(0, 1e10).Draw(t, "at"), Open: map[Period]seconds{},
+			Queue:       text.Draw(t, "queue"),
+			Tenant:      text.Draw(t, "tenant"),
+			Project:     text.Draw(t, "project"),
+			Namespace:   text.Draw(t, "namespace"),
+			ServiceType: text.Draw(t, "type"),
+			Card:        text.Draw(t, "card"),
+			Seconds:     seconds(rapid.Int64Range(0, int64(maxMilli)).Draw(t, "seconds")),
+			GrewAt:      rapid.Int64Range(0, 1e10).Draw(t, "at"),
+			Open:        map[Period]seconds{},
 		}
 
 		for range rapid.IntRange(0, 3).Draw(t, "periods") {
-			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
+			r.Open[rapid.SampledFrom([]Period{"2026-10", "2026-10-01", "2026-11"}).
+				Draw(t, "period")] = seconds(rapid.Int64Range(0, 1e12).Draw(t, "amount"))
 		}
 
 		check.Equal(t, "line", string(check.Value(json.Marshal(r))(t))+"\n", r.line())

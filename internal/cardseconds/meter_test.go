@@ -98,7 +98,8 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 		check.Equal(t, name+": hours", time.Duration(tc.hours)*time.Hour, end.Sub(begin))
 		check.Equal(t, name+": first second", tc.noon, begin.Format(DayLayout))
 		check.Equal(t, name+": last second", tc.noon, end.Add(-time.Second).Format(DayLayout))
-		check.That(t, end.Format(DayLayout) > tc.noon && begin.Add(-time.Second).Format(DayLayout) < tc.noon, "%s: from %s to %s", name, begin, end)
+		check.That(t, end.Format(DayLayout) > tc.noon && begin.Add(-time.Second).
+			Format(DayLayout) < tc.noon, "%s: from %s to %s", name, begin, end)
 	}
 }
 
@@ -167,7 +168,9 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 // TestSumsOfAnEarlierVersionAreTakenOver: their total goes on, and was counted until it grew last.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m := &Meter{}
-	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n", start.Unix())
+	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n",
+		start.Unix())
+
 	check.NoError(t, m.Load(3, old, noEntry))
 	now := start.Add(time.Minute)
 	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
@@ -181,7 +184,8 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 
 func TestUnreadableLinesAreReported(t *testing.T) {
 	m := &Meter{}
-	err := m.Load(3, "{\n"+`{"queue":"negative","cardSeconds":-1}`+"\n"+`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`+"\n", noEntry)
+	err := m.Load(3, "{\n"+`{"queue":"negative","cardSeconds":-1}`+"\n"+`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`+"\n",
+		noEntry)
 	check.Contains(t, "error", fmt.Sprint(err), "part 3", "-1 is no number of card-seconds", `"2026-13" is no day`)
 	check.Equal(t, "what can be read", Milli(5000), totalOf(m, "q"))
 }
@@ -231,7 +235,8 @@ func TestSumsStayInTheirPart(t *testing.T) {
 	for i := range after {
 		had := strings.Count(before[i].Rows, "\n")
 		has := strings.Count(after[i].Rows, "\n")
-		check.That(t, has == had || (has == had+1 && strings.Contains(after[i].Rows, "a-new-one")), "part %d has %d sums, had %d", i, has, had)
+		check.That(t, has == had || (has == had+1 && strings.Contains(after[i].Rows, "a-new-one")), "part %d has %d sums, had %d", i,
+			has, had)
 	}
 }
 
@@ -240,11 +245,18 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	counts := map[Series]card.Count{}
 	for i := range 10000 {
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100", "NVIDIA-GeForce-RTX-4090"} {
-			counts[Series{Tenant: fmt.Sprintf("tenant-%04d", i/10), Project: "project", Queue: fmt.Sprintf("tenant-%04d-project-%d", i/10, i%10), Card: name, ServiceType: "inference"}] = 8
+			counts[Series{
+				Tenant:      fmt.Sprintf("tenant-%04d", i/10),
+				Project:     "project",
+				Queue:       fmt.Sprintf("tenant-%04d-project-%d", i/10, i%10),
+				Card:        name,
+				ServiceType: "inference",
+			}] = 8
 		}
 	}
 	m := counting(start, counts)
 	m.Advance(start.Add(time.Minute))
+
 	check.Equal(t, "sums without room", 0, m.Place())
 }
 

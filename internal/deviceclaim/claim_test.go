@@ -43,7 +43,10 @@ func selectorsOf(expressions ...string) []resourcev1.DeviceSelector {
 
 // request is a request for one device of a class.
 func request(class string, expressions ...string) resourcev1.DeviceRequest {
-	return resourcev1.DeviceRequest{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Selectors: selectorsOf(expressions...)}}
+	return resourcev1.DeviceRequest{
+		Name:    "r",
+		Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Selectors: selectorsOf(expressions...)},
+	}
 }
 
 func claimOf(requests ...resourcev1.DeviceRequest) *resourcev1.ResourceClaim {
@@ -66,7 +69,10 @@ func cluster() objects {
 	asAdmin := request("gpu.nvidia.com")
 	asAdmin.Exactly.AdminAccess = ptr.To(true)
 
-	either := resourcev1.DeviceRequest{Name: "r", FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "net"}, {Name: "b", DeviceClassName: "gpu.nvidia.com"}}}
+	either := resourcev1.DeviceRequest{
+		Name:           "r",
+		FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "net"}, {Name: "b", DeviceClassName: "gpu.nvidia.com"}},
+	}
 	return objects{
 		drivers: []string{"dra.net", "gpu.amd.com", "gpu.nvidia.com"},
 		classes: map[string]*resourcev1.DeviceClass{
@@ -90,10 +96,14 @@ func cluster() objects {
 			"lab/all":        claimOf(request("all")),
 			"lab/admin":      claimOf(asAdmin),
 			"lab/noclass":    claimOf(request("nowhere")),
-			"lab/given-gpu":  allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{Driver: "dra.net"}, resourcev1.DeviceRequestAllocationResult{Driver: "gpu.amd.com"}),
-			"lab/given-net":  allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{Driver: "dra.net"}),
-			"lab/given-view": allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{Driver: "gpu.amd.com", AdminAccess: ptr.To(true)}),
-			"other/gpu":      claimOf(request("net")),
+			"lab/given-gpu": allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{Driver: "dra.net"},
+				resourcev1.DeviceRequestAllocationResult{Driver: "gpu.amd.com"}),
+			"lab/given-net": allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{Driver: "dra.net"}),
+			"lab/given-view": allocated(claimOf(request("all")), resourcev1.DeviceRequestAllocationResult{
+				Driver:      "gpu.amd.com",
+				AdminAccess: ptr.To(true),
+			}),
+			"other/gpu": claimOf(request("net")),
 		},
 	}
 }
@@ -102,7 +112,10 @@ func cluster() objects {
 func podWith(namespace string, names ...string) *corev1.Pod {
 	pod := builder.Pod(namespace, "p").Obj()
 	for i, name := range names {
-		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{Name: fmt.Sprint("c", i), ResourceClaimName: ptr.To(name)})
+		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{
+			Name:              fmt.Sprint("c", i),
+			ResourceClaimName: ptr.To(name),
+		})
 	}
 	return pod
 }
@@ -110,7 +123,8 @@ func podWith(namespace string, names ...string) *corev1.Pod {
 func TestClaimsForCardsAreRefused(t *testing.T) {
 	const (
 		cards   = "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits (unmanagedQueues: Enforce): "
-		perhaps = "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <gpu.amd.com>, which no quota limits (unmanagedQueues: Enforce): "
+		perhaps = "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so " +
+			"it may get cards of driver <gpu.amd.com>, which no quota limits (unmanagedQueues: Enforce): "
 		missing = "Pod waits for %s, which does not exist yet"
 	)
 
@@ -118,24 +132,68 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 		claims []string
 		want   string // the beginning of the message, "" for no refusal
 	}{
-		"no claim":                          {},
-		"cards of a class":                  {[]string{"gpu"}, fmt.Sprintf(cards, "gpu", "gpu.nvidia.com")},
-		"cards in the second request":       {[]string{"second"}, fmt.Sprintf(cards, "second", "gpu.nvidia.com")},
-		"cards in the second claim":         {[]string{"net", "gpu"}, fmt.Sprintf(cards, "gpu", "gpu.nvidia.com")},
-		"cards as an alternative":           {[]string{"one-of"}, fmt.Sprintf(cards, "one-of", "gpu.nvidia.com")},
-		"one of several drivers":            {[]string{"either"}, fmt.Sprintf(cards, "either", "gpu.amd.com")},
-		"a request for the other driver":    {[]string{"either-net"}, ""},
-		"devices of a network":              {[]string{"net"}, ""},
-		"an NVLink domain":                  {[]string{"imex"}, ""},
-		"a class of any driver":             {[]string{"large"}, fmt.Sprintf(perhaps, "large", "large")},
-		"a request that names the driver":   {[]string{"large-net"}, ""},
-		"a class without selectors":         {[]string{"all"}, fmt.Sprintf(perhaps, "all", "all")},
-		"administrative access":             {[]string{"admin"}, ""},
-		"allocated cards":                   {[]string{"given-gpu"}, fmt.Sprintf(cards, "given-gpu", "gpu.amd.com")},
-		"allocated devices of a network":    {[]string{"given-net"}, ""},
-		"allocated administrative access":   {[]string{"given-view"}, ""},
-		"a claim that does not exist":       {[]string{"nothing"}, fmt.Sprintf(missing, "ResourceClaim <nothing>")},
-		"a class that does not exist":       {[]string{"noclass"}, fmt.Sprintf(missing, "DeviceClass <nowhere> of its ResourceClaim <noclass>")},
+		"no claim": {},
+		"cards of a class": {
+			claims: []string{"gpu"},
+			want:   fmt.Sprintf(cards, "gpu", "gpu.nvidia.com"),
+		},
+		"cards in the second request": {
+			claims: []string{"second"},
+			want:   fmt.Sprintf(cards, "second", "gpu.nvidia.com"),
+		},
+		"cards in the second claim": {
+			claims: []string{"net", "gpu"},
+			want:   fmt.Sprintf(cards, "gpu", "gpu.nvidia.com"),
+		},
+		"cards as an alternative": {
+			claims: []string{"one-of"},
+			want:   fmt.Sprintf(cards, "one-of", "gpu.nvidia.com"),
+		},
+		"one of several drivers": {
+			claims: []string{"either"},
+			want:   fmt.Sprintf(cards, "either", "gpu.amd.com"),
+		},
+		"a request for the other driver": {
+			claims: []string{"either-net"},
+		},
+		"devices of a network": {
+			claims: []string{"net"},
+		},
+		"an NVLink domain": {
+			claims: []string{"imex"},
+		},
+		"a class of any driver": {
+			claims: []string{"large"},
+			want:   fmt.Sprintf(perhaps, "large", "large"),
+		},
+		"a request that names the driver": {
+			claims: []string{"large-net"},
+		},
+		"a class without selectors": {
+			claims: []string{"all"},
+			want:   fmt.Sprintf(perhaps, "all", "all"),
+		},
+		"administrative access": {
+			claims: []string{"admin"},
+		},
+		"allocated cards": {
+			claims: []string{"given-gpu"},
+			want:   fmt.Sprintf(cards, "given-gpu", "gpu.amd.com"),
+		},
+		"allocated devices of a network": {
+			claims: []string{"given-net"},
+		},
+		"allocated administrative access": {
+			claims: []string{"given-view"},
+		},
+		"a claim that does not exist": {
+			claims: []string{"nothing"},
+			want:   fmt.Sprintf(missing, "ResourceClaim <nothing>"),
+		},
+		"a class that does not exist": {
+			claims: []string{"noclass"},
+			want:   fmt.Sprintf(missing, "DeviceClass <nowhere> of its ResourceClaim <noclass>"),
+		},
 		"one that is missing, beside cards": {[]string{"nothing", "gpu"}, fmt.Sprintf(missing, "ResourceClaim <nothing>")},
 	}) {
 		refusal := CheckPod(podWith("lab", tc.claims...), v1alpha1.UnmanagedEnforce, cluster())
@@ -144,7 +202,8 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 			continue
 		}
 		check.Must(t, refusal != nil, "not refused")
-		check.That(t, strings.HasPrefix(refusal.Message, tc.want) && refusal.Reason == workload.ReasonUnmanagedClaim, "refused: %s %s", refusal.Reason, refusal.Message)
+		check.That(t, strings.HasPrefix(refusal.Message, tc.want) && refusal.Reason == workload.ReasonUnmanagedClaim, "refused: %s %s",
+			refusal.Reason, refusal.Message)
 
 		isMissing := strings.HasPrefix(refusal.Message, "Pod waits for ")
 		stated, isRefusal := workload.ReadRefusal(refusal.Message)
@@ -163,10 +222,12 @@ func TestClaimsAreThoseOfTheNamespace(t *testing.T) {
 
 func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 	for unmanaged, want := range map[v1alpha1.UnmanagedQueues]string{
-		v1alpha1.UnmanagedEnforce: "(unmanagedQueues: Enforce): request cards as resources of a device plugin, or ask an administrator for unmanagedQueues: Ignore",
-		v1alpha1.UnmanagedDeny:    "(unmanagedQueues: Deny): ",
+		v1alpha1.UnmanagedEnforce: "(unmanagedQueues: Enforce): request cards as resources of a device plugin, or ask an " +
+			"administrator for unmanagedQueues: Ignore",
+		v1alpha1.UnmanagedDeny: "(unmanagedQueues: Deny): ",
 	} {
 		refusal := CheckPod(podWith("lab", "gpu"), unmanaged, cluster())
+
 		check.Must(t, refusal != nil, "%s refuses no claim", unmanaged)
 		check.Contains(t, "message", refusal.Message, want)
 	}
@@ -216,5 +277,6 @@ func TestClassesOfAnyDriverWithoutCards(t *testing.T) {
 	for _, name := range []string{"all", "large"} {
 		check.That(t, CheckPod(podWith("lab", name), v1alpha1.UnmanagedEnforce, without) == nil, "claim %s is refused", name)
 	}
-	check.That(t, CheckPod(podWith("lab", "gpu"), v1alpha1.UnmanagedEnforce, without) != nil, "a claim for cards is allowed before their driver offers any")
+	check.That(t, CheckPod(podWith("lab", "gpu"), v1alpha1.UnmanagedEnforce, without) != nil, "a claim for cards is allowed "+
+		"before their driver offers any")
 }

@@ -64,7 +64,12 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	}
 
 	check.That(t, found >= 14, "only %d annotations were found", found)
-	for _, key := range []string{v1beta1.KubeGroupNameAnnotationKey, v1beta1.QueueNameAnnotationKey, v1beta1.PodPreemptable, batchv1alpha1.QueueNameKey} {
+	for _, key := range []string{
+		v1beta1.KubeGroupNameAnnotationKey,
+		v1beta1.QueueNameAnnotationKey,
+		v1beta1.PodPreemptable,
+		batchv1alpha1.QueueNameKey,
+	} {
 		check.That(t, podAnnotations[key] > 0, "annotation %s of Volcano is not kept", key)
 	}
 }
@@ -72,8 +77,14 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 // heavy is metadata as large as a tenant can make it.
 func heavy(keep map[string]string) metav1.ObjectMeta {
 	controller := true
-	meta := metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "u", Annotations: map[string]string{"example.com/notes": strings.Repeat("n", 200<<10)},
-		Labels: map[string]string{workload.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
+	meta := metav1.ObjectMeta{
+		Namespace:   "lab",
+		Name:        "a",
+		UID:         "u",
+		Annotations: map[string]string{"example.com/notes": strings.Repeat("n", 200<<10)},
+		Labels:      map[string]string{workload.PodTemplateHash: "x"},
+		Finalizers:  []string{strings.Repeat("f", 60)},
+	}
 	for key, value := range keep {
 		meta.Annotations[key] = value
 	}
@@ -83,7 +94,13 @@ func heavy(keep map[string]string) metav1.ObjectMeta {
 		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: "ConfigMap", Name: strconv.Itoa(i)})
 	}
 
-	meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", UID: "r", Controller: &controller})
+	meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{
+		APIVersion: "apps/v1",
+		Kind:       "ReplicaSet",
+		Name:       "web-x",
+		UID:        "r",
+		Controller: &controller,
+	})
 	return meta
 }
 
@@ -106,7 +123,10 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		most        int
 		refused     bool
 	}{
-		"notes":                 {map[string]string{"volcano.sh/card.name": "NVIDIA-H200", "scheduling.volcano.sh/queue-name": "q"}, 1000, false},
+		"notes": {
+			annotations: map[string]string{"volcano.sh/card.name": "NVIDIA-H200", "scheduling.volcano.sh/queue-name": "q"},
+			most:        1000,
+		},
 		"a card name of spaces": {map[string]string{"volcano.sh/card.name": "NVIDIA-H200" + strings.Repeat(" ", 200<<10)}, 6000, true},
 		"a card name too long":  {map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)}, 6000, true},
 		"a queue without end":   {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 200<<10)}, 1000, false},
@@ -132,6 +152,7 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 
 		owner := metav1.GetControllerOf(stripped)
 		wholeOwner := metav1.GetControllerOf(whole)
-		check.That(t, owner != nil && *owner.Controller == *wholeOwner.Controller && owner.UID == wholeOwner.UID, "it is controlled by %v, as a whole by %v", owner, wholeOwner)
+		check.That(t, owner != nil && *owner.Controller == *wholeOwner.Controller && owner.UID == wholeOwner.UID,
+			"it is controlled by %v, as a whole by %v", owner, wholeOwner)
 	}
 }

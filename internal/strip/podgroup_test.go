@@ -29,7 +29,13 @@ func h200() *card.Inventory {
 // TestStrippedPodGroupsCountAlike fills what may matter and compares.
 func TestStrippedPodGroupsCountAlike(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
-		return v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Status: status, TransitionID: "t", Reason: reason, Message: message}
+		return v1beta1.PodGroupCondition{
+			Type:         v1beta1.PodGroupUnschedulableType,
+			Status:       status,
+			TransitionID: "t",
+			Reason:       reason,
+			Message:      message,
+		}
 	}
 
 	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
@@ -51,14 +57,19 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "NotEnoughResources", "full")}
 		},
 		"blocked for a second reason": func(g *v1beta1.PodGroup) {
-			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "Old", "old"), unschedulable(corev1.ConditionTrue, "New", "new"),
-				unschedulable(corev1.ConditionFalse, "No", "no"), {Type: v1beta1.PodGroupScheduled, Status: corev1.ConditionTrue, Reason: "Else"}}
+			g.Status.Conditions = []v1beta1.PodGroupCondition{
+				unschedulable(corev1.ConditionTrue, "Old", "old"),
+				unschedulable(corev1.ConditionTrue, "New", "new"),
+				unschedulable(corev1.ConditionFalse, "No", "no"),
+				{Type: v1beta1.PodGroupScheduled, Status: corev1.ConditionTrue, Reason: "Else"},
+			}
 		},
 		"not blocked": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionFalse, "No", "no")}
 		},
 		"blocked in many words": func(g *v1beta1.PodGroup) {
-			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000), strings.Repeat("卡", 100<<10))}
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000),
+				strings.Repeat("卡", 100<<10))}
 		},
 		"running in a namespace that its queue does not select": func(g *v1beta1.PodGroup) {
 			g.Namespace = "elsewhere"
@@ -71,8 +82,12 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		},
 		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
-		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
-			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
+		whole := &v1beta1.PodGroup{
+			ObjectMeta: heavy(nil),
+			Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
+				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}},
+			Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue},
+		}
 
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
@@ -123,7 +138,12 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 			}
 		},
 		"one condition": func(g *v1beta1.PodGroup) {
-			g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: long, Message: long}}
+			g.Status.Conditions = []v1beta1.PodGroupCondition{{
+				Type:    v1beta1.PodGroupUnschedulableType,
+				Status:  corev1.ConditionTrue,
+				Reason:  long,
+				Message: long,
+			}}
 		},
 		"another condition":       func(g *v1beta1.PodGroup) { g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}} },
 		"resources":               func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
@@ -135,7 +155,10 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: &yes}}
 		},
 	}) {
-		whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
+		whole := &v1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"},
+			Spec:       v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)},
+		}
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
 		got := size(t, stripped)

@@ -43,7 +43,11 @@ func drawContainer(t *rapid.T, name string) corev1.Container {
 	requests := drawRequests(t, "cpu", "memory", "ephemeral-storage", "hugepages-2Mi", builder.GPU, "rdma/hca", "example.com/other")
 	c := corev1.Container{Name: name, Image: "image", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}
 	if rapid.IntRange(0, 3).Draw(t, "port") == 0 {
-		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: rapid.Int32Range(0, 2).Draw(t, "host port"), Protocol: corev1.ProtocolTCP}}
+		c.Ports = []corev1.ContainerPort{{
+			ContainerPort: 80,
+			HostPort:      rapid.Int32Range(0, 2).Draw(t, "host port"),
+			Protocol:      corev1.ProtocolTCP,
+		}}
 	}
 	return c
 }
@@ -88,7 +92,11 @@ func drawContainers(t *rapid.T, pod *corev1.Pod) {
 	}
 
 	if reason := draw(t, "resize", "", corev1.PodReasonInfeasible, corev1.PodReasonDeferred); reason != "" {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type:   corev1.PodResizePending,
+			Status: corev1.ConditionTrue,
+			Reason: reason,
+		})
 	}
 }
 
@@ -122,18 +130,29 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	pod.DeletionTimestamp = draw(t, "deleted", nil, nil, &metav1.Time{Time: time.Unix(5000, 0)})
 	pod.Status.StartTime = draw(t, "start", nil, &metav1.Time{Time: time.Unix(2000, 0)})
 	if status := draw(t, "scheduled", "", corev1.ConditionFalse, corev1.ConditionTrue); status != "" {
-		message := draw(t, "message", "", "0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu.", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
-			"pod group is not ready, 2 Pending, 2 minAvailable; Pending: 1 Unschedulable; lab/p can possibly be assigned to node, once minAvailable is satisfied")
+		message := draw(t, "message", "", "0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu.",
+			"Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
+			"pod group is not ready, 2 Pending, 2 minAvailable; Pending: 1 Unschedulable; lab/p can possibly be assigned to "+
+				"node, once minAvailable is satisfied")
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{
-			Type: corev1.PodScheduled, Status: status, Reason: "Unschedulable", Message: message, LastTransitionTime: metav1.NewTime(time.Unix(1500, 0))})
+			Type:               corev1.PodScheduled,
+			Status:             status,
+			Reason:             "Unschedulable",
+			Message:            message,
+			LastTransitionTime: metav1.NewTime(time.Unix(1500, 0)),
+		})
 	}
 
 	if rapid.Bool().Draw(t, "owned") {
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "c"}, {APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{Kind: "ConfigMap", Name: "c"},
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", Controller: ptr.To(true)},
+		}
 		pod.Labels["pod-template-hash"] = draw(t, "hash", "x", "y")
 	}
 
-	pod.ManagedFields = draw(t, "managed fields", nil, entries(`{"f:spec":{"f:containers":{}}}`), entries(`{"f:status":{}}`, `{"f:spec":{"f:containers":{},"f:nodeName":{}}}`))
+	pod.ManagedFields = draw(t, "managed fields", nil, entries(`{"f:spec":{"f:containers":{}}}`),
+		entries(`{"f:status":{}}`, `{"f:spec":{"f:containers":{},"f:nodeName":{}}}`))
 	drawContainers(t, pod)
 	return pod
 }
@@ -153,7 +172,8 @@ func requestsByName(list corev1.ResourceList) map[string]string {
 func sameRequests(t *rapid.T, whole, kept *corev1.Pod) {
 	for i := range 8 {
 		options := resourcehelper.PodResourcesOptions{UseStatusResources: i&1 > 0, SkipPodLevelResources: i&2 > 0, ExcludeOverhead: i&4 > 0}
-		check.Equal(t, fmt.Sprintf("requests with %+v", options), requestsByName(resourcehelper.PodRequests(whole, options)), requestsByName(resourcehelper.PodRequests(kept, options)))
+		check.Equal(t, fmt.Sprintf("requests with %+v", options), requestsByName(resourcehelper.PodRequests(whole, options)),
+			requestsByName(resourcehelper.PodRequests(kept, options)))
 	}
 }
 
@@ -161,7 +181,9 @@ func sameRequests(t *rapid.T, whole, kept *corev1.Pod) {
 func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	inventory := h200()
 	group := draw(t, "group", nil, &v1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3}, Status: v1beta1.PodGroupStatus{Running: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"},
+		Spec:       v1beta1.PodGroupSpec{Queue: "q", MinMember: 3},
+		Status:     v1beta1.PodGroupStatus{Running: 1},
 	})
 
 	schedulers := draw(t, "schedulers", nil, []string{"volcano"})
@@ -170,13 +192,20 @@ func sameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	check.Equal(t, "charge", resolver.Usage(whole, group, nil), resolver.Usage(kept, group, nil))
 
 	describe := func(pod *corev1.Pod) string {
-		return fmt.Sprint(workload.IsAssigned(pod), workload.IsPending(pod), workload.IsTerminating(pod), workload.MayBeRunning(pod), workload.StartTime(pod), workload.ReferenceFor(pod),
+		return fmt.Sprint(workload.IsAssigned(pod), workload.IsPending(pod), workload.IsTerminating(pod), workload.MayBeRunning(pod),
+			workload.StartTime(pod), workload.ReferenceFor(pod),
 			workload.PodGroupName(pod), workload.ChargedQueue(pod), cardquota.HeldSince(pod), enforcement.ProvenanceOf(pod))
 	}
 	check.Equal(t, "facts", describe(whole), describe(kept))
 
 	count := func(pod *corev1.Pod, group *v1beta1.PodGroup) (map[string]cardquota.Usage, map[types.UID]quota.Charge) {
-		input := cardquota.CountInput{Pods: []*corev1.Pod{pod}, Inventory: inventory, Schedulers: schedulers, ListsAllBlocked: true, Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 8}}}
+		input := cardquota.CountInput{
+			Pods:            []*corev1.Pod{pod},
+			Inventory:       inventory,
+			Schedulers:      schedulers,
+			ListsAllBlocked: true,
+			Quotas:          map[string]card.Quota{"q": {"NVIDIA-H200": 8}},
+		}
 		if group != nil {
 			input.PodGroups = []*v1beta1.PodGroup{group}
 		}
@@ -204,7 +233,8 @@ func TestReadersFindTheSameInAStrippedPod(t *testing.T) {
 		before := whole.DeepCopy()
 		kept := Pod(whole)
 		check.Equal(t, "the given pod", before, whole)
-		check.That(t, len(kept.Spec.Containers) == 1 && len(kept.Spec.InitContainers) <= 1 && len(kept.Status.ContainerStatuses) <= 1, "it keeps %d containers", len(kept.Spec.Containers))
+		check.That(t, len(kept.Spec.Containers) == 1 && len(kept.Spec.InitContainers) <= 1 && len(kept.Status.ContainerStatuses) <= 1,
+			"it keeps %d containers", len(kept.Spec.Containers))
 		sameRequests(t, whole, kept)
 		sameFacts(t, whole, kept)
 		check.Equal(t, "a pod that is stripped twice", kept, Pod(kept), cmpopts.EquateEmpty())
@@ -216,7 +246,8 @@ func TestPodsWithEqualRequestsShareThem(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var pods Pods
 		for range rapid.IntRange(1, 8).Draw(t, "pods") {
-			whole := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: drawRequests(t, "cpu", "memory", builder.GPU)}}}}}
+			whole := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: drawRequests(t,
+				"cpu", "memory", builder.GPU)}}}}}
 			sameRequests(t, whole, pods.Strip(whole))
 		}
 	})

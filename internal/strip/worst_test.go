@@ -60,10 +60,18 @@ func worstPods() map[string]*corev1.Pod {
 	for _, what := range []string{"limits", "long-resources"} {
 		pod := pods[what].DeepCopy()
 		for _, c := range pod.Spec.Containers {
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, AllocatedResources: c.Resources.Requests, Resources: &c.Resources})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name:               c.Name,
+				AllocatedResources: c.Resources.Requests,
+				Resources:          &c.Resources,
+			})
 		}
 		for range 100 {
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Reason: strings.Repeat("r", 8<<10), Message: strings.Repeat("m", 8<<10)})
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type:    corev1.PodScheduled,
+				Reason:  strings.Repeat("r", 8<<10),
+				Message: strings.Repeat("m", 8<<10),
+			})
 		}
 		pods[what+" with statuses"] = pod
 	}
@@ -98,7 +106,8 @@ func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	ListedPod(kept)
 	resolver := workload.Resolver{Inventory: h200()}
 	check.Equal(t, "charge", resolver.Usage(whole, nil, nil), resolver.Usage(kept, nil, nil))
-	check.That(t, len(kept.Labels) == 0 && *kept.Spec.Priority == 7 && kept.Spec.PriorityClassName == "high", "it keeps %d labels and class %s", len(kept.Labels), kept.Spec.PriorityClassName)
+	check.That(t, len(kept.Labels) == 0 && *kept.Spec.Priority == 7 && kept.Spec.PriorityClassName == "high",
+		"it keeps %d labels and class %s", len(kept.Labels), kept.Spec.PriorityClassName)
 }
 
 // TestCardsAreKeptOfTooManyResources: CPU, memory and cards come first.
@@ -106,7 +115,10 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	pod := builder.Pod("lab", "p").CPU("4").Memory("1Gi").GPUs(2).With(func(pod *corev1.Pod) {
 		for i := range 500 {
 			name := corev1.ResourceName(fmt.Sprintf("a.example/r%03d", i))
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse("1")}}})
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+				Name:      fmt.Sprint(i),
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse("1")}},
+			})
 		}
 	}).Obj()
 
@@ -127,19 +139,46 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 		owners    []metav1.OwnerReference
 		hasStatus bool
 	}{
-		"of the operator": {ours, true},
-		"without owner":   {nil, false},
-		"of two owners":   {append(ours[:1:1], ours[0]), false},
-		"of another kind": {[]metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: ptr.To(true)}}, false},
-		"of another name": {[]metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "other", UID: "u"}}, false},
+		"of the operator": {
+			owners:    ours,
+			hasStatus: true,
+		},
+		"without owner": {},
+		"of two owners": {
+			owners: append(ours[:1:1], ours[0]),
+		},
+		"of another kind": {
+			owners: []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: ptr.To(true)}},
+		},
+		"of another name": {
+			owners: []metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "other", UID: "u"}},
+		},
 	}) {
-		view := &v1alpha1.LocalCardQuota{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "lab", Name: "research", UID: "v", ResourceVersion: "7", DeletionTimestamp: &now, OwnerReferences: tc.owners,
-			Annotations: map[string]string{"a/b": long}, Labels: map[string]string{"a": long}, Finalizers: []string{long}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: long}},
-		}, Status: v1alpha1.LocalCardQuotaStatus{Queue: "research", Summary: "8 of 8"}}
+		view := &v1alpha1.LocalCardQuota{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:         "lab",
+				Name:              "research",
+				UID:               "v",
+				ResourceVersion:   "7",
+				DeletionTimestamp: &now,
+				OwnerReferences:   tc.owners,
+				Annotations:       map[string]string{"a/b": long},
+				Labels:            map[string]string{"a": long},
+				Finalizers:        []string{long},
+				ManagedFields:     []metav1.ManagedFieldsEntry{{Manager: long}},
+			},
+			Status: v1alpha1.LocalCardQuotaStatus{Queue: "research", Summary: "8 of 8"},
+		}
 
 		kept := LocalCardQuota(view)
-		want := metav1.ObjectMeta{Namespace: "lab", Name: "research", UID: "v", ResourceVersion: "7", DeletionTimestamp: &now, OwnerReferences: kept.OwnerReferences}
+		want := metav1.ObjectMeta{
+			Namespace:         "lab",
+			Name:              "research",
+			UID:               "v",
+			ResourceVersion:   "7",
+			DeletionTimestamp: &now,
+			OwnerReferences:   kept.OwnerReferences,
+		}
 		check.Equal(t, "metadata", want, kept.ObjectMeta)
 		check.That(t, len(kept.OwnerReferences) == min(2, len(tc.owners)), "owners %d", len(kept.OwnerReferences))
 		check.That(t, (kept.Status.Queue != "") == tc.hasStatus, "status %v", kept.Status)
@@ -150,15 +189,24 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 
 // TestALargeListedPodGroupTakesLittle: a tenant writes its conditions and annotations.
 func TestALargeListedPodGroupTakesLittle(t *testing.T) {
-	newest := v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: "New", Message: "new"}
+	newest := v1beta1.PodGroupCondition{
+		Type:    v1beta1.PodGroupUnschedulableType,
+		Status:  corev1.ConditionTrue,
+		Reason:  "New",
+		Message: "new",
+	}
 	each := heapPerObject(func() *v1beta1.PodGroup {
 		group := builder.PodGroup("lab", "g").Queue("q").Obj()
 		group.Annotations = map[string]string{"a/b": strings.Repeat("x", 200<<10), v1alpha1.AnnotationCardRequest: `{"NVIDIA-H200":8}`}
 		for range 1_000 {
-			group.Status.Conditions = append(group.Status.Conditions, v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Message: strings.Repeat("m", 1_000)})
+			group.Status.Conditions = append(group.Status.Conditions, v1beta1.PodGroupCondition{
+				Type:    v1beta1.PodGroupUnschedulableType,
+				Message: strings.Repeat("m", 1_000),
+			})
 		}
 		group.Status.Conditions = append(group.Status.Conditions, newest)
 		ListedPodGroup(group)
+
 		check.Equal(t, "annotations", map[string]string{v1alpha1.AnnotationCardRequest: `{"NVIDIA-H200":8}`}, group.Annotations)
 		check.Equal(t, "newest condition", newest, group.Status.Conditions[len(group.Status.Conditions)-1])
 		return group

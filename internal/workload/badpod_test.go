@@ -35,47 +35,153 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 		wants []string
 	}{
 		// the annotation
-		"a name that is none":                              {pod().GPUs(1).Card("H 200"), []string{"must be a label value"}},
-		"an empty name":                                    {pod().GPUs(1).Annotation("volcano.sh/card.name", ""), []string{"card name is empty"}},
-		"the form of card.request":                         {pod().GPUs(1).Card(`{"H200":1}`), []string{"Pod annotation volcano.sh/card.name", "must be a label value"}},
-		"a card and its own slice":                         {pod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"), []string{"one resource request cannot mean either"}},
-		"an annotation of 1 MiB":                           {pod().GPUs(1).Card(strings.Repeat("H", 1<<20)), []string{"is longer than 160 characters"}},
-		"a bad name beside a resource that no node offers": {pod().Requests("amd.com/gpu", "1").Card("MI 300X"), []string{`"MI 300X"`, "must be a label value"}},
+		"a name that is none": {
+			pod:   pod().GPUs(1).Card("H 200"),
+			wants: []string{"must be a label value"},
+		},
+		"an empty name": {
+			pod:   pod().GPUs(1).Annotation("volcano.sh/card.name", ""),
+			wants: []string{"card name is empty"},
+		},
+		"the form of card.request": {
+			pod:   pod().GPUs(1).Card(`{"H200":1}`),
+			wants: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
+		},
+		"a card and its own slice": {
+			pod:   pod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"),
+			wants: []string{"one resource request cannot mean either"},
+		},
+		"an annotation of 1 MiB": {
+			pod:   pod().GPUs(1).Card(strings.Repeat("H", 1<<20)),
+			wants: []string{"is longer than 160 characters"},
+		},
+		"a bad name beside a resource that no node offers": {
+			pod:   pod().Requests("amd.com/gpu", "1").Card("MI 300X"),
+			wants: []string{`"MI 300X"`, "must be a label value"},
+		},
 
 		// the annotation and the resource
-		"a slice is asked for, the card is named":             {pod().Requests(slice, "1").Card("H200"), []string{"is requested as nvidia.com/gpu"}},
-		"an Ascend is named, an NVIDIA card is asked for":     {pod().GPUs(1).Card("910B"), []string{"is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"}},
-		"a slice is named, the card is asked for":             {pod().GPUs(1).Card("H200/mig-1g.18gb-mixed"), []string{"names card <H200/mig-1g.18gb-mixed>, which is requested as nvidia.com/mig-1g.18gb, but requests nvidia.com/gpu"}},
-		"an NVIDIA card is named, an Ascend is asked for":     {pod().Requests(npu, "8").Card("H200"), []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"}},
-		"the second alternative is of another vendor":         {pod().GPUs(1).Card("B300|910B"), []string{"names card <910B>, which is requested as huawei.com/Ascend910"}},
-		"a card is named, one without a name is asked for":    {pod().Requests(ppu, "1").Card("H200"), []string{"is requested as nvidia.com/gpu, but requests vendor.example/ppu"}},
-		"the resource is misspelt":                            {pod().Requests("nvidia.com/gpus", "1").Card("H200"), []string{"names card <H200> but requests nvidia.com/gpus, which no node offers as a card"}},
-		"the resource is in capitals":                         {pod().Requests("nvidia.com/GPU", "1").Card("H200"), []string{"requests nvidia.com/GPU, which no node offers as a card"}},
-		"only a network device is asked for":                  {pod().Requests("rdma/hca", "1").Card("H200"), []string{"names card <H200> but requests rdma/hca, which no node offers as a card"}},
-		"two resources that are cards nowhere":                {pod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"), []string{"requests amd.com/gpu, intel.com/gpu, which no node offers as a card"}},
-		"alternatives on a resource that is a card nowhere":   {pod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"), []string{"names card <MI300X|MI250X> but requests amd.com/gpu"}},
-		"no node says which card the resource is":             {pod().Requests(ppu, "1"), []string{"requests vendor.example/ppu, but no node says which card that is", "<vendor>/<type>.product and .memory"}},
-		"no node says which card the init container requests": {pod().InitContainer(ppu, "1"), []string{"requests vendor.example/ppu, but no node says which card that is"}},
+		"a slice is asked for, the card is named": {
+			pod:   pod().Requests(slice, "1").Card("H200"),
+			wants: []string{"is requested as nvidia.com/gpu"},
+		},
+		"an Ascend is named, an NVIDIA card is asked for": {
+			pod:   pod().GPUs(1).Card("910B"),
+			wants: []string{"is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"},
+		},
+		"a slice is named, the card is asked for": {
+			pod: pod().GPUs(1).Card("H200/mig-1g.18gb-mixed"),
+			wants: []string{"names card <H200/mig-1g.18gb-mixed>, which is requested as nvidia.com/mig-1g.18gb, but requests " +
+				"nvidia.com/gpu"},
+		},
+		"an NVIDIA card is named, an Ascend is asked for": {
+			pod:   pod().Requests(npu, "8").Card("H200"),
+			wants: []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"},
+		},
+		"the second alternative is of another vendor": {
+			pod:   pod().GPUs(1).Card("B300|910B"),
+			wants: []string{"names card <910B>, which is requested as huawei.com/Ascend910"},
+		},
+		"a card is named, one without a name is asked for": {
+			pod:   pod().Requests(ppu, "1").Card("H200"),
+			wants: []string{"is requested as nvidia.com/gpu, but requests vendor.example/ppu"},
+		},
+		"the resource is misspelt": {
+			pod:   pod().Requests("nvidia.com/gpus", "1").Card("H200"),
+			wants: []string{"names card <H200> but requests nvidia.com/gpus, which no node offers as a card"},
+		},
+		"the resource is in capitals": {
+			pod:   pod().Requests("nvidia.com/GPU", "1").Card("H200"),
+			wants: []string{"requests nvidia.com/GPU, which no node offers as a card"},
+		},
+		"only a network device is asked for": {
+			pod:   pod().Requests("rdma/hca", "1").Card("H200"),
+			wants: []string{"names card <H200> but requests rdma/hca, which no node offers as a card"},
+		},
+		"two resources that are cards nowhere": {
+			pod:   pod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"),
+			wants: []string{"requests amd.com/gpu, intel.com/gpu, which no node offers as a card"},
+		},
+		"alternatives on a resource that is a card nowhere": {
+			pod:   pod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"),
+			wants: []string{"names card <MI300X|MI250X> but requests amd.com/gpu"},
+		},
+		"no node says which card the resource is": {
+			pod:   pod().Requests(ppu, "1"),
+			wants: []string{"requests vendor.example/ppu, but no node says which card that is", "<vendor>/<type>.product and .memory"},
+		},
+		"no node says which card the init container requests": {
+			pod:   pod().InitContainer(ppu, "1"),
+			wants: []string{"requests vendor.example/ppu, but no node says which card that is"},
+		},
 
 		// two card resources
-		"two containers with cards of two vendors":     {pod().GPUs(1).Container(npu, "1"), []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"}},
-		"an init container with a card of another":     {pod().GPUs(1).InitContainer(npu, "1"), []string{"requests two card resources"}},
-		"a sidecar with a slice":                       {pod().GPUs(1).Sidecar(slice, "1").Card("H200"), []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"}},
-		"three card resources":                         {pod().GPUs(1).Requests(slice, "1").Requests(npu, "1"), []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"}},
-		"a named card and an unnamed one":              {pod().GPUs(1).Requests(ppu, "1").Card("H200"), []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"}},
-		"two card resources and a name that is no one": {pod().GPUs(1).Requests(npu, "1").Card("H 200"), []string{"Pod annotation volcano.sh/card.name", "must be a label value"}},
+		"two containers with cards of two vendors": {
+			pod:   pod().GPUs(1).Container(npu, "1"),
+			wants: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
+		},
+		"an init container with a card of another": {
+			pod:   pod().GPUs(1).InitContainer(npu, "1"),
+			wants: []string{"requests two card resources"},
+		},
+		"a sidecar with a slice": {
+			pod:   pod().GPUs(1).Sidecar(slice, "1").Card("H200"),
+			wants: []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"},
+		},
+		"three card resources": {
+			pod:   pod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),
+			wants: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
+		},
+		"a named card and an unnamed one": {
+			pod:   pod().GPUs(1).Requests(ppu, "1").Card("H200"),
+			wants: []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"},
+		},
+		"two card resources and a name that is no one": {
+			pod:   pod().GPUs(1).Requests(npu, "1").Card("H 200"),
+			wants: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
+		},
 
 		// counts that no node has
-		"one card more than can be given":            {pod().GPUs(1000001), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"the largest number of 64 bits":              {pod().Requests(gpu, "9223372036854775807").Card("H200"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"a number beyond 64 bits":                    {pod().Requests(gpu, "1e30"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"a number whose 64 bits are all ones":        {pod().Requests(gpu, "18446744073709551615"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"two containers whose sum is beyond 64":      {pod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"a sidecar whose sum is beyond 64 bits":      {pod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"an init container beyond reason":            {pod().GPUs(1).InitContainer(gpu, "2M"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"memory written where cards belong":          {pod().Requests(gpu, "80Gi"), []string{"requests more than 1000000 of nvidia.com/gpu"}},
-		"too many of a resource that no node offers": {pod().Requests("amd.com/gpu", "1e30").Card("MI300X"), []string{"requests amd.com/gpu, which no node offers as a card"}},
-		"too many of an unnamed card":                {pod().Requests(ppu, "1e30"), []string{"requests more than 1000000 of vendor.example/ppu"}},
+		"one card more than can be given": {
+			pod:   pod().GPUs(1000001),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"the largest number of 64 bits": {
+			pod:   pod().Requests(gpu, "9223372036854775807").Card("H200"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"a number beyond 64 bits": {
+			pod:   pod().Requests(gpu, "1e30"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"a number whose 64 bits are all ones": {
+			pod:   pod().Requests(gpu, "18446744073709551615"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"two containers whose sum is beyond 64": {
+			pod:   pod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"a sidecar whose sum is beyond 64 bits": {
+			pod:   pod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"an init container beyond reason": {
+			pod:   pod().GPUs(1).InitContainer(gpu, "2M"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"memory written where cards belong": {
+			pod:   pod().Requests(gpu, "80Gi"),
+			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		},
+		"too many of a resource that no node offers": {
+			pod:   pod().Requests("amd.com/gpu", "1e30").Card("MI300X"),
+			wants: []string{"requests amd.com/gpu, which no node offers as a card"},
+		},
+		"too many of an unnamed card": {
+			pod:   pod().Requests(ppu, "1e30"),
+			wants: []string{"requests more than 1000000 of vendor.example/ppu"},
+		},
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)

@@ -24,11 +24,17 @@ const (
 )
 
 func conditionRule(action batchv1.PodFailurePolicyAction, condition corev1.PodConditionType, status corev1.ConditionStatus) batchv1.PodFailurePolicyRule {
-	return batchv1.PodFailurePolicyRule{Action: action, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: condition, Status: status}}}
+	return batchv1.PodFailurePolicyRule{
+		Action:          action,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: condition, Status: status}},
+	}
 }
 
 func exitCodeRule(action batchv1.PodFailurePolicyAction, operator batchv1.PodFailurePolicyOnExitCodesOperator, codes ...int32) batchv1.PodFailurePolicyRule {
-	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: operator, Values: codes}}
+	return batchv1.PodFailurePolicyRule{
+		Action:      action,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: operator, Values: codes},
+	}
 }
 
 // batchPod is a pod of a Kubernetes Job that the Job controller has not counted.
@@ -67,32 +73,106 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		running, ended []*corev1.Pod
 		want           int
 	}{
-		"of the default limit":                  {func(job *batchv1.Job) { job.Spec.BackoffLimit = nil }, nil, nil, 6},
-		"of its own limit":                      {nil, nil, nil, 4},
-		"less those that failed":                {func(job *batchv1.Job) { job.Status.Failed = 3 }, nil, nil, 1},
-		"none when all failed":                  {func(job *batchv1.Job) { job.Status.Failed = 4 }, nil, nil, 0},
-		"no less than none":                     {func(job *batchv1.Job) { job.Status.Failed = 9 }, nil, nil, 0},
-		"less those that are being counted":     {func(job *batchv1.Job) { uncounted(job, "a", "b") }, nil, nil, 2},
-		"each counted once":                     {func(job *batchv1.Job) { uncounted(job, "a", "b") }, nil, []*corev1.Pod{batchPod("a", hasFailed), batchPod("b", isCounted)}, 2},
-		"less those that are terminating":       {nil, nil, []*corev1.Pod{batchPod("a"), batchPod("b", hasFailed)}, 2},
-		"those that were counted are not":       {nil, nil, []*corev1.Pod{batchPod("a", isCounted), batchPod("b", hasFailed, isCounted)}, 4},
-		"those that succeeded are not":          {nil, nil, []*corev1.Pod{batchPod("a", hasSucceeded)}, 4},
-		"any that are ignored":                  {rules(onDisruption(ignore)), nil, []*corev1.Pod{batchPod("a")}, all},
-		"any that are ignored, by default true": {rules(conditionRule(ignore, corev1.DisruptionTarget, "")), nil, nil, all},
-		"none that fail the Job":                {rules(onDisruption(failJob)), nil, nil, 0},
-		"none that fail their index":            {rules(onDisruption(batchv1.PodFailurePolicyActionFailIndex)), nil, nil, 0},
-		"those that a rule counts":              {rules(onDisruption(count), onDisruption(ignore)), nil, nil, 4},
-		"a rule for what was not disrupted":     {rules(conditionRule(ignore, corev1.DisruptionTarget, corev1.ConditionFalse)), nil, nil, 4},
-		"a rule for another condition":          {rules(conditionRule(failJob, "ConfigIssue", corev1.ConditionTrue), onDisruption(ignore)), nil, nil, all},
-		"a rule for another exit code first":    {rules(exitCodeRule(failJob, in, 42), onDisruption(ignore)), nil, nil, all},
-		"a rule for SIGTERM first":              {rules(exitCodeRule(failJob, in, 143), onDisruption(ignore)), nil, nil, 0},
-		"a rule for SIGKILL first":              {rules(exitCodeRule(count, in, 137), onDisruption(ignore)), nil, nil, 4},
-		"a rule for all but one code first":     {rules(exitCodeRule(failJob, notIn, 42), onDisruption(ignore)), nil, nil, 0},
-		"a rule for all but both codes first":   {rules(exitCodeRule(failJob, notIn, 137, 143), onDisruption(ignore)), nil, nil, all},
-		"an exit code that is ignored":          {rules(exitCodeRule(ignore, in, 143)), nil, nil, all},
-		"while each index may fail once more":   {perIndex, []*corev1.Pod{batchPod("a", failures("1"))}, nil, math.MaxInt32},
-		"none while an index may not":           {perIndex, []*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("2"))}, nil, 0},
-		"none while an index is not readable":   {perIndex, []*corev1.Pod{batchPod("a")}, nil, 0},
+		"of the default limit": {
+			change: func(job *batchv1.Job) { job.Spec.BackoffLimit = nil },
+			want:   6,
+		},
+		"of its own limit": {
+			want: 4,
+		},
+		"less those that failed": {
+			change: func(job *batchv1.Job) { job.Status.Failed = 3 },
+			want:   1,
+		},
+		"none when all failed": {
+			change: func(job *batchv1.Job) { job.Status.Failed = 4 },
+		},
+		"no less than none": {
+			change: func(job *batchv1.Job) { job.Status.Failed = 9 },
+		},
+		"less those that are being counted": {
+			change: func(job *batchv1.Job) { uncounted(job, "a", "b") },
+			want:   2,
+		},
+		"each counted once": {
+			change: func(job *batchv1.Job) { uncounted(job, "a", "b") },
+			ended:  []*corev1.Pod{batchPod("a", hasFailed), batchPod("b", isCounted)},
+			want:   2,
+		},
+		"less those that are terminating": {
+			ended: []*corev1.Pod{batchPod("a"), batchPod("b", hasFailed)},
+			want:  2,
+		},
+		"those that were counted are not": {
+			ended: []*corev1.Pod{batchPod("a", isCounted), batchPod("b", hasFailed, isCounted)},
+			want:  4,
+		},
+		"those that succeeded are not": {
+			ended: []*corev1.Pod{batchPod("a", hasSucceeded)},
+			want:  4,
+		},
+		"any that are ignored": {
+			change: rules(onDisruption(ignore)),
+			ended:  []*corev1.Pod{batchPod("a")},
+			want:   all,
+		},
+		"any that are ignored, by default true": {
+			change: rules(conditionRule(ignore, corev1.DisruptionTarget, "")),
+			want:   all,
+		},
+		"none that fail the Job": {
+			change: rules(onDisruption(failJob)),
+		},
+		"none that fail their index": {
+			change: rules(onDisruption(batchv1.PodFailurePolicyActionFailIndex)),
+		},
+		"those that a rule counts": {
+			change: rules(onDisruption(count), onDisruption(ignore)),
+			want:   4,
+		},
+		"a rule for what was not disrupted": {
+			change: rules(conditionRule(ignore, corev1.DisruptionTarget, corev1.ConditionFalse)),
+			want:   4,
+		},
+		"a rule for another condition": {
+			change: rules(conditionRule(failJob, "ConfigIssue", corev1.ConditionTrue), onDisruption(ignore)),
+			want:   all,
+		},
+		"a rule for another exit code first": {
+			change: rules(exitCodeRule(failJob, in, 42), onDisruption(ignore)),
+			want:   all,
+		},
+		"a rule for SIGTERM first": {
+			change: rules(exitCodeRule(failJob, in, 143), onDisruption(ignore)),
+		},
+		"a rule for SIGKILL first": {
+			change: rules(exitCodeRule(count, in, 137), onDisruption(ignore)),
+			want:   4,
+		},
+		"a rule for all but one code first": {
+			change: rules(exitCodeRule(failJob, notIn, 42), onDisruption(ignore)),
+		},
+		"a rule for all but both codes first": {
+			change: rules(exitCodeRule(failJob, notIn, 137, 143), onDisruption(ignore)),
+			want:   all,
+		},
+		"an exit code that is ignored": {
+			change: rules(exitCodeRule(ignore, in, 143)),
+			want:   all,
+		},
+		"while each index may fail once more": {
+			change:  perIndex,
+			running: []*corev1.Pod{batchPod("a", failures("1"))},
+			want:    math.MaxInt32,
+		},
+		"none while an index may not": {
+			change:  perIndex,
+			running: []*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("2"))},
+		},
+		"none while an index is not readable": {
+			change:  perIndex,
+			running: []*corev1.Pod{batchPod("a")},
+		},
 	}) {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](4)}}
 		if tc.change != nil {
@@ -105,7 +185,8 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		job.Spec.PodFailurePolicy = CompactFailurePolicy(job.Spec.PodFailurePolicy)
 		compact := FailureLimitFor(job)
 		check.Equal(t, "the same by the compact policy", tc.want, compact.EvictionsLeft(tc.running, tc.ended))
-		check.That(t, job.Spec.PodFailurePolicy == nil || len(job.Spec.PodFailurePolicy.Rules) == 1, "the compact policy is %+v", job.Spec.PodFailurePolicy)
+		check.That(t, job.Spec.PodFailurePolicy == nil || len(job.Spec.PodFailurePolicy.Rules) == 1, "the compact policy is %+v",
+			job.Spec.PodFailurePolicy)
 	}
 }
 
@@ -126,7 +207,11 @@ func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "others") {
 			policy.Rules = append(policy.Rules, exitCodeRule(actions.Draw(t, "action"), batchv1.PodFailurePolicyOnExitCodesOpNotIn, 1))
 		}
-		limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{PodFailurePolicy: policy, BackoffLimit: ptr.To[int32](0)}, Status: batchv1.JobStatus{Failed: 9}})
+		limit := FailureLimitFor(&batchv1.Job{
+			Spec:   batchv1.JobSpec{PodFailurePolicy: policy, BackoffLimit: ptr.To[int32](0)},
+			Status: batchv1.JobStatus{Failed: 9},
+		})
+
 		check.Equal(t, "evictions left", math.MaxInt, limit.EvictionsLeft(nil, []*corev1.Pod{batchPod("a")}))
 	})
 }
@@ -175,10 +260,26 @@ func TestBatchJobOwner(t *testing.T) {
 		apiVersion, kind string
 		controls, want   bool
 	}{
-		"a Kubernetes Job":              {"batch/v1", "Job", true, true},
-		"a Volcano job":                 {"batch.volcano.sh/v1alpha1", "Job", true, false},
-		"a CronJob":                     {"batch/v1", "CronJob", true, false},
-		"a Job that does not manage it": {"batch/v1", "Job", false, false},
+		"a Kubernetes Job": {
+			apiVersion: "batch/v1",
+			kind:       "Job",
+			controls:   true,
+			want:       true,
+		},
+		"a Volcano job": {
+			apiVersion: "batch.volcano.sh/v1alpha1",
+			kind:       "Job",
+			controls:   true,
+		},
+		"a CronJob": {
+			apiVersion: "batch/v1",
+			kind:       "CronJob",
+			controls:   true,
+		},
+		"a Job that does not manage it": {
+			apiVersion: "batch/v1",
+			kind:       "Job",
+		},
 	}) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "j", Controller: &tc.controls},
@@ -208,7 +309,8 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 		limit := FailureLimitFor(job)
 		left := limit.EvictionsLeft(running, ended)
 		for n := range len(running) + 1 {
-			check.Equal(t, fmt.Sprintf("survives %d of %d evictions", n, left), n <= left, limit.Survives(append(slices.Clone(ended), running[:n]...)))
+			check.Equal(t, fmt.Sprintf("survives %d of %d evictions", n, left), n <= left,
+				limit.Survives(append(slices.Clone(ended), running[:n]...)))
 		}
 	})
 }
@@ -216,7 +318,10 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 func TestAJobFailsWithTheLastPodOfAnIndex(t *testing.T) {
 	limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}})
 	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "it fails although the index may fail once")
-	check.That(t, !limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("1"))}), "it survives that an index fails too often")
+	check.That(t, !limit.Survives([]*corev1.Pod{
+		batchPod("a", failures("0")),
+		batchPod("b", failures("1")),
+	}), "it survives that an index fails too often")
 	counted := batchPod("c", failures("1"), func(pod *corev1.Pod) { pod.Finalizers = nil })
 	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), counted}), "an index that has failed before ends the others")
 }

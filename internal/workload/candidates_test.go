@@ -30,13 +30,38 @@ func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 		last          *quota.Charge
 		charged, held []card.Amount
 	}{
-		"on a node that names its card": {builder.Pod("lab", "p").GPUs(8).Running("b"), nil, amounts(8, "H800"), amounts(8, "H800")},
-		"on one that does not":          {builder.Pod("lab", "p").GPUs(8).Running("bare"), nil, amounts(8, "H200", "H800"), amounts(8, "H200")},
-		"that names alternatives":       {builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"), nil, amounts(8, "H800", "H200"), amounts(8, "H800")},
-		"charged before":                {builder.Pod("lab", "p").GPUs(8).Running("bare"), &quota.Charge{Cards: amounts(8, "H800")}, amounts(8, "H800"), amounts(8, "H800")},
-		"uncertain before":              {builder.Pod("lab", "p").GPUs(8).Running("bare"), &quota.Charge{Cards: amounts(8, "H200", "H800")}, amounts(8, "H200", "H800"), amounts(8, "H200")},
-		"with two resources": {builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"), nil,
-			amounts(8, "910B", "H200", "H800"), amounts(8, "910B", "H200")},
+		"on a node that names its card": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Running("b"),
+			charged: amounts(8, "H800"),
+			held:    amounts(8, "H800"),
+		},
+		"on one that does not": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			charged: amounts(8, "H200", "H800"),
+			held:    amounts(8, "H200"),
+		},
+		"that names alternatives": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"),
+			charged: amounts(8, "H800", "H200"),
+			held:    amounts(8, "H800"),
+		},
+		"charged before": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:    &quota.Charge{Cards: amounts(8, "H800")},
+			charged: amounts(8, "H800"),
+			held:    amounts(8, "H800"),
+		},
+		"uncertain before": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:    &quota.Charge{Cards: amounts(8, "H200", "H800")},
+			charged: amounts(8, "H200", "H800"),
+			held:    amounts(8, "H200"),
+		},
+		"with two resources": {
+			pod:     builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"),
+			charged: amounts(8, "910B", "H200", "H800"),
+			held:    amounts(8, "910B", "H200"),
+		},
 	}) {
 		r := Resolver{Inventory: tracker.Inventory()}
 		charge := r.Usage(tc.pod.Obj(), nil, tc.last)

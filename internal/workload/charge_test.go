@@ -24,7 +24,13 @@ func drawInventory(t *rapid.T) *card.Inventory {
 	for _, name := range []string{"n", "other"} {
 		switch rapid.SampledFrom([]string{"gone", "H200", "H800", "unlabelled"}).Draw(t, name) {
 		case "H200":
-			nodes[name] = card.Node{Model: "H200", Cards: []card.NodeCard{{Name: "H200", Resource: gpuResource, Count: 4}, {Name: "H200/mig-1g.18gb", Resource: migResource, Count: 7}}}
+			nodes[name] = card.Node{
+				Model: "H200",
+				Cards: []card.NodeCard{
+					{Name: "H200", Resource: gpuResource, Count: 4},
+					{Name: "H200/mig-1g.18gb", Resource: migResource, Count: 7},
+				},
+			}
 		case "H800":
 			nodes[name] = card.Node{Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}}
 		case "unlabelled":
@@ -73,7 +79,11 @@ func TestAChargeStays(t *testing.T) {
 // TestWithheldCardsStayCharged: a restart changes nothing, and new pods get none of them.
 func TestWithheldCardsStayCharged(t *testing.T) {
 	oversold := card.NewInventory(map[string]card.Node{
-		"n":     {Model: "H200", Unnamed: []corev1.ResourceName{gpuResource}, Withheld: []card.NodeCard{{Name: "H200", Resource: gpuResource, Count: 80}}},
+		"n": {
+			Model:    "H200",
+			Unnamed:  []corev1.ResourceName{gpuResource},
+			Withheld: []card.NodeCard{{Name: "H200", Resource: gpuResource, Count: 80}},
+		},
 		"other": {Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}},
 	})
 

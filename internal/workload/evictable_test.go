@@ -21,7 +21,8 @@ func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 		check.Equal(t, "label "+value, want, IsEvictable(pod().Label(preemptable, value).Obj(), nil))
 		check.Equal(t, "PodGroup "+value, want, IsEvictable(pod().Obj(), says))
 		check.Equal(t, "PodGroup beside a pod that allows it "+value, want, IsEvictable(pod().Annotation(preemptable, "true").Obj(), says))
-		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, IsEvictable(pod().Annotation(preemptable, "false").Obj(), says))
+		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, IsEvictable(pod().
+			Annotation(preemptable, "false").Obj(), says))
 		check.Equal(t, "annotation before a label that allows it "+value, want,
 			IsEvictable(pod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
 
@@ -38,13 +39,33 @@ func TestWhichPodsMayBeEvicted(t *testing.T) {
 		group map[string]string
 		want  bool
 	}{
-		"a pod that says nothing":                         {pod(), nil, true},
-		"a pod without annotations and labels":            {builder.Pod("", ""), map[string]string{}, true},
-		"another spelling says nothing":                   {pod().Annotation("volcano.sh/Preemptable", "false"), nil, true},
-		"an annotation of the same prefix says nothing":   {pod().Annotation("volcano.sh/preemptable-by", "false"), nil, true},
-		"critical for the cluster":                        {pod().PriorityClass("system-cluster-critical"), nil, false},
-		"critical for a node":                             {pod().PriorityClass("system-node-critical"), nil, false},
-		"critical, although it allows it":                 {pod().PriorityClass("system-node-critical").Annotation(preemptable, "true"), allows, false},
+		"a pod that says nothing": {
+			pod:  pod(),
+			want: true,
+		},
+		"a pod without annotations and labels": {
+			pod:   builder.Pod("", ""),
+			group: map[string]string{},
+			want:  true,
+		},
+		"another spelling says nothing": {
+			pod:  pod().Annotation("volcano.sh/Preemptable", "false"),
+			want: true,
+		},
+		"an annotation of the same prefix says nothing": {
+			pod:  pod().Annotation("volcano.sh/preemptable-by", "false"),
+			want: true,
+		},
+		"critical for the cluster": {
+			pod: pod().PriorityClass("system-cluster-critical"),
+		},
+		"critical for a node": {
+			pod: pod().PriorityClass("system-node-critical"),
+		},
+		"critical, although it allows it": {
+			pod:   pod().PriorityClass("system-node-critical").Annotation(preemptable, "true"),
+			group: allows,
+		},
 		"a class that only sounds critical":               {pod().PriorityClass("system-critical"), nil, true},
 		"of the namespace kube-system":                    {podIn("kube-system"), nil, false},
 		"of kube-system, although it allows it":           {podIn("kube-system").Annotation(preemptable, "true"), allows, false},

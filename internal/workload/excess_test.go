@@ -10,16 +10,38 @@ import (
 
 func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
 	above := quota.Excess{Kind: quota.QuotaAboveParent, Name: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
-	scaled := quota.Excess{Kind: quota.DeservedAboveParent, Name: quota.CPUName, Parent: "web", Written: 4000, Limit: 6000, Sum: 8000, Allowed: 3000}
+	scaled := quota.Excess{
+		Kind:    quota.DeservedAboveParent,
+		Name:    quota.CPUName,
+		Parent:  "web",
+		Written: 4000,
+		Limit:   6000,
+		Sum:     8000,
+		Allowed: 3000,
+	}
 	missing := quota.Excess{Kind: quota.NothingToInherit, Name: quota.MemoryName}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		excess        []quota.Excess
 		reason, words string
 	}{
-		"one":   {[]quota.Excess{above}, v1alpha1.ReasonQuotaAboveParent, "Queue <chat>: H200: quota is 8, but parent web has 6, which is in force: lower it here, or raise the parent"},
-		"two":   {[]quota.Excess{scaled, above}, v1alpha1.ReasonScaled, "Queue <chat>: CPU: deserved is 4, but the children of web have 8 together and it has 6, so 3 is in force: lower the children, or raise the parent; 1 more amount of the queue does not count"},
-		"three": {[]quota.Excess{missing, scaled, above}, v1alpha1.ReasonCardNotInParent, "Queue <chat>: memory: has no quota to inherit at the top level, so it is 0: write quota; 2 more amounts of the queue do not count"},
+		"one": {
+			excess: []quota.Excess{above},
+			reason: v1alpha1.ReasonQuotaAboveParent,
+			words:  "Queue <chat>: H200: quota is 8, but parent web has 6, which is in force: lower it here, or raise the parent",
+		},
+		"two": {
+			excess: []quota.Excess{scaled, above},
+			reason: v1alpha1.ReasonScaled,
+			words: "Queue <chat>: CPU: deserved is 4, but the children of web have 8 together and it has 6, so 3 is in force: " +
+				"lower the children, or raise the parent; 1 more amount of the queue does not count",
+		},
+		"three": {
+			excess: []quota.Excess{missing, scaled, above},
+			reason: v1alpha1.ReasonCardNotInParent,
+			words: "Queue <chat>: memory: has no quota to inherit at the top level, so it is 0: write quota; 2 more amounts of " +
+				"the queue do not count",
+		},
 	}) {
 		check.Equal(t, "refusal", &Refusal{Reason: tc.reason, Message: tc.words}, RefusalForExcess("chat", tc.excess))
 	}

@@ -216,11 +216,14 @@ var states = []v1beta1.QueueState{v1beta1.QueueStateOpen, v1beta1.QueueStateClos
 // why.
 func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
 	refused := unreadable || q.Status.State != v1beta1.QueueStateOpen
-	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations, q.Status.State)
+	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations,
+		q.Status.State)
 	if got.Refusal == nil {
 		return
 	}
-	check.Must(t, unreadable == (got.Refusal.Reason == ReasonInvalidQuota) && check.FitsEvent(got.Refusal.Message) && strings.HasPrefix(got.Refusal.Message, "Queue <q> "), "refused by %+v", got.Refusal)
+	check.Must(t, unreadable == (got.Refusal.Reason == ReasonInvalidQuota) && check.FitsEvent(got.Refusal.Message) && strings.HasPrefix(got.Refusal.Message,
+		"Queue <q> "),
+		"refused by %+v", got.Refusal)
 }
 
 // limitOf is the limit that a capability states, in unit parts. A limit may be

@@ -29,24 +29,83 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		labels   map[string]string // of the namespace, nil for one that is not known
 		want     string            // the refusal, "" when the namespace may
 	}{
-		"by a label":                            {`{"matchLabels":{"team":"chat"}}`, chat, ""},
-		"by its name":                           {`{"matchLabels":{"kubernetes.io/metadata.name":"chat-1"}}`, chat, ""},
-		"one of several names":                  {`{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["lab","chat-1"]}]}`, chat, ""},
-		"all that have a label":                 {`{"matchExpressions":[{"key":"team","operator":"Exists"}]}`, chat, ""},
-		"all that have not another":             {`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`, chat, ""},
-		"everything":                            {`{}`, chat, ""},
-		"everything, with white space":          {" { } ", chat, ""},
-		"everything, written out":               {`{"matchLabels":{},"matchExpressions":[]}`, chat, ""},
-		"everything, without a known namespace": {`{}`, nil, ""},
-		"labels and expressions together":       {`{"matchLabels":{"team":"chat"},"matchExpressions":[{"key":"stage","operator":"NotIn","values":["live"]}]}`, chat, ""},
-		"another value":                         {`{"matchLabels":{"team":"lab"}}`, chat, leftOut},
-		"another name":                          {`{"matchLabels":{"kubernetes.io/metadata.name":"chat"}}`, chat, leftOut},
-		"one label of two is not enough":        {`{"matchLabels":{"team":"chat","stage":"live"}}`, chat, leftOut},
-		"a label that is there must not be":     {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, chat, leftOut},
-		"a namespace without labels":            {`{"matchLabels":{"team":"chat"}}`, map[string]string{}, leftOut},
-		"case counts":                           {`{"matchLabels":{"team":"Chat"}}`, chat, leftOut},
-		"an unknown namespace":                  {`{"matchLabels":{"team":"chat"}}`, nil, "Namespace <chat-1> is not known yet, and queue <q> is only for certain namespaces: wait, or name another queue"},
-		"a namespace whose labels are unknown":  {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, nil, "Namespace <chat-1> is not known yet"},
+		"by a label": {
+			selector: `{"matchLabels":{"team":"chat"}}`,
+			labels:   chat,
+		},
+		"by its name": {
+			selector: `{"matchLabels":{"kubernetes.io/metadata.name":"chat-1"}}`,
+			labels:   chat,
+		},
+		"one of several names": {
+			selector: `{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["lab","chat-1"]}]}`,
+			labels:   chat,
+		},
+		"all that have a label": {
+			selector: `{"matchExpressions":[{"key":"team","operator":"Exists"}]}`,
+			labels:   chat,
+		},
+		"all that have not another": {
+			selector: `{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`,
+			labels:   chat,
+		},
+		"everything": {
+			selector: `{}`,
+			labels:   chat,
+		},
+		"everything, with white space": {
+			selector: " { } ",
+			labels:   chat,
+		},
+		"everything, written out": {
+			selector: `{"matchLabels":{},"matchExpressions":[]}`,
+			labels:   chat,
+		},
+		"everything, without a known namespace": {
+			selector: `{}`,
+		},
+		"labels and expressions together": {
+			selector: `{"matchLabels":{"team":"chat"},"matchExpressions":[{"key":"stage","operator":"NotIn","values":["live"]}]}`,
+			labels:   chat,
+		},
+		"another value": {
+			selector: `{"matchLabels":{"team":"lab"}}`,
+			labels:   chat,
+			want:     leftOut,
+		},
+		"another name": {
+			selector: `{"matchLabels":{"kubernetes.io/metadata.name":"chat"}}`,
+			labels:   chat,
+			want:     leftOut,
+		},
+		"one label of two is not enough": {
+			selector: `{"matchLabels":{"team":"chat","stage":"live"}}`,
+			labels:   chat,
+			want:     leftOut,
+		},
+		"a label that is there must not be": {
+			selector: `{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`,
+			labels:   chat,
+			want:     leftOut,
+		},
+		"a namespace without labels": {
+			selector: `{"matchLabels":{"team":"chat"}}`,
+			labels:   map[string]string{},
+			want:     leftOut,
+		},
+		"case counts": {
+			selector: `{"matchLabels":{"team":"Chat"}}`,
+			labels:   chat,
+			want:     leftOut,
+		},
+		"an unknown namespace": {
+			selector: `{"matchLabels":{"team":"chat"}}`,
+			want:     "Namespace <chat-1> is not known yet, and queue <q> is only for certain namespaces: wait, or name another queue",
+		},
+		"a namespace whose labels are unknown": {
+			selector: `{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`,
+			want:     "Namespace <chat-1> is not known yet",
+		},
 	}) {
 		q := tenant(`{"H200":8}`, choosing(tc.selector))
 		selector, refusal := NamespaceSelectorFor(q)
@@ -111,10 +170,13 @@ func TestAQueueWithoutASelectorIsForAllNamespaces(t *testing.T) {
 // its limits: what runs stays charged by them.
 func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	for name, q := range map[string]*v1beta1.Queue{
-		"with a quota":    tenant(`{"H200":8}`, choosing("?")),
-		"without a quota": {ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: map[string]string{"volcano.sh/namespace-selector": "?"}}, Status: v1beta1.QueueStatus{State: "Open"}},
-		"root":            tenant(`{}`, called("root"), choosing("?")),
-		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
+		"with a quota": tenant(`{"H200":8}`, choosing("?")),
+		"without a quota": {
+			ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: map[string]string{"volcano.sh/namespace-selector": "?"}},
+			Status:     v1beta1.QueueStatus{State: "Open"},
+		},
+		"root":   tenant(`{}`, called("root"), choosing("?")),
+		"closed": tenant(`{}`, in("Closed"), choosing("?")),
 	} {
 		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
 			got := QueueRulesFor(q, unmanaged, nil)

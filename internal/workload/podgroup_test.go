@@ -46,58 +46,236 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		least   *corev1.ResourceList
 		want    quota.JobRequest
 	}{
-		"nothing at all":          {"-", nil, jobRequest()},
-		"empty minResources":      {"-", least(), jobRequest()},
-		"an empty request":        {"{}", nil, jobRequest()},
-		"CPU and memory alone":    {"-", least("cpu", "1500m", "memory", "2Gi"), quota.JobRequest{MilliCPU: 1500, Memory: 2 << 30}},
-		"a part of a core":        {"-", least("cpu", "1u"), quota.JobRequest{MilliCPU: 1}},
-		"negative CPU is none":    {"-", least("cpu", "-1", "memory", "-1Gi"), jobRequest()},
-		"CPU beyond 64 bits":      {"-", least("cpu", "1e30"), quota.JobRequest{MilliCPU: 1 << 53}},
-		"memory beyond 64 bits":   {"-", least("memory", "18446744073709551616"), quota.JobRequest{Memory: 1 << 53}},
-		"RDMA is no card":         {"-", least("rdma/hca", "4", "hugepages-2Mi", "1Gi"), jobRequest()},
-		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), jobRequest(cardRequest(1, "H200"))},
+		"nothing at all": {
+			request: "-",
+			want:    jobRequest(),
+		},
+		"empty minResources": {
+			request: "-",
+			least:   least(),
+			want:    jobRequest(),
+		},
+		"an empty request": {
+			request: "{}",
+			want:    jobRequest(),
+		},
+		"CPU and memory alone": {
+			request: "-",
+			least:   least("cpu", "1500m", "memory", "2Gi"),
+			want:    quota.JobRequest{MilliCPU: 1500, Memory: 2 << 30},
+		},
+		"a part of a core": {
+			request: "-",
+			least:   least("cpu", "1u"),
+			want:    quota.JobRequest{MilliCPU: 1},
+		},
+		"negative CPU is none": {
+			request: "-",
+			least:   least("cpu", "-1", "memory", "-1Gi"),
+			want:    jobRequest(),
+		},
+		"CPU beyond 64 bits": {
+			request: "-",
+			least:   least("cpu", "1e30"),
+			want:    quota.JobRequest{MilliCPU: 1 << 53},
+		},
+		"memory beyond 64 bits": {
+			request: "-",
+			least:   least("memory", "18446744073709551616"),
+			want:    quota.JobRequest{Memory: 1 << 53},
+		},
+		"RDMA is no card": {
+			request: "-",
+			least:   least("rdma/hca", "4", "hugepages-2Mi", "1Gi"),
+			want:    jobRequest(),
+		},
+		"other things than cards": {
+			request: `{"H200":1}`,
+			least:   least("rdma/hca", "4", gpu, "1"),
+			want:    jobRequest(cardRequest(1, "H200")),
+		},
 
 		// minResources, no request
-		"any card of its resource":                {"-", least(gpu, "8"), jobRequest(cardRequest(8, "4090", "H200"))},
-		"any card of two resources":               {"-", least(gpu, "8", npu, "4"), jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200"))},
-		"no cards of its resource":                {"-", least(gpu, "0"), jobRequest()},
-		"a negative number of cards":              {"-", least(gpu, "-8"), jobRequest()},
-		"a part of a card":                        {"-", least(gpu, "500m"), jobRequest(cardRequest(1, "4090", "H200"))},
-		"cards beyond 64 bits":                    {"-", least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
-		"the largest number of 64 bits":           {"-", least(gpu, "9223372036854775807"), jobRequest(cardRequest(card.MaxCount+1, "4090", "H200"))},
-		"an unnamed card fits no quota":           {"-", least("vendor.example/ppu", "2"), jobRequest(cardRequest(2))},
-		"another resource than the request's":     {`{"H200":2}`, least(gpu, "2", npu, "4"), jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B"))},
-		"a resource that is requested as nothing": {`{"H200":0}`, least(gpu, "2"), jobRequest(cardRequest(2, "4090", "H200"))},
-		"a resource of which none is needed":      {`{"910B":2}`, least(gpu, "0", npu, "2"), jobRequest(cardRequest(2, "910B"))},
+		"any card of its resource": {
+			request: "-",
+			least:   least(gpu, "8"),
+			want:    jobRequest(cardRequest(8, "4090", "H200")),
+		},
+		"any card of two resources": {
+			request: "-",
+			least:   least(gpu, "8", npu, "4"),
+			want:    jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200")),
+		},
+		"no cards of its resource": {
+			request: "-",
+			least:   least(gpu, "0"),
+			want:    jobRequest(),
+		},
+		"a negative number of cards": {
+			request: "-",
+			least:   least(gpu, "-8"),
+			want:    jobRequest(),
+		},
+		"a part of a card": {
+			request: "-",
+			least:   least(gpu, "500m"),
+			want:    jobRequest(cardRequest(1, "4090", "H200")),
+		},
+		"cards beyond 64 bits": {
+			request: "-",
+			least:   least(gpu, "1e30"),
+			want:    jobRequest(cardRequest(card.MaxCount+1, "4090", "H200")),
+		},
+		"the largest number of 64 bits": {
+			request: "-",
+			least:   least(gpu, "9223372036854775807"),
+			want:    jobRequest(cardRequest(card.MaxCount+1, "4090", "H200")),
+		},
+		"an unnamed card fits no quota": {
+			request: "-",
+			least:   least("vendor.example/ppu", "2"),
+			want:    jobRequest(cardRequest(2)),
+		},
+		"another resource than the request's": {
+			request: `{"H200":2}`,
+			least:   least(gpu, "2", npu, "4"),
+			want:    jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B")),
+		},
+		"a resource that is requested as nothing": {
+			request: `{"H200":0}`,
+			least:   least(gpu, "2"),
+			want:    jobRequest(cardRequest(2, "4090", "H200")),
+		},
+		"a resource of which none is needed": {
+			request: `{"910B":2}`,
+			least:   least(gpu, "0", npu, "2"),
+			want:    jobRequest(cardRequest(2, "910B")),
+		},
 
 		// a request, no minResources of it
-		"the whole job without minResources":            {`{"H200":8}`, nil, jobRequest(cardRequest(8, "H200"))},
-		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Cards: []quota.CardRequest{cardRequest(8, "H200")}, MilliCPU: 1000}},
-		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "B300"), cardRequest(2, "4090", "H200"))},
-		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, jobRequest(cardRequest(8, "H200", "4090"))},
-		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "B300", "H200"))},
-		"requests in the order of their texts":          {`{"H200":1,"4090":2,"910B":3}`, nil, jobRequest(cardRequest(2, "4090"), cardRequest(3, "910B"), cardRequest(1, "H200"))},
-		"two orders of the same cards are two requests": {`{"H200|4090":1,"4090|H200":1}`, nil, jobRequest(cardRequest(1, "4090", "H200"), cardRequest(1, "H200", "4090"))},
+		"the whole job without minResources": {
+			request: `{"H200":8}`,
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"the whole job, as minResources has other ones": {
+			request: `{"H200":8}`,
+			least:   least("cpu", "1"),
+			want:    quota.JobRequest{Cards: []quota.CardRequest{cardRequest(8, "H200")}, MilliCPU: 1000},
+		},
+		"a card that no node has": {
+			request: `{"B300":8}`,
+			least:   least(gpu, "2"),
+			want:    jobRequest(cardRequest(8, "B300"), cardRequest(2, "4090", "H200")),
+		},
+		"alternatives keep their order": {
+			request: `{"H200|4090":8}`,
+			want:    jobRequest(cardRequest(8, "H200", "4090")),
+		},
+		"the second alternative is the known one": {
+			request: `{"B300|H200":8}`,
+			least:   least(gpu, "2"),
+			want:    jobRequest(cardRequest(8, "B300", "H200")),
+		},
+		"requests in the order of their texts": {
+			request: `{"H200":1,"4090":2,"910B":3}`,
+			want:    jobRequest(cardRequest(2, "4090"), cardRequest(3, "910B"), cardRequest(1, "H200")),
+		},
+		"two orders of the same cards are two requests": {
+			request: `{"H200|4090":1,"4090|H200":1}`,
+			want:    jobRequest(cardRequest(1, "4090", "H200"), cardRequest(1, "H200", "4090")),
+		},
 
 		// both
-		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), jobRequest(cardRequest(8, "H200"))},
-		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), jobRequest(cardRequest(8, "H200"))},
-		"as much as the job":                             {`{"H200":8}`, least(gpu, "8"), jobRequest(cardRequest(8, "H200"))},
-		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), jobRequest(cardRequest(8, "H200"))},
-		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), jobRequest(cardRequest(8, "H200"))},
-		"a minimum of a part of a card":                  {`{"H200":1}`, least(gpu, "1200m"), jobRequest(cardRequest(2, "H200"))},
-		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), jobRequest(cardRequest(card.MaxCount+1, "H200"))},
-		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), jobRequest(cardRequest(1000000, "H200"))},
-		"twice as much of each":                          {`{"H200":8,"4090":4}`, least(gpu, "24"), jobRequest(cardRequest(8, "4090"), cardRequest(16, "H200"))},
-		"what is shared is rounded up":                   {`{"H200":8,"4090":4}`, least(gpu, "13"), jobRequest(cardRequest(5, "4090"), cardRequest(9, "H200"))},
-		"less than either":                               {`{"H200":8,"4090":1}`, least(gpu, "1"), jobRequest(cardRequest(1, "4090"), cardRequest(8, "H200"))},
-		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "16"), jobRequest(cardRequest(16, "H200"))},
-		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "16"), jobRequest(cardRequest(4, "H200"), cardRequest(12, "H200", "4090"))},
-		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "6"), jobRequest(cardRequest(6, "910B"), cardRequest(8, "H200"))},
-		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "5"), jobRequest(cardRequest(8, "H200"), cardRequest(5, "H200/mig-1g.18gb-mixed"))},
-		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "16"), jobRequest(cardRequest(8, "B300"), cardRequest(16, "H200"))},
-		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), jobRequest(cardRequest(1000000, "4090"), cardRequest(1000000, "H200"))},
-		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), jobRequest(cardRequest(8, "H200"), cardRequest(4, "910B"))},
+		"the minimum is a part of the job": {
+			request: `{"H200":8}`,
+			least:   least(gpu, "2"),
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"the job is smaller than its minimum": {
+			request: `{"H200":2}`,
+			least:   least(gpu, "8"),
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"as much as the job": {
+			request: `{"H200":8}`,
+			least:   least(gpu, "8"),
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"a minimum of no cards": {
+			request: `{"H200":8}`,
+			least:   least(gpu, "0"),
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"a negative minimum": {
+			request: `{"H200":8}`,
+			least:   least(gpu, "-1"),
+			want:    jobRequest(cardRequest(8, "H200")),
+		},
+		"a minimum of a part of a card": {
+			request: `{"H200":1}`,
+			least:   least(gpu, "1200m"),
+			want:    jobRequest(cardRequest(2, "H200")),
+		},
+		"a minimum beyond 64 bits": {
+			request: `{"H200":8}`,
+			least:   least(gpu, "1e30"),
+			want:    jobRequest(cardRequest(card.MaxCount+1, "H200")),
+		},
+		"the largest request and its minimum": {
+			request: `{"H200":1000000}`,
+			least:   least(gpu, "999999"),
+			want:    jobRequest(cardRequest(1000000, "H200")),
+		},
+		"twice as much of each": {
+			request: `{"H200":8,"4090":4}`,
+			least:   least(gpu, "24"),
+			want:    jobRequest(cardRequest(8, "4090"), cardRequest(16, "H200")),
+		},
+		"what is shared is rounded up": {
+			request: `{"H200":8,"4090":4}`,
+			least:   least(gpu, "13"),
+			want:    jobRequest(cardRequest(5, "4090"), cardRequest(9, "H200")),
+		},
+		"less than either": {
+			request: `{"H200":8,"4090":1}`,
+			least:   least(gpu, "1"),
+			want:    jobRequest(cardRequest(1, "4090"), cardRequest(8, "H200")),
+		},
+		"a request of none takes no part": {
+			request: `{"H200":8,"4090":0}`,
+			least:   least(gpu, "16"),
+			want:    jobRequest(cardRequest(16, "H200")),
+		},
+		"alternatives share with the rest": {
+			request: `{"H200|4090":6,"H200":2}`,
+			least:   least(gpu, "16"),
+			want:    jobRequest(cardRequest(4, "H200"), cardRequest(12, "H200", "4090")),
+		},
+		"each resource for itself": {
+			request: `{"H200":8,"910B":4}`,
+			least:   least(gpu, "2", npu, "6"),
+			want:    jobRequest(cardRequest(6, "910B"), cardRequest(8, "H200")),
+		},
+		"a slice and the card are two resources": {
+			request: `{"H200":8,"H200/mig-1g.18gb-mixed":4}`,
+			least:   least(gpu, "2", slice, "5"),
+			want:    jobRequest(cardRequest(8, "H200"), cardRequest(5, "H200/mig-1g.18gb-mixed")),
+		},
+		"a card that no node has does not share": {
+			request: `{"B300":8,"H200":8}`,
+			least:   least(gpu, "16"),
+			want:    jobRequest(cardRequest(8, "B300"), cardRequest(16, "H200")),
+		},
+		"counts near the largest do not wrap around": {
+			request: `{"H200":1000000,"4090":1000000}`,
+			least:   least(gpu, "1000001"),
+			want:    jobRequest(cardRequest(1000000, "4090"), cardRequest(1000000, "H200")),
+		},
+		"a request that names no resource of the minima": {
+			request: `{"H200":8}`,
+			least:   least(npu, "4"),
+			want:    jobRequest(cardRequest(8, "H200"), cardRequest(4, "910B")),
+		},
 	}) {
 		got, refusal := announced(tc.request, tc.least)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
@@ -119,7 +297,11 @@ func announced(request string, least *corev1.ResourceList, inv ...*card.Inventor
 
 // What texts are refused, and why, is tested with card.ParseTotals.
 func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
-	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 8192 are read"} {
+	for text, want := range map[string]string{
+		"":                         "is not a JSON object",
+		`{"H200":0.5}`:             "write a whole number",
+		strings.Repeat("{", 1<<20): "at most 8192 are read",
+	} {
 		got, refusal := announced(text, least("nvidia.com/gpu", "1", "cpu", "1"))
 		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
 		check.Equal(t, "a refused job announces something", quota.JobRequest{}, got)
@@ -135,13 +317,19 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		"H200": "nvidia.com/gpu", "4090": "nvidia.com/gpu", "H200|4090": "nvidia.com/gpu", "B300|H200": "nvidia.com/gpu",
 		"910B": "huawei.com/Ascend910", "H200/mig-1g.18gb-mixed": "nvidia.com/mig-1g.18gb", "B300": "none",
 	}
-	anyCard := map[string]string{"nvidia.com/gpu": "4090|H200", "huawei.com/Ascend910": "910B", "nvidia.com/mig-1g.18gb": "H200/mig-1g.18gb-mixed", "vendor.example/ppu": ""}
+	anyCard := map[string]string{
+		"nvidia.com/gpu":         "4090|H200",
+		"huawei.com/Ascend910":   "910B",
+		"nvidia.com/mig-1g.18gb": "H200/mig-1g.18gb-mixed",
+		"vendor.example/ppu":     "",
+	}
 	requests := []string{"H200", "4090", "H200|4090", "B300|H200", "910B", "H200/mig-1g.18gb-mixed", "B300"}
 	quantities := []string{"0", "-1", "1", "2", "3", "5", "7", "11", "13", "500m", "3500m", "999999", "1M", "1e30", "9223372036854775807"}
 
 	inv := cluster()
 	seed.Check(t, func(t *rapid.T) {
-		counts := rapid.MapOfN(rapid.SampledFrom(requests), rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(999_990, 1_000_000)), 0, 5).Draw(t, "card.request")
+		counts := rapid.MapOfN(rapid.SampledFrom(requests), rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(999_990, 1_000_000)), 0, 5).Draw(t,
+			"card.request")
 		minimum := rapid.MapOfN(rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb", "vendor.example/ppu", "rdma/hca"}),
 			rapid.SampledFrom(quantities), 0, 4).Draw(t, "minResources")
 

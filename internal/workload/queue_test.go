@@ -79,63 +79,247 @@ func TestWhatAQueueAllows(t *testing.T) {
 		want  quota.Limits
 		says  []string // the reason and texts of the refusal
 	}{
-		"quota and capability":                   {tenant(`{"H200":8}`), "", limits(cpu, memory, some), nil},
-		"a quota of no cards":                    {tenant(`{"H200":0}`), "", limits(cpu, memory, card.Amount{Name: "H200"}), nil},
-		"capability not set is 0 beside a quota": {tenant(`{"H200":8}`, nothing), "", limits(0, 0, some), nil},
-		"an empty quota is a quota":              {tenant(`{}`), "", limits(cpu, memory), nil},
-		"unmanaged: no cards, CPU unlimited":     {tenant("", unmanaged, nothing), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
-		"unmanaged with capability":              {tenant("", unmanaged), v1alpha1.UnmanagedEnforce, limits(cpu, memory), nil},
-		"unmanaged and ignored: any card":        {tenant("", unmanaged, nothing), v1alpha1.UnmanagedIgnore, anyCard, nil},
-		"root is no way around the quotas":       {tenant(`{"H200":1}`, called("root"), nothing, in("")), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
-		"root while queues are being moved":      {tenant(`{"H200":1}`, called("root"), nothing, in("")), v1alpha1.UnmanagedIgnore, anyCard, nil},
-		"root with a quota that cannot be read":  {tenant(`{`, called("root")), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
-		"unmanaged and denied":                   {tenant("", unmanaged, nothing), v1alpha1.UnmanagedDeny, limits(0, 0), nil},
-		"denied with capability":                 {tenant("", unmanaged), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
-		"denied with CPU alone":                  {tenant("", unmanaged, capability(builder.Resources("4", "0"))), v1alpha1.UnmanagedDeny, limits(cpu, 0), nil},
-		"denied, and cards in the capability":    {tenant("", unmanaged, capable(gpu, "8")), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
-		"an empty quota is not denied":           {tenant(`{}`), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
-		"a quota is not denied":                  {tenant(`{"H200":8}`), v1alpha1.UnmanagedDeny, limits(cpu, memory, some), nil},
-		"root is denied, whatever it says":       {tenant(`{"H200":1}`, called("root"), in("")), v1alpha1.UnmanagedDeny, limits(0, 0), nil},
+		"quota and capability": {
+			queue: tenant(`{"H200":8}`),
+			want:  limits(cpu, memory, some),
+		},
+		"a quota of no cards": {
+			queue: tenant(`{"H200":0}`),
+			want:  limits(cpu, memory, card.Amount{Name: "H200"}),
+		},
+		"capability not set is 0 beside a quota": {
+			queue: tenant(`{"H200":8}`, nothing),
+			want:  limits(0, 0, some),
+		},
+		"an empty quota is a quota": {
+			queue: tenant(`{}`),
+			want:  limits(cpu, memory),
+		},
+		"unmanaged: no cards, CPU unlimited": {
+			queue: tenant("", unmanaged, nothing),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(endless, endless),
+		},
+		"unmanaged with capability": {
+			queue: tenant("", unmanaged),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(cpu, memory),
+		},
+		"unmanaged and ignored: any card": {
+			queue: tenant("", unmanaged, nothing),
+			mode:  v1alpha1.UnmanagedIgnore,
+			want:  anyCard,
+		},
+		"root is no way around the quotas": {
+			queue: tenant(`{"H200":1}`, called("root"), nothing, in("")),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(endless, endless),
+		},
+		"root while queues are being moved": {
+			queue: tenant(`{"H200":1}`, called("root"), nothing, in("")),
+			mode:  v1alpha1.UnmanagedIgnore,
+			want:  anyCard,
+		},
+		"root with a quota that cannot be read": {
+			queue: tenant(`{`, called("root")),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(endless, endless),
+		},
+		"unmanaged and denied": {
+			queue: tenant("", unmanaged, nothing),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(0, 0),
+		},
+		"denied with capability": {
+			queue: tenant("", unmanaged),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(cpu, memory),
+		},
+		"denied with CPU alone": {
+			queue: tenant("", unmanaged, capability(builder.Resources("4", "0"))),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(cpu, 0),
+		},
+		"denied, and cards in the capability": {
+			queue: tenant("", unmanaged, capable(gpu, "8")),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(cpu, memory),
+		},
+		"an empty quota is not denied": {
+			queue: tenant(`{}`),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(cpu, memory),
+		},
+		"a quota is not denied": {
+			queue: tenant(`{"H200":8}`),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(cpu, memory, some),
+		},
+		"root is denied, whatever it says": {
+			queue: tenant(`{"H200":1}`, called("root"), in("")),
+			mode:  v1alpha1.UnmanagedDeny,
+			want:  limits(0, 0),
+		},
 
 		// its state
-		"closed":                             {tenant(`{}`, in("Closed")), "", limits(cpu, memory), notOpen("Queue <q> is Closed, not Open")},
-		"closing":                            {tenant(`{}`, in("Closing")), "", limits(cpu, memory), notOpen("Queue <q> is Closing, not Open")},
-		"no state yet":                       {tenant(`{}`, in("")), "", limits(cpu, memory), notOpen("has no state yet")},
-		"a state that Volcano does not know": {tenant(`{}`, in("Unknown")), "", limits(cpu, memory), notOpen("Queue <q> is Unknown, not Open")},
-		"a state in small letters":           {tenant(`{}`, in("open")), "", limits(cpu, memory), notOpen("Queue <q> is open, not Open")},
-		"being deleted":                      {tenant(`{"H200":8}`, leaving), "", limits(cpu, memory, some), notOpen("Queue <q> is being deleted")},
-		"closed and being deleted":           {tenant(`{}`, in("Closed"), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
-		"no state and being deleted":         {tenant(`{}`, in(""), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
-		"root being deleted, queues ignored": {tenant(`{}`, called("root"), leaving), v1alpha1.UnmanagedIgnore, anyCard, notOpen("Queue <root> is being deleted")},
-		"root being deleted":                 {tenant(`{}`, called("root"), leaving), v1alpha1.UnmanagedEnforce, limits(endless, endless), notOpen("Queue <root> is being deleted")},
+		"closed": {
+			queue: tenant(`{}`, in("Closed")),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is Closed, not Open"),
+		},
+		"closing": {
+			queue: tenant(`{}`, in("Closing")),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is Closing, not Open"),
+		},
+		"no state yet": {
+			queue: tenant(`{}`, in("")),
+			want:  limits(cpu, memory),
+			says:  notOpen("has no state yet"),
+		},
+		"a state that Volcano does not know": {
+			queue: tenant(`{}`, in("Unknown")),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is Unknown, not Open"),
+		},
+		"a state in small letters": {
+			queue: tenant(`{}`, in("open")),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is open, not Open"),
+		},
+		"being deleted": {
+			queue: tenant(`{"H200":8}`, leaving),
+			want:  limits(cpu, memory, some),
+			says:  notOpen("Queue <q> is being deleted"),
+		},
+		"closed and being deleted": {
+			queue: tenant(`{}`, in("Closed"), leaving),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is being deleted"),
+		},
+		"no state and being deleted": {
+			queue: tenant(`{}`, in(""), leaving),
+			want:  limits(cpu, memory),
+			says:  notOpen("Queue <q> is being deleted"),
+		},
+		"root being deleted, queues ignored": {
+			queue: tenant(`{}`, called("root"), leaving),
+			mode:  v1alpha1.UnmanagedIgnore,
+			want:  anyCard,
+			says:  notOpen("Queue <root> is being deleted"),
+		},
+		"root being deleted": {
+			queue: tenant(`{}`, called("root"), leaving),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(endless, endless),
+			says:  notOpen("Queue <root> is being deleted"),
+		},
 
 		// its quota
-		"a quota that cannot be read":      {tenant(`{"H200":1.5}`), "", quota.Limits{}, invalid("Queue <q>", "write a whole number")},
-		"closed, and its quota is no JSON": {tenant(`{"H200":`, in("Closed")), "", quota.Limits{}, invalid("is not valid JSON")},
-		"deleted, and its quota is none":   {tenant(`H200=8`, leaving), "", quota.Limits{}, invalid("is not a JSON object")},
-		"an empty quota text":              {tenant(""), "", quota.Limits{}, invalid(`write it like {"NVIDIA-H200":8}`)},
-		"a quota of 1 MiB":                 {tenant(strings.Repeat("8", 1<<20)), "", quota.Limits{}, invalid("at most 65536 are read")},
-		"a long name and as many mistakes": {tenant("{"+strings.Repeat(`"a b":1,`, 255)+`"a b":1}`, long), "", quota.Limits{}, invalid("more mistakes")},
-		"a long name and many escapes": {tenant("{\""+strings.Repeat(`\u0000`, 79)+"\":1}", long), "", quota.Limits{},
-			invalid(`\x00`, "must be a label value")},
+		"a quota that cannot be read": {
+			queue: tenant(`{"H200":1.5}`),
+			want:  quota.Limits{},
+			says:  invalid("Queue <q>", "write a whole number"),
+		},
+		"closed, and its quota is no JSON": {
+			queue: tenant(`{"H200":`, in("Closed")),
+			want:  quota.Limits{},
+			says:  invalid("is not valid JSON"),
+		},
+		"deleted, and its quota is none": {
+			queue: tenant(`H200=8`, leaving),
+			want:  quota.Limits{},
+			says:  invalid("is not a JSON object"),
+		},
+		"an empty quota text": {
+			queue: tenant(""),
+			want:  quota.Limits{},
+			says:  invalid(`write it like {"NVIDIA-H200":8}`),
+		},
+		"a quota of 1 MiB": {
+			queue: tenant(strings.Repeat("8", 1<<20)),
+			want:  quota.Limits{},
+			says:  invalid("at most 65536 are read"),
+		},
+		"a long name and as many mistakes": {
+			queue: tenant("{"+strings.Repeat(`"a b":1,`, 255)+`"a b":1}`, long),
+			want:  quota.Limits{},
+			says:  invalid("more mistakes"),
+		},
+		"a long name and many escapes": {
+			queue: tenant("{\""+strings.Repeat(`\u0000`, 79)+"\":1}", long),
+			want:  quota.Limits{},
+			says:  invalid(`\x00`, "must be a label value"),
+		},
 
 		// its capability
-		"a capability beyond 64 bits":                  {tenant(`{}`, capability(builder.Resources("1e30", "1e30"))), "", limits(endless, endless), nil},
-		"negative CPU is none":                         {tenant(`{}`, capable("cpu", "-4")), "", limits(0, memory), nil},
-		"negative memory is none":                      {tenant(`{}`, capable("memory", "-4Gi")), "", limits(cpu, 0), nil},
-		"negative CPU beyond 64 bits is none":          {tenant(`{}`, capable("cpu", "-10000000000000000000000000000000")), "", limits(0, memory), nil},
-		"negative memory beyond 64 bits is none":       {tenant(`{}`, capable("memory", "-10000000000000000000000000000000")), "", limits(cpu, 0), nil},
-		"8Pi of memory is a limit":                     {tenant(`{}`, capable("memory", "8Pi")), "", limits(cpu, 8<<50), nil},
-		"zero CPU is none":                             {tenant(`{}`, capable("cpu", "0")), "", limits(0, memory), nil},
-		"part of a CPU":                                {tenant(`{}`, capable("cpu", "0.5")), "", limits(500, memory), nil},
-		"less than a thousandth of a CPU":              {tenant(`{}`, capable("cpu", "1u")), "", limits(1, memory), nil},
-		"part of a byte":                               {tenant(`{}`, capable("memory", "1500m")), "", limits(cpu, 2), nil},
-		"CPU of the largest number of 64 bits":         {tenant(`{}`, capable("cpu", "9223372036854775807")), "", limits(endless, memory), nil},
-		"memory beyond 64 bits":                        {tenant(`{}`, capable("memory", "8192Pi")), "", limits(cpu, endless), nil},
-		"cards in the capability are not a quota":      {tenant(`{}`, capable(gpu, "8")), "", limits(cpu, memory), nil},
-		"without a quota, negative CPU is no limit":    {tenant("", unmanaged, capable("cpu", "-4")), v1alpha1.UnmanagedEnforce, limits(endless, memory), nil},
-		"without a quota, zero memory is no limit":     {tenant("", unmanaged, capable("memory", "0")), v1alpha1.UnmanagedEnforce, limits(cpu, endless), nil},
-		"without a quota, cards need one all the same": {tenant("", unmanaged, capable(gpu, "8")), v1alpha1.UnmanagedEnforce, limits(cpu, memory), nil},
+		"a capability beyond 64 bits": {
+			queue: tenant(`{}`, capability(builder.Resources("1e30", "1e30"))),
+			want:  limits(endless, endless),
+		},
+		"negative CPU is none": {
+			queue: tenant(`{}`, capable("cpu", "-4")),
+			want:  limits(0, memory),
+		},
+		"negative memory is none": {
+			queue: tenant(`{}`, capable("memory", "-4Gi")),
+			want:  limits(cpu, 0),
+		},
+		"negative CPU beyond 64 bits is none": {
+			queue: tenant(`{}`, capable("cpu", "-10000000000000000000000000000000")),
+			want:  limits(0, memory),
+		},
+		"negative memory beyond 64 bits is none": {
+			queue: tenant(`{}`, capable("memory", "-10000000000000000000000000000000")),
+			want:  limits(cpu, 0),
+		},
+		"8Pi of memory is a limit": {
+			queue: tenant(`{}`, capable("memory", "8Pi")),
+			want:  limits(cpu, 8<<50),
+		},
+		"zero CPU is none": {
+			queue: tenant(`{}`, capable("cpu", "0")),
+			want:  limits(0, memory),
+		},
+		"part of a CPU": {
+			queue: tenant(`{}`, capable("cpu", "0.5")),
+			want:  limits(500, memory),
+		},
+		"less than a thousandth of a CPU": {
+			queue: tenant(`{}`, capable("cpu", "1u")),
+			want:  limits(1, memory),
+		},
+		"part of a byte": {
+			queue: tenant(`{}`, capable("memory", "1500m")),
+			want:  limits(cpu, 2),
+		},
+		"CPU of the largest number of 64 bits": {
+			queue: tenant(`{}`, capable("cpu", "9223372036854775807")),
+			want:  limits(endless, memory),
+		},
+		"memory beyond 64 bits": {
+			queue: tenant(`{}`, capable("memory", "8192Pi")),
+			want:  limits(cpu, endless),
+		},
+		"cards in the capability are not a quota": {
+			queue: tenant(`{}`, capable(gpu, "8")),
+			want:  limits(cpu, memory),
+		},
+		"without a quota, negative CPU is no limit": {
+			queue: tenant("", unmanaged, capable("cpu", "-4")),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(endless, memory),
+		},
+		"without a quota, zero memory is no limit": {
+			queue: tenant("", unmanaged, capable("memory", "0")),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(cpu, endless),
+		},
+		"without a quota, cards need one all the same": {
+			queue: tenant("", unmanaged, capable(gpu, "8")),
+			mode:  v1alpha1.UnmanagedEnforce,
+			want:  limits(cpu, memory),
+		},
 	}) {
 		modes := []v1alpha1.UnmanagedQueues{tc.mode}
 		if tc.mode == "" {
@@ -173,7 +357,8 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	child := QueueRulesFor(tenant(`{"H200":8}`, called("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
 	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
 	below := resolved["child"]
-	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new starts in it; CardQuota q: no path")
+	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new "+
+		"starts in it; CardQuota q: no path")
 
 	byUser := QueueRulesFor(held(""), "", nil)
 	byLength := QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)

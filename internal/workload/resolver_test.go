@@ -32,32 +32,113 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		wantCards []card.Amount
 	}{
 		// which queue
-		"queue annotation, namespace selected":               {pod: podIn("lab").GPUs(1).Queue("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"queue annotation, namespace not selected":           {pod: podIn("evil").GPUs(1).Queue("q"), wantCards: held("H200", 1)},
-		"queue annotation, a queue for all namespaces":       {pod: podIn("evil").GPUs(1).Queue("open"), wantQueue: "open", wantCards: held("H200", 1)},
-		"a vcjob's queue annotation, namespace not selected": {pod: podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"), wantCards: held("H200", 1)},
-		"no annotation": {pod: podIn("evil").GPUs(1), wantCards: held("H200", 1)},
-		"our scheduler, queue annotation, namespace not selected":               {pod: podIn("evil").GPUs(1).Queue("q"), ours: true, wantCards: held("H200", 1)},
-		"our scheduler, charged-queue annotation, namespace no longer selected": {pod: podIn("evil").GPUs(1).ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
-		"our scheduler, in a PodGroup, namespace no longer selected":            {pod: podIn("evil").GPUs(1), group: group("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
-		"another scheduler, charged-queue annotation, namespace not selected":   {pod: podIn("evil").GPUs(1).ChargedQueue("q"), wantCards: held("H200", 1)},
-		"another scheduler, charged-queue annotation, namespace selected":       {pod: podIn("lab").GPUs(1).ChargedQueue("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"another scheduler, in a PodGroup, namespace not selected":              {pod: podIn("evil").GPUs(1), group: group("q"), wantCards: held("H200", 1)},
-		"another scheduler, charged before, namespace no longer selected":       {pod: podIn("evil").GPUs(1), last: last("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"another scheduler, charged to no queue before":                         {pod: podIn("evil").GPUs(1).Queue("q"), last: last("", held("H200", 1)...), wantCards: held("H200", 1)},
-		"CPU and memory alone, charged-queue annotation":                        {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
-		"CPU and memory alone, our scheduler, namespace no longer selected":     {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q"), ours: true, wantQueue: "q"},
+		"queue annotation, namespace selected": {
+			pod:       podIn("lab").GPUs(1).Queue("q"),
+			wantQueue: "q",
+			wantCards: held("H200", 1),
+		},
+		"queue annotation, namespace not selected": {
+			pod:       podIn("evil").GPUs(1).Queue("q"),
+			wantCards: held("H200", 1),
+		},
+		"queue annotation, a queue for all namespaces": {
+			pod:       podIn("evil").GPUs(1).Queue("open"),
+			wantQueue: "open",
+			wantCards: held("H200", 1),
+		},
+		"a vcjob's queue annotation, namespace not selected": {
+			pod:       podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"),
+			wantCards: held("H200", 1),
+		},
+		"no annotation": {
+			pod:       podIn("evil").GPUs(1),
+			wantCards: held("H200", 1),
+		},
+		"our scheduler, queue annotation, namespace not selected": {
+			pod:       podIn("evil").GPUs(1).Queue("q"),
+			ours:      true,
+			wantCards: held("H200", 1),
+		},
+		"our scheduler, charged-queue annotation, namespace no longer selected": {
+			pod:       podIn("evil").GPUs(1).ChargedQueue("q"),
+			ours:      true,
+			wantQueue: "q",
+			wantCards: held("H200", 1),
+		},
+		"our scheduler, in a PodGroup, namespace no longer selected": {
+			pod:       podIn("evil").GPUs(1),
+			group:     group("q"),
+			ours:      true,
+			wantQueue: "q",
+			wantCards: held("H200", 1),
+		},
+		"another scheduler, charged-queue annotation, namespace not selected": {
+			pod:       podIn("evil").GPUs(1).ChargedQueue("q"),
+			wantCards: held("H200", 1),
+		},
+		"another scheduler, charged-queue annotation, namespace selected": {
+			pod:       podIn("lab").GPUs(1).ChargedQueue("q"),
+			wantQueue: "q",
+			wantCards: held("H200", 1),
+		},
+		"another scheduler, in a PodGroup, namespace not selected": {
+			pod:       podIn("evil").GPUs(1),
+			group:     group("q"),
+			wantCards: held("H200", 1),
+		},
+		"another scheduler, charged before, namespace no longer selected": {
+			pod:       podIn("evil").GPUs(1),
+			last:      last("q"),
+			wantQueue: "q",
+			wantCards: held("H200", 1),
+		},
+		"another scheduler, charged to no queue before": {
+			pod:       podIn("evil").GPUs(1).Queue("q"),
+			last:      last("", held("H200", 1)...),
+			wantCards: held("H200", 1),
+		},
+		"CPU and memory alone, charged-queue annotation": {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
+		"CPU and memory alone, our scheduler, namespace no longer selected": {
+			pod:       podIn("evil").Requests("cpu", "30").ChargedQueue("q"),
+			ours:      true,
+			wantQueue: "q",
+		},
 
 		// a resource that is a card nowhere
-		"our scheduler, charged-queue annotation: the card it names":                   {pod: nowhere("lab").ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1000)},
-		"our scheduler, queue annotation: no card":                                     {pod: nowhere("lab").Queue("q"), ours: true, wantQueue: "q"},
-		"another scheduler, charged-queue annotation: no card":                         {pod: nowhere("lab").ChargedQueue("q"), wantQueue: "q"},
+		"our scheduler, charged-queue annotation: the card it names": {
+			pod:       nowhere("lab").ChargedQueue("q"),
+			ours:      true,
+			wantQueue: "q",
+			wantCards: held("H200", 1000),
+		},
+		"our scheduler, queue annotation: no card": {
+			pod:       nowhere("lab").Queue("q"),
+			ours:      true,
+			wantQueue: "q",
+		},
+		"another scheduler, charged-queue annotation: no card": {
+			pod:       nowhere("lab").ChargedQueue("q"),
+			wantQueue: "q",
+		},
 		"another scheduler, charged-queue annotation, namespace not selected: nothing": {pod: nowhere("evil").ChargedQueue("q")},
-		"another scheduler, charged before: what it was charged":                       {pod: nowhere("lab"), last: last("q", held("MI300X", 2)...), wantQueue: "q", wantCards: held("MI300X", 1000)},
-		"another scheduler, charged before for a card that is another one now":         {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
-		"another scheduler, charged no card before":                                    {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
+		"another scheduler, charged before: what it was charged": {
+			pod:       nowhere("lab"),
+			last:      last("q", held("MI300X", 2)...),
+			wantQueue: "q",
+			wantCards: held("MI300X", 1000),
+		},
+		"another scheduler, charged before for a card that is another one now": {
+			pod:       nowhere("lab"),
+			last:      last("q", held("H200", 2)...),
+			wantQueue: "q",
+		},
+		"another scheduler, charged no card before": {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
-		r := Resolver{Inventory: cluster(), Schedulers: []string{"another"}, AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
+		r := Resolver{
+			Inventory:       cluster(),
+			Schedulers:      []string{"another"},
+			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" },
+		}
 		pod := tc.pod.Obj()
 		if tc.ours {
 			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
@@ -69,7 +150,8 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
 
-	check.Equal(t, "charged to where no queue chooses", "q", (&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
+	check.Equal(t, "charged to where no queue chooses", "q",
+		(&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
 }
 
 // TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as
@@ -81,9 +163,11 @@ func TestCardsWithANetworkDevice(t *testing.T) {
 		tracker.Update(builder.Node("a").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma_nic", "8").Obj())
 		r := Resolver{Inventory: tracker.Inventory()}
 		both := r.Request(builder.Pod("lab", "both").Requests("huawei.com/Ascend910", "4").Container("huawei.com/rdma_nic", "1").Obj())
+
 		check.That(t, both.Denied == nil, "the pod is denied: %v", both.Denied)
 		check.Equal(t, "cards", []card.Name{"Ascend-910B"}, both.Names)
 		device := r.Request(builder.Pod("lab", "device").Requests("huawei.com/rdma_nic", "1").Obj())
-		check.That(t, device.Denied == nil && device.Count == 0, "a device is denied, or counts as %d cards: %v", device.Count, device.Denied)
+		check.That(t, device.Denied == nil && device.Count == 0, "a device is denied, or counts as %d cards: %v", device.Count,
+			device.Denied)
 	}
 }

@@ -57,10 +57,16 @@ func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := quota.InsufficientQuota{
-			Kind: quota.LimitKind(rapid.IntRange(int(quota.Cards), int(quota.Inventory)).Draw(t, "kind")), Queue: rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
-			Ancestor: rapid.Bool().Draw(t, "ancestor"), Requester: "leaf", Names: []card.Name{"NVIDIA-H200", "NVIDIA-H800/mps-80g*1/2"}[:rapid.IntRange(1, 2).Draw(t, "names")],
-			OtherCards: rapid.IntRange(0, 2).Draw(t, "others"), Requested: rapid.Int64Range(1, 9).Draw(t, "requested"), Total: rapid.Int64Range(1, 99).Draw(t, "total"),
-			Limit: rapid.Int64Range(0, 9).Draw(t, "limit"), GracePeriod: time.Minute,
+			Kind:        quota.LimitKind(rapid.IntRange(int(quota.Cards), int(quota.Inventory)).Draw(t, "kind")),
+			Queue:       rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
+			Ancestor:    rapid.Bool().Draw(t, "ancestor"),
+			Requester:   "leaf",
+			Names:       []card.Name{"NVIDIA-H200", "NVIDIA-H800/mps-80g*1/2"}[:rapid.IntRange(1, 2).Draw(t, "names")],
+			OtherCards:  rapid.IntRange(0, 2).Draw(t, "others"),
+			Requested:   rapid.Int64Range(1, 9).Draw(t, "requested"),
+			Total:       rapid.Int64Range(1, 99).Draw(t, "total"),
+			Limit:       rapid.Int64Range(0, 9).Draw(t, "limit"),
+			GracePeriod: time.Minute,
 		}
 		if s.Kind >= quota.NotReclaimable {
 			s.Of = rapid.SampledFrom([]quota.LimitKind{quota.Cards, quota.CPU, quota.Memory}).Draw(t, "of")
@@ -99,16 +105,25 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 		RefusalForUnknownVCJob("lab", "train"):                                              "SchedulerNotReady",
 		{Message: "the scheduler has just started and has not seen every node and pod yet"}: "SchedulerNotReady",
 		// Package deviceclaim tests all of its messages.
-		{Reason: ReasonUnmanagedClaim, Message: "Pod has ResourceClaim <c> for devices of driver <gpu.nvidia.com>, which are cards that no quota limits (unmanagedQueues: Enforce)"}: "UnmanagedClaim",
-		{Reason: ReasonUnmanagedClaim, Message: "Pod waits for ResourceClaim <c>, which does not exist yet"}:                                                                         "Other",
-		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                                                                                                           "QueueNotFound",
-		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}):                                                                                 "NoQuota",
+		{
+			Reason: ReasonUnmanagedClaim,
+			Message: "Pod has ResourceClaim <c> for devices of driver <gpu.nvidia.com>, which are cards that no quota limits " +
+				"(unmanagedQueues: Enforce)",
+		}: "UnmanagedClaim",
+		{Reason: ReasonUnmanagedClaim, Message: "Pod waits for ResourceClaim <c>, which does not exist yet"}: "Other",
+		{Reason: ReasonQueueNotFound, Message: "Queue <q> does not exist"}:                                   "QueueNotFound",
+		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}):         "NoQuota",
 	}
 
 	for kind := quota.ParentNotFound; kind <= quota.IsHeld; kind++ {
 		for _, at := range []string{"q", "above"} {
 			out[RefusalForFault("q", quota.Fault{Kind: kind, Queue: at, Parent: "p"})] = "QueueStopped"
-			out[RefusalForFault("q", quota.Fault{Kind: kind, Queue: at, Parent: "p", HoldMessage: "CardQuota q: its parent does not exist"})] = "QueueStopped"
+			out[RefusalForFault("q", quota.Fault{
+				Kind:        kind,
+				Queue:       at,
+				Parent:      "p",
+				HoldMessage: "CardQuota q: its parent does not exist",
+			})] = "QueueStopped"
 		}
 	}
 
@@ -130,7 +145,10 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	}
 
 	inventory := card.NewInventory(map[string]card.Node{
-		"a": {Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8}, {Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 8}}},
+		"a": {Cards: []card.NodeCard{
+			{Name: "NVIDIA-H200", Resource: builder.GPU, Count: 8},
+			{Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 8},
+		}},
 		"b": {Unnamed: []corev1.ResourceName{"vendor.example/npu"}},
 	})
 
@@ -149,7 +167,10 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 		}
 	}
 
-	for text, reason := range map[string]v1alpha1.BlockedReason{"nonsense": "InvalidRequest", `{"NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed":1}`: "WrongCombination"} {
+	for text, reason := range map[string]v1alpha1.BlockedReason{
+		"nonsense": "InvalidRequest",
+		`{"NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed":1}`: "WrongCombination",
+	} {
 		_, refusal := resolver.PodGroupRequest(text, true, nil)
 		out[refusal] = reason
 	}
@@ -201,7 +222,8 @@ func reasonConstants(t *testing.T) map[string]string {
 func TestOtherTextsAreNoRefusals(t *testing.T) {
 	for _, text := range []string{
 		"", "Queue", "Queue <q", "Queue <q>", "Queue <q> is full", "Queue <q> has insufficient <", "Queue <q> has insufficient <A> quota", "Queue <q>, an ancestor of <",
-		"Insufficient nvidia.com/gpu", "all nodes are unavailable", "Pod lab/a can possibly be assigned to n, once minAvailable is satisfied", "Namespace <",
+		"Insufficient nvidia.com/gpu", "all nodes are unavailable", "Pod lab/a can possibly be assigned to n, once minAvailable " +
+			"is satisfied", "Namespace <",
 	} {
 		got, isRefusal := ReadRefusal(text)
 		check.That(t, !isRefusal, "%q is read as %+v", text, got)

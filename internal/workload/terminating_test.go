@@ -24,16 +24,52 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 		queue string // "" when it holds nothing
 		cards []card.Amount
 	}{
-		"running":                     {pod: pod().GPUs(2), group: group("q")},
-		"being deleted":               {pod: pod().GPUs(2).Deleted(noon), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"before it has started":       {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodPending), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"on a node that is not heard": {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodUnknown), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"has succeeded":               {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodSucceeded), group: group("q")},
-		"has failed":                  {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodFailed), group: group("q")},
-		"without a node":              {pod: pod().GPUs(2).Deleted(noon).Node(""), group: group("q")},
-		"without cards":               {pod: pod().Requests("cpu", "4").Deleted(noon), group: group("q"), queue: "q"},
-		"charged elsewhere before":    {pod: pod().GPUs(2).Deleted(noon).Node("gone"), last: &quota.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
-		"of a binding":                {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
+		"running": {
+			pod:   pod().GPUs(2),
+			group: group("q"),
+		},
+		"being deleted": {
+			pod:   pod().GPUs(2).Deleted(noon),
+			group: group("q"),
+			queue: "q",
+			cards: held("H200", 2),
+		},
+		"before it has started": {
+			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodPending),
+			group: group("q"),
+			queue: "q",
+			cards: held("H200", 2),
+		},
+		"on a node that is not heard": {
+			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodUnknown),
+			group: group("q"),
+			queue: "q",
+			cards: held("H200", 2),
+		},
+		"has succeeded": {
+			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodSucceeded),
+			group: group("q"),
+		},
+		"has failed": {
+			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodFailed),
+			group: group("q"),
+		},
+		"without a node": {
+			pod:   pod().GPUs(2).Deleted(noon).Node(""),
+			group: group("q"),
+		},
+		"without cards": {
+			pod:   pod().Requests("cpu", "4").Deleted(noon),
+			group: group("q"),
+			queue: "q",
+		},
+		"charged elsewhere before": {
+			pod:   pod().GPUs(2).Deleted(noon).Node("gone"),
+			last:  &quota.Charge{Queue: "r", Cards: held("4090", 2)},
+			queue: "r",
+			cards: held("4090", 2),
+		},
+		"of a binding": {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
 	}) {
 		charge := quota.Charge{}
 		ok := IsTerminating(tc.pod.Obj())
@@ -68,11 +104,20 @@ func TestGoodbye(t *testing.T) {
 }
 
 func TestWorks(t *testing.T) {
-	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: false, corev1.ConditionUnknown: false, "": true} {
+	for status, want := range map[corev1.ConditionStatus]bool{
+		corev1.ConditionTrue:    true,
+		corev1.ConditionFalse:   false,
+		corev1.ConditionUnknown: false,
+		"":                      true,
+	} {
 		node := &corev1.Node{}
 		if status != "" {
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status}}
+			node.Status.Conditions = []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+				{Type: corev1.NodeReady, Status: status},
+			}
 		}
+
 		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q works", status), want, NodeReady(node))
 	}
 }

@@ -40,7 +40,8 @@ func policies(text string) (all []batch.LifecyclePolicy) {
 func TestHabitOf(t *testing.T) {
 	for want, texts := range map[EvictionPolicy][]string{
 		{}: {
-			"", "PodEvicted:SyncJob", "PodEvicted:EnqueueJob", "PodEvicted:", "PodFailed:RestartJob TaskCompleted:CompleteJob Unknown:AbortJob",
+			"", "PodEvicted:SyncJob", "PodEvicted:EnqueueJob", "PodEvicted:", "PodFailed:RestartJob TaskCompleted:CompleteJob " +
+				"Unknown:AbortJob",
 			"PodFailed+PodPending:RestartJob", "143:AbortJob 1:RestartJob", "PodEvicted:SyncJob *:AbortJob", "PodEvicted:AbortJob|*:SyncJob",
 			"|PodFailed:AbortJob 0:CompleteJob", "PodFailed:RestartJob|TaskCompleted:CompleteJob", // restarts when pods fail, not evictions
 		},
@@ -83,14 +84,33 @@ func TestOwnerOf(t *testing.T) {
 		owners []metav1.OwnerReference
 		want   string
 	}{
-		"nobody":                                     {nil, ""},
-		"a Volcano job":                              {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)}, "j"},
-		"a Kubernetes job":                           {[]metav1.OwnerReference{owner("batch/v1", "Job", "j", &yes)}, ""},
-		"another kind of Volcano":                    {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", &yes)}, ""},
-		"another version":                            {[]metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", &yes)}, ""},
-		"an owner that does not control":             {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &no), owner("batch.volcano.sh/v1alpha1", "Job", "k", nil)}, ""},
-		"the one of two that controls":               {[]metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)}, "j"},
-		"a Volcano job beside the one that controls": {[]metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", &yes), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)}, ""},
+		"nobody": {},
+		"a Volcano job": {
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
+			want:   "j",
+		},
+		"a Kubernetes job": {
+			owners: []metav1.OwnerReference{owner("batch/v1", "Job", "j", &yes)},
+		},
+		"another kind of Volcano": {
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", &yes)},
+		},
+		"another version": {
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", &yes)},
+		},
+		"an owner that does not control": {
+			owners: []metav1.OwnerReference{
+				owner("batch.volcano.sh/v1alpha1", "Job", "j", &no),
+				owner("batch.volcano.sh/v1alpha1", "Job", "k", nil),
+			},
+		},
+		"the one of two that controls": {
+			owners: []metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
+			want:   "j",
+		},
+		"a Volcano job beside the one that controls": {
+			owners: []metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", &yes), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)},
+		},
 	}) {
 		check.Equal(t, "owner", tc.want, VCJobOwner(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}))
 	}
@@ -113,6 +133,9 @@ func TestManages(t *testing.T) {
 		"annotations without owner":  {nil, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, false},
 		"an owner without any names": {nil, map[string]string{"volcano.sh/job-name": "", "volcano.sh/job-version": "0"}, false},
 	}) {
-		check.Equal(t, "managed", tc.want, ManagedByVCJob(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners, Annotations: tc.notes}}))
+		check.Equal(t, "managed", tc.want, ManagedByVCJob(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			OwnerReferences: tc.owners,
+			Annotations:     tc.notes,
+		}}))
 	}
 }

@@ -51,7 +51,10 @@ func writeJobRequest(request quota.JobRequest) string {
 func TestVCJobRequest(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.10gb"
 	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
-		"a": {Model: "A", Cards: []card.NodeCard{{Name: "A", Resource: gpu, Count: 8}, {Name: "A/mig-1g.10gb-mixed", Resource: slice, Count: 7}}},
+		"a": {
+			Model: "A",
+			Cards: []card.NodeCard{{Name: "A", Resource: gpu, Count: 8}, {Name: "A/mig-1g.10gb-mixed", Resource: slice, Count: 7}},
+		},
 		"b": {Model: "B", Cards: []card.NodeCard{{Name: "B", Resource: gpu, Count: 8}}},
 	})}
 
@@ -72,32 +75,106 @@ func TestVCJobRequest(t *testing.T) {
 		total string
 		want  string
 	}{
-		"limits count as requests":                    {2, []batch.TaskSpec{vcTask(2, 2, "A", "4")}, "", "A:8"},
-		"requests win over limits":                    {2, []batch.TaskSpec{withSpec(vcTask(2, 2, "A", "4"), func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = gpus("3") })}, "", "A:6"},
-		"a card that no template names may be any":    {2, []batch.TaskSpec{vcTask(2, 2, "", "4")}, "", "A|B:8"},
-		"each task names its own":                     {3, []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(2, 2, "B", "5")}, "", "A:2 B:10"},
-		"tasks with the same cards are one request":   {2, []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(1, 1, "A", "5")}, "", "A:7"},
-		"an elastic job requests its minimum":         {3, []batch.TaskSpec{vcTask(10, 0, "A", "1")}, "", "A:3"},
-		"a task without a minimum needs all its pods": {4, []batch.TaskSpec{vcTask(4, -1, "A", "2")}, "", "A:8"},
-		"the minimum of the tasks comes first":        {3, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")}, "", "A:1 B:2"},
-		"then the rest of the first":                  {5, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")}, "", "A:3 B:2"},
-		"below the tasks' minimum the first count":    {2, []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")}, "", "A:2"},
-		"the task of higher priority is the first":    {2, []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")}, "", "B:2"},
-		"a job without a minimum requests nothing":    {0, []batch.TaskSpec{vcTask(5, 0, "A", "1")}, "", ""},
-		"the total counts when it is larger":          {2, []batch.TaskSpec{vcTask(4, 2, "A", "1")}, `{"A":4}`, "A:4"},
-		"the minimum counts when it is larger":        {4, []batch.TaskSpec{vcTask(4, 4, "A", "1")}, `{"A":2}`, "A:4"},
-		"sidecars count beside init containers": {1, []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
-			always := corev1.ContainerRestartPolicyAlways
-			sidecar := corev1.Container{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
-			setup := corev1.Container{Resources: corev1.ResourceRequirements{Limits: gpus("4")}}
-			s.InitContainers = []corev1.Container{sidecar, setup}
-		})}, "", "A:5"},
-		"a card of another resource counts as any": {1, []batch.TaskSpec{vcTask(1, 1, "A/mig-1g.10gb-mixed", "1")}, "", "A|B:1"},
-		"a text that cannot be read counts as any": {1, []batch.TaskSpec{vcTask(1, 1, "|", "1")}, "", "A|B:1"},
-		"no more than fits an int64":               {1 << 30, []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")}, "", fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30)},
+		"limits count as requests": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(2, 2, "A", "4")},
+			want:  "A:8",
+		},
+		"requests win over limits": {
+			least: 2,
+			tasks: []batch.TaskSpec{withSpec(vcTask(2, 2, "A", "4"),
+				func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = gpus("3") })},
+			want: "A:6",
+		},
+		"a card that no template names may be any": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(2, 2, "", "4")},
+			want:  "A|B:8",
+		},
+		"each task names its own": {
+			least: 3,
+			tasks: []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(2, 2, "B", "5")},
+			want:  "A:2 B:10",
+		},
+		"tasks with the same cards are one request": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(1, 1, "A", "5")},
+			want:  "A:7",
+		},
+		"an elastic job requests its minimum": {
+			least: 3,
+			tasks: []batch.TaskSpec{vcTask(10, 0, "A", "1")},
+			want:  "A:3",
+		},
+		"a task without a minimum needs all its pods": {
+			least: 4,
+			tasks: []batch.TaskSpec{vcTask(4, -1, "A", "2")},
+			want:  "A:8",
+		},
+		"the minimum of the tasks comes first": {
+			least: 3,
+			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
+			want:  "A:1 B:2",
+		},
+		"then the rest of the first": {
+			least: 5,
+			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
+			want:  "A:3 B:2",
+		},
+		"below the tasks' minimum the first count": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")},
+			want:  "A:2",
+		},
+		"the task of higher priority is the first": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")},
+			want:  "B:2",
+		},
+		"a job without a minimum requests nothing": {
+			tasks: []batch.TaskSpec{vcTask(5, 0, "A", "1")},
+		},
+		"the total counts when it is larger": {
+			least: 2,
+			tasks: []batch.TaskSpec{vcTask(4, 2, "A", "1")},
+			total: `{"A":4}`,
+			want:  "A:4",
+		},
+		"the minimum counts when it is larger": {
+			least: 4,
+			tasks: []batch.TaskSpec{vcTask(4, 4, "A", "1")},
+			total: `{"A":2}`,
+			want:  "A:4",
+		},
+		"sidecars count beside init containers": {
+			least: 1,
+			tasks: []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
+				always := corev1.ContainerRestartPolicyAlways
+				sidecar := corev1.Container{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
+				setup := corev1.Container{Resources: corev1.ResourceRequirements{Limits: gpus("4")}}
+				s.InitContainers = []corev1.Container{sidecar, setup}
+			})},
+			want: "A:5",
+		},
+		"a card of another resource counts as any": {
+			least: 1,
+			tasks: []batch.TaskSpec{vcTask(1, 1, "A/mig-1g.10gb-mixed", "1")},
+			want:  "A|B:1",
+		},
+		"a text that cannot be read counts as any": {
+			least: 1,
+			tasks: []batch.TaskSpec{vcTask(1, 1, "|", "1")},
+			want:  "A|B:1",
+		},
+		"no more than fits an int64": {
+			least: 1 << 30,
+			tasks: []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")},
+			want:  fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30),
+		},
 	}) {
 		job := &batch.Job{Spec: batch.JobSpec{MinAvailable: tc.least, Tasks: tc.tasks}}
-		request, refusal := resolver.VCJobRequest(tc.total, tc.total != "", StripVCJob(job), func(class string) int32 { return priorities[class] })
+		request, refusal := resolver.VCJobRequest(tc.total, tc.total != "", StripVCJob(job),
+			func(class string) int32 { return priorities[class] })
 		check.That(t, refusal == nil, "refused: %v", refusal)
 		check.Equal(t, "request", tc.want, writeJobRequest(request))
 	}

@@ -1,0 +1,152 @@
+package card
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// TestTrackerFollowsMappings: a Tracker keeps the cards of all nodes up to date. After random nodes and mappings it has
+// the same cards as a new Tracker that only sees the last ones. It reports each change, and no change where the
+// mappings are the same as before.
+func TestTrackerFollowsMappings(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		var tracker Tracker
+		nodes := map[string]*corev1.Node{}
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			n, mappings := drawNodeAndMappings(t)
+			nodes[n.Name] = n
+			if rapid.Bool().Draw(t, "the node changes first") {
+				tracker.Update(n)
+			}
+
+			before := tracker.Inventory()
+			changed := tracker.SetMappings(mappings)
+			check.Must(t, changed || before == tracker.Inventory(), "the inventory changed, and SetMappings reports no change")
+			check.That(t, !tracker.SetMappings(mappings), "the same mappings are reported as a change")
+
+			tracker.Update(n)
+			var fresh Tracker
+			fresh.SetMappings(mappings)
+			fresh.Replace(nodes)
+			check.Equal(t, "nodes", fresh.Nodes(), tracker.Nodes())
+			check.Equal(t, "physical", fresh.Inventory().Physical(), tracker.Inventory().Physical())
+			for _, name := range mappings.Resources() {
+				check.Must(t, tracker.Inventory().IsCard(name), "mapped %s is no card", name)
+			}
+		}
+	})
+}
+
+// TestAWrongMappingCanBeTakenBack: an administrator maps a network device, and NVIDIA's cards to another name, by
+// mistake. Once the mappings are removed, the network device is no card and the cards have the name of their labels.
+// A resource that the tracker knows as a card from its record is not touched.
+func TestAWrongMappingCanBeTakenBack(t *testing.T) {
+	var tracker Tracker
+	tracker.AddResources("huawei.com/Ascend910")
+	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8 rdma/hca:1"))
+
+	tracker.SetMappings(Mappings{{Resource: "rdma/hca", Model: "X"}, {Resource: "nvidia.com/gpu", Model: "Y"}})
+	check.Equal(t, "cards with the mappings", resources("huawei.com/Ascend910", "nvidia.com/gpu", "rdma/hca"),
+		tracker.Inventory().Resources())
+
+	tracker.SetMappings(nil)
+	check.Equal(t, "cards without mappings", resources("huawei.com/Ascend910", "nvidia.com/gpu"), tracker.Inventory().Resources())
+	check.Equal(t, "counts without mappings", map[Name]Count{"H200": 8}, tracker.Inventory().Physical())
+}
+
+// TestWithoutItsMappingACardIsWithheldAsBefore: a label that begins with the name of a resource makes it a card, but
+// only labels <type>.product and <type>.memory name it. So no pod gets the 8 cards until a mapping names them, and
+// none gets them once the mapping is removed.
+func TestWithoutItsMappingACardIsWithheldAsBefore(t *testing.T) {
+	n := newNode("amd.com/gpu.product-name=MI210 amd.com/gpu:8")
+	before := Recognise(n, nil)
+	check.Equal(t, "withheld without a mapping", resources("amd.com/gpu"), before.Unnamed)
+
+	var tracker Tracker
+	tracker.Update(n)
+	tracker.SetMappings(Mappings{amdByLabel})
+	check.Equal(t, "cards with the mapping", map[Name]Count{"MI210": 8}, tracker.Inventory().Physical())
+
+	tracker.SetMappings(nil)
+	check.Equal(t, "after the mapping", before, tracker.Nodes()[0].Node)
+	check.That(t, tracker.Inventory().IsCard("amd.com/gpu"), "the resource is no card any more")
+}
+
+// TestAMappingForgetsNoCard: labels made nvidia.com/gpu a card once, so it stays a card without nodes: a new node may
+// have it again. A mapping of it that comes and goes changes nothing. Only the mapping makes v.w/x a card, so it is
+// none once the mapping is removed. Lasting resources are those that the operator records.
+func TestAMappingForgetsNoCard(t *testing.T) {
+	var tracker Tracker
+	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))
+	tracker.Delete("a")
+
+	tracker.SetMappings(Mappings{{Resource: "nvidia.com/gpu", Model: "Y"}, {Resource: "v.w/x", Model: "X"}})
+	check.Equal(t, "cards with the mappings", resources("nvidia.com/gpu", "v.w/x"), tracker.Inventory().Resources())
+	check.Equal(t, "lasting resources", resources("nvidia.com/gpu"), tracker.Inventory().LastingResources())
+
+	tracker.SetMappings(nil)
+	check.Equal(t, "cards without mappings", resources("nvidia.com/gpu"), tracker.Inventory().Resources())
+}
+
+// TestLabelsMakeAMappedCardLast: a mapping names nvidia.com/gpu before any node offers it, so it is a card but no
+// lasting one. When the node gets its cards and labels, they would make it a card without the mapping, too. So it
+// becomes lasting, and stays so without the node.
+func TestLabelsMakeAMappedCardLast(t *testing.T) {
+	var tracker Tracker
+	tracker.SetMappings(Mappings{{Resource: "nvidia.com/gpu", Model: "H200"}})
+	tracker.Update(newNamedNode("a", ""))
+	check.Equal(t, "lasting resources before the labels", 0, len(tracker.Inventory().LastingResources()))
+
+	check.That(t, tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8")), "labels that make a lasting card are no change")
+	tracker.Delete("a")
+	check.Equal(t, "lasting resources after the labels", resources("nvidia.com/gpu"), tracker.Inventory().LastingResources())
+}
+
+// TestWhatANodeWithholdsBesideAMappingStaysACard: the node offers Ascend cards and NVIDIA's, and its only labels are
+// of the Ascend ones. With a mapping of the Ascend cards the labels have no use, so nothing names NVIDIA's cards: the
+// node withholds them. Withheld cards stay cards without the node and without the mapping. But a mapping of NVIDIA's
+// cards, even for other nodes, makes them cards only while it exists.
+func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
+	n := newNode(npu + "huawei.com/Ascend910:8 nvidia.com/gpu:8")
+	ascend := Mapping{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}
+	nvidiaElsewhere := mapPoolX("nvidia.com/gpu", "H200")
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		mappings     Mappings
+		wantWithheld []corev1.ResourceName
+		wantLasting  []corev1.ResourceName
+	}{
+		"no mapping: NVIDIA's cards are no cards": {
+			mappings:    nil,
+			wantLasting: resources("huawei.com/Ascend910"),
+		},
+		"a mapping of the Ascend cards: NVIDIA's last": {
+			mappings:     Mappings{ascend},
+			wantWithheld: resources("nvidia.com/gpu"),
+			wantLasting:  resources("huawei.com/Ascend910", "nvidia.com/gpu"),
+		},
+		"also a mapping of NVIDIA's cards for other nodes: they do not last": {
+			mappings:     Mappings{ascend, nvidiaElsewhere},
+			wantWithheld: resources("nvidia.com/gpu"),
+			wantLasting:  resources("huawei.com/Ascend910"),
+		},
+	}) {
+		var tracker Tracker
+		tracker.SetMappings(tc.mappings)
+		tracker.Update(n)
+		check.Equal(t, "withheld", tc.wantWithheld, tracker.Nodes()[0].Unnamed)
+
+		before := tracker.Inventory().Resources()
+		tracker.Delete(n.Name)
+		check.Equal(t, "cards without the node", before, tracker.Inventory().Resources())
+		check.Equal(t, "lasting resources", tc.wantLasting, tracker.Inventory().LastingResources())
+
+		tracker.SetMappings(nil)
+		check.Equal(t, "cards without mappings", tc.wantLasting, tracker.Inventory().Resources())
+	}
+}
