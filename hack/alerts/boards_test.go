@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -57,21 +58,26 @@ func readBoards(t *testing.T) map[string]board {
 	return all
 }
 
-// TestBoardsAreWellFormed has the rules of Grafana's dashboard-linter that fit.
-func TestBoardsAreWellFormed(t *testing.T) {
+// TestBoardsKeepTheRulesOfGrafanasLinter: those of dashboard-linter that fit. A board cannot be edited in
+// Grafana, where changes would be lost. Its variables are refreshed with the time. Each panel has a number of
+// its own, a title, a description, a unit and the data source that the user chose; so has each query.
+func TestBoardsKeepTheRulesOfGrafanasLinter(t *testing.T) {
 	for name, b := range readBoards(t) {
 		ids := map[int]bool{}
 		checkVariables(t, name, b)
 		for _, p := range b.Panels {
-			isDescribed := p.Title != "" && p.Description != "" && p.FieldConfig.Defaults.Unit != ""
-			isUnique := p.ID != 0 && !ids[p.ID]
-			expectThat(t, isDescribed && isUnique && p.Datasource.UID == boardSource, "%s: panel %d %q lacks something", name, p.ID, p.Title)
+			where := fmt.Sprintf("%s: panel %d %q", name, p.ID, p.Title)
+			expectThat(t, p.ID != 0 && !ids[p.ID], "%s has no number of its own", where)
+			expectThat(t, p.Title != "" && p.Description != "", "%s has no title or description", where)
+			expectThat(t, p.FieldConfig.Defaults.Unit != "", "%s has no unit", where)
+			expectThat(t, p.Datasource.UID == boardSource, "%s has the data source %s", where, p.Datasource.UID)
 
 			ids[p.ID] = true
 			checkQueries(t, name, p)
 		}
 
-		expectThat(t, !b.Editable && len(b.Panels) > 0, "%s: editable %v, %d panels", name, b.Editable, len(b.Panels))
+		expectThat(t, !b.Editable, "%s can be edited", name)
+		expectThat(t, len(b.Panels) > 0, "%s has no panel", name)
 	}
 }
 
@@ -92,9 +98,10 @@ func checkVariables(t *testing.T, name string, b board) {
 	}
 }
 
-// TestBoardsAskForMetricsThatThereAre: each query parses, names documented metrics, and asks for
-// counters by their increase. TestLabelsAreThoseOfTheTables checks the labels.
-func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
+// TestBoardsQueryMetricsThatTheProgramsExport: each query of a board parses, and uses at least one metric,
+// which docs/metrics.md explains. Counters (_total, _bucket) are read by their increase over a range, and
+// gauges as they are. TestBoardsAndAlertsUseLabelsThatTheirMetricsHave checks the labels.
+func TestBoardsQueryMetricsThatTheProgramsExport(t *testing.T) {
 	known := documentedNames(t)
 	known["up"] = true
 	known["process_start_time_seconds"] = true // of Prometheus, and of each program
@@ -104,45 +111,40 @@ func TestBoardsAskForMetricsThatThereAre(t *testing.T) {
 	for name, b := range readBoards(t) {
 		for _, p := range b.Panels {
 			for _, target := range p.Targets {
-				expression, err := promql.ParseExpr(variables.Replace(target.Expr))
-				if err != nil {
-					t.Errorf("%s: panel %q: %v", name, p.Title, err)
-					continue
-				}
-
-				asked := 0
+				expression := value(promql.ParseExpr(variables.Replace(target.Expr)))(t)
+				expectThat(t, len(promql.ExtractSelectors(expression)) > 0, "%s: panel %q uses no metric", name, p.Title)
 				promql.Inspect(expression, func(node promql.Node, path []promql.Node) error {
 					selector, ok := node.(*promql.VectorSelector)
 					if !ok {
 						return nil
 					}
 
-					asked++
-					expectThat(t, known[suffix.ReplaceAllString(selector.Name, "")], "%s: panel %q asks for %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
+					expectThat(t, known[suffix.ReplaceAllString(selector.Name, "")], "%s: panel %q uses %s, which docs/metrics.md does not explain", name, p.Title, selector.Name)
 
 					_, isRange := path[len(path)-1].(*promql.MatrixSelector)
 					isCounter := strings.HasSuffix(selector.Name, "_total") || strings.HasSuffix(selector.Name, "_bucket")
-					expectThat(t, isCounter == isRange || isNewborn(path) || selector.Name == "up", "%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
+					expectThat(t, isCounter == isRange || isNewSeries(path) || selector.Name == "up", "%s: panel %q: want counters by their increase, and gauges as they are: %s", name, p.Title, selector.Name)
 
 					return nil
 				})
-
-				expectThat(t, asked != 0, "%s: panel %q asks for nothing", name, p.Title)
 			}
 		}
 	}
 }
 
-// isNewborn reports whether a selector stands before unless: a series that was not there before
+// isNewSeries reports whether a selector stands before unless: a series that was not there before
 // counts whole.
-func isNewborn(path []promql.Node) bool {
+func isNewSeries(path []promql.Node) bool {
 	parent, ok := path[len(path)-1].(*promql.BinaryExpr)
 	return ok && parent.Op == promql.LUNLESS
 }
 
-// TestBoardsCountTheBeginOfACounter: a counter that begins with five has grown by five, and by
-// nothing more when it stays, or is scraped again after a pause.
-func TestBoardsCountTheBeginOfACounter(t *testing.T) {
+// TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it
+// has no value before. The panel "Evicted pods" of the board tide counts these 5, if the program could be
+// scraped just before. It counts them once, for the five minutes of its range. After a pause of the scrapes the
+// same value is no increase. Scrapes are 30 s apart: a counter with "_x20 5x20" begins after ten minutes. The
+// rows want the sum of the panel at some times.
+func TestTheBoardCountsTheFirstValueOfACounter(t *testing.T) {
 	const program = `job="s",instance="s"`
 	counter := func(values string) string {
 		return `cardquota_reclaimed_pods_total{` + program + `,queue="q",reclaimer_service_type="inference"} ` + values
@@ -153,19 +155,19 @@ func TestBoardsCountTheBeginOfACounter(t *testing.T) {
 		series []string
 		want   map[time.Duration]float64
 	}{
-		"of a program that runs for long": {
+		"a program runs for 25 hours, and its counter begins with 5 after 10 minutes": {
 			[]string{counter(`_x20 5x20 stale _x10 5x30`), process("up", `1x90`), process("process_start_time_seconds", `-90000x90`)},
 			map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0, 28 * time.Minute: 0},
 		},
-		"of a young program": {
+		"a program starts after 10 minutes, with a counter of 5": {
 			[]string{counter(`_x20 5x70`), process("up", `_x20 1x70`), process("process_start_time_seconds", `_x20 590x70`)},
 			map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0},
 		},
-		"Prometheus was away for two hours": {
+		"Prometheus was away for two hours, and the counter of 500 is the same": {
 			[]string{counter(`0x20 500x20 _x240 500x60`), process("up", `1x40 _x240 1x60`), process("process_start_time_seconds", `-90000x40 _x240 -90000x60`)},
 			map[time.Duration]float64{141 * time.Minute: 0, 143 * time.Minute: 0, 147 * time.Minute: 0, 160 * time.Minute: 0},
 		},
-		"the program could not be scraped for two hours": {
+		"the program could not be scraped for two hours, and the counter of 500 is the same": {
 			[]string{counter(`0x20 500x20 stale _x240 500x60`), process("up", `1x40 0x240 1x60`), process("process_start_time_seconds", `-90000x40 stale _x240 -90000x60`)},
 			map[time.Duration]float64{142 * time.Minute: 0, 147 * time.Minute: 0, 160 * time.Minute: 0},
 		},
@@ -193,29 +195,37 @@ func queryOf(t *testing.T, file, title string) string {
 	return ""
 }
 
-// TestTwoLeadersCountOnce: for two scrapes both replicas of a program serve series, the new one other
-// values than the old one.
-func TestTwoLeadersCountOnce(t *testing.T) {
-	both := func(series, old, now string) []string {
+// TestAMetricOfTwoLeadersCountsOnce: while another replica of a program becomes the leader, both serve series
+// for a moment. Boards and alerts must not add them up. Around ten minutes, for two scrapes, the old replica
+// still serves its values, and the new one already serves others. Queue moved changes its tenant and service
+// type meanwhile.
+func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
+	ofBothReplicas := func(series, old, now string) []string {
 		name, labels, _ := strings.Cut(series, "{")
 		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
 	}
 
 	scene := newScene(t, slices.Concat(
-		both(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
-		both(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
-		both(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:],
-		both(`cardquota_used_cards{queue="q",card="A"}`, "2", "3"), both(`cardquota_used_cards{queue="moved",card="A"}`, "1", "1"),
-		both(`cardquota_quota_cards{queue="q",card="A"}`, "4", "4"), both(`cardquota_pending_cards{queue="q",card="A"}`, "1", "1"),
-		both(`cardquota_blocked_cards{queue="q",reason="NoFreeCard"}`, "1", "1"),
-		both(`cardquota_physical_cards{card="A"}`, "8", "8"), both(`cardquota_allocated_cards{card="A"}`, "3", "4"),
-		both(`cardquota_card_unowned{card="A"}`, "2", "2"), both(`cardquota_nodes_anomalous{a="b"}`, "1", "1"),
-		both(`cardquota_enforced{reason="Enforced"}`, "1", "1"), both(`cardquota_ready{a="b"}`, "1", "1"),
-		both(`cardquota_scheduler_used_cards{queue="q",card="A"}`, "4", "3"), both(`cardquota_scheduler_quota_cards{queue="q",card="A"}`, "3", "4"),
-		both(`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"}`, "-4000", "-4000"),
+		ofBothReplicas(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
+		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
+		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:],
+		ofBothReplicas(`cardquota_used_cards{queue="q",card="A"}`, "2", "3"),
+		ofBothReplicas(`cardquota_used_cards{queue="moved",card="A"}`, "1", "1"),
+		ofBothReplicas(`cardquota_quota_cards{queue="q",card="A"}`, "4", "4"),
+		ofBothReplicas(`cardquota_pending_cards{queue="q",card="A"}`, "1", "1"),
+		ofBothReplicas(`cardquota_blocked_cards{queue="q",reason="NoFreeCard"}`, "1", "1"),
+		ofBothReplicas(`cardquota_physical_cards{card="A"}`, "8", "8"),
+		ofBothReplicas(`cardquota_allocated_cards{card="A"}`, "3", "4"),
+		ofBothReplicas(`cardquota_card_unowned{card="A"}`, "2", "2"),
+		ofBothReplicas(`cardquota_nodes_anomalous{a="b"}`, "1", "1"),
+		ofBothReplicas(`cardquota_enforced{reason="Enforced"}`, "1", "1"),
+		ofBothReplicas(`cardquota_ready{a="b"}`, "1", "1"),
+		ofBothReplicas(`cardquota_scheduler_used_cards{queue="q",card="A"}`, "4", "3"),
+		ofBothReplicas(`cardquota_scheduler_quota_cards{queue="q",card="A"}`, "3", "4"),
+		ofBothReplicas(`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"}`, "-4000", "-4000"),
 	)...)
 
-	const overlap = 10 * time.Minute // the 20th scrape
+	const overlap = 10 * time.Minute
 	for _, tc := range []struct {
 		file, panel string
 		want        map[string]float64
@@ -232,7 +242,8 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, scene.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
 	}
 
-	sum := 0.0 // queue moved has either type until the old replica is gone
+	// Queue moved counts once, with either type: 3 + 1 cards are used.
+	sum := 0.0
 	for _, value := range scene.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
 		sum += value
 	}
@@ -241,17 +252,17 @@ func TestTwoLeadersCountOnce(t *testing.T) {
 	for _, rule := range parsedRules(t) {
 		answer := scene.runQuery(rule.Expr, overlap)
 		switch rule.Alert {
-		case over: // used by the one, quota by the other
+		case queueOverQuota: // 4 used of the old replica, and a quota of 4 of the new one
 			equal(t, "queues over their quota", 0, len(answer))
-		case starving:
-			expectThat(t, len(answer) == 1 && answer[0].F == 4600 && answer[0].Metric.Get("tenant") == "lab" && answer[0].Metric.Get("project") == "llm", "starving: %v", answer)
+		case tenantStarving:
+			requireThat(t, len(answer) == 1 && answer[0].F == 4600, "queues that starve: %v, want one for 4600 s", answer)
+			equal(t, "tenant and project", "lab llm", answer[0].Metric.Get("tenant")+" "+answer[0].Metric.Get("project"))
 		}
 	}
 }
 
 // valuesOf returns the values of a query by the labels of their series.
 func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string]float64 {
-	w.Helper()
 	values := map[string]float64{}
 	for _, sample := range w.runQuery(expression, at) {
 		values[sample.Metric.String()] = sample.F
@@ -259,21 +270,27 @@ func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string
 	return values
 }
 
-// TestSeriesWithoutNumbersEnd: a queue has no series of a card whose numbers are all zero. In the rows of a
-// table, and in sums, it is as if it had never had any, and its alerts end.
-func TestSeriesWithoutNumbersEnd(t *testing.T) {
+// TestSeriesThatEndCountAsZero: the operator ends the series of a queue and card when all their numbers are 0.
+// Sums of a board are then 0, rows of tables are gone, and alerts end. Queue left uses 2 cards without a quota,
+// has one pending, and a pod that starves. Between eight and ten minutes its series end. Queue kept has a quota
+// of 4 all the time.
+func TestSeriesThatEndCountAsZero(t *testing.T) {
 	const (
 		before = 8 * time.Minute
-		after  = 10 * time.Minute // the series end with the 19th scrape
+		after  = 10 * time.Minute
 	)
 
 	scene := newScene(t, operator, enforced, sessions, ready, configured, counted,
 		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
 		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,
-		`cardquota_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_quota_cards{queue="kept",card="A"} 4x60`,
-		`cardquota_used_cards{queue="left",card="A"} 2x18 stale`, `cardquota_used_cards{queue="kept",card="A"} 0x60`,
-		`cardquota_pending_cards{queue="left",card="A"} 1x18 stale`, `cardquota_pending_cards{queue="kept",card="A"} 0x60`,
-		`cardquota_scheduler_quota_cards{queue="left",card="A"} 0x18 stale`, `cardquota_scheduler_used_cards{queue="left",card="A"} 2x18 stale`,
+		`cardquota_quota_cards{queue="left",card="A"} 0x18 stale`,
+		`cardquota_quota_cards{queue="kept",card="A"} 4x60`,
+		`cardquota_used_cards{queue="left",card="A"} 2x18 stale`,
+		`cardquota_used_cards{queue="kept",card="A"} 0x60`,
+		`cardquota_pending_cards{queue="left",card="A"} 1x18 stale`,
+		`cardquota_pending_cards{queue="kept",card="A"} 0x60`,
+		`cardquota_scheduler_quota_cards{queue="left",card="A"} 0x18 stale`,
+		`cardquota_scheduler_used_cards{queue="left",card="A"} 2x18 stale`,
 		`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="left"} -4000x18 stale`,
 	)
 
@@ -281,10 +298,26 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		file, panel   string
 		before, after map[string]float64
 	}{
-		{"fleet.json", "Used by service type", map[string]float64{`{service_type="training"}`: 2}, map[string]float64{`{service_type="training"}`: 0}},
-		{"fleet.json", "Online and offline", map[string]float64{`{card="A", service_type="training"}`: 4}, map[string]float64{`{card="A", service_type="training"}`: 4}},
-		{"tide.json", "Pending by service type", map[string]float64{`{service_type="training"}`: 1}, map[string]float64{`{service_type="training"}`: 0}},
-		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="left"}`: 1, `{card="A", queue="kept"}`: 0}, map[string]float64{`{card="A", queue="kept"}`: 0}},
+		{
+			"fleet.json", "Used by service type",
+			map[string]float64{`{service_type="training"}`: 2},
+			map[string]float64{`{service_type="training"}`: 0},
+		},
+		{
+			"fleet.json", "Online and offline",
+			map[string]float64{`{card="A", service_type="training"}`: 4},
+			map[string]float64{`{card="A", service_type="training"}`: 4},
+		},
+		{
+			"tide.json", "Pending by service type",
+			map[string]float64{`{service_type="training"}`: 1},
+			map[string]float64{`{service_type="training"}`: 0},
+		},
+		{
+			"tenant.json", "Pending cards",
+			map[string]float64{`{card="A", queue="left"}`: 1, `{card="A", queue="kept"}`: 0},
+			map[string]float64{`{card="A", queue="kept"}`: 0},
+		},
 	} {
 		query := queryOf(t, tc.file, tc.panel)
 		equal(t, tc.file+": "+tc.panel+" before (-want +got)", tc.before, scene.valuesOf(query, before))
@@ -298,7 +331,7 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 		}
 		equal(t, rule.Alert+" after (-want +got)", 0, len(scene.runQuery(rule.Expr, after)))
 	}
-	equal(t, "alerts before (-want +got)", map[string]bool{over: true, starving: true}, wrong)
+	equal(t, "alerts before (-want +got)", map[string]bool{queueOverQuota: true, tenantStarving: true}, wrong)
 }
 
 // playedSeries are what both programs serve for one queue, also while the operator's leader
@@ -306,24 +339,40 @@ func TestSeriesWithoutNumbersEnd(t *testing.T) {
 var playedSeries = []string{
 	`cardquota_queue_info{pod="m",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} 1x29 stale`,
 	`cardquota_queue_info{pod="n",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} _x29 1x30`,
-	`cardquota_used_cards{pod="m",queue="q",card="A"} 2x29 stale`, `cardquota_used_cards{pod="n",queue="q",card="A"} _x29 2x30`,
-	`cardquota_quota_cards{pod="n",queue="q",card="A"} 4x60`, `cardquota_pending_cards{pod="n",queue="q",card="A"} 1x60`, `cardquota_blocked_cards{pod="n",queue="q",reason="NoFreeCard"} 1x60`,
-	`up{job="cardquota-scheduler",instance="s"} 1x60`, `process_start_time_seconds{job="cardquota-scheduler",instance="s"} 0x60`,
-	`cardquota_oldest_pending_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="n",queue="q"} 0x60`, `cardquota_card_seconds_total{pod="n",queue="q",tenant="lab",project="llm",service_type="training",card="A"} 0+60x60`,
-	`cardquota_physical_cards{card="A"} 8x60`, `cardquota_healthy_cards{card="A"} 8x60`, `cardquota_cordoned_cards{card="A"} 0x60`, `cardquota_allocated_cards{card="A"} 2x60`,
-	`cardquota_granted_cards{card="A"} 9x60`, `cardquota_over_allocated_cards{card="A"} 1x60`, `cardquota_anomalies{reason="NoModelLabel"} 0x60`,
+	`cardquota_used_cards{pod="m",queue="q",card="A"} 2x29 stale`,
+	`cardquota_used_cards{pod="n",queue="q",card="A"} _x29 2x30`,
+	`cardquota_quota_cards{pod="n",queue="q",card="A"} 4x60`,
+	`cardquota_pending_cards{pod="n",queue="q",card="A"} 1x60`,
+	`cardquota_blocked_cards{pod="n",queue="q",reason="NoFreeCard"} 1x60`,
+	`up{job="cardquota-scheduler",instance="s"} 1x60`,
+	`process_start_time_seconds{job="cardquota-scheduler",instance="s"} 0x60`,
+	`cardquota_oldest_pending_timestamp_seconds{pod="n",queue="q"} 0x60`,
+	`cardquota_oldest_pending_within_quota_timestamp_seconds{pod="n",queue="q"} 0x60`,
+	`cardquota_card_seconds_total{pod="n",queue="q",tenant="lab",project="llm",service_type="training",card="A"} 0+60x60`,
+	`cardquota_physical_cards{card="A"} 8x60`,
+	`cardquota_healthy_cards{card="A"} 8x60`,
+	`cardquota_cordoned_cards{card="A"} 0x60`,
+	`cardquota_allocated_cards{card="A"} 2x60`,
+	`cardquota_granted_cards{card="A"} 9x60`,
+	`cardquota_over_allocated_cards{card="A"} 1x60`,
+	`cardquota_anomalies{reason="NoModelLabel"} 0x60`,
 	`cardquota_refusals_total{pod="s",queue="q",reason="InsufficientScalarQuota"} 0+1x60`,
 	`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+1x60`,
 	`cardquota_reclaimed_card_seconds_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+9x60`,
-	`cardquota_pod_bound_seconds_bucket{le="1",service_type="training",card="A"} 0+1x60`, `cardquota_pod_bound_seconds_bucket{le="+Inf",service_type="training",card="A"} 0+1x60`,
-	`cardquota_session_seconds_bucket{le="1",step="open"} 0+1x60`, `cardquota_session_seconds_bucket{le="+Inf",step="open"} 0+1x60`,
-	`cardquota_recount_seconds_bucket{le="1"} 0+1x60`, `cardquota_recount_seconds_bucket{le="+Inf"} 0+1x60`,
-	enforced, sessions, ready, counted, `cardquota_nodes_anomalous 0x60`, `cardquota_card_unowned{card="A"} 0x60`,
+	`cardquota_pod_bound_seconds_bucket{le="1",service_type="training",card="A"} 0+1x60`,
+	`cardquota_pod_bound_seconds_bucket{le="+Inf",service_type="training",card="A"} 0+1x60`,
+	`cardquota_session_seconds_bucket{le="1",step="open"} 0+1x60`,
+	`cardquota_session_seconds_bucket{le="+Inf",step="open"} 0+1x60`,
+	`cardquota_recount_seconds_bucket{le="1"} 0+1x60`,
+	`cardquota_recount_seconds_bucket{le="+Inf"} 0+1x60`,
+	enforced, sessions, ready, counted, `cardquota_nodes_anomalous 0x60`,
+	`cardquota_card_unowned{card="A"} 0x60`,
 }
 
-// TestBoardsShowData: each query of each board has data, for all values of the variables and for
-// one, also while another replica becomes the leader.
-func TestBoardsShowData(t *testing.T) {
+// TestEachQueryOfABoardHasData: a query that never has data shows an empty panel. The played series are what
+// both programs serve for one queue. At 15 minutes, the leader of the operator changes from replica m to n.
+// Each query must have data before, at that moment, and after it, for all values of the variables and for one.
+func TestEachQueryOfABoardHasData(t *testing.T) {
 	scene := newScene(t, playedSeries...)
 
 	for _, variables := range []*strings.Replacer{

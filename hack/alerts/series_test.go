@@ -64,7 +64,7 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 				if before, pending := since[key]; pending {
 					wrong[key] = before
 				}
-				if _, told := fired[rule.Alert]; !told && at-wrong[key] >= time.Duration(rule.For) {
+				if _, isKnown := fired[rule.Alert]; !isKnown && at-wrong[key] >= time.Duration(rule.For) {
 					fired[rule.Alert] = w.expandTemplate(rule.Annotations["summary"], sample, at)
 				}
 			}
@@ -76,31 +76,24 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 }
 
 func (w *scrapedSeries) runQuery(expression string, at time.Duration) promql.Vector {
-	w.Helper()
 	query, err := w.engine.NewInstantQuery(w.Context(), w, promql.NewPrometheusQueryOpts(false, 0), expression, time.Unix(0, 0).Add(at))
-	if err != nil {
-		w.Fatalf("%s: %v", expression, err)
-	}
+	requireThat(w.T, err == nil, "%s: %v", expression, err)
 	defer query.Close()
+
 	vector, err := query.Exec(w.Context()).Vector()
-	if err != nil {
-		w.Fatalf("%s: %v", expression, err)
-	}
+	requireThat(w.T, err == nil, "%s: %v", expression, err)
 	return append(promql.Vector(nil), vector...)
 }
 
 // expandTemplate expands the template of an annotation.
 func (w *scrapedSeries) expandTemplate(text string, sample promql.Sample, at time.Duration) string {
-	w.Helper()
 	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
 	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
-	ask := func(_ context.Context, expression string, _ time.Time) (promql.Vector, error) {
+	runQuery := func(_ context.Context, expression string, _ time.Time) (promql.Vector, error) {
 		return w.runQuery(expression, at), nil
 	}
-	expanded, err := template.NewTemplateExpander(w.Context(), variables+text, "summary", data, model.Time(at.Milliseconds()), ask, nil, nil).Expand()
-	if err != nil {
-		w.Fatalf("%s: %v", text, err)
-	}
+	expanded, err := template.NewTemplateExpander(w.Context(), variables+text, "summary", data, model.Time(at.Milliseconds()), runQuery, nil, nil).Expand()
+	requireThat(w.T, err == nil, "%s: %v", text, err)
 	return expanded
 }
 

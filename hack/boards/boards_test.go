@@ -33,7 +33,9 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// TestBoardsAreUpToDate: config/grafana has what this program writes.
+// TestBoardsAreUpToDate: config/grafana has exactly the boards that make boards writes, byte for byte, and its
+// kustomization makes a ConfigMap of each. A user installs these files, so a change of a board must be written
+// there.
 func TestBoardsAreUpToDate(t *testing.T) {
 	files, err := filepath.Glob("../../config/grafana/*.json")
 	requireThat(t, err == nil && len(files) == len(boards), "files %v, want %d (%v)", files, len(boards), err)
@@ -51,7 +53,7 @@ func TestBoardsAreUpToDate(t *testing.T) {
 	}
 }
 
-// renderedPanel is what TestNumbersAreThoseOfNow reads of a panel.
+// renderedPanel is what TestPanelsWithANumberShowTheValueOfNow reads of a panel.
 type renderedPanel struct {
 	Title, Type string
 	Options     struct{ ReduceOptions struct{ Calcs []string } }
@@ -62,8 +64,11 @@ type renderedPanel struct {
 	}
 }
 
-// TestNumbersAreThoseOfNow: a number of hours ago would say that all is well while a program is dead.
-func TestNumbersAreThoseOfNow(t *testing.T) {
+// TestPanelsWithANumberShowTheValueOfNow: a panel of type stat shows one number, such as whether quotas are
+// enforced. It must ask for the value of now and show the last one. A mean or a value of hours ago would say
+// that all is well while a program is dead. A yes or no needs a 0 where there is no series. At least five
+// panels show a number.
+func TestPanelsWithANumberShowTheValueOfNow(t *testing.T) {
 	count := 0
 	for _, b := range boards {
 		text, err := b.render()
@@ -94,9 +99,9 @@ func checkNumber(t *testing.T, board string, p renderedPanel) {
 	}
 }
 
-// TestComponentHasTheLabelOfTheSidecar: Grafana's sidecar finds ConfigMaps by this label. The file of
-// each ConfigMap is a board.
-func TestComponentHasTheLabelOfTheSidecar(t *testing.T) {
+// TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar: the sidecar loads each ConfigMap with the label
+// grafana_dashboard. kustomization.yaml generates one for each board, with the label and the file of the board.
+func TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar(t *testing.T) {
 	text, err := os.ReadFile("../../config/grafana/kustomization.yaml")
 	noError(t, err)
 
@@ -109,17 +114,22 @@ func TestComponentHasTheLabelOfTheSidecar(t *testing.T) {
 	}
 }
 
-func TestPanelsSayWhatTheyShow(t *testing.T) {
+// TestEachPanelSaysWhatItShows: a panel has a title of its own on its board, a description that is a sentence,
+// a unit, a width of at most 24 columns, and queries with a legend each.
+func TestEachPanelSaysWhatItShows(t *testing.T) {
 	for _, b := range boards {
 		seen := map[string]bool{}
 		for _, p := range b.panels {
-			isDescribed := p.title != "" && strings.HasSuffix(p.description, ".") && p.unit != ""
-			hasWidth := p.width != 0 && p.width <= 24
-			expectThat(t, isDescribed && hasWidth && len(p.queries) > 0 && !seen[p.title], "%s: panel %q: want a title of its own, a sentence, a unit, a width and a query", b.name, p.title)
+			where := b.name + ": panel " + p.title
+			expectThat(t, p.title != "" && !seen[p.title], "%s: the title is empty, or that of another panel", where)
+			expectThat(t, strings.HasSuffix(p.description, "."), "%s: the description is no sentence", where)
+			expectThat(t, p.unit != "", "%s has no unit", where)
+			expectThat(t, p.width > 0 && p.width <= 24, "%s is %d columns wide", where, p.width)
+			expectThat(t, len(p.queries) > 0, "%s has no query", where)
 
 			seen[p.title] = true
 			for _, q := range p.queries {
-				expectThat(t, q.legend != "", "%s: panel %q: query without a legend", b.name, p.title)
+				expectThat(t, q.legend != "", "%s: a query has no legend", where)
 			}
 		}
 	}

@@ -5,41 +5,39 @@ import (
 	"go/token"
 	"regexp"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEveryMutantFindsItsText tests that the mutants were updated together with the rules.
-func TestEveryMutantFindsItsText(t *testing.T) {
-	top, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-
+// TestEveryMutantBreaksARuleThatIsThere: a mutant replaces a text of the product by a wrong one, and tests must notice.
+// When the product changes, its mutants must too: the text must be there once, the replacement must differ and must still
+// be Go, and no two mutants may be the same.
+func TestEveryMutantBreaksARuleThatIsThere(t *testing.T) {
+	top := check.Value(moduleRoot())(t)
 	seen := map[mutant]bool{}
 	for _, m := range trialsMatching(regexp.MustCompile("")) {
+		name := m.file + ": " + m.breaks
 		file, content, err := m.brokenContent(top)
-		switch {
-		case err != nil:
-			t.Errorf("%s: %s: %v", m.file, m.breaks, err)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 			continue
-		case m.old == m.new || seen[m.mutant]:
-			t.Errorf("%s: %s: breaks nothing of its own", m.file, m.breaks)
 		}
 
+		check.That(t, m.old != m.new, "%s: it changes nothing", name)
+		check.That(t, !seen[m.mutant], "%s: another mutant is the same", name)
 		seen[m.mutant] = true
-		if _, err := parser.ParseFile(token.NewFileSet(), file, content, 0); err != nil {
-			t.Errorf("%s: %s: %v", m.file, m.breaks, err)
-		}
+
+		_, err = parser.ParseFile(token.NewFileSet(), file, content, 0)
+		check.That(t, err == nil, "%s: %v", name, err)
 	}
 }
 
-func TestAMutantWhoseTextIsGoneIsRefused(t *testing.T) {
-	top, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, old := range []string{"no such text", "func "} {
-		if _, _, err := (mutant{file: "internal/workload/pod.go", old: old, new: "x"}).brokenContent(top); err == nil {
-			t.Errorf("%q was replaced", old)
-		}
+// TestAMutantNeedsATextThatIsThereOnce: a text that is gone, or that is there several times as "func ", is refused. It
+// would break nothing, or not what it says.
+func TestAMutantNeedsATextThatIsThereOnce(t *testing.T) {
+	top := check.Value(moduleRoot())(t)
+	for _, text := range []string{"no such text", "func "} {
+		_, _, err := (mutant{file: "internal/workload/pod.go", old: text, new: "x"}).brokenContent(top)
+		check.That(t, err != nil, "%q was replaced", text)
 	}
 }

@@ -37,8 +37,9 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// recordingOf returns a recording of the boards of config/grafana, with series for each query.
-func recordingOf(t *testing.T) *recording {
+// newRecording returns a recording of the boards of config/grafana, with three series of 60 values for each
+// query.
+func newRecording(t *testing.T) *recording {
 	t.Helper()
 	files, err := filepath.Glob("../../config/grafana/*.json")
 	requireThat(t, err == nil && len(files) >= 4, "boards %v, %v", files, err)
@@ -72,75 +73,112 @@ func recordingOf(t *testing.T) *recording {
 	return r
 }
 
-// TestEveryBoardCanBeDrawn draws each board of config/grafana, and checks that the documents show
-// the picture of each.
-func TestEveryBoardCanBeDrawn(t *testing.T) {
+// TestEveryBoardCanBeDrawnAndIsShown: docs/metrics.md shows a picture of each board, which this program draws
+// from the recorded answers of a real Prometheus. Each board of config/grafana must give a picture, and the
+// page must show its file.
+func TestEveryBoardCanBeDrawnAndIsShown(t *testing.T) {
 	document, err := os.ReadFile("../../docs/metrics.md")
 	noError(t, err)
 
-	r := recordingOf(t)
+	r := newRecording(t)
 	for i := range r.Boards {
 		b := &r.Boards[i]
 		drawn, err := r.drawBoard(b)
 		noError(t, err)
-		if size, err := png.DecodeConfig(bytes.NewReader(drawn)); err != nil || size.Width != pictureWidth || size.Height < 400 {
-			t.Errorf("%s: %+v, %v", b.Name, size, err)
-		}
+		size, err := png.DecodeConfig(bytes.NewReader(drawn))
+		noError(t, err)
+		expectThat(t, size.Width == pictureWidth && size.Height >= 400, "the picture of %s is %d × %d", b.Name, size.Width, size.Height)
 
 		name := "images/board-" + b.Name + ".png"
-		if _, err := os.Stat("../../docs/" + name); err != nil || !strings.Contains(string(document), "]("+name+")") {
-			t.Errorf("docs/metrics.md does not show docs/%s (%v)", name, err)
-		}
+		_, err = os.Stat("../../docs/" + name)
+		noError(t, err)
+		expectThat(t, strings.Contains(string(document), "]("+name+")"), "docs/metrics.md does not show docs/%s", name)
 	}
 }
 
-func TestPanelsOfUnknownTypesAreReported(t *testing.T) {
-	r := recordingOf(t)
+// TestAPanelOfAnUnknownTypeIsRefused: this program draws only the types that the boards use. A new type must be
+// an error, and not a hole in the picture.
+func TestAPanelOfAnUnknownTypeIsRefused(t *testing.T) {
+	r := newRecording(t)
 	r.Boards[0].Panels[0].Type = "piechart"
 	_, err := r.drawBoard(&r.Boards[0])
 	expectThat(t, err != nil && strings.Contains(err.Error(), `"piechart" cannot be drawn`), "error %v", err)
 }
 
-func TestLinesHaveAValueForEachStep(t *testing.T) {
+// TestALineHasAValueForEachStepOfTheRecording: the recording has five steps, from 100 s to 104 s. A series has
+// a value at some of them, and the others get the placeholder, -1 here. A value at 101.1 s belongs to the
+// nearest step, and one at 200 s is outside. Lines are sorted by their legend.
+func TestALineHasAValueForEachStepOfTheRecording(t *testing.T) {
 	r := &recording{From: time.Unix(100, 0), To: time.Unix(104, 0), Interval: 1}
 	p := &panel{Targets: []target{{LegendFormat: "{{queue}} {{ card }}", Answer: []series{
 		{Metric: map[string]string{"queue": "q", "card": "B"}, Values: []sample{{101.1, 7}, {104, 9}, {200, 1}}},
 		{Metric: map[string]string{"queue": "q", "card": "A"}, Values: []sample{{100, 1}}},
 	}}}}
-	got := r.lines(p, -1)
-	expectThat(t, len(got) == 2 && got[0].name == "q A" && got[1].name == "q B" && slices.Equal(got[1].values, []float64{-1, 7, -1, -1, 9}), "lines %+v", got)
+
+	lines := r.lines(p, -1)
+	requireThat(t, len(lines) == 2 && lines[0].name == "q A" && lines[1].name == "q B", "lines %+v, want q A and q B", lines)
+	expectThat(t, slices.Equal(lines[1].values, []float64{-1, 7, -1, -1, 9}), "values of q B: %v", lines[1].values)
 }
 
-func TestTablesJoinQueriesByLabels(t *testing.T) {
+// TestATableHasARowForEachQueueAndAColumnForEachQuery: query Quota has a value for queues a and b, query Used only for b.
+// Both are joined by their labels, and sorted. A value that is not there is not known, which is not 0.
+func TestATableHasARowForEachQueueAndAColumnForEachQuery(t *testing.T) {
 	answer := func(queue string, value float64) series {
 		return series{Metric: map[string]string{"queue": queue}, Values: []sample{{100, value}}}
 	}
-	got := newTable(&panel{Targets: []target{
+	rows := newTable(&panel{Targets: []target{
 		{LegendFormat: "Quota", Answer: []series{answer("b", 4), answer("a", 2)}},
 		{LegendFormat: "Used", Answer: []series{answer("b", 3)}},
-	}})
-	expectThat(t, len(got.lines) == 2 && got.lines[0].labels[0] == "a" && !got.lines[0].values[1].isKnown && got.lines[1].values[1].value == 3, "table %+v", got)
+	}}).lines
+
+	requireThat(t, len(rows) == 2 && rows[0].labels[0] == "a", "rows %+v, want those of a and b", rows)
+	expectThat(t, !rows[0].values[1].isKnown, "used of a is %v, want it not known", rows[0].values[1])
+	expectThat(t, rows[1].values[1].value == 3, "used of b is %v, want 3", rows[1].values[1])
 }
 
-func TestValuesAreShort(t *testing.T) {
+// TestValuesHaveAtMostThreeDigitsAndAUnit: a panel has little space. Large numbers get a K, short times are in ms and long
+// ones in min, and a yes or no is written as such.
+func TestValuesHaveAtMostThreeDigitsAndAUnit(t *testing.T) {
 	for _, c := range []struct {
 		value      float64
 		unit, want string
 	}{
-		{0, "short", "0"}, {48, "short", "48"}, {1234.5, "short", "1.23 K"}, {2.0 / 3, "short", "0.667"},
-		{0, "s", "0 s"}, {0.0025, "s", "2.5 ms"}, {42, "s", "42 s"}, {600, "s", "10 min"}, {1, "bool_yes_no", "Yes"}, {0, "bool_yes_no", "No"},
+		{0, "short", "0"},
+		{48, "short", "48"},
+		{1234.5, "short", "1.23 K"},
+		{2.0 / 3, "short", "0.667"},
+		{0, "s", "0 s"},
+		{0.0025, "s", "2.5 ms"},
+		{42, "s", "42 s"},
+		{600, "s", "10 min"},
+		{1, "bool_yes_no", "Yes"},
+		{0, "bool_yes_no", "No"},
 	} {
 		got := formatValue(c.value, c.unit)
+
 		expectThat(t, got == c.want, "%v %s: %q, want %q", c.value, c.unit, got, c.want)
 	}
 }
 
-func TestAxesBeginAtZeroAndReachTheGreatestValue(t *testing.T) {
-	for greatest, want := range map[float64]axis{0: {1, 1}, 1: {0.2, 5}, 8: {2, 4}, 48: {10, 5}, 0.013: {0.005, 3}, 170: {60, 3}, 36000: {12000, 3}} {
+// TestAnAxisReachesTheGreatestValueInAtMostFiveSteps: an axis begins at 0. Its steps are 1, 2 or 5 times a
+// power of ten, of minutes for long times, and whole where things are counted. Each row is the greatest value
+// in seconds, and the axis as {step, number of steps}: 48 s gives 5 steps of 10 s, 36,000 s are 600 min and
+// give 3 steps of 200 min.
+func TestAnAxisReachesTheGreatestValueInAtMostFiveSteps(t *testing.T) {
+	for greatest, want := range map[float64]axis{
+		0:     {1, 1},
+		0.013: {0.005, 3},
+		1:     {0.2, 5},
+		8:     {2, 4},
+		48:    {10, 5},
+		170:   {60, 3},
+		36000: {12000, 3},
+	} {
 		got := newAxis(greatest, "s")
-		expectThat(t, math.Abs(got.step-want.step) <= want.step*1e-9 && got.steps == want.steps && got.top() >= greatest, "%v: %+v, want %+v", greatest, got, want)
+		isWanted := math.Abs(got.step-want.step) <= want.step*1e-9 && got.steps == want.steps
+		expectThat(t, isWanted && got.top() >= greatest, "%v s: %+v, want %+v", greatest, got, want)
 	}
-	if got := newAxis(3, "short"); got != (axis{1, 3}) {
-		t.Errorf("3 whole things: %+v", got)
-	}
+
+	got := newAxis(3, "short")
+	expectThat(t, got == axis{1, 3}, "3 cards: %+v, want whole steps of 1", got)
 }

@@ -17,8 +17,8 @@ import (
 	"cardquota.dev/operator/internal/testing/missing"
 )
 
-// clone is a project with one build script. The script creates the file "begun", and ends when
-// the file "go on" exists.
+// clone is a clone of a project with one build script. A build copies the file "source" to "program", and hangs until
+// the file go-on exists.
 type clone struct {
 	*testing.T
 	root string
@@ -52,42 +52,42 @@ func newBuildEnv(t *testing.T) buildEnv {
 	if _, err := exec.LookPath("flock"); err != nil {
 		missing.Skip(t, err)
 	}
-	w := buildEnv{t, t.TempDir()}
-	w.letBuildsEnd()
-	return w
+	e := buildEnv{t, t.TempDir()}
+	e.letBuildsEnd()
+	return e
 }
 
-func (w buildEnv) cacheDir() string  { return filepath.Join(w.dir, "cache") }
-func (w buildEnv) goOn() string      { return filepath.Join(w.dir, "go-on") }
-func (w buildEnv) buildsDir() string { return filepath.Join(w.dir, "builds") }
+func (e buildEnv) cacheDir() string  { return filepath.Join(e.dir, "cache") }
+func (e buildEnv) goOn() string      { return filepath.Join(e.dir, "go-on") }
+func (e buildEnv) buildsDir() string { return filepath.Join(e.dir, "builds") }
 
-func (w buildEnv) letBuildsEnd() {
-	writeFile(w.T, w.goOn(), "")
+func (e buildEnv) letBuildsEnd() {
+	writeFile(e.T, e.goOn(), "")
 }
 
-func (w buildEnv) letBuildsHang() {
-	check.NoError(w, os.Remove(w.goOn()))
+func (e buildEnv) letBuildsHang() {
+	check.NoError(e, os.Remove(e.goOn()))
 }
 
 // countBuilds returns how often a build was started.
-func (w buildEnv) countBuilds() int {
-	text, _ := os.ReadFile(w.buildsDir())
+func (e buildEnv) countBuilds() int {
+	text, _ := os.ReadFile(e.buildsDir())
 	return strings.Count(string(text), "run")
 }
 
-func (w buildEnv) newClone() clone {
-	root := w.TempDir()
+func (e buildEnv) newClone() clone {
+	root := e.TempDir()
 	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
-		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(check.Value(os.ReadFile(name))(w)))
+		writeFile(e.T, root+"/hack/"+filepath.Base(name), string(check.Value(os.ReadFile(name))(e)))
 	}
 
-	writeFile(w.T, root+"/hack/build-fake.sh", script)
-	writeFile(w.T, filepath.Join(root, "source"), "first")
-	scratch := filepath.Join(w.dir, "tmp")
-	check.NoError(w, os.MkdirAll(scratch, 0o755))
+	writeFile(e.T, root+"/hack/build-fake.sh", script)
+	writeFile(e.T, filepath.Join(root, "source"), "first")
+	scratch := filepath.Join(e.dir, "tmp")
+	check.NoError(e, os.MkdirAll(scratch, 0o755))
 
-	return clone{w.T, root, append(os.Environ(),
-		"XDG_CACHE_HOME="+w.cacheDir(), "GO_ON="+w.goOn(), "BUILDS="+w.buildsDir(), "TMPDIR="+scratch)}
+	return clone{e.T, root, append(os.Environ(),
+		"XDG_CACHE_HOME="+e.cacheDir(), "GO_ON="+e.goOn(), "BUILDS="+e.buildsDir(), "TMPDIR="+scratch)}
 }
 
 // startScript starts the script in its own process group.
@@ -149,73 +149,79 @@ func findEntries(t *testing.T, folder, prefix string) []string {
 	return found
 }
 
-func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
-	w := newBuildEnv(t)
-	first := w.newClone()
-	second := w.newClone()
-	check.Contains(t, "the first build says", first.runScript(), "build: the program ready")
-
+// TestAResultIsKeptForAllClonesOfAUser: hack/stamped-build.sh builds programs of other projects once for each
+// content of their inputs, and keeps the results in a cache. The first clone builds source "first". The second
+// clone, and a second run, take the result. Another source is built too, and going back to "first" needs no
+// build, as its result is still there.
+func TestAResultIsKeptForAllClonesOfAUser(t *testing.T) {
+	e := newBuildEnv(t)
+	first := e.newClone()
+	second := e.newClone()
+	check.Contains(t, "output of the first build", first.runScript(), "build: the program ready")
 	first.expectProgram("first")
 	for _, c := range []clone{first, second} {
-		check.Equal(t, "what the script says without anything to build", "", c.runScript())
+		check.Equal(t, "output without anything to build", "", c.runScript())
 		c.expectProgram("first")
 	}
-
-	check.That(t, w.countBuilds() == 1, "built %d times, want once", w.countBuilds())
+	check.Equal(t, "builds of source first", 1, e.countBuilds())
 
 	writeFile(t, filepath.Join(second.root, "source"), "second")
 	second.runScript()
 	second.expectProgram("second")
 	first.expectProgram("first")
-	writeFile(t, filepath.Join(second.root, "source"), "first")
 
+	writeFile(t, filepath.Join(second.root, "source"), "first")
 	second.runScript()
 	second.expectProgram("first")
-	check.That(t, w.countBuilds() == 2, "built %d times, want twice: a result of before is there still", w.countBuilds())
+	check.Equal(t, "builds of both sources", 2, e.countBuilds())
 }
 
-func TestAKilledBuildLeavesNothing(t *testing.T) {
+// TestABuildThatIsKilledLeavesNoResult: a build hangs with half of its files written, and is ended by a signal.
+// Nothing may count as built then. Temporary files (tmp.*) are removed at once, and after SIGKILL, which no
+// script can catch, by the next build.
+func TestABuildThatIsKilledLeavesNoResult(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
-			w := newBuildEnv(t)
-			c := w.newClone()
-			w.letBuildsHang()
+			e := newBuildEnv(t)
+			c := e.newClone()
+			e.letBuildsHang()
 			command, out := c.startScript()
-			eventually(t, "the build writes", func() bool { return len(findEntries(t, w.cacheDir(), "program")) > 1 })
+			eventually(t, "the build writes", func() bool { return len(findEntries(t, e.cacheDir(), "program")) > 1 })
 
 			check.NoError(t, syscall.Kill(-command.Process.Pid, signal))
 			check.That(t, command.Wait() != nil, "a build that was %s ends as if it had succeeded: %s", name, out)
-			check.Equal(t, "what counts as built", nil, findEntries(t, w.cacheDir(), "fake-"))
-			if left := findEntries(t, w.cacheDir(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
-				t.Errorf("left behind: %v", left)
-			}
+			check.Equal(t, "results", nil, findEntries(t, e.cacheDir(), "fake-"))
+			left := findEntries(t, e.cacheDir(), "tmp.")
+			check.That(t, len(left) == 0 || signal == syscall.SIGKILL, "temporary files: %v", left)
 
-			w.letBuildsEnd()
+			e.letBuildsEnd()
 			c.runScript()
 			c.expectProgram("first")
-			left := slices.Concat(findEntries(t, w.dir, "tmp."), findEntries(t, c.root, "tmp."))
-			check.Equal(t, "left behind after the next build", nil, left)
+			left = slices.Concat(findEntries(t, e.dir, "tmp."), findEntries(t, c.root, "tmp."))
+			check.Equal(t, "temporary files after the next build", nil, left)
 		})
 	}
 }
 
+// TestTwoClonesDoNotBuildTheSameAtOnce: while the first clone builds, the second one waits for its lock, and
+// then takes the result. Both have the same source, so there is one build.
 func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
-	w := newBuildEnv(t)
-	first := w.newClone()
-	second := w.newClone()
-	w.letBuildsHang()
-	one, saidOne := first.startScript()
+	e := newBuildEnv(t)
+	first := e.newClone()
+	second := e.newClone()
+	e.letBuildsHang()
+	firstScript, firstOutput := first.startScript()
+	eventually(t, "the first clone builds", func() bool { return e.countBuilds() == 1 })
 
-	eventually(t, "the first builds", func() bool { return w.countBuilds() == 1 })
-	two, saidTwo := second.startScript()
-	waiting := filepath.Join(w.cacheDir(), "cardquota", "programs", ".lock-fake")
-	eventually(t, "the second waits", func() bool { return isHeldOpen(waiting, two.Process.Pid) })
-	w.letBuildsEnd()
+	secondScript, secondOutput := second.startScript()
+	lock := filepath.Join(e.cacheDir(), "cardquota", "programs", ".lock-fake")
+	eventually(t, "the second clone waits", func() bool { return isHeldOpen(lock, secondScript.Process.Pid) })
+	e.letBuildsEnd()
 
-	err := errors.Join(one.Wait(), two.Wait())
-	check.Must(t, err == nil, "%v %s %s", err, saidOne, saidTwo)
-	check.That(t, strings.Contains(saidTwo.String(), "waiting for another build") && w.countBuilds() == 1, "built %d times, want once; the second says %q", w.countBuilds(), saidTwo)
-
+	err := errors.Join(firstScript.Wait(), secondScript.Wait())
+	check.Must(t, err == nil, "%v %s %s", err, firstOutput, secondOutput)
+	check.Contains(t, "output of the second clone", secondOutput.String(), "waiting for another build")
+	check.Equal(t, "builds", 1, e.countBuilds())
 	first.expectProgram("first")
 	second.expectProgram("first")
 }
@@ -230,47 +236,55 @@ func isHeldOpen(file string, pid int) bool {
 	})
 }
 
+// TestWithoutACacheTheResultStaysInBin: a user may have no home, or one that cannot be written. Then the result
+// is kept below ./bin of the clone, and the second run needs no build.
 func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 	for name, env := range map[string][]string{
-		"no home":             {"HOME=", "XDG_CACHE_HOME="},
-		"a home that is none": {"HOME=/dev/null", "XDG_CACHE_HOME="},
-		"another user's":      {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
+		"no home is set":                    {"HOME=", "XDG_CACHE_HOME="},
+		"the home is no folder":             {"HOME=/dev/null", "XDG_CACHE_HOME="},
+		"the cache belongs to another user": {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newBuildEnv(t)
-			c := w.newClone()
-			gocache := filepath.Join(w.dir, "go")
+			e := newBuildEnv(t)
+			c := e.newClone()
+			gocache := filepath.Join(e.dir, "go")
 			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
 
 			c.runScript()
 			c.runScript()
 			c.expectProgram("first")
 			kept := findEntries(t, filepath.Join(c.root, "bin"), "fake-")
-			check.That(t, len(kept) == 1 && w.countBuilds() == 1, "built %d times, kept %v, want one below ./bin", w.countBuilds(), kept)
+			check.That(t, len(kept) == 1, "results below ./bin: %v, want one", kept)
+			check.Equal(t, "builds", 1, e.countBuilds())
 		})
 	}
 }
 
+// TestAResultThatLostAFileIsBuiltAgain: ./bin links into the cache, so a user may delete or change a file of a
+// result there. A missing file, and one that was emptied, lead to a new build each.
 func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
-	w := newBuildEnv(t)
-	c := w.newClone()
+	e := newBuildEnv(t)
+	c := e.newClone()
 	c.runScript()
 	check.NoError(t, os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")))
 
 	c.runScript()
 	c.expectProgram("first")
-	writeFile(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
+
+	writeFile(t, filepath.Join(c.root, "bin", "programs", "program"), "")
 	c.runScript()
 	c.expectProgram("first")
-	check.That(t, w.countBuilds() == 3, "built %d times, want three times", w.countBuilds())
+	check.Equal(t, "builds", 3, e.countBuilds())
 }
 
-func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
-	w := newBuildEnv(t)
-	c := w.newClone()
+// TestResultsThatWereNotUsedForThirtyDaysAreRemoved: each build removes them from the cache. One result was
+// last used 32 days ago, another one 29 days ago. Then a new source is built.
+func TestResultsThatWereNotUsedForThirtyDaysAreRemoved(t *testing.T) {
+	e := newBuildEnv(t)
+	c := e.newClone()
 	c.runScript()
-	old := findEntries(t, w.cacheDir(), "fake-")
-	recent := filepath.Join(w.cacheDir(), "cardquota", "programs", "other-1")
+	old := findEntries(t, e.cacheDir(), "fake-")
+	recent := filepath.Join(e.cacheDir(), "cardquota", "programs", "other-1")
 	writeFile(t, filepath.Join(recent, "program"), "")
 
 	for folder, age := range map[string]int{old[0]: 32, recent: 29} {
@@ -284,6 +298,5 @@ func TestUnusedResultsAreRemovedAfterAMonth(t *testing.T) {
 
 	_, err := os.Stat(old[0])
 	check.That(t, os.IsNotExist(err), "%s was not used for 32 days and is there still", old[0])
-	_, err = os.Stat(recent)
-	check.That(t, err == nil, "used 29 days ago: %v", err)
+	check.Value(os.Stat(recent))(t)
 }

@@ -23,7 +23,9 @@ func (w *sequenceRun) applyStep(text string) {
 
 	switch line.Verb {
 	case "node":
-		w.setNodes((&session.Cluster{ID: w.id}).Add(text).Nodes)
+		for _, n := range (&session.Cluster{ID: w.id}).Add(text).Nodes {
+			w.setNode(n)
+		}
 	case "queue":
 		w.queues[line.Name()] = line
 		w.setQueue(line)
@@ -56,13 +58,6 @@ func (w *sequenceRun) setFaults(percent int, seed string) {
 	w.server.pods.seed = seed
 	w.server.groups.percent = percent
 	w.server.groups.seed = seed
-}
-
-// setNodes creates or replaces nodes.
-func (w *sequenceRun) setNodes(nodes []*corev1.Node) {
-	for _, n := range nodes {
-		w.setNode(n)
-	}
 }
 
 // addJob creates a job and its pods.

@@ -13,10 +13,7 @@ func (m *clusterState) recordNamespace(namespace *corev1.Namespace, c change) {
 		delete(m.endingNamespaces, namespace.Name)
 		return
 	}
-	if m.namespaces[namespace.Name] == nil {
-		m.namespaces[namespace.Name] = &timeline[map[string]string]{}
-	}
-	m.namespaces[namespace.Name].setValue(namespace.Labels, c.seen)
+	setValueOf(m.namespaces, namespace.Name, namespace.Labels, c.seen)
 	m.chargeUnchargedPods()
 }
 

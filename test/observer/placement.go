@@ -100,10 +100,7 @@ func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 		delete(m.notReady, node.Name)
 		return
 	}
-	if m.notReady[node.Name] == nil {
-		m.notReady[node.Name] = &timeline[bool]{}
-	}
-	m.notReady[node.Name].setValue(!rule.IsReady(node), c.seen)
+	setValueOf(m.notReady, node.Name, !rule.IsReady(node), c.seen)
 }
 
 // checkTerminating checks that terminating pods do not let a queue hold ever more: used and

@@ -309,16 +309,8 @@ func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 		}
 	}
 
-	if _, ok := m.limits[queue.Name]; !ok {
-		m.limits[queue.Name] = &timeline[rule.Limits]{}
-	}
-
-	m.limits[queue.Name].setValue(now, c.seen)
-	if m.selectors[queue.Name] == nil {
-		m.selectors[queue.Name] = &timeline[rule.Selector]{}
-	}
-
-	m.selectors[queue.Name].setValue(rule.SelectorOf(queue), c.seen)
+	setValueOf(m.limits, queue.Name, now, c.seen)
+	setValueOf(m.selectors, queue.Name, rule.SelectorOf(queue), c.seen)
 	m.recordQueueLabels(queue.Name)
 	m.recordTree(c.seen)
 	m.chargeUnchargedPods()

@@ -25,6 +25,14 @@ func (l *timeline[T]) setValue(value T, from time.Time) {
 	}
 }
 
+// setValueOf sets a value in the history of a name, which may begin with it.
+func setValueOf[T any](histories map[string]*timeline[T], name string, value T, from time.Time) {
+	if histories[name] == nil {
+		histories[name] = &timeline[T]{}
+	}
+	histories[name].setValue(value, from)
+}
+
 // valuesSince returns the values from a moment until now.
 func (l *timeline[T]) valuesSince(moment time.Time) []T {
 	var out []T

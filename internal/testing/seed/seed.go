@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // seedVariable is the environment variable that sets the seed of every random test.
@@ -57,11 +59,9 @@ func setDraws(t *testing.T) {
 		}
 	})
 
-	if given == "" {
-		return
-	}
-	if err := flag.Set(rapidChecks, given); err != nil {
-		t.Fatalf("%s: %v", drawsVariable, err)
+	if given != "" {
+		err := flag.Set(rapidChecks, given)
+		check.Must(t, err == nil, "%s: %v", drawsVariable, err)
 	}
 }
 
@@ -78,19 +78,14 @@ func drawSeed(t testing.TB) uint64 {
 	if given := os.Getenv(seedVariable); given != "" {
 		var err error
 		seed, err = strconv.ParseUint(given, 10, 64)
-		if err != nil || seed == 0 {
-			t.Fatalf("%s must be a whole number from 1, not %q", seedVariable, given)
-		}
+		check.Must(t, err == nil && seed > 0, "%s must be a whole number from 1, not %q", seedVariable, given)
 	}
 	t.Logf("to repeat: %s=%d go test %s -run '%s'%s", seedVariable, seed, testedPackage(), runPattern(t.Name()), rapidFlags())
 	return seed
 }
 
 func setRapidSeed(t *testing.T, seed uint64) {
-	t.Helper()
-	if err := flag.Set(rapidSeed, strconv.FormatUint(seed, 10)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, flag.Set(rapidSeed, strconv.FormatUint(seed, 10)))
 }
 
 // testedPackage returns the import path of the package whose tests run.
