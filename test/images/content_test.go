@@ -26,6 +26,7 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(check.Trail(t))
 			p := openImage(t, name)
+
 			g.Expect(p.name).To(Equal("registry.test/" + name + ":" + version))
 			g.Expect(p.config.OS).To(Equal("linux"))
 			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
