@@ -7,41 +7,56 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardsOfTheArguments: both readers read the mappings of cards alike.
-func TestCardsOfTheArguments(t *testing.T) {
-	for text, want := range map[string]card.Mappings{
-		"cards: []": nil,
-		"cards:\n- {resource: amd.com/gpu, modelLabel: amd.com/gpu.product-name}\n- {resource: a.b/c, model: \"210\", nodeSelector: {\"on\": \"true\"}}": {
-			{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"},
-			{Resource: "a.b/c", Model: "210", NodeSelector: map[string]string{"on": "true"}},
-		},
-		"cards: [{resource: a.b/c.shared, modelLabel: l, memoryLabel: m}]": {{Resource: "a.b/c.shared", ModelLabel: "l", MemoryLabel: "m"}},
-	} {
+// TestBothReadersGiveTheSameCards: the argument cards names the cards of resources that the labels of nodes do not name: by
+// a label of the node, or by a model for all nodes that a selector matches. Loader and Volcano read the same.
+func TestBothReadersGiveTheSameCards(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		yaml string
+		want card.Mappings
+	}{
+		"no entries": {"cards: []", nil},
+		"a label, and a model for some nodes with texts that look like a number and booleans": {`
+cards:
+- {resource: amd.com/gpu, modelLabel: amd.com/gpu.product-name}
+- {resource: a.b/c, model: "210", nodeSelector: {"on": "true"}}`[1:],
+			card.Mappings{
+				{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name"},
+				{Resource: "a.b/c", Model: "210", NodeSelector: map[string]string{"on": "true"}},
+			}},
+		"a shared card with a label of its memory": {
+			"cards: [{resource: a.b/c.shared, modelLabel: l, memoryLabel: m}]",
+			card.Mappings{{Resource: "a.b/c.shared", ModelLabel: "l", MemoryLabel: "m"}}},
+	}) {
 		for reader, read := range readers {
-			got := check.Value(parseArguments(check.Value(read(text))(t)))(t)
+			got := check.Value(parseArguments(check.Value(read(tc.yaml))(t)))(t)
 
-			check.That(t, got.cards.Equal(want), "%s: %v, want %v", reader, got.cards, want)
+			check.That(t, got.cards.Equal(tc.want), "%s reads %v, want %v", reader, got.cards, tc.want)
 		}
 	}
 }
 
+// TestMistakesInCardsAreRefused: a message names the entry of the list and says what to write.
 func TestMistakesInCardsAreRefused(t *testing.T) {
-	for text, wants := range map[string][]string{
-		"cards:":                                                                 {"argument cards", "write a list of entries"},
-		"cards: amd.com/gpu":                                                     {"argument cards", "write a list of entries"},
-		"cards: {resource: amd.com/gpu}":                                         {"argument cards", "write a list of entries"},
-		"cards: [amd.com/gpu]":                                                   {"entry 1: write resource, and modelLabel or model"},
-		"cards: [{resource: a.b/c, model: 210}]":                                 {"entry 1: model: write a text, in quotes"},
-		"cards: [{resource: a.b/c, model: }]":                                    {"entry 1: model: write a text, in quotes"},
-		"cards: [{resource: a.b/c}]":                                             {"entry 1: names no card: write modelLabel"},
-		"cards: [{resource: a.b/c, model: X, modelLabel: l}]":                    {"entry 1: has modelLabel and model"},
-		"cards: [{resource: a.b/c, Model: X}]":                                   {`entry 1: unknown key "Model"`},
-		"cards: [{resource: a.b/c, model: X, nodeSelector: {pool: true}}]":       {`entry 1: nodeSelector: write the value of "pool" in quotes`},
-		"cards: [{resource: a.b/c, model: X}, {resource: cpu, model: X}]":        {`entry 2, resource: "cpu" is no card`},
-		"cards: [{resource: a.b/c, model: X}, {resource: a.b/c, modelLabel: l}]": {"entry 2: has the resource and the nodeSelector of another entry"},
-	} {
+	for t, tc := range check.Cases(t, map[string]struct{ yaml, want string }{
+		"nothing instead of a list":   {"cards:", "write a list of entries"},
+		"a text instead of a list":    {"cards: amd.com/gpu", "write a list of entries"},
+		"a mapping instead of a list": {"cards: {resource: amd.com/gpu}", "write a list of entries"},
+		"a text instead of an entry":  {"cards: [amd.com/gpu]", "entry 1: write resource, and modelLabel or model"},
+		"the model is a number":       {"cards: [{resource: a.b/c, model: 210}]", "entry 1: model: write a text, in quotes"},
+		"the model has no value":      {"cards: [{resource: a.b/c, model: }]", "entry 1: model: write a text, in quotes"},
+		"neither model nor label":     {"cards: [{resource: a.b/c}]", "entry 1: names no card: write modelLabel"},
+		"both model and label":        {"cards: [{resource: a.b/c, model: X, modelLabel: l}]", "entry 1: has modelLabel and model"},
+		"an unknown key":              {"cards: [{resource: a.b/c, Model: X}]", `entry 1: unknown key "Model"`},
+		"the node selector has a boolean": {
+			"cards: [{resource: a.b/c, model: X, nodeSelector: {pool: true}}]", `entry 1: nodeSelector: write the value of "pool" in quotes`},
+		"the second entry is for CPU": {
+			"cards: [{resource: a.b/c, model: X}, {resource: cpu, model: X}]", `entry 2, resource: "cpu" is no card`},
+		"two entries for the same nodes and resource": {
+			"cards: [{resource: a.b/c, model: X}, {resource: a.b/c, modelLabel: l}]",
+			"entry 2: has the resource and the nodeSelector of another entry"},
+	}) {
 		for _, read := range readers {
-			mustRefuse(t, check.Value(read(text))(t), wants...)
+			expectRefusal(t, check.Value(read(tc.yaml))(t), "argument cards", tc.want)
 		}
 	}
 }
