@@ -8,8 +8,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCooldownGrows: a queue that loses again what it has borrowed for a shorter time than it was stopped
-// waits twice as long. More reclaims while it may not borrow change nothing, and neither do old ones.
+// TestCooldownGrows: a queue whose borrowed cards others reclaim may not borrow such cards for a cooldown of 5 minutes.
+// Otherwise it would borrow and lose them again and again. So each further reclaim doubles the cooldown, unless the queue
+// has borrowed for at least as long as the last one, or an hour has passed since its end. A reclaim during a cooldown
+// begins one of the same length. All numbers are minutes. wantEnds are the ends of the cooldowns after the reclaims, the
+// first one in 0 + 5 = 5.
 func TestCooldownGrows(t *testing.T) {
 	began := time.Unix(0, 0)
 	minutes := func(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
@@ -18,20 +21,22 @@ func TestCooldownGrows(t *testing.T) {
 	always := interval{0, 1000}
 	never := interval{}
 	for t, tc := range check.Cases(t, map[string]struct {
-		borrows        interval
-		reclaims, ends []int
+		// borrows is when the queue has borrowed cards, after a cooldown.
+		borrows            interval
+		reclaims, wantEnds []int
 	}{
-		"again at once":                       {always, []int{0, 5, 15, 35, 75, 135}, []int{5, 15, 35, 75, 135, 195}},
-		"within as long as it stopped":        {always, []int{0, 9}, []int{5, 19}},
-		"borrowed for longer":                 {always, []int{0, 10}, []int{5, 15}},
-		"meanwhile":                           {always, []int{0, 4, 8}, []int{5, 9, 13}},
-		"later, after it grew":                {always, []int{0, 5, 24, 63}, []int{5, 15, 44, 103}},
-		"longer than a grown pause":           {always, []int{0, 5, 25}, []int{5, 15, 30}},
-		"it could not borrow for a long time": {interval{20, 1000}, []int{0, 24}, []int{5, 34}},
-		"borrowed long after the stop":        {interval{20, 1000}, []int{0, 25}, []int{5, 30}},
-		"borrowed before and not again":       {interval{0, 7}, []int{0, 60}, []int{5, 70}},
-		"an hour after the stop":              {never, []int{0, 65}, []int{5, 70}},
-		"within an hour after the stop":       {never, []int{0, 64}, []int{5, 74}},
+		"reclaimed as soon as each cooldown ends: it doubles up to an hour": {
+			always, []int{0, 5, 15, 35, 75, 135}, []int{5, 15, 35, 75, 135, 195}},
+		"borrowed for 4 minutes after a cooldown of 5: 10 minutes":           {always, []int{0, 9}, []int{5, 19}},
+		"borrowed for 5 minutes after a cooldown of 5: 5 minutes again":      {always, []int{0, 10}, []int{5, 15}},
+		"reclaimed during the cooldown: 5 minutes from then":                 {always, []int{0, 4, 8}, []int{5, 9, 13}},
+		"borrowed for 9 minutes after a cooldown of 10, and 19 after 20: 40": {always, []int{0, 5, 24, 63}, []int{5, 15, 44, 103}},
+		"borrowed for 10 minutes after a cooldown of 10: 5 minutes again":    {always, []int{0, 5, 25}, []int{5, 15, 30}},
+		"could not borrow until minute 20, then for 4 minutes: 10 minutes":   {interval{20, 1000}, []int{0, 24}, []int{5, 34}},
+		"could not borrow until minute 20, then for 5 minutes: 5 again":      {interval{20, 1000}, []int{0, 25}, []int{5, 30}},
+		"borrowed for 2 minutes only, reclaimed 55 after the cooldown: 10":   {interval{0, 7}, []int{0, 60}, []int{5, 70}},
+		"never borrowed, reclaimed 60 minutes after the cooldown: 5 again":   {never, []int{0, 65}, []int{5, 70}},
+		"never borrowed, reclaimed 59 minutes after the cooldown: 10":        {never, []int{0, 64}, []int{5, 74}},
 	}) {
 		var stop borrowStop
 		reclaimed := 0
@@ -39,7 +44,7 @@ func TestCooldownGrows(t *testing.T) {
 			stop = stop.countBorrowing(tc.borrows.from < minute && minute <= tc.borrows.to, minutes(minute))
 			if minute == tc.reclaims[reclaimed] {
 				stop = stop.restartedAt(minutes(minute))
-				check.Equal(t, fmt.Sprintf("end after reclaim %d", reclaimed), minutes(tc.ends[reclaimed]), stop.end())
+				check.Equal(t, fmt.Sprintf("end of the cooldown after the reclaim in minute %d", minute), minutes(tc.wantEnds[reclaimed]), stop.end())
 				reclaimed++
 			}
 		}

@@ -9,25 +9,32 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestSecondRunTriesOnlyJobsThatBorrow: a job with subgroups that need not borrow is searched once,
-// because each search of such a job tries all hypernodes. It keeps the reasons of that search.
+// TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then
+// for those with which their queues borrow. The second run has only jobs that may borrow. It would search all
+// hypernodes again for a job with subgroups, and lose the reasons of the first run.
+//
+// Queue x deserves the 2 cards that its job more uses, so job borrows has to borrow. Queue y deserves the 4 cards of job
+// topology, which has subgroups.
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
-	s := newTreeScene(t, `node a model=A cards=6; queue x quota={"A":8} serviceType=training deserved={"A":2}; queue y quota={"A":8} serviceType=training deserved={"A":4}
-		job borrows queue=x min=1 pending=3; job topology queue=y min=4 pending=4 card=A; job more queue=x min=1 running=a*2`)
-
+	s := newTreeScene(t, `node a model=A cards=6
+		queue x quota={"A":8} serviceType=training deserved={"A":2}
+		queue y quota={"A":8} serviceType=training deserved={"A":4}
+		job more queue=x min=1 running=a*2
+		job borrows queue=x min=1 pending=3
+		job topology queue=y min=4 pending=4`)
 	s.changePodGroups(func(g *v1beta1.PodGroup) {
 		if g.Name == "topology" {
 			g.Spec.SubGroupPolicy = []v1beta1.SubGroupPolicySpec{{Name: "w"}}
 		}
 	})
-	s.openSession()
 
-	tried := map[string]int{}
-	s.reclaimPolicy().Allocate(func() {
+	runsWith := map[string]int{}
+	s.openSession().reclaimPolicy().Allocate(func() {
 		for _, job := range s.Ssn.Jobs {
-			tried[job.Name]++
+			runsWith[job.Name]++
 		}
 		s.Run(allocate.New())
 	})
-	check.Equal(t, "how often each job is tried", map[string]int{"borrows": 2, "topology": 1}, tried)
+
+	check.Equal(t, "in how many runs each job with pending pods is", map[string]int{"borrows": 2, "topology": 1}, runsWith)
 }

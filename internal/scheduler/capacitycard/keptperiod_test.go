@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,70 +14,79 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFreedCardsAreKeptUntilAllVictimsEnd plays a session each minute. A plan evicts a pod on node a, which ends
-// at once, and the pod old-0 on node b. The card of node a is kept for five minutes after the last session in
-// which old-0 was there and not overdue, for cardreclaim as for preempt.
+// TestFreedCardsAreKeptUntilAllVictimsEnd: evictions for a gang free cards one after the other. The cards that are free
+// already are kept for it for five minutes, counted from the last session in which a victim was still ending as it
+// should. So a victim keeps cards while its grace period lasts, and for a minute until it is deleted, but not for ever.
+//
+// A card of node a is free at once, the victim old-0 on node b has the second one. A session runs each minute, from minute
+// 0 on. Pod v-0 of training waits for the card of node a, and gets it in minute wantBound. For each victim the comment
+// names the last minute that counts; the rule holds for cardreclaim and for preempt.
 func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	const never = 100
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		victim victim
-		kept   int
+		victim    victim
+		wantBound int
 	}{
-		"it ends at once":                           {victim{0, 10, 0}, 5},
-		"it ends after three minutes":               {victim{0, 10, 3}, 7},
-		"it ends at the end of its grace period":    {victim{0, 10, 10}, 14},
-		"it does not end after its grace period":    {victim{0, 10, never}, 14},
-		"it has no grace period, and does not end":  {victim{0, 0, never}, 5},
-		"it is deleted late":                        {victim{4, 3, 6}, 10},
-		"it is never deleted":                       {victim{never, 0, never}, 5},
-		"it is deleted when nothing is kept longer": {victim{6, 30, never}, 5},
+		// Minute 0, in which it is gone.
+		"the victim is deleted and gone at once": {victim{deletedIn: 0, grace: 10, goneIn: 0}, 5},
+		// Minute 2, in which it is seen last.
+		"the victim is gone after 3 minutes, within its grace period": {victim{deletedIn: 0, grace: 10, goneIn: 3}, 7},
+		// Minute 9, before the grace period of 10 minutes is over.
+		"the victim is gone when its grace period ends": {victim{deletedIn: 0, grace: 10, goneIn: 10}, 14},
+		"the victim stays beyond its grace period":      {victim{deletedIn: 0, grace: 10, goneIn: never}, 14},
+		// Minute 0, in which it should be gone.
+		"the victim has no grace period, and stays": {victim{deletedIn: 0, grace: 0, goneIn: never}, 5},
+		// Minute 5: deleted in minute 4, seen last in minute 5.
+		"the victim is deleted after 4 minutes, while the card is kept": {victim{deletedIn: 4, grace: 3, goneIn: 6}, 10},
+		// Minute 0: it is not deleted within a minute.
+		"the victim is never deleted":                                     {victim{deletedIn: never, grace: 0, goneIn: never}, 5},
+		"the victim is deleted after 6 minutes, when nothing is kept now": {victim{deletedIn: 6, grace: 30, goneIn: never}, 5},
 	}) {
 		for _, action := range []string{"cardreclaim", "preempt"} {
-			bound := newKeptScene(t, action, false).playUntilBound(tc.victim)
-			check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), tc.kept, bound)
+			bound := newKeptScene(t, action, onePlan).runUntilBound(tc.victim)
+			check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), tc.wantBound, bound)
 		}
 	}
 }
 
-// TestASecondPlanKeepsWhatTheFirstOneFreed: a gang whose other node is lost gets a second plan, with other victims. The
-// pod that stays on its node keeps the card there as before, from the queue that lost it.
+// TestASecondPlanKeepsWhatTheFirstOneFreed: when a gang loses the node of its second pod, it gets a second plan, with other
+// victims. The card on node a stays kept for the first pod as by the first plan, whose victim is gone after 3 minutes:
+// it was seen last in minute 2, and five minutes later the card is free for training.
 func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 	for _, action := range []string{"cardreclaim", "preempt"} {
-		bound := newKeptScene(t, action, true).playUntilBound(victim{0, 10, 3})
+		bound := newKeptScene(t, action, twoPlans).runUntilBound(victim{deletedIn: 0, grace: 10, goneIn: 3})
 		check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), 7, bound)
 	}
 }
 
-// victim is deleted in a minute, with a grace period, and is gone in a minute.
-type victim struct{ deleted, grace, gone int }
+// victim is when the pod old-0 is deleted and gone, and its grace period, in minutes.
+type victim struct{ deletedIn, grace, goneIn int }
 
-// keptScene has a card of node a that is kept for the pod i-0, and the pod v-0, which waits for a card.
-type keptScene struct {
-	*scene
-}
+// keptScene has nodes a and b with one card each. A plan of evictions has freed the card of node a for pod i-0 of inference,
+// and evicts old-0 of training on node b. Pod v-0 of training waits for a card.
+type keptScene struct{ *scene }
 
-// newKeptScene returns the scene after a session with a plan that evicts old-0. A second plan
-// without it follows, and the card is kept from training only because training lost it.
-func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
-	priority := 20000
-	if isPlannedAnew {
-		priority = 90000
-	}
+// plans are the plans before minute 0. With two, the second one evicts no pod. The queue of training then has a higher
+// priority than inference, so that the card is kept from it only because training lost it by the first plan.
+type plans struct{ count, trainingPriority int }
 
-	s := newReclaimScene(t, fmt.Sprintf("queue tra quota={\"A\":8} priority=%d serviceType=training cpu=1000;", priority)+`queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
-		node a model=A cards=1; node b model=A cards=1; job old queue=tra min=1 running=b; job i queue=inf min=1 pending=1; job v queue=tra min=1 pending=1`)
+var (
+	onePlan  = plans{1, 20000}
+	twoPlans = plans{2, 90000}
+)
 
-	s.useClock().openSession()
+func newKeptScene(t *testing.T, action string, made plans) *keptScene {
+	s := newScene(t, fmt.Sprintf(`node a model=A cards=1; node b model=A cards=1
+		queue inf quota={"A":8} priority=80000 serviceType=inference
+		queue tra quota={"A":8} priority=%d serviceType=training
+		job old queue=tra min=1 running=b
+		job i queue=inf min=1 pending=1
+		job v queue=tra min=1 pending=1`, made.trainingPriority)).useClock().openSession()
+
 	waiting := []*api.TaskInfo{s.Task("i-0")}
-	plans := [][]*api.TaskInfo{{s.Task("old-0")}}
 	waiting[0].NodeName = "a"
-
-	if isPlannedAnew {
-		plans = append(plans, nil)
-	}
-
-	for _, victims := range plans {
+	for _, victims := range [][]*api.TaskInfo{{s.Task("old-0")}, nil}[:made.count] {
 		if action == "preempt" {
 			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
 			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: s.clock, plan: plan}
@@ -86,32 +96,28 @@ func newKeptScene(t *testing.T, action string, isPlannedAnew bool) *keptScene {
 	}
 
 	s.Close()
-	// The pod itself waits as long as its gate is there.
+	// A gate keeps i-0 itself from using the card.
 	s.Pod("i-0").Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
-
 	return &keptScene{s}
 }
 
-// change deletes or removes the victim, if its minute has come.
-func (k *keptScene) change(minute int, of victim) {
-	for i, pod := range k.Pods {
-		switch {
-		case pod.Name != "old-0":
-		case minute >= of.gone:
-			k.Pods = append(k.Pods[:i:i], k.Pods[i+1:]...)
-			k.addObjects("job blocks queue=inf min=1 running=b")
-
-			return
-		case minute >= of.deleted:
-			pod.DeletionTimestamp = ptr.To(metav1.NewTime(k.Now.Add(time.Duration(of.deleted+of.grace) * time.Minute)))
-		}
+// changeVictim deletes the victim in its minute, or removes it. Then another pod uses the card of node b.
+func (k *keptScene) changeVictim(minute int, of victim) {
+	isVictim := func(pod *corev1.Pod) bool { return pod.Name == "old-0" }
+	switch {
+	case minute == of.goneIn:
+		k.Pods = slices.DeleteFunc(k.Pods, isVictim)
+		k.addObjects("job blocks queue=inf min=1 running=b")
+	case minute == of.deletedIn:
+		end := k.Now.Add(time.Duration(of.deletedIn+of.grace) * time.Minute)
+		k.Pod("old-0").DeletionTimestamp = ptr.To(metav1.NewTime(end))
 	}
 }
 
-// playUntilBound plays sessions, and returns the minute in which v-0 gets a node.
-func (k *keptScene) playUntilBound(of victim) int {
+// runUntilBound runs a session each minute, and returns the minute in which v-0 gets a node, -1 if it gets none.
+func (k *keptScene) runUntilBound(of victim) int {
 	for minute := range 30 {
-		k.change(minute, of)
+		k.changeVictim(minute, of)
 		k.clock = k.Now.Add(time.Duration(minute) * time.Minute)
 		k.Cache = nil
 		isBound := k.enqueueAndAllocate().podsByNode("v") != ""

@@ -26,16 +26,15 @@ func (l *lifecycle) tasks(states ...api.TaskStatus) []*api.TaskInfo {
 	return found
 }
 
-// asked is what a pod says: how many cards, and which models may be its.
+// asked returns what a pod requests: how many cards, and of which models as its annotation names them.
 func asked(pod *corev1.Pod) (cards int, names string) {
 	quantity := pod.Spec.Containers[0].Resources.Requests[gpu]
 	return int(quantity.Value()), pod.Annotations["volcano.sh/card.name"]
 }
 
-// holdsCards is the rule of the recount. Cards belong to pods that run or are being bound, that
-// this session pipelined, or that an earlier session evicted and the API server has not
-// deleted.
-func (l *lifecycle) holdsCards(task *api.TaskInfo) bool {
+// usesCards is the rule of the recount. Cards are used by pods that run or are being bound, that this session pipelined,
+// or that an earlier session evicted and the API server has not deleted.
+func (l *lifecycle) usesCards(task *api.TaskInfo) bool {
 	switch task.Status {
 	case api.Allocated, api.Pipelined, api.Binding, api.Bound, api.Running:
 		return true
@@ -45,11 +44,10 @@ func (l *lifecycle) holdsCards(task *api.TaskInfo) bool {
 	return false
 }
 
-// isTerminating is the rule of what ends: pods that are being deleted on their node and
-// have not finished, whatever Volcano calls them, and those that this session
-// evicted.
+// isTerminating is the rule of terminating pods: those that are deleted, are on their node and have not finished, and those
+// that this session evicted.
 func (l *lifecycle) isTerminating(task *api.TaskInfo) bool {
-	return task.Status == api.Releasing && !l.holdsCards(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
+	return task.Status == api.Releasing && !l.usesCards(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
 }
 
 // queueOf is the queue that a task's PodGroup is in.
@@ -57,42 +55,42 @@ func (l *lifecycle) queueOf(task *api.TaskInfo) string {
 	return l.groups[strings.TrimPrefix(string(task.Job), "ns/")].Spec.Queue
 }
 
-// chargedQueue is the queue that pays for a task: that of its PodGroup when this session
-// places it; then the one that paid for it on its node, else the one of its
-// binding, else that of its PodGroup, as far as they exist.
+// chargedQueue is the queue that is charged for a task. If this session places it, that is the queue of its PodGroup. Else
+// it is the queue that was charged for it on this node before, then the one of its binding, then that of its PodGroup. A
+// queue that does not exist is not charged.
 func (l *lifecycle) chargedQueue(task *api.TaskInfo) string {
 	uid := task.Pod.UID
 	queue := l.queueOf(task)
-	switch last := l.paid[uid]; {
+	switch last := l.lastCharged[uid]; {
 	case task.Status == api.Allocated || task.Status == api.Pipelined:
 	case last.node == task.NodeName && l.queues[last.queue] != nil:
 		queue = last.queue
 	case l.queues[l.written[uid]] != nil:
 		queue = l.written[uid]
 	}
-	l.paid[uid] = payment{queue, task.NodeName}
+	l.lastCharged[uid] = chargedOn{queue, task.NodeName}
 	return queue
 }
 
-// modelOf is the card a task is on: its node's, or while that has no label the
-// one it was charged last.
+// modelOf is the model of the card that a task uses: that of its node or, while the node has no label, the one for which it
+// was charged last.
 func (l *lifecycle) modelOf(task *api.TaskInfo) string {
 	if model := l.models[task.NodeName]; model != "" {
-		l.last[task.Pod.UID] = model
+		l.lastModel[task.Pod.UID] = model
 	}
-	return l.last[task.Pod.UID]
+	return l.lastModel[task.Pod.UID]
 }
 
-// used counts what every queue uses of every model, and what of it ends.
+// used counts the cards that each queue uses, and those of its terminating pods, by model.
 func (l *lifecycle) used() map[use]int {
 	sums := map[use]int{}
 	for _, task := range l.tasks() {
 		if task.Status == api.Pending {
-			delete(l.paid, task.Pod.UID) // it is placed again
+			delete(l.lastCharged, task.Pod.UID) // it is placed again
 		}
 
 		ends := l.isTerminating(task)
-		if ends || l.holdsCards(task) {
+		if ends || l.usesCards(task) {
 			cards, _ := asked(task.Pod)
 			sums[use{l.chargedQueue(task), l.modelOf(task), ends}] += cards
 		}
@@ -101,7 +99,7 @@ func (l *lifecycle) used() map[use]int {
 	return sums
 }
 
-// use is a queue and a model, of what is used or what ends.
+// use is a sum of used cards or, if ends is set, of terminating ones.
 type use struct {
 	queue, model string
 	ends         bool
@@ -127,7 +125,8 @@ func (l *lifecycle) check(t *rapid.T) {
 	used := l.used()
 	for _, task := range l.tasks() {
 		charge := l.plugin.ledger.Charged(string(task.UID))
-		check.Must(t, l.holdsCards(task) == (charge != nil), "%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
+		check.Must(t, l.usesCards(task) == (charge != nil), "%s is %s on %q, evicted before: %v, and is charged %+v",
+			task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
 		if charge != nil {
 			pods[l.chargedQueue(task)]++
 		}
@@ -149,8 +148,8 @@ func (l *lifecycle) check(t *rapid.T) {
 	}
 }
 
-// grewWithinQuota checks that what is in use grew only where it is within the
-// quota and no more than that ends, since so much was in use.
+// grewWithinQuota checks each usage that has grown since before: it is within the quota, and no more cards than that are
+// terminating.
 func (l *lifecycle) grewWithinQuota(t *rapid.T, before map[use]int) {
 	after := l.used()
 	for u, used := range after {
@@ -160,6 +159,7 @@ func (l *lifecycle) grewWithinQuota(t *rapid.T, before map[use]int) {
 
 		quota := l.quotas[u.queue][u.model]
 		ending := after[use{u.queue, u.model, true}]
-		check.Must(t, used <= quota && ending <= quota, "queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, quota)
+		check.Must(t, used <= quota && ending <= quota, "queue %s uses %d of %s after %d while %d terminate, its quota is %d",
+			u.queue, used, u.model, before[u], ending, quota)
 	}
 }

@@ -26,15 +26,17 @@ import (
 )
 
 // lifecycle is one scheduler and its environment: a plain model of the API server, Volcano's
-// real cache of it, and the open session with its statements. Its recount is the oracle of the
-// ledger.
+// real cache of it, and the open session with its statements. A statement of Volcano is a list of
+// placements and evictions that are committed or discarded together. The recount of this model is the
+// oracle of the plugin's ledger: it counts all pods again after each step.
 type lifecycle struct {
 	models map[string]string         // node → the model it is labelled with, "" for none
 	quotas map[string]map[string]int // queue → model → quota
 	queues map[string]*v1beta1.Queue
 	groups map[string]*v1beta1.PodGroup
 	pods   map[string]*corev1.Pod // by name
-	born   int
+	// versions counts the pods and queues that were created or changed, for their UIDs and versions.
+	versions int
 	// binding are the nodes of pods with a binding request, evicting the pods with an eviction
 	// request, both without an answer so far.
 	binding  map[string]string
@@ -55,16 +57,16 @@ type lifecycle struct {
 	// replayed is set if this session replayed operations. Volcano's sub-jobs then still list
 	// the tasks that the replay replaced by clones.
 	replayed bool
-	// leaving are tasks that an earlier session evicted.
+	// leaving are the pods that an earlier session evicted.
 	leaving map[types.UID]bool
-	// last is the model that a pod was charged last, paid the queue that it was
-	// charged to on its node.
-	last map[types.UID]string
-	paid map[types.UID]payment
+	// lastModel is the model of the card for which a pod was charged last. lastCharged is the queue that was
+	// charged for it, on which node.
+	lastModel   map[types.UID]string
+	lastCharged map[types.UID]chargedOn
 }
 
-// payment is who pays for a pod on a node.
-type payment struct{ queue, node string }
+// chargedOn is the queue that is charged for a pod on a node.
+type chargedOn struct{ queue, node string }
 
 // draft is a statement with what was done in it.
 type draft struct {
@@ -92,13 +94,17 @@ var quotas = []struct {
 	text   string
 	allows map[string]int
 }{
-	{`{"A":4,"B":2}`, map[string]int{"A": 4, "B": 2}}, {`{"A":3,"B":5}`, map[string]int{"A": 3, "B": 5}}, {`{"A":9,"B":9}`, map[string]int{"A": 9, "B": 9}},
-	{`{"A":1}`, map[string]int{"A": 1}}, {`{"B":5}`, map[string]int{"B": 5}}, {`{}`, map[string]int{}},
+	{`{"A":4,"B":2}`, map[string]int{"A": 4, "B": 2}},
+	{`{"A":3,"B":5}`, map[string]int{"A": 3, "B": 5}},
+	{`{"A":9,"B":9}`, map[string]int{"A": 9, "B": 9}},
+	{`{"A":1}`, map[string]int{"A": 1}},
+	{`{"B":5}`, map[string]int{"B": 5}},
+	{`{}`, map[string]int{}},
 	{"nonsense", nil}, // not even CPU
 }
 
-// newLifecycle begins a life in which some pods run already, within their quotas or
-// not. A cache cannot be stopped, so all lives have the same one.
+// newLifecycle has three nodes with five cards each and three jobs of two pods in two queues. Some pods run already,
+// within the quotas or not. Volcano's cache cannot be stopped, so all lifecycles share one.
 func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 	yes := true
 	enabled := func(name string) conf.PluginOption {
@@ -116,7 +122,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 		tiers: []conf.Tier{{Plugins: []conf.PluginOption{enabled(gang.PluginName), enabled(PluginName)}}},
 	}
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
-		l.requota(t, queue)
+		l.changeQuota(t, queue)
 	}
 
 	for job, queue := range map[string]string{"one": "q", "two": "q", "three": "r"} {
@@ -141,8 +147,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 	return l
 }
 
-// create makes a pod at a place of a job, with a UID of its own; node is "" for
-// one that waits.
+// create creates a pod at a place of a job, with a UID of its own. It is pending if node is "".
 func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	cards := rapid.IntRange(0, 3).Draw(t, "cards")
 	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "none", "none"}).Draw(t, "card.name")
@@ -152,13 +157,13 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	}
 
 	pod := session.New(fmt.Sprintf("job %s queue=q min=1 %s cards=%d card=%s", job, pods, cards, names)).Pods[0]
-	l.born++
+	l.versions++
 
 	pod.Name = job + "-" + place
-	pod.UID = types.UID(fmt.Sprint(job, "-", place, "#", l.born))
+	pod.UID = types.UID(fmt.Sprint(job, "-", place, "#", l.versions))
 	pod.Annotations["cardquota.dev/charged-queue"] = rapid.SampledFrom([]string{"", "", "q", "r", "gone"}).Draw(t, "written")
 	l.pods[pod.Name] = pod
-	if node != "" { // a scheduler before wrote it
+	if node != "" { // an earlier scheduler bound it and wrote the annotation
 		l.written[pod.UID] = pod.Annotations["cardquota.dev/charged-queue"]
 	}
 
@@ -167,14 +172,14 @@ func (l *lifecycle) create(t *rapid.T, job, place, node string) {
 	}
 }
 
-// restart is a new process: it knows only what the API server returns.
+// restart starts a new process, which knows only what the API server returns.
 func (l *lifecycle) restart() {
 	l.m = NewCache()
 	l.m.messages.recorder = &record.FakeRecorder{}
 	l.binding = map[string]string{}
 	l.evicting = map[string]bool{}
-	l.last = map[types.UID]string{}
-	l.paid = map[types.UID]payment{}
+	l.lastModel = map[types.UID]string{}
+	l.lastCharged = map[types.UID]chargedOn{}
 
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
@@ -183,7 +188,7 @@ func (l *lifecycle) restart() {
 	l.cache.Queues = map[api.QueueID]*api.QueueInfo{}
 	l.cache.NodeList = nil
 	for _, node := range slices.Sorted(maps.Keys(l.models)) {
-		l.tellNode(node)
+		l.updateNode(node)
 	}
 
 	for _, queue := range l.queues {
@@ -199,18 +204,18 @@ func (l *lifecycle) restart() {
 	}
 }
 
-// tellNode hands the cache a node of five cards as it is labelled now.
-func (l *lifecycle) tellNode(name string) {
+// updateNode gives the cache a node of five cards with its label of now.
+func (l *lifecycle) updateNode(name string) {
 	utilruntime.Must(l.cache.AddOrUpdateNode(session.Node(name, cmp.Or(l.models[name], "-"), 5)))
 }
 
-// requota writes another quota to a queue, which may be new.
-func (l *lifecycle) requota(t *rapid.T, name string) {
+// changeQuota writes another quota to a queue, which may be new.
+func (l *lifecycle) changeQuota(t *rapid.T, name string) {
 	quota := quotas[rapid.IntRange(0, len(quotas)-1).Draw(t, "quota of "+name)]
 	old := l.queues[name]
 	queue := session.Queue(name, quota.text)
-	l.born++
-	queue.ResourceVersion = fmt.Sprint(l.born) // Volcano looks whether it changed
+	l.versions++
+	queue.ResourceVersion = fmt.Sprint(l.versions) // Volcano looks whether it changed
 	l.queues[name] = queue
 	l.quotas[name] = quota.allows
 
@@ -223,8 +228,7 @@ func (l *lifecycle) requota(t *rapid.T, name string) {
 	}
 }
 
-// movePodGroup puts a PodGroup into a queue that exists, and takes away one in which there
-// is none.
+// movePodGroup moves a PodGroup to a queue that exists. It may delete queues that have none then.
 func (l *lifecycle) movePodGroup(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup")
 	queue := rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
@@ -246,7 +250,7 @@ func (l *lifecycle) movePodGroup(t *rapid.T) {
 	}
 }
 
-// openSession opens the next session, of which the metrics say what a recount says.
+// openSession opens the next session, and compares the metrics with the recount.
 func (l *lifecycle) openSession(t *rapid.T) {
 	l.ssn = framework.OpenSession(l.cache, l.tiers, nil)
 	l.undecided = nil
@@ -261,7 +265,7 @@ func (l *lifecycle) openSession(t *rapid.T) {
 	pending := map[use]int{}
 	shown := l.m.scrape(t)
 	models := slices.Collect(maps.Values(l.models))
-	both := slices.Contains(models, "A") && slices.Contains(models, "B") // else a pod that names no card asks for one of them
+	hasBothModels := slices.Contains(models, "A") && slices.Contains(models, "B") // else a pod without a card name requests the other one
 
 	for _, task := range l.tasks(api.Pending) {
 		if cards, names := asked(task.Pod); cards > 0 {
@@ -272,19 +276,16 @@ func (l *lifecycle) openSession(t *rapid.T) {
 	for queue := range l.queues {
 		for _, card := range []string{"A", "B", "A|B"} {
 			key := fmt.Sprintf(`{card=%q,queue=%q}`, card, queue)
-			held := used[use{queue, card, false}]
-			waits := pending[use{queue, card, false}]
-			allocated := shown["cardquota_scheduler_used_cards"+key]
-			request := shown["cardquota_queue_card_request"+key]
-			check.Must(t, int(allocated) == held, "queue %s is shown with %v of %s, a recount says %d", queue, allocated, card, held)
-			check.Must(t, !both || int(request) == held+waits,
-				"queue %s is shown to ask for %v of %s, a recount says %d", queue, request, card, held+waits)
+			allocated := used[use{queue, card, false}]
+			requested := allocated + pending[use{queue, card, false}]
+			check.Equal(t, "metric of used cards "+key, allocated, int(shown["cardquota_scheduler_used_cards"+key]))
+			check.Must(t, !hasBothModels || int(shown["cardquota_queue_card_request"+key]) == requested,
+				"queue %s is shown to request %v of %s, a recount says %d", queue, shown["cardquota_queue_card_request"+key], card, requested)
 		}
 	}
 
 	for _, model := range []string{"A", "B"} {
-		nobodys := shown[fmt.Sprintf(`cardquota_card_unowned{card=%q}`, model)]
-		check.Must(t, nobodys == 0, "%v of %s are shown without a queue, and every pod has a queue", nobodys, model)
+		check.Equal(t, "cards "+model+" that are shown without a queue", 0, shown[fmt.Sprintf(`cardquota_card_unowned{card=%q}`, model)])
 	}
 }
 
@@ -296,9 +297,9 @@ func (l *lifecycle) nextSession(t *rapid.T) {
 	case 1:
 		node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
 		l.models[node] = rapid.SampledFrom([]string{"A", "B", ""}).Draw(t, "model")
-		l.tellNode(node)
+		l.updateNode(node)
 	case 2:
-		l.requota(t, rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue"))
+		l.changeQuota(t, rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue"))
 	case 3:
 		l.models = map[string]string{"n1": "A", "n2": "B", "n3": "A"}
 		l.restart()
@@ -309,8 +310,7 @@ func (l *lifecycle) nextSession(t *rapid.T) {
 	l.openSession(t)
 }
 
-// podsChange lets the owners of pods delete them and make new ones, and pods
-// end, at any time.
+// podsChange lets the owner of a pod create or delete it, or the pod end.
 func (l *lifecycle) podsChange(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"one-0", "one-1", "two-0", "two-1", "three-0", "three-1"}).Draw(t, "pod")
 
@@ -329,7 +329,8 @@ func (l *lifecycle) podsChange(t *rapid.T) {
 	}
 }
 
-// answerBindings lets the API server answer, late or never, what it was asked.
+// answerBindings lets the API server answer requests for bindings and evictions, late or never. It also lets terminating
+// pods be gone and bound pods run.
 func (l *lifecycle) answerBindings(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(l.pods)) {
 		pod := l.pods[name]
@@ -356,13 +357,12 @@ func (l *lifecycle) answerBindings(t *rapid.T) {
 	}
 }
 
-// bind has a pod show the node where this process asked for it, and the queue that
-// it wrote.
+// bind binds a pod as this process requested it, with the queue in its annotation.
 func (l *lifecycle) bind(name, node string) {
 	delete(l.binding, name)
 	l.update(name, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
-		l.written[p.UID] = l.paid[p.UID].queue
+		l.written[p.UID] = l.lastCharged[p.UID].queue
 		p.Annotations["cardquota.dev/charged-queue"] = l.written[p.UID]
 	})
 }
@@ -380,12 +380,13 @@ func (l *lifecycle) delete(name string) {
 	l.update(name, func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) })
 }
 
-// fetch is what Volcano does after a bind or an eviction that failed.
+// fetch reads a pod again, as Volcano does after a binding or an eviction that failed.
 func (l *lifecycle) fetch(name string) {
 	l.cache.DeletePod(l.pods[name])
 	l.cache.AddPod(l.pods[name].DeepCopy())
 }
 
+// remove removes a pod at once.
 func (l *lifecycle) remove(name string) {
 	l.cache.DeletePod(l.pods[name])
 	delete(l.pods, name)
