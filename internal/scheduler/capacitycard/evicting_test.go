@@ -29,13 +29,16 @@ func ownByVCJob(p *corev1.Pod) {
 func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
 
 // TestOutOfSyncPodsAreReleasing: the action cardreclaim evicts a pod of a Volcano job by an annotation, the mark. Volcano's
-// job controller deletes marked pods a moment later. Until then the plugin shows the pod as Releasing, Volcano's status of
-// deleted pods, so that its card is promised to another pod. The pod keeps its charge until it is deleted.
+// job controller deletes marked pods a moment later. Until then the plugin gives the pod the status Releasing, which
+// Volcano gives to deleted pods. So its card can be promised to another pod, and it is no victim again. The pod keeps its
+// charge until it is deleted.
 //
 // The mark counts only where it leads to a deletion. Its pod must be one of a Volcano job, and cardreclaim must run, which
 // deletes marked pods that stay. Otherwise a user could protect cards from eviction with it.
 //
-// Each row tells what happens to the four pods of gang t, which use a card each on node a.
+// Each script says what happens to the four pods of gang t, which use a card each on node a. A "want" line without pods
+// wants none. wantOverdueAfter are pods that are still not deleted so long after the request, and wantRequested is how many
+// requests the plugin remembers.
 func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		owner, mark func(*corev1.Pod)
@@ -234,29 +237,31 @@ func TestOutOfSyncPodOnAnUnknownNodeIsReleasing(t *testing.T) {
 //
 // In the scripts "settle" passes the 30 seconds in which a binding may still be that of the process before. "see" is a
 // session: it sees the pod pending, on a node, or not at all. "same" is the object that the session before saw, else it
-// is a new one. In the session the process places the pod, and may undo that. The pod is reported as ns/p.
+// is a new one. In the session the process places the pod, and may undo that. After "changeCards" the plugin reads each pod
+// again, because cards of nodes have changed. The pod is reported as ns/p.
 func TestPodsBoundByAnotherSchedulerAreReported(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ script, wantReported string }{
-		"pending, then on a node without a placement":                   {"settle; see pending; see n1", "ns/p"},
-		"pending for several sessions, then on a node":                  {"settle; see pending; see same; see pending; see n1", "ns/p"},
-		"on another node than this process placed it on":                {"settle; see pending place=n1; see n2", "ns/p"},
-		"on a node where this process undid the placement":              {"settle; see pending place=n1 undo=n1; see n1", "ns/p"},
-		"where this process placed it":                                  {"settle; see pending place=n1; see n1", ""},
-		"where this process placed it 24 hours before":                  {"settle; see pending place=n1; wait 24h; see pending; see n1", ""},
-		"on the first of two nodes, placed in two sessions":             {"settle; see pending place=n1; see pending place=n2; see n1", ""},
-		"on the first of two nodes, placed in one session":              {"settle; see pending place=n1 place=n2; see n1", ""},
-		"a later placement on the same node is undone":                  {"settle; see pending place=n1; see pending place=n1 undo=n1; see n1", ""},
-		"a second node is tried after the first, with a repeated event": {"settle; see pending place=n1 undo=n1 place=n2 place=n2; see n2", ""},
-		"not seen in a session between placement and node":              {"settle; see pending place=n1; see nothing; see pending; see n1", ""},
-		"Volcano wrote a node into the object and gave up":              {"settle; see pending write=n1 place=n1 undo=n1; changeCards; see same; see pending", ""},
-		"on a node when it is seen first":                               {"settle; see n1; see n1", ""},
-		"an old object shows it pending after it had a node":            {"settle; see n1; see pending; see n1", ""},
-		"a pod of another scheduler":                                    {"useSchedulerName other; settle; see pending; see n1", ""},
-		"pending only before the 30 seconds are over":                   {"see pending; wait 29s; see pending; wait 1h; see n1", ""},
-		"pending until the 30 seconds are over":                         {"see pending; wait 30s; see pending; see n1", "ns/p"},
-		"the cache is not synced":                                       {"unsync; settle; see pending; see n1", ""},
-		"the pod is gone: the report ends":                              {"settle; see pending; see n1; see nothing", ""},
-		"the pod stays: the report stays":                               {"settle; see pending; see n1; see same; see n1", "ns/p"},
+		"pending, then bound without a placement":                                  {"settle; see pending; see n1", "ns/p"},
+		"pending for several sessions, then bound without a placement":             {"settle; see pending; see same; see pending; see n1", "ns/p"},
+		"bound to another node than where this process placed it":                  {"settle; see pending place=n1; see n2", "ns/p"},
+		"bound to a node where this process undid the placement":                   {"settle; see pending place=n1 undo=n1; see n1", "ns/p"},
+		"bound where this process placed it":                                       {"settle; see pending place=n1; see n1", ""},
+		"bound where this process placed it 24 hours before":                       {"settle; see pending place=n1; wait 24h; see pending; see n1", ""},
+		"placed on two nodes in two sessions, bound to the first":                  {"settle; see pending place=n1; see pending place=n2; see n1", ""},
+		"placed on two nodes in one session, bound to the first":                   {"settle; see pending place=n1 place=n2; see n1", ""},
+		"placed twice on a node, the second time undone, and bound to it":          {"settle; see pending place=n1; see pending place=n1 undo=n1; see n1", ""},
+		"placed on n2 after n1 was undone, with a repeated event, and bound to n2": {"settle; see pending place=n1 undo=n1 place=n2 place=n2; see n2", ""},
+		"not seen in a session between placement and binding":                      {"settle; see pending place=n1; see nothing; see pending; see n1", ""},
+		"Volcano wrote a node into the object and gave up": {
+			"settle; see pending write=n1 place=n1 undo=n1; changeCards; see same; see pending", ""},
+		"bound when it is seen first":                             {"settle; see n1; see n1", ""},
+		"an old object shows it pending after it was bound":       {"settle; see n1; see pending; see n1", ""},
+		"a pod with another scheduler's name":                     {"useSchedulerName other; settle; see pending; see n1", ""},
+		"pending only before the 30 seconds are over":             {"see pending; wait 29s; see pending; wait 1h; see n1", ""},
+		"pending once the 30 seconds are over":                    {"see pending; wait 30s; see pending; see n1", "ns/p"},
+		"the cache is not synced, so that sessions may miss pods": {"unsync; settle; see pending; see n1", ""},
+		"the pod is gone: the report ends":                        {"settle; see pending; see n1; see nothing", ""},
+		"the pod stays: the report stays":                         {"settle; see pending; see n1; see same; see n1", "ns/p"},
 	}) {
 		s := newBindingScript()
 		s.runScript(tc.script)

@@ -25,11 +25,17 @@ func changePod(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
-// expectPreemption runs Volcano's action preempt on a scene, by default and topology-aware as asked. It compares how many
-// pods of each job are evicted, as "old:1", and how many are pipelined to a node, as "new@a:1": they get that node
-// once the evicted pods are gone. Among equal pods Volcano chooses.
-func expectPreemption(t *testing.T, text string, change func(*corev1.Pod), wantEvicted, wantPipelined string, topologyAware ...bool) {
-	for _, isAware := range topologyAware {
+// The two ways in which Volcano's action preempt searches nodes.
+const (
+	byDefault     = false
+	topologyAware = true
+)
+
+// expectPreemption runs Volcano's action preempt on a scene in one or both ways. It compares how many pods of each job are
+// evicted, as "old:1", and how many are pipelined to a node, as "new@a:1": they get that node once the evicted pods are
+// gone. Among equal pods Volcano chooses.
+func expectPreemption(t *testing.T, text string, change func(*corev1.Pod), wantEvicted, wantPipelined string, ways ...bool) {
+	for _, isAware := range ways {
 		t.Run(fmt.Sprintf("topologyAware=%v", isAware), func(t *testing.T) {
 			s := newScene(t, text, change).evict(preempt.New(), topologyAwarePreempt(isAware))
 			check.Equal(t, "evicted", wantEvicted, countByState(s.In(api.Releasing)))
@@ -62,10 +68,13 @@ func countByState(tasks []*api.TaskInfo) string {
 	return strings.Join(order, " ")
 }
 
-// TestPreemptEvictsOnlyWhatQuotaAndNodeLack: preempt evicts pods of lower priority in the queue of a pending pod. The
-// plugin gives it only pods that may be evicted, and no more of them than the quota or the node lacks. It gives none if
-// the pod could not run afterwards. Node a has 8 cards A and node b 8 cards B. PriorityClass low is below high, and a
-// pod requests one card A unless its job says otherwise. Pods of job other use cards of a node, but no quota.
+// TestPreemptEvictsOnlyWhatQuotaAndNodeLack: Volcano's action preempt evicts pods of lower priority in the queue of a pending
+// pod. The plugin gives it only pods that may be evicted, and no more of them than the quota or the node lacks. It gives
+// none if the pod could not run afterwards.
+//
+// Node a has 8 cards A and node b 8 cards B. PriorityClass low is below high. A pod requests one card A unless its job says
+// otherwise, and running=a*4 are 4 pods on node a. Pods of job other use cards of a node, but no quota. Wanted are the
+// numbers of pods: "old:1" is one of job old, and "new@a:1" one of job new, which gets its place on node a.
 func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, jobs, wantEvicted, wantPipelined string
@@ -162,9 +171,9 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 	}) {
 		text := "node a model=A cards=8; node b model=B cards=8; queue q quota=" + tc.quota + "\n" + tc.jobs
 
-		expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, false)
+		expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, byDefault)
 		if !tc.isDefaultOnly {
-			expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, true)
+			expectPreemption(t, text, tc.change, tc.wantEvicted, tc.wantPipelined, topologyAware)
 		}
 	}
 }
@@ -178,7 +187,8 @@ func deleteEnded(p *corev1.Pod) {
 
 // TestPreemptEvictsOnlyIfThePreemptorCanRun: terminating pods use no quota, but a queue places no pod while more of its
 // cards terminate than its quota has. So preempt evicts nothing that would exceed that, here 2 cards of queue q. The
-// two pods of job old use the whole quota. Pods of job ended are terminating already, with one card each.
+// two pods of job old use the whole quota. Pods of job ended are terminating already, with one card each. Each row sums
+// up the cards that would terminate with the evictions for job new. "old:2" are two evicted pods of job old.
 func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ queue, jobs, wantEvicted, wantPipelined string }{
 		"0 cards terminate, a pod needs 2: 2 would terminate": {
@@ -199,7 +209,7 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 	}) {
 		text := "node a model=A cards=8; job old queue=q min=1 running=a*2 priorityClass=low; queue q " + tc.queue + "\n" + tc.jobs
 
-		expectPreemption(t, text, deleteEnded, tc.wantEvicted, tc.wantPipelined, false, true)
+		expectPreemption(t, text, deleteEnded, tc.wantEvicted, tc.wantPipelined, byDefault, topologyAware)
 	}
 }
 
@@ -215,8 +225,11 @@ func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *s
 // TestReclaimFollowsTheMatrixAndTheCards: Volcano's action reclaim evicts pods of other queues for a pending pod. The
 // plugin gives it only those from which the reclaim matrix lets the pod reclaim: by default inference from training. The
 // queue of the victims must be reclaimable and have a lower priority. The cards must be ones that the reclaimer may use,
-// within the quota of its queue. Node a has 8 cards A and node b 8 cards B. Unless a row says otherwise, queue inf is
-// inference of priority 80000 and queue tra training of priority 20000, each with quota for all cards of both nodes.
+// within the quota of its queue.
+//
+// Node a has 8 cards A and node b 8 cards B. Unless a row says otherwise, queue inf is inference of priority 80000 and queue
+// tra training of priority 20000, each with quota for all cards of both nodes. A pod of job i wants cards A, or those of
+// card=. It is "i-0@b" once it has a place on node b, and wantEvicted are the pods that go for it.
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	const (
 		trainingIsFull = `

@@ -67,7 +67,9 @@ func (m *minuteScene) group(job string) *v1beta1.PodGroup {
 
 // TestReservationKeepsCards: an enqueued gang that lacks cards reserves its part of the quota, so that smaller jobs do not
 // get it piece by piece. The reservation ends after five minutes, and begins again when more cards are free than before.
-// Each row first has minutes in which no pod is bound, then one in which wantBound are.
+//
+// A session runs each minute. In minutesWithout of them no pod is bound to a node, and in the next one wantBound are.
+// phase=Pending is a job that is not enqueued yet: it may not even wait for cards until quota is free for it.
 func TestReservationKeepsCards(t *testing.T) {
 	const allOfGang = "gang-0@a gang-1@a gang-2@a gang-3@a gang-4@a gang-5@a gang-6@a gang-7@a"
 
@@ -323,7 +325,8 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 }
 
 // TestCardsForAJobBelowItsMinimum: gang g needs 8 pods and lost some, and jobs of queue o want cards, too. For some minutes
-// no card is free. Then job r frees a card in each of two minutes, and wantBound are the pods that these sessions bind.
+// no card is free. Then a pod of job r, if it has one, ends before each of two sessions, and wantBound are the pods that
+// these sessions bind.
 func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 	const queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
 		`

@@ -164,8 +164,8 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 		"cardquota_queue_memory_quota_bytes", "cardquota_queue_memory_allocated_bytes")
 
 	delete(s.Ssn.Queues, "busy")
-	clear(s.Ssn.Jobs) // a session of Volcano has no jobs without a queue
-	s.addToPodLister(s.Pods[:2]...)
+	clear(s.Ssn.Jobs)               // a session of Volcano has no jobs without a queue
+	s.addToPodLister(s.Pods[:2]...) // the two pods of job runs
 	check.Equal(t, "cards of no queue", 2, s.reopen().m.scrape(t)[`cardquota_card_unowned{card="A"}`])
 	check.Equal(t, "series of the deleted queue", "", seriesOfBusy())
 
