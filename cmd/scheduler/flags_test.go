@@ -32,10 +32,7 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	differ := map[string]string{}
 	stock.VisitAll(func(flag *pflag.Flag) {
 		own := ours.Lookup(flag.Name)
-		if own == nil {
-			t.Errorf("flag --%s is missing", flag.Name)
-			return
-		}
+		check.Must(t, own != nil, "flag --%s is missing", flag.Name)
 		if own.DefValue != flag.DefValue || own.Value.String() != flag.Value.String() {
 			differ[flag.Name] = own.Value.String()
 		}

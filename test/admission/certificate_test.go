@@ -20,8 +20,8 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// createInvalidQueue is denied by an operator that answers, and by nothing else.
-func (w *env) createInvalidQueue(t *testing.T) func() error {
+// dryRunInvalidQuota asks for 1000 cards, with overAllocation Deny. An operator that answers denies it, and nothing else.
+func (w *env) dryRunInvalidQuota(t *testing.T) func() error {
 	return func() error {
 		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
 			q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
@@ -49,7 +49,7 @@ func certificateTests(t *testing.T, w *env) {
 		g.Expect(before).NotTo(gomega.BeEmpty())
 		g.Expect(w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-webhook-cert"}})).To(gomega.Succeed())
 		g.Eventually(w.trustedCABundle(t)).ShouldNot(gomega.Equal(before))
-		g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
+		g.Eventually(w.dryRunInvalidQuota(t)).Should(beDenied(byTheRule))
 	})
 
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
@@ -60,7 +60,7 @@ func certificateTests(t *testing.T, w *env) {
 		g.Expect(servingCertSignature(t, port)).To(gomega.Equal(servingCertSignature(t, w.port)), "both serve the same certificate")
 		w.exposePort(t, port)
 		defer w.exposePort(t, w.port)
-		g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
+		g.Eventually(w.dryRunInvalidQuota(t)).Should(beDenied(byTheRule))
 	})
 	t.Run("files of another issuer", func(t *testing.T) { filesTest(t, w) })
 }
@@ -88,7 +88,7 @@ func filesTest(t *testing.T, w *env) {
 
 	w.exposePort(t, port)
 	defer w.exposePort(t, w.port)
-	g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
+	g.Eventually(w.dryRunInvalidQuota(t)).Should(beDenied(byTheRule))
 
 	before := servingCertSignature(t, port)
 	issue("webhook-second")

@@ -14,9 +14,11 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestAnswers installs Cardquota step by step on a cluster that is in use, lets pods wait for every
-// reason, and at last lets both programs end. At each step it asks.
-func TestAnswers(t *testing.T) {
+// TestWaitingPodsAndFindingsAreExplainedAtEachStep: kubectl cardquota says at each moment of an installation what
+// is wrong and what helps. The steps run in one cluster, one after the other. The first are before the installation
+// and with a part of it. Then a pod waits for each reason, and at last the programs end. Each compares what
+// commands print with testdata/; only a step with isAside may fail without ending the test.
+func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 	all := states()
 	nodes := []cluster.NodeProfile{nodesOf("legacy", 1, "4"), {Name: "unlabelled", Allocatable: corev1.ResourceList{
 		"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "amd.com/gpu": resource.MustParse("8")}}}

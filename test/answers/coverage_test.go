@@ -16,34 +16,35 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// ofFakes are the reasons whose golden file is that of package explanation, and why no cluster can be
+// explainedElsewhere are the reasons whose golden file is that of package explanation, and why no cluster can be
 // brought into such a state for long enough.
-var ofFakes = map[api.BlockedReason]string{
+var explainedElsewhere = map[api.BlockedReason]string{
 	api.BlockedSchedulerNotReady: "a scheduler that has started knows all nodes and pods before its second session, and the configuration gate refuses invalid arguments",
 }
 
-// TestEveryReasonHasAGolden: a new reason needs a state.
+// TestEveryReasonHasAGolden: a user who looks for the reason why a pod waits finds an example of the answer. Each
+// reason of the API has a state in states, whose golden file has the reason in brackets. The one reason that no
+// cluster keeps for long has its file in package explanation.
 func TestEveryReasonHasAGolden(t *testing.T) {
-	stated := map[api.BlockedReason][]string{}
+	files := map[api.BlockedReason][]string{}
 	for _, s := range states() {
-		stated[s.reason] = append(stated[s.reason], filepath.Join("testdata", "why", s.name+".golden"))
+		files[s.reason] = append(files[s.reason], filepath.Join("testdata", "why", s.name+".golden"))
+	}
+	for reason := range explainedElsewhere {
+		files[reason] = append(files[reason], filepath.Join("..", "..", "internal", "cli", "explanation", "testdata", string(reason)+".golden"))
 	}
 
 	for _, reason := range blockedReasons(t) {
-		files := stated[reason]
-		if ofFakes[reason] != "" {
-			files = append(files, filepath.Join("..", "..", "internal", "cli", "explanation", "testdata", string(reason)+".golden"))
-		}
-
-		check.That(t, len(files) > 0, "no state has reason %s", reason)
-		for _, file := range files {
+		check.That(t, len(files[reason]) > 0, "no state has reason %s", reason)
+		for _, file := range files[reason] {
 			text := check.Value(os.ReadFile(file))(t)
 			check.Contains(t, file, strings.Join(strings.Fields(string(text)), " "), "("+string(reason)+")")
 		}
 	}
 }
 
-// TestEveryFindingHasAGolden: a new rule of doctor needs a state.
+// TestEveryFindingHasAGolden: each rule of doctor has a golden file, testdata/doctor/RULE.golden, whose finding
+// ends its first line with the rule. So a new rule needs a cluster in which it finds something.
 func TestEveryFindingHasAGolden(t *testing.T) {
 	for _, rule := range diagnosis.RuleNames() {
 		text := check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)
@@ -51,7 +52,8 @@ func TestEveryFindingHasAGolden(t *testing.T) {
 	}
 }
 
-// TestEveryGoldenIsCompared: a file of a state that no longer exists would be left.
+// TestEveryGoldenIsCompared: each golden file is of a state or of a rule of doctor that there is. The file of a
+// deleted one would stay, and nothing would compare it.
 func TestEveryGoldenIsCompared(t *testing.T) {
 	known := append(diagnosis.RuleNames(), string(api.AnomalyNoModelLabel)) // an Anomaly with a command of its own
 	for _, s := range states() {

@@ -17,6 +17,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/framework"
@@ -75,21 +76,15 @@ func beforeTheInstallation(p *play) {
 
 // definition reads the definition of a kind.
 func (p *play) definition(plural string) *unstructured.Unstructured {
-	g := newGomega(p.T)
-	text, err := os.ReadFile(filepath.Join(p.root, "config/crd/bases/cardquota.dev_"+plural+".yaml"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	objects, err := cluster.Decode(text)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(objects).To(gomega.HaveLen(1))
+	text := check.Value(os.ReadFile(filepath.Join(p.root, "config/crd/bases/cardquota.dev_"+plural+".yaml")))(p)
+	objects := check.Value(cluster.Decode(text))(p)
+	check.Must(p, len(objects) == 1, "the file of %s has %d objects", plural, len(objects))
 	return objects[0]
 }
 
 // apply applies an object as kubectl does.
 func (p *play) apply(object *unstructured.Unstructured) {
-	g := newGomega(p.T)
-	text, err := object.MarshalJSON()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(p.cluster.Apply(p.Context(), text)).To(gomega.Succeed())
+	check.NoError(p, p.cluster.Apply(p.Context(), check.Value(object.MarshalJSON())(p)))
 }
 
 // halfOfTheDefinitions asks when only two of our kinds exist, and neither program.
@@ -119,21 +114,17 @@ func definitionsOfAnotherVersion(p *play) {
 	p.apply(other)
 	p.expectFindings(nil, "SchemaOutdated")
 
-	text, err := os.ReadFile(plan("legacy"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Eventually(func() error {
-		return p.cluster.Apply(p.Context(), []byte(strings.Replace(strings.ReplaceAll(string(text), "legacy", "newer"), "spec:\n", "spec:\n  cohort: research\n", 1)))
-	}).Should(gomega.Succeed())
+	text := string(check.Value(os.ReadFile(plan("legacy")))(p))
+	newer := strings.Replace(strings.ReplaceAll(text, "legacy", "newer"), "spec:\n", "spec:\n  cohort: research\n", 1)
+	g.Eventually(func() error { return p.cluster.Apply(p.Context(), []byte(newer)) }).Should(gomega.Succeed())
 
 	p.apply(p.definition("cardquotas"))
 }
 
 // programDeployment is a Deployment of config/, whose pods no scheduler places here.
 func (p *play) programDeployment(file, image string) *appsv1.Deployment {
-	g := newGomega(p.T)
-	text, err := os.ReadFile(filepath.Join(p.root, file))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(p.cluster.Apply(p.Context(), []byte(strings.ReplaceAll(string(text), "image: cardquota-manager:latest", "image: "+image)))).To(gomega.Succeed())
+	text := check.Value(os.ReadFile(filepath.Join(p.root, file)))(p)
+	check.NoError(p, p.cluster.Apply(p.Context(), []byte(strings.ReplaceAll(string(text), "image: cardquota-manager:latest", "image: "+image))))
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-manager"}}
 }
 
@@ -141,10 +132,7 @@ func (p *play) programDeployment(file, image string) *appsv1.Deployment {
 // they must be.
 func anOperatorWithoutAScheduler(p *play) {
 	g := newGomega(p.T)
-	var err error
-	p.deployment, err = deployment.Install(p.Context(), p.cluster, deployment.Options{SchedulePeriod: 500 * time.Millisecond})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-
+	p.deployment = check.Value(deployment.Install(p.Context(), p.cluster, deployment.Options{SchedulePeriod: 500 * time.Millisecond}))(p)
 	p.startWithOldRights()
 	p.setPolicy(func(policy *api.ServiceTypePolicy) {
 		policy.Spec.QueueHierarchy = api.QueueHierarchyTree
@@ -159,13 +147,8 @@ func anOperatorWithoutAScheduler(p *play) {
 	g.Expect(p.cluster.ApplyFile(p.Context(), webhooks)).To(gomega.Succeed())
 
 	p.expectFindings(nil, "WebhookCertificate")
-	text, err := os.ReadFile(webhooks)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-
-	registrations, err := cluster.Decode(text)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-
-	for _, registration := range registrations {
+	text := check.Value(os.ReadFile(webhooks))(p)
+	for _, registration := range check.Value(cluster.Decode(text))(p) {
 		p.DeleteAndWait(p.T, registration)
 	}
 

@@ -119,9 +119,9 @@ func (p *play) bringAbout(all []state) {
 	}
 
 	// A state that ends by itself is brought about immediately before it is asked about.
-	isBrief := func(s state) bool { return s.isBrief }
-	p.letWait(slices.DeleteFunc(slices.Clone(all), isBrief))
-	p.letWait(slices.DeleteFunc(slices.Clone(all), func(s state) bool { return !s.isBrief }))
+	for _, isBrief := range []bool{false, true} {
+		p.letWait(slices.DeleteFunc(slices.Clone(all), func(s state) bool { return s.isBrief != isBrief }))
+	}
 }
 
 // letWait creates what waits, and then changes the states.

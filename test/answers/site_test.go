@@ -155,8 +155,10 @@ func writeGolden(t *testing.T, path string, answer func() string) {
 	g.Expect(os.WriteFile(path, []byte(last), 0o600)).To(gomega.Succeed())
 }
 
-// TestLinesDoNotDependOnAnAge: an answer with an age of another width is the same.
-func TestLinesDoNotDependOnAnAge(t *testing.T) {
+// TestAnAnswerIsTheSameForAnAgeOfAnyLength: golden files hold in any run, although "9s" and "3h59m" break the lines
+// of the first paragraph at other words. normalise replaces the age and joins the lines of that paragraph; a table
+// below stays as it is.
+func TestAnAnswerIsTheSameForAnAgeOfAnyLength(t *testing.T) {
 	answer := func(age string) string {
 		return "$ kubectl cardquota why\n" + output.Indent("Pod crowd/waits waits for 1 NVIDIA-CROWD in queue crowd for "+age+" (QuotaExhausted): the quota of the queue is in use.", "", "") + "\nGATE   OPEN\nqueue  Yes\n"
 	}

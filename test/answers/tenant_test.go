@@ -2,6 +2,7 @@ package answers
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,22 +56,15 @@ func (p *play) tenantAnswers(t *testing.T, s state, pod string) (tenantAnswers, 
 		return p.cluster.Kubectl(t.Context(), append(args, "-n", s.name, "--as", tenant)...)
 	}
 
-	described, err := kubectl("describe", "pod", pod)
-	if err != nil {
+	described, errDescribe := kubectl("describe", "pod", pod)
+	table, errTable := kubectl("get", "lcq")
+	listed, errList := kubectl("get", "lcq", "-o", "json")
+	if err := errors.Join(errDescribe, errTable, errList); err != nil {
 		return a, err
 	}
 
 	a.events = warningsOf(described)
-	a.table, err = kubectl("get", "lcq")
-	if err != nil {
-		return a, err
-	}
-
-	listed, err := kubectl("get", "lcq", "-o", "json")
-	if err != nil {
-		return a, err
-	}
-
+	a.table = table
 	var views api.LocalCardQuotaList
 	if err := json.Unmarshal([]byte(listed), &views); err != nil {
 		return a, err

@@ -56,14 +56,12 @@ func tenantWrites(p *play) {
 		return framework.MergePatch(p.T, edits, view, `{"metadata":{"labels":{"a":"b"}},"status":{"summary":"0/999 NVIDIA-QUOTA"}}`)
 	}).Should(gomega.Succeed())
 
-	stays := func() string {
-		return framework.Fetch[api.LocalCardQuota](p, p, key).Status.Summary
-	}
-	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
+	summary := func() string { return framework.Fetch[api.LocalCardQuota](p, p, key).Status.Summary }
+	g.Expect(summary()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
 
 	forgery := client.RawPatch(apitypes.MergePatchType, []byte(`{"status":{"summary":"0/999 NVIDIA-QUOTA"}}`))
 	g.Expect(edits.Status().Patch(p.Context(), view.DeepCopy(), forgery)).To(forbidden())
-	g.Expect(stays()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
+	g.Expect(summary()).To(gomega.Equal("2/2 NVIDIA-QUOTA"))
 
 	made := forged.DeepCopy()
 	g.Expect(edits.Create(p.Context(), made)).To(gomega.Succeed())
@@ -71,9 +69,9 @@ func tenantWrites(p *play) {
 	g.Eventually(p.IsGone(p.Context(), made)).Should(gomega.BeTrue(), "no CardQuota has this view")
 
 	for name, change := range map[string]func() error{
-		"it is deleted":      func() error { return edits.Delete(p.Context(), view) },
-		"it has no owner":    func() error { return framework.MergePatch(p.T, edits, view, `{"metadata":{"ownerReferences":null}}`) },
-		"it is of a new one": func() error { return framework.MergePatch(p.T, edits, view, ownedByAnother) },
+		"the view is deleted":              func() error { return edits.Delete(p.Context(), view) },
+		"the view has no owner":            func() error { return framework.MergePatch(p.T, edits, view, `{"metadata":{"ownerReferences":null}}`) },
+		"the view is of another CardQuota": func() error { return framework.MergePatch(p.T, edits, view, ownedByAnother) },
 	} {
 		g.Expect(p.Get(p.Context(), key, view)).To(gomega.Succeed())
 		before := view.UID

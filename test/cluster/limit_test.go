@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,16 +93,14 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 
 	_, err := acquireWithin50ms(t)
 	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
-	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
-		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
-	}
+	pid, running := Owner(dir)
+	check.That(t, running && pid == holder.Process.Pid, "the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
 	check.Equal(t, "the holder's port can be reserved", false, tryReservePort(file, port))
 	check.Equal(t, "another port can be reserved", true, tryReservePort(file, port+1))
 
 	killProcess(holder)
-	if pid, running := Owner(dir); running {
-		t.Errorf("the folder belongs to process %d, which was killed", pid)
-	}
+	_, running = Owner(dir)
+	check.Equal(t, "a process uses the folder of the killed holder", false, running)
 	check.Equal(t, "the port of the killed holder can be reserved", true, tryReservePort(file, port))
 	check.NoError(t, check.Value(acquireWithin50ms(t))(t).release())
 
@@ -157,9 +154,8 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	check.NoError(t, p.release())
 
 	check.Must(t, len(messages) > 0, "no message while the cluster waited")
-	if message := <-messages; !strings.Contains(message, "waiting until another cluster stops") || time.Since(began) > 30*time.Second {
-		t.Errorf("%q after %s", message, time.Since(began))
-	}
+	check.Contains(t, "message", <-messages, "waiting until another cluster stops")
+	check.That(t, time.Since(began) < 30*time.Second, "the cluster waited for %s", time.Since(began))
 }
 
 // TestClusterLimit: a machine runs three clusters per two cores, at most one per 3 GiB of memory, and at least

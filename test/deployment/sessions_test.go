@@ -36,6 +36,9 @@ func newDeploymentReading(t *testing.T, pages func(scrape int64) string) (*Deplo
 	return d, scrapes
 }
 
+// TestSessionsAreRead: tests learn from the scheduler's metrics how many sessions (scheduling cycles of Volcano) it
+// has closed, how long they took, and whether the plugin decides. Here 5 sessions took 20 ms each. Without a
+// scheduler there is an error.
 func TestSessionsAreRead(t *testing.T) {
 	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(5, 1) })
 	got := check.Value(d.Sessions(t.Context()))(t)
@@ -44,15 +47,21 @@ func TestSessionsAreRead(t *testing.T) {
 	check.Says(t, err, "no scheduler was started")
 }
 
-func TestAwaitSessions(t *testing.T) {
+// TestWaitingCountsWholeSessionsThatDecide: a test that waits for 2 sessions gets 2 that began after its call, so
+// that both saw what it wrote before. A session that was open then does not count, and neither does one in which
+// the plugin still holds all pods back. The scheduler closes one session at each scrape here.
+func TestWaitingCountsWholeSessionsThatDecide(t *testing.T) {
 	for t, test := range check.Cases(t, map[string]struct {
 		pages func(scrape int64) string
 		// scrapes is the number of scrapes until two sessions have opened and closed.
 		scrapes int64
 	}{
-		"the session that was open does not count":   {func(n int64) string { return metricsPage(n, 1) }, 4},
-		"sessions that hold back do not count":       {func(n int64) string { return metricsPage(n, min(1, n/11)) }, 14}, // from the 11th on it decides
-		"a scheduler that begins again begins again": {func(n int64) string { return metricsPage((n+98)%100+1, 1) }, 5},  // 100, 1, 2 …
+		// The first scrape tells what was closed before, the second ends the open session.
+		"the plugin decides all the time": {func(n int64) string { return metricsPage(n, 1) }, 4},
+		// The 11th scrape takes the place of the first one.
+		"the plugin holds pods back until the 11th scrape": {func(n int64) string { return metricsPage(n, min(1, n/11)) }, 14},
+		// The scrapes tell 100, 1, 2, 3, 4: the second one takes the place of the first one.
+		"the scheduler restarts after 100 sessions": {func(n int64) string { return metricsPage((n+98)%100+1, 1) }, 5},
 	}) {
 		d, scrapes := newDeploymentReading(t, test.pages)
 
@@ -61,7 +70,9 @@ func TestAwaitSessions(t *testing.T) {
 	}
 }
 
-func TestAwaitSessionsEndsWithItsContext(t *testing.T) {
+// TestWaitingForSessionsEndsWithItsContext: a test whose scheduler hangs fails in time. This scheduler has closed 3
+// sessions and closes no other, so the wait ends with its context after 200 ms.
+func TestWaitingForSessionsEndsWithItsContext(t *testing.T) {
 	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(3, 1) })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -38,6 +37,9 @@ func startKubelet(t *testing.T, folder string) *kubelet {
 	return k
 }
 
+// TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket: a node keeps its cards when its kubelet restarts.
+// A kubelet that starts removes the sockets of all device plugins, and expects each to register again. The device
+// plugin begins before there is a kubelet, registers 2 cards, and again when its socket is gone.
 func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	folder := check.Value(os.MkdirTemp("", "plugin"))(t) //nolint:usetesting // socket paths must be short
@@ -80,6 +82,8 @@ func cardsOf(t *testing.T, socket string) []string {
 	return ids
 }
 
+// TestContainersGetTheIDsOfTheirCards: a container learns from an environment variable, here CARDS, which cards are
+// its own. The kubelet chooses them: card-1 and card-3 for the first container, card-0 for the second.
 func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	p := check.Value(parseFlags([]string{"--env=CARDS", "--count=4"}))(t)
@@ -91,9 +95,15 @@ func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 	g.Expect(response.GetContainerResponses()[1].GetEnvs()).To(Equal(map[string]string{"CARDS": "card-0"}))
 }
 
+// TestBadCommandLinesAreRefused: a device plugin with a wrong flag does not start: a count below 1 would offer no
+// card, and --cards is no flag.
 func TestBadCommandLinesAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"--count=0"}, {"--count=-1"}, {"--cards=1"}} {
-		_, err := parseFlags(args)
-		check.That(t, err != nil && !errors.Is(err, context.Canceled), "%v: got %v, want an error", args, err)
+	for argument, want := range map[string]string{
+		"--count=0":  "--count is 0: it must be at least 1",
+		"--count=-1": "--count is -1: it must be at least 1",
+		"--cards=1":  "flag provided but not defined: -cards",
+	} {
+		_, err := parseFlags([]string{argument})
+		check.Says(t, err, want)
 	}
 }

@@ -106,14 +106,11 @@ func (e *engineer) scaleDeployments(replicas map[string]int) {
 // checkNextPodWaits scales a Deployment by one pod, for which its queue has no quota.
 func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) {
 	e.scaleDeployment(name, replicas)
-	e.Eventually(func() (said []string, err error) {
+	e.Eventually(func() ([]corev1.Event, error) {
 		events := &corev1.EventList{}
-		err = e.List(e.ctx, events, client.InNamespace(team), client.MatchingFields{"reason": "InsufficientScalarQuota"})
-		for _, event := range events.Items {
-			said = append(said, event.Message)
-		}
-		return said, err
-	}).Should(ContainElement(HavePrefix(fmt.Sprintf("Queue <%s> has insufficient <%s> quota: ", queue, card))))
+		err := e.List(e.ctx, events, client.InNamespace(team), client.MatchingFields{"reason": "InsufficientScalarQuota"})
+		return events.Items, err
+	}).Should(ContainElement(HaveField("Message", HavePrefix(fmt.Sprintf("Queue <%s> has insufficient <%s> quota: ", queue, card)))))
 	e.Expect(e.runningPods(name)).To(HaveLen(int(replicas) - 1))
 }
 
@@ -160,12 +157,7 @@ func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
 	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
 	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
 
-	ran := map[types.UID]string{}
-	for name := range kinds {
-		maps.Copy(ran, e.runningPods(name))
-	}
-
-	return ran
+	return e.runningPods(slices.Collect(maps.Keys(kinds))...)
 }
 
 // podForKubeScheduler returns a pod with a card for Kubernetes' scheduler.

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -85,20 +85,18 @@ func (e *engineer) caBundle() ([]byte, error) {
 		return nil, err
 	}
 
-	bundle := validating.Webhooks[0].ClientConfig.CABundle
+	bundles := sets.New[string]()
 	for _, webhook := range validating.Webhooks {
-		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
-			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
-		}
+		bundles.Insert(string(webhook.ClientConfig.CABundle))
 	}
-
 	for _, webhook := range mutating.Webhooks {
-		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
-			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
-		}
+		bundles.Insert(string(webhook.ClientConfig.CABundle))
 	}
 
-	return bundle, nil
+	if bundles.Len() != 1 {
+		return nil, fmt.Errorf("the webhooks trust %d CAs", bundles.Len())
+	}
+	return validating.Webhooks[0].ClientConfig.CABundle, nil
 }
 
 // servingCertificate returns the certificate of a new connection to the webhooks, verified as

@@ -67,9 +67,10 @@ func (e *engineer) managerRestarts() map[types.UID]int32 {
 	return map[types.UID]int32{pods.Items[0].UID: pods.Items[0].Status.ContainerStatuses[0].RestartCount}
 }
 
-// TestCertificateFollowsTheNamespace tests that the certificate of config/overlays/cert-manager
-// is for the webhooks' Service in the namespace of config/overlays/existing-volcano, and that
-// each object refers to the next.
+// TestCertificateFollowsTheNamespace: an administrator sets the namespace in one place,
+// config/overlays/existing-volcano, and the certificate of config/overlays/cert-manager is for the webhooks'
+// Service there. Each object refers to the next: self-signed issuer, CA, issuer, certificate, and the Secret that
+// the operator's pod mounts. cert-manager puts the CA into the configurations of both webhooks.
 func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {

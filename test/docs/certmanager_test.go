@@ -11,10 +11,11 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestCertificatesOfCertManager installs with cert-manager as in docs/install.md, with
-// cert-manager's own controllers. It renews the certificate, then its CA: the running container
-// serves the new ones, and no write of a CardQuota is ever denied.
-func TestCertificatesOfCertManager(t *testing.T) {
+// TestCertManagerRenewsWithoutARefusedWrite: an administrator who installs with cert-manager, as docs/install.md
+// says, can renew the webhooks' certificate and its CA at any time. The running pod of the operator serves the new
+// ones, and the API server denies no write of a CardQuota meanwhile. Without cert-manager again, the operator makes
+// its own certificate, and nothing of cert-manager is left.
+func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 	program, err := findCertManager()
 	if err != nil {
 		missing.Skip(t, err)
@@ -38,6 +39,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]
 	pods := e.managerRestarts()
 
+	// The certificate is renewed, then its CA, while a user writes CardQuotas all the time.
 	stop := e.dryRunContinuously()
 	issued := e.waitUntilIssued("cardquota-webhook")
 	e.typeCommands(section[1])
@@ -56,6 +58,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	stop()
 	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
 
+	// Without cert-manager again.
 	authority = check.Value(e.caBundle())(t)
 	e.typeCommands(section[2])
 	e.Eventually(e.caBundle).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")

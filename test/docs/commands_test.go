@@ -4,29 +4,61 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-const text = "# Book\n\n## One\n\nWords.\n\n```bash\nfirst   # why\n  indented\n```\n\n```yaml\nno: command\n```\n\n### Deeper\n\n" +
-	"- in a list:\n\n  ```bash\n  second\n  ```\n\n## Two\n\n```bash\n# not a heading\nthird\n```\n\n## Empty\n"
+// book is a document with three sections. Its code blocks are fenced with ”' here.
+var book = strings.ReplaceAll(`# Book
 
-func TestCommandsOfASection(t *testing.T) {
+## One
+
+Words.
+
+'''bash
+first   # why
+  indented
+'''
+
+'''yaml
+no: command
+'''
+
+### Deeper
+
+- in a list:
+
+  '''bash
+  second
+  '''
+
+## Two
+
+'''bash
+# not a heading
+third
+'''
+
+## Empty
+`, "'''", "```")
+
+// TestCommandsAreTheBashBlocksOfASection: the tests type the bash blocks below a heading of a document, in order
+// and with those of deeper headings. Blocks of another language are no commands, and a comment in a block is no
+// heading.
+func TestCommandsAreTheBashBlocksOfASection(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## One":     {"first   # why\n  indented\n", "second\n"},
 		"### Deeper": {"second\n"},
 		"## Two":     {"# not a heading\nthird\n"},
 	} {
-		got, err := Commands(text, heading)
-		diff := cmp.Diff(want, got)
-		check.That(t, err == nil && diff == "", "%s: %v (-want +got)\n%s", heading, err, diff)
+		check.Equal(t, heading, want, check.Value(Commands(book, heading))(t))
 	}
 }
 
-func TestADocumentThatChangedIsAnError(t *testing.T) {
+// TestAHeadingWithoutCommandsIsAnError: a test that types the commands of a section fails when the document no
+// longer has the heading, or no bash block below it. It would pass without doing anything otherwise.
+func TestAHeadingWithoutCommandsIsAnError(t *testing.T) {
 	for heading, want := range map[string]string{"## Three": "no heading", "## Empty": "no bash"} {
-		_, err := Commands(text, heading)
-		check.That(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %q", heading, err, want)
+		_, err := Commands(book, heading)
+		check.Says(t, err, want)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -22,8 +21,10 @@ func readDocument(t *testing.T, name string) string {
 	return string(check.Value(os.ReadFile(filepath.Join("..", "..", name)))(t))
 }
 
-// TestEveryReasonIsInTroubleshooting tests that docs/troubleshooting.md has every reason of a
-// condition, of a waiting pod and of a blocked workload.
+// TestEveryReasonIsInTroubleshooting: a user who reads a reason on an object finds it in docs/troubleshooting.md.
+// These are the reasons of conditions, waiting pods and blocked workloads, and the anomalies of the inventory.
+// Reasons that say that all is well (inOrder) need no entry. The document also has the words of three messages of
+// the scheduler as its sources have them.
 func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{
@@ -52,7 +53,8 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 		"node(s) have no named card for ":     "internal/scheduler/capacitycard/predicate.go",
 		"has not seen every node and pod yet": "internal/scheduler/capacitycard/snapshot.go",
 	} {
-		check.That(t, strings.Contains(document, words) && strings.Contains(readDocument(t, file), words), "docs/troubleshooting.md and %s do not both say %q", file, words)
+		check.Contains(t, "docs/troubleshooting.md", document, words)
+		check.Contains(t, file, readDocument(t, file), words)
 	}
 }
 
@@ -77,8 +79,8 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	return found
 }
 
-// TestBreakGlassUsesCommandsOfAdopting tests that docs/break-glass.md has commands that
-// TestADayOfAPlatformEngineer types from docs/adopt.md.
+// TestBreakGlassUsesCommandsOfAdopting: in an emergency an administrator types commands that were tried. Each block
+// of three sections of docs/break-glass.md is one of docs/adopt.md, which TestADayOfAPlatformEngineer types.
 func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 	breakGlass := readDocument(t, "docs/break-glass.md")
 	adopt := readDocument(t, "docs/adopt.md")
@@ -87,17 +89,14 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 		"## Let pods bypass the scheduler":    "## No bypass of the scheduler",
 		"## A queue must run without a quota": "## A quota for each queue",
 	} {
-		blocks := check.Value(Commands(breakGlass, heading))(t)
-
-		typed := check.Value(Commands(adopt, step))(t)
-		for _, block := range blocks {
-			check.That(t, strings.Contains(strings.Join(typed, ""), block), "docs/break-glass.md, %q: docs/adopt.md, %q does not have the command %q", heading, step, block)
-		}
+		typed := strings.Join(check.Value(Commands(adopt, step))(t), "")
+		check.Contains(t, step, typed, check.Value(Commands(breakGlass, heading))(t)...)
 	}
 }
 
-// TestAdoptingEndsWithThePolicy tests that the first policy of docs/adopt.md is the one of the
-// README, except for the fields that the steps change.
+// TestAdoptingEndsWithThePolicy: who follows docs/adopt.md to its end has the policy of the README. Its first
+// policy, config/samples/adopt.yaml, differs from config/samples/policy.yaml only in the three fields that the
+// steps change.
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
@@ -106,6 +105,5 @@ func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
 		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
 	})
-	diff := cmp.Diff(policy, adopt)
-	check.That(t, diff == "", "-policy.yaml, looking on +adopt.yaml:\n%s", diff)
+	check.Equal(t, "adopt.yaml", policy, adopt)
 }

@@ -34,15 +34,9 @@ func (e *engineer) runBeyondQuota() {
 // waitUntilNodeFull waits until the stock scheduler has used all free cards. They are still too few
 // for all waiting pods.
 func (e *engineer) waitUntilNodeFull() map[types.UID]string {
-	held := func() map[types.UID]string {
-		all := e.runningPods(patient)
-		for uid, name := range e.runningPods(trainer) {
-			all[uid] = name
-		}
-		return all
-	}
-	e.Eventually(held).Should(HaveLen(6))
-	return held()
+	// 8 cards - 2 of the pods that run before = 6
+	e.Eventually(func() map[types.UID]string { return e.runningPods(patient, trainer) }).Should(HaveLen(6))
+	return e.runningPods(patient, trainer)
 }
 
 // checkQuotasHold recreates all pods of both Deployments. Our scheduler places as many of each as

@@ -17,11 +17,11 @@ import (
 
 const install = "docs/install.md"
 
-// TestADayOfAPlatformEngineer installs by the README beside a Volcano in use, hands over, hands
-// back, adopts step by step and undoes it, hands over again, and removes everything. Then it
-// installs the other ways, with only the image replaced and in another namespace. Two
-// schedulers never run at the same time, our scheduler exceeds no quota, and pods from before
-// keep running.
+// TestADayOfAPlatformEngineer: the commands of the documents do what they say, in one long day beside a Volcano in
+// use. The engineer installs, hands over to our scheduler, gives back, adopts step by step, hands over again, and
+// removes all. Then two other ways: only the image replaced, and in another namespace. Two schedulers never run at
+// the same time, our scheduler exceeds no quota, Volcano's configuration stays as it was, and pods from before keep
+// running. The node has 8 cards.
 func TestADayOfAPlatformEngineer(t *testing.T) {
 	e := newEngineer(t)
 	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
@@ -29,12 +29,14 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	turns := e.watchSchedulers()
 
+	// Volcano's own scheduler runs two pods with a card, before anything of ours is there.
 	e.startStock()
 	e.createDeployment("before", "default", 2, 1)
 	e.Eventually(e.countRunning("before")).Should(Equal(2))
 	before := e.runningPods("before")
 	configuration := e.volcanoConfig()
 
+	// The installation by the README changes nothing. Users exceed their later quotas meanwhile.
 	readme := e.sectionCommands("README.md", "## On a real cluster")
 	e.Expect(readme).To(HaveLen(4), "images, installation, handover, a quota")
 	e.typeCommands(readme[0])
@@ -45,8 +47,10 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(e.sectionCommands(install, "## With kustomize")[1]) // who may read metrics
 	watched := e.observeQuotas()
 
-	e.runBeyondQuota() // from before the first handover
+	e.runBeyondQuota()
 	held := e.runningPods(patient)
+
+	// The handover: running pods stay, new ones get no more than the quotas 1 and 3.
 	e.typeCommands(readme[2])
 	e.checkStillRunning(held)
 	e.typeCommands(readme[3])
@@ -54,6 +58,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.createDeployment(trainer, "llm-training", 5, 1)
 	e.checkQuotasHold(turns)
 
+	// Back to Volcano's scheduler, which knows no quota, and then step by step as docs/adopt.md says.
 	takeOver := e.sectionCommands(install, "## Take over from the stock scheduler")
 	giveBack := e.sectionCommands("docs/break-glass.md", "## Give back to the stock scheduler")
 	e.Expect(takeOver).To(HaveLen(1))
@@ -69,6 +74,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.scaleDeployment(trainer, 5)
 	held = e.waitUntilNodeFull()
 
+	// The second handover, and the removal.
 	e.typeCommands(takeOver[0])
 	e.checkStillRunning(held)
 	e.checkQuotasHold(turns)
@@ -83,13 +89,14 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.checkSchedulerWorks("after")
 	turns.checkNeverTwo(e, 4)
 
+	// The second way: Volcano's Deployment runs our image. With two replicas one of them waits.
 	image := e.sectionCommands(install, "## Only the image of Volcano's scheduler")
 	e.Expect(image).To(HaveLen(2), "there and back")
 	e.typeCommands(image[0])
 	e.checkSchedulerWorks("image")
 	turns.checkNeverTwo(e, 4)
 
-	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
+	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`)
 	e.checkSchedulerWorks("replicas")
 	e.typeCommands(readme[3])
 	e.typeCommands(image[1])
@@ -98,6 +105,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
 	e.checkSchedulerWorks("stock")
 
+	// The third way: in namespace "cards".
 	elsewhere := e.sectionCommands(install, "### In another namespace")
 	e.Expect(elsewhere).To(HaveLen(2), "there and back")
 	e.typeCommands(elsewhere[0])

@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"slices"
+
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,19 +36,14 @@ func useTestImage(pod *corev1.Pod) {
 	pod.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent
 }
 
-// listObjects lists objects and retries when the API server does not answer: one failed request
-// must not end a poll.
-func (e *engineer) listObjects(list client.ObjectList, options ...client.ListOption) {
-	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
-}
-
-// runningPods returns the pods of a Deployment whose container runs, by UID.
-func (e *engineer) runningPods(name string) map[types.UID]string {
+// runningPods returns the pods of some Deployments whose container runs, by UID; without names, those of all.
+func (e *engineer) runningPods(names ...string) map[types.UID]string {
 	pods := &corev1.PodList{}
-	e.listObjects(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
+	// It retries when the API server does not answer: one failed request must not end a poll.
+	e.Eventually(func() error { return e.List(e.ctx, pods, client.InNamespace(team)) }).Should(Succeed())
 	out := map[types.UID]string{}
 	for _, pod := range pods.Items {
-		if isRunning(&pod) {
+		if isRunning(&pod) && (len(names) == 0 || slices.Contains(names, pod.Labels["app"])) {
 			out[pod.UID] = pod.Name
 		}
 	}
@@ -74,16 +71,7 @@ func (e *engineer) runningCounts(names ...string) func() map[string]int {
 
 // checkStillRunning checks that the given pods still run.
 func (e *engineer) checkStillRunning(before map[types.UID]string) {
-	pods := &corev1.PodList{}
-	e.listObjects(pods, client.InNamespace(team))
-
-	now := map[types.UID]string{}
-	for _, pod := range pods.Items {
-		if isRunning(&pod) {
-			now[pod.UID] = pod.Name
-		}
-	}
-
+	now := e.runningPods()
 	for uid, name := range before {
 		e.Expect(now).To(HaveKey(uid), "pod %s ran before", name)
 	}

@@ -32,6 +32,7 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
 			g.Expect(p.config.Config.Entrypoint).To(Equal([]string{program}))
 			g.Expect(p.config.Config.Cmd).To(BeEmpty())
+
 			g.Expect(p.config.Created.Format(time.RFC3339)).To(Equal(created))
 			g.Expect(p.config.Config.Labels).To(And(
 				HaveKeyWithValue("org.opencontainers.image.title", name),

@@ -21,8 +21,10 @@ import (
 	"cardquota.dev/operator/internal/testing/missing"
 )
 
-// TestADayIsSeen plays a day while Prometheus scrapes both programs. Every query of every board has
-// data then, every alert was pending, and answers are what the cluster has.
+// TestADayIsSeen: an administrator sees with the shipped dashboards and alerts what happens in a cluster. The test
+// plays a day (Day, then Handover, when another operator begins to lead) while Prometheus scrapes both programs
+// each second. Then every query of every board has data, and every alert was pending and has a runbook. Cards,
+// card-seconds and bills are what pods, nodes and statuses say.
 func TestADayIsSeen(t *testing.T) {
 	began := time.Now()
 	e, err := Start(t.Context(), time.Second)
@@ -233,7 +235,10 @@ func (e *Env) awaitCredit(t *testing.T, leads time.Time) (end time.Time) {
 	return end
 }
 
-func TestSelectorsOfAnAlert(t *testing.T) {
+// TestSelectorsAreReadFromTheQueryOfAnAlert: each metric of an alert's query is checked for data, because an alert
+// on a metric that no program writes never fires. A selector is the metric with its labels, without functions,
+// operators and the range.
+func TestSelectorsAreReadFromTheQueryOfAnAlert(t *testing.T) {
 	got := Rule{Expr: `time() - max(cardquota_a_seconds) > 60 or absent(up{job="x"} == 1) and on() count(count_over_time(cardquota_b{reason!~"A|B"}[2m])) > 0`}.selectors()
 	want := []string{`cardquota_a_seconds`, `up{job="x"}`, `cardquota_b{reason!~"A|B"}`}
 	check.That(t, slices.Equal(got, want), "selectors %q, want %q", got, want)

@@ -1,6 +1,7 @@
 package olm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -85,23 +86,11 @@ func (a *administrator) csvObjects(content []byte) []string {
 func (a *administrator) installedObjects() ([]string, error) {
 	client := a.cluster.Client()
 	all := metav1.ListOptions{}
-	deployments, err := client.AppsV1().Deployments(namespace).List(a.ctx, all)
-	if err != nil {
-		return nil, err
-	}
-
-	services, err := client.CoreV1().Services(namespace).List(a.ctx, all)
-	if err != nil {
-		return nil, err
-	}
-
-	policies, err := client.NetworkingV1().NetworkPolicies(namespace).List(a.ctx, all)
-	if err != nil {
-		return nil, err
-	}
-
-	lines, err := a.installedWebhooks()
-	if err != nil {
+	deployments, errDeployments := client.AppsV1().Deployments(namespace).List(a.ctx, all)
+	services, errServices := client.CoreV1().Services(namespace).List(a.ctx, all)
+	policies, errPolicies := client.NetworkingV1().NetworkPolicies(namespace).List(a.ctx, all)
+	lines, errWebhooks := a.installedWebhooks()
+	if err := errors.Join(errDeployments, errServices, errPolicies, errWebhooks); err != nil {
 		return nil, err
 	}
 
@@ -125,13 +114,9 @@ func (a *administrator) installedObjects() ([]string, error) {
 // installedWebhooks returns the webhooks of the cluster in the same form.
 func (a *administrator) installedWebhooks() ([]string, error) {
 	client := a.cluster.Client().AdmissionregistrationV1()
-	validating, err := client.ValidatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-
-	mutating, err := client.MutatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
-	if err != nil {
+	validating, errValidating := client.ValidatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
+	mutating, errMutating := client.MutatingWebhookConfigurations().List(a.ctx, metav1.ListOptions{})
+	if err := errors.Join(errValidating, errMutating); err != nil {
 		return nil, err
 	}
 

@@ -14,10 +14,11 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// The pods run on kwok's nodes: OLM's handling of the bundles is real, the programs are
-// missing. TestLifecycleInContainers covers them. The catalog, the installation and the removal
-// follow the documents.
-func TestLifecycleOnTheFleet(t *testing.T) {
+// TestOLMInstallsUpgradesAndRemovesByTheDocuments: OLM, the operator of operators, installs Cardquota from a
+// catalog as docs/install.md says, upgrades it, and removes it so that the cluster is as before. The objects in the
+// cluster are exactly those of the installed bundle. kwok plays the pods, so no program runs:
+// TestOLMUpgradesWhileWorkloadsRun has real ones.
+func TestOLMInstallsUpgradesAndRemovesByTheDocuments(t *testing.T) {
 	a := newAdministrator(t)
 	previous := suite.previous
 	this := suite.this
@@ -25,6 +26,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	before := a.snapshot()
 	project := a.copyProject()
 
+	// The previous release, and the upgrade to this one from a catalog built by the document.
 	a.addCatalog(a.publishCatalog("catalog-previous", previous))
 	a.subscribeAndWait(previous)
 	a.wantInstalled(previous.bundle)
@@ -37,6 +39,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.removeAsDocumented(project, this)
 	a.wantAsBefore(before)
 
+	// An installation of this release, with what the document adds to the bundle.
 	documented := a.sectionCommands(install, "## With OLM")
 	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
 	a.typeCommands(project, documented[1])
@@ -66,12 +69,12 @@ var onRealNode = map[string]any{
 	"tolerations":  []any{map[string]any{"key": cluster.RealNodeLabel, "operator": "Exists"}},
 }
 
-// From the previous release to this one and to the next, with workloads running all the time.
-// Both programs of this tree run from the shipped images in the pods that OLM creates from the
-// bundle: with its rights, probes and security contexts, behind its Service. kwok simulates the
-// programs of the previous release, and the test writes what they had written. It also
-// simulates Volcano's own scheduler, which can be scaled as documented.
-func TestLifecycleInContainers(t *testing.T) {
+// TestOLMUpgradesWhileWorkloadsRun: an upgrade by OLM, from the previous release to this one and to the next,
+// restarts no workload and changes no quota. Quotas hold all the time: 4 pods of train, 2 of serve, 1 of
+// containers. Both programs run from the shipped images in the pods that OLM creates, with the bundle's rights,
+// probes and security contexts. kwok plays the previous release and Volcano's own scheduler; the test writes what
+// the previous release had written.
+func TestOLMUpgradesWhileWorkloadsRun(t *testing.T) {
 	if suite.noRealNode != nil {
 		missing.Skip(t, suite.noRealNode)
 	}
@@ -84,6 +87,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	before := a.snapshot()
 	project := a.copyProject()
 
+	// The previous release, whose scheduler placed 4 pods of job train.
 	a.addCatalog(a.publishCatalog("containers-previous", previous))
 	a.subscribeAndWait(previous)
 	a.mustKubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=0")
@@ -101,11 +105,11 @@ func TestLifecycleInContainers(t *testing.T) {
 
 	// No program reports usage and reasons yet.
 	resume := watch.Excuse(observer.Status, observer.Reason)
-
-	told := a.userState()
+	written := a.userState()
 	pods := a.runningWorkers()
 	queues := a.queueQuotas()
 
+	// This release takes over.
 	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
 	a.setSubscriptionConfig(onRealNode)
@@ -119,7 +123,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	resume()
 
 	a.wantQuotasHeld()
-	a.Eventually(a.userState).Should(Equal(told), "what people wrote, and what is made of it")
+	a.Eventually(a.userState).Should(Equal(written), "what people wrote, and what is made of it")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	for name, state := range pods {
 		a.Expect(a.workloadIdentities()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")
@@ -127,6 +131,7 @@ func TestLifecycleInContainers(t *testing.T) {
 
 	a.wantWrongQuotaRefused()
 
+	// The next release takes over.
 	pods = a.workloadIdentities()
 	queues = a.queueQuotas()
 	a.upgradeAsDocumented(project, a.publishCatalog("containers-next", this, next))
@@ -138,6 +143,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	a.wantRaisedQuotaUsed()
 
+	// The removal keeps workloads, and Queues with their quotas.
 	watch.Check(t)
 	watch.Stop()
 	pods = a.workloadIdentities()

@@ -42,6 +42,9 @@ func realNodeOptions(dir string) cluster.Options {
 	return cluster.Options{Dir: dir, WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: cardNode()}
 }
 
+// TestStopLeavesNothingBehind: a stopped cluster leaves nothing on the machine: no network link, process, cgroup or
+// mount of its node, and no change of the firewall. All five traces that findTraces looks for are there while it
+// runs.
 func TestStopLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	if err := cluster.CanRunRealNode(); err != nil {
@@ -62,6 +65,9 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	g.Expect(firewallRules()).To(Equal(before), "the rules of this machine's own network")
 }
 
+// TestAKilledClusterLeavesNothingThatOutlivesTheNextStart: a cluster whose program is killed cannot clean up. The
+// kernel ends everything except empty cgroups, and the next start in the same folder removes these. This test
+// binary runs the cluster in another process (parentMode), which the test kills.
 func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
@@ -110,6 +116,8 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	g.Expect(left()).To(BeEmpty())
 }
 
+// TestTwoRealNodesRunSideBySide: two tests may have a real node on one machine at the same time. Pods on both reach
+// the API server of their own cluster, and when one cluster stops, the pods of the other go on.
 func TestTwoRealNodesRunSideBySide(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	clusters := []*cluster.Cluster{startRealNode(t, realNodeOptions("")), startRealNode(t, realNodeOptions(""))}

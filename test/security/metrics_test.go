@@ -45,16 +45,13 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 			"a tenant's account":       {snoop, http.StatusForbidden},
 			"an account with the role": {reader, http.StatusOK},
 		} {
-			if code, body := readMetrics(t, page, tc.token); code != tc.want {
-				t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)
-			} else if code == http.StatusOK && !strings.Contains(body, "# TYPE ") {
-				t.Errorf("%s reads no metrics: %.200s", who, body)
-			}
+			code, body := readMetrics(t, page, tc.token)
+			check.Equal(t, who, tc.want, code)
+			check.Equal(t, who+" reads metrics", tc.want == http.StatusOK, strings.Contains(body, "# TYPE "))
 		}
 
-		if code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
-			t.Error("metrics are also served in the clear, where the token can be read on its way")
-		}
+		code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader)
+		check.That(t, code != http.StatusOK, "metrics are also served in the clear, where the token can be read on its way")
 	}
 }
 

@@ -31,7 +31,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		path, version, kind string
 		object              client.Object
-		told                string
+		wantMessage         string
 	}{
 		"whose queue it is": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
 			newCardQuota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
@@ -47,17 +47,14 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 				return answer.Result.Message
 			}
 			return ""
-		}).Should(ContainSubstring(tc.told))
-		stored := tc.object.DeepCopyObject().(client.Object)
-		if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(tc.object), stored); !apierrors.IsNotFound(err) {
-			t.Errorf("what was made up exists: %v", err)
-		}
+		}).Should(ContainSubstring(tc.wantMessage))
+		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(tc.object), tc.object.DeepCopyObject().(client.Object))
+		check.That(t, apierrors.IsNotFound(err), "what was made up exists: %v", err)
 	}
 
 	live := &v1alpha1.CardQuota{}
-	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live); err != nil || ptr.Deref(live.Spec.Cards[0].Quota, 0) != 8 {
-		t.Errorf("the quota that was read is now %+v (%v)", live.Spec.Cards, err)
-	}
+	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live))
+	check.Equal(t, "the quota that was read", ptr.To[int64](8), live.Spec.Cards[0].Quota)
 }
 
 // sendForgedReview sends a review that does not come from an API server, without a certificate, and

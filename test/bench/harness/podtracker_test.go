@@ -54,38 +54,42 @@ func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
 	}
 }
 
+// all are the members of a gang.
 var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 
+// TestABrokenGangLosesTheWorkOfAllItsPodsOnce: the benchmark counts the work that evictions destroy. A gang that
+// loses one pod loses what all its 8 pods have done since all of them ran. It loses that once until it is whole
+// again. Gang "a" has run for 10 s when a row begins, so 8 cards * 10 s = 80 card-seconds. Apart is the time
+// between the first and the last pod that goes. Single pods lose their own work, inference pods none.
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		play func(*eventFeed)
-		want Loss
-		held Usage
+		play     func(*eventFeed)
+		wantLoss Loss
+		wantHeld Usage
 	}{
 		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
-		"one pod goes, the others run on": {
+		"one pod goes, the other 7 run on": {
 			func(l *eventFeed) { l.deletePods(Trainer, "a", 1, 3) },
 			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
 		},
-		"the others go two seconds later": {
+		"one pod goes, the other 7 go two seconds later: not twice the work": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, 3)
 				l.advance(2)
-
 				l.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
 		},
-		"it comes back and is broken again after three seconds": {
+		"the gang goes, runs again and goes after three seconds: 8 * 3 more": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, all...)
 				l.runPods(Trainer, "a", 2, all...)
 				l.advance(3)
 				l.deletePods(Trainer, "a", 2, all...)
 			},
-			Loss{Gangs: 2, CardSeconds: 80 + 24}, Usage{},
+			Loss{Gangs: 2, CardSeconds: 80 + 8*3}, Usage{},
 		},
-		"it is broken again before it was whole": {
+		"the gang goes, and 3 of its pods go again before all 8 ran: nothing more": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, all...)
 				l.runPods(Trainer, "a", 2, 0, 1, 2)
@@ -94,40 +98,43 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, Usage{},
 		},
-		"a pod that waits is replaced": {
+		"a pod that waits is deleted: it did no work": {
 			func(l *eventFeed) {
 				l.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
 				l.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
 			},
 			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
-		"a single pod goes after four seconds": {
+		"one of two single pods goes after four seconds": {
 			func(l *eventFeed) {
 				l.runPods(Single, "experiments", 1, 0, 1)
 				l.advance(4)
 				l.deletePods(Single, "experiments", 1, 0)
 			},
-			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 9},
+			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 8 + 1},
 		},
-		"inference leaves": {
+		"one of two inference pods goes: it keeps no work": {
 			func(l *eventFeed) {
 				l.runPods(Inference, "chat", 1, 0, 1)
 				l.deletePods(Inference, "chat", 1, 0)
 			},
-			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 9},
+			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 8 + 1},
 		},
 	}) {
 		l := newEventFeed()
 		l.runPods(Trainer, "a", 1, all...)
 		l.advance(10)
 		l.ResetLoss()
+
 		tc.play(l)
 		lost, _ := l.LossSinceReset()
-		check.Equal(t, "lost", tc.want, lost)
-		check.Equal(t, "held", tc.held, l.Usage())
+		check.Equal(t, "lost", tc.wantLoss, lost)
+		check.Equal(t, "held", tc.wantHeld, l.Usage())
 	}
 }
 
+// TestGangsThatAreNotWholeAreNamed: the benchmark names the gangs of which a pod is missing, in order, to say where
+// it waits. Gang "c" lost one pod, "b" all, and "a" is whole. A single pod is no gang.
 func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
 	l := newEventFeed()
 	for _, gang := range []string{"c", "a", "b"} {
@@ -139,6 +146,8 @@ func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
 	check.Equal(t, "not whole", []string{"b", "c"}, l.IncompleteGangs())
 }
 
+// TestQuantilesAreOfTheNearestRank: a quantile is one of the measured values, the one of rank part * 50, rounded
+// up: 0.95 * 50 = 47.5 is rank 48. The values are 1 s to 50 s.
 func TestQuantilesAreOfTheNearestRank(t *testing.T) {
 	var values []time.Duration
 	for i := 50; i > 0; i-- {

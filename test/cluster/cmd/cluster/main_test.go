@@ -26,14 +26,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestWrongArgumentsShowTheUsage: a developer who mistypes a command of test/cluster sees how to use it, and
+// nothing starts or stops.
 func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	for t, args := range check.Cases(t, map[string][]string{
-		"none":             {},
-		"an unknown verb":  {"down"},
-		"an unknown flag":  {"up", "--fleets=x"},
-		"a stray argument": {"up", "now"},
-		"start nowhere":    {"start"},
-		"stop nowhere":     {"stop"},
+		"no argument":          {},
+		"an unknown verb":      {"down"},
+		"an unknown flag":      {"up", "--fleets=x"},
+		"an argument after up": {"up", "now"},
+		"start without --dir":  {"start"},
+		"stop without --dir":   {"stop"},
 	}) {
 		var out bytes.Buffer
 
@@ -42,6 +44,10 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	}
 }
 
+// TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced: a developer keeps a cluster of 10 nodes between
+// runs of tests. The second start finds the first cluster, and a test that attaches to it does not stop it. When
+// its program is killed, all six processes end, and the next start makes another cluster. A stop without a cluster
+// succeeds. The log says how to use the cluster.
 func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	root := check.Value(cluster.ModuleRoot())(t)
