@@ -46,11 +46,14 @@ func walk(path string, s schema, visit func(path string, s schema)) {
 	}
 }
 
-// foreign are parts of the schema that Kubernetes defines.
-func foreign(path string) bool {
+// isOfKubernetes reports whether Kubernetes defines a part of the schema.
+func isOfKubernetes(path string) bool {
 	return strings.Contains(path, ".conditions[]") || strings.Contains(path, ".namespaceSelector")
 }
 
+// TestEveryFieldIsExplainedAndBounded: kubectl explain prints the description of a field, and a field without a bound could
+// make an object too large for a cache or a scheduler. So each field of spec and status of our kinds has a description of
+// at least 20 characters, each list and text a largest length, and each number a range. Fractions are not allowed.
 func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 	for _, plural := range []string{"cardinventories", "cardquotas", "localcardquotas", "servicetypepolicies"} {
 		root := schemaOf(t, plural)
@@ -61,7 +64,7 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 			}
 
 			walk(part, root.Properties[part], func(path string, s schema) {
-				if foreign(path) {
+				if isOfKubernetes(path) {
 					return
 				}
 				fields++
@@ -71,7 +74,7 @@ func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 			})
 		}
 
-		check.That(t, fields >= 25, "%s: only %d fields were looked at", plural, fields)
+		check.That(t, fields >= 25, "%s has only %d fields, the walk does not see all", plural, fields)
 	}
 }
 
@@ -106,47 +109,47 @@ func isBoundedNumber(path string, s schema) bool {
 // maxSummaryLength is the most bytes of a summary. A test of package cardquota checks that the operator's are shorter.
 const maxSummaryLength = 1024
 
+// TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps: the operator cuts lists and texts of the status by its own constants. If the
+// schema allowed less, the API server would refuse the whole status.
 func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := cardQuotaSchema(t).Properties["status"]
+
 	waiting := status.Properties["blocked"]
 	entry := *waiting.Items.Schema
-	lengths := map[string]struct {
-		field schema
-		want  int64
-	}{
-		"summary":         {status.Properties["summary"], maxSummaryLength},
-		"pendingSummary":  {status.Properties["pendingSummary"], maxSummaryLength},
-		"blocked.card":    {entry.Properties["card"], blocked.MaxCardLength},
-		"blocked.reason":  {entry.Properties["reason"], cardquota.MaxReasonLength},
-		"blocked.message": {entry.Properties["message"], conditions.MaxMessageLength},
-	}
-
-	for name, l := range lengths {
-		check.That(t, l.field.MaxLength != nil && *l.field.MaxLength == l.want, "%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
-	}
-
-	if got := *waiting.MaxItems; got != cardquota.MaxBlocked {
-		t.Errorf("blocked: the schema says %d, the operator %d", got, cardquota.MaxBlocked)
-	}
-	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
-		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
-	}
-
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
-	most := month.Properties["cards"].MaxItems
-	summary := month.Properties["summary"].MaxLength
-	check.That(t, *most == cardquota.MaxStatusCards && *summary == maxSummaryLength, "card-hours: the schema says %d cards and a summary of %d, the operator %d and %d", *most, *summary, cardquota.MaxStatusCards, maxSummaryLength)
+	checkBounds(t, map[string]bound{
+		"summary":                     {status.Properties["summary"].MaxLength, maxSummaryLength},
+		"pendingSummary":              {status.Properties["pendingSummary"].MaxLength, maxSummaryLength},
+		"cards":                       {status.Properties["cards"].MaxItems, cardquota.MaxStatusCards},
+		"blocked":                     {waiting.MaxItems, cardquota.MaxBlocked},
+		"blocked.card":                {entry.Properties["card"].MaxLength, blocked.MaxCardLength},
+		"blocked.reason":              {entry.Properties["reason"].MaxLength, cardquota.MaxReasonLength},
+		"blocked.message":             {entry.Properties["message"].MaxLength, conditions.MaxMessageLength},
+		"cardHours.thisMonth.cards":   {month.Properties["cards"].MaxItems, cardquota.MaxStatusCards},
+		"cardHours.thisMonth.summary": {month.Properties["summary"].MaxLength, maxSummaryLength},
+	})
 }
 
+// bound is what the schema says of the length of a field, and what the operator keeps.
+type bound struct {
+	schema   *int64
+	operator int64
+}
+
+func checkBounds(t *testing.T, bounds map[string]bound) {
+	for name, b := range bounds {
+		check.Equal(t, "bound of "+name+" in the schema", &b.operator, b.schema)
+	}
+}
+
+// TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps: as TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps, for the status of
+// the CardInventory, which lists the cards of all nodes and their anomalies.
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := schemaOf(t, "cardinventories").Properties["status"]
 	entry := *status.Properties["cards"].Items.Schema
 
 	anomaly := *status.Properties["anomalies"].Items.Schema
-	for name, l := range map[string]struct {
-		got  *int64
-		want int64
-	}{
+	checkBounds(t, map[string]bound{
 		"cards":        {status.Properties["cards"].MaxItems, cardinventory.MaxCards},
 		"resources":    {entry.Properties["resources"].MaxItems, cardinventory.MaxResources},
 		"serviceTypes": {entry.Properties["serviceTypes"].MaxItems, cardinventory.MaxServiceTypes},
@@ -154,13 +157,12 @@ func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 		"nodes":        {anomaly.Properties["nodes"].MaxItems, cardinventory.MaxAnomalyNodes},
 		"summary":      {status.Properties["summary"].MaxLength, maxSummaryLength},
 		"message":      {anomaly.Properties["message"].MaxLength, conditions.MaxMessageLength},
-	} {
-		check.That(t, l.got != nil && *l.got == l.want, "%s: the schema says %v, the operator %d", name, l.got, l.want)
-	}
+	})
 }
 
-// TestCardNamesOfTheSchemaAreThoseOfTheScheduler: a name that the API accepts
-// and the scheduler cannot read would close the whole queue.
+// TestCardNamesOfTheSchemaAreThoseOfTheScheduler: the schema has a pattern for card names, and the scheduler parses them. If the
+// API server accepted a name that the scheduler cannot parse, the scheduler would withhold all cards of the queue. Both
+// must agree on a list of names and on random ones.
 func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 	name := cardQuotaSchema(t).Properties["spec"].Properties["cards"].Items.Schema.Properties["name"]
 	pattern := regexp.MustCompile(name.Pattern)
@@ -168,17 +170,14 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 		return pattern.MatchString(text) && int64(len(text)) <= *name.MaxLength && int64(len(text)) >= *name.MinLength
 	}
 
-	agree := func(text string) error {
-		if _, err := card.ParseName(text); (err == nil) != accepts(text) {
-			return fmt.Errorf("%q: the schema says %v, the scheduler %w", text, accepts(text), err)
-		}
-		return nil
+	checkName := func(t check.T, text string) {
+		_, err := card.ParseName(text)
+		check.Equal(t, fmt.Sprintf("%q: the schema accepts it, and the scheduler says %v", text, err), err == nil, accepts(text))
 	}
+
 	for _, text := range []string{"", "NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/", "/A", "A/B",
 		"A/mig--mixed", "A/mps-80g*2/2", "A/mps-80g*1/0", "-A", "A-", "a b", "NVIDIA-H200\n", strings.Repeat("A", 63), strings.Repeat("A", 64)} {
-		if err := agree(text); err != nil {
-			t.Error(err)
-		}
+		checkName(t, text)
 	}
 
 	seed.Check(t, func(t *rapid.T) {
@@ -187,27 +186,26 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 			rapid.StringMatching(name.Pattern),
 			rapid.String(),
 		).Draw(t, "name")
-		check.NoError(t, agree(text))
+		checkName(t, text)
 	})
 }
 
-func TestQueueOfACardQuota(t *testing.T) {
+// TestQueueIsNamedLikeItsCardQuota: the queue has the name of the CardQuota unless spec.queueName says another one.
+func TestQueueIsNamedLikeItsCardQuota(t *testing.T) {
 	quota := v1alpha1.CardQuota{}
 	quota.Name = "team"
-	if got := quota.QueueName(); got != "team" {
-		t.Errorf("without queueName the queue is %q, want the CardQuota's own name", got)
-	}
+	check.Equal(t, "queue without queueName", "team", quota.QueueName())
+
 	quota.Spec.QueueName = "other"
-	if got := quota.QueueName(); got != "other" {
-		t.Errorf("with queueName the queue is %q", got)
-	}
+	check.Equal(t, "queue with queueName", "other", quota.QueueName())
 }
 
-// TestAStatusOfBeforeIsRead: a status that could not be read would keep the operator
-// from seeing any CardQuota.
-func TestAStatusOfBeforeIsRead(t *testing.T) {
+// TestStatusOfAnOlderVersionIsRead: in an earlier version the workload of a blocked entry was a text, and now it is an object. A
+// status that could not be decoded would keep the operator from listing any CardQuota. So the text is read as no
+// workload, and the rest of the entry as ever.
+func TestStatusOfAnOlderVersionIsRead(t *testing.T) {
 	var status v1alpha1.CardQuotaStatus
 	check.NoError(t, json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status))
 	got := status.Blocked
-	check.That(t, got[0].Workload == (v1alpha1.WorkloadReference{}) && got[0].Count == 1 && got[1].Workload.Name == "a", "read as %+v", got)
+	check.Equal(t, "blocked", []v1alpha1.BlockedStatus{{Count: 1}, {Workload: v1alpha1.WorkloadReference{Kind: "Pod", Name: "a"}}}, got)
 }

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// startServer starts a server and returns its address.
+// startServer starts a server on a free port and returns its address. The server stops with the test.
 func startServer(t *testing.T, s *Server) string {
 	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 
@@ -28,23 +28,29 @@ func startServer(t *testing.T, s *Server) string {
 		check.NoError(t, <-ended)
 	})
 
-	for range 200 {
+	for range 200 { // two seconds
 		if connection, err := net.Dial("tcp", s.Address); err == nil {
 			check.NoError(t, connection.Close())
-			return s.Address
+			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	check.Must(t, false, "the server does not listen")
-	return ""
+
+	return s.Address
 }
 
 // answer is a handler that answers "yes".
 var answer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") })
 
-// newLimits returns limits for so many connections, and short times.
+// newLimits returns limits for so many connections, and short times: an idle one ends after 300 ms.
 func newLimits(connections int) Limits {
-	return Limits{Connections: connections, Header: 300 * time.Millisecond, Request: time.Second, Response: time.Second, Idle: 300 * time.Millisecond}
+	return Limits{
+		Connections: connections,
+		Header:      300 * time.Millisecond,
+		Request:     time.Second,
+		Response:    time.Second,
+		Idle:        300 * time.Millisecond,
+	}
 }
 
 // get asks the server once, and fails after some seconds.
@@ -60,7 +66,8 @@ func get(t *testing.T, client *http.Client, url string) (protocol string, err er
 	return response.Proto, err
 }
 
-// TestClientsOfHTTP2GetHTTP1: one connection of HTTP/2 carries hundreds of requests.
+// TestClientsOfHTTP2GetHTTP1: the server bounds its connections, and with them the requests that it serves at a time. One
+// connection of HTTP/2 would carry hundreds, so a client that prefers HTTP/2 gets HTTP/1.1.
 func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -74,8 +81,8 @@ func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	check.Equal(t, "protocol", "HTTP/1.1", protocol)
 }
 
-// TestIdleConnectionsEnd: a client that opens all connections and sends nothing keeps others waiting for
-// no longer than the time limits.
+// TestIdleConnectionsEnd: a client opens all 3 connections that the server allows, and sends nothing. The server ends them
+// after 300 ms, so another client is answered soon.
 func TestIdleConnectionsEnd(t *testing.T) {
 	const connections = 3
 	address := startServer(t, &Server{Handler: answer, Limits: newLimits(connections)})
@@ -88,7 +95,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	check.That(t, time.Since(began) < 4*time.Second, "answered after %s", time.Since(began))
 }
 
-// TestConnectionsAreLimited: no more requests are served at a time than there may be connections.
+// TestConnectionsAreLimited: with 2 connections the server serves 2 requests at a time. Of 3 requests that each take until
+// they are released, the third is not begun before.
 func TestConnectionsAreLimited(t *testing.T) {
 	const connections = 2
 	running := make(chan struct{}, 10)
@@ -120,7 +128,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 
 	select {
 	case <-running:
-		t.Error("one more request is served than there may be connections")
+		t.Error("a third request is served beside two connections")
 	case <-time.After(200 * time.Millisecond):
 	}
 
@@ -130,8 +138,9 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// TestASlowReaderEnds: a client that does not read its answer holds no connection for ever.
-func TestASlowReaderEnds(t *testing.T) {
+// TestClientThatDoesNotReadEnds: a client that requests an endless answer and does not read it would keep its connection for
+// ever. After the time limit of a response, here a second, the server ends it, and the handler's write fails.
+func TestClientThatDoesNotReadEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	endless := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for {

@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// The records as the API server writes them: of a pod that was bound, and of
-// one that was created with a node name.
+// The managed fields as the API server writes them: of a pod that a scheduler bound, of one that was created with a node
+// name, and of a status.
 const (
 	boundText  = `{"f:metadata":{"f:labels":{".":{},"f:nodeName":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:schedulerName":{}}}`
 	presetText = `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:nodeName":{},"f:schedulerName":{}}}`
@@ -28,54 +28,65 @@ func entry(manager, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 }
 
-func TestProvenance(t *testing.T) {
+// TestProvenanceIsReadFromManagedFields: the API server records which client has set which field of a pod. A scheduler binds a
+// pod by another request, which leaves no record, so a record of nodeName means that its creator chose the node. A
+// record without the pod's spec was removed. The operator keeps only a reduced record, which must say the same.
+func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		record []metav1.ManagedFieldsEntry
 		want   Provenance
 	}{
-		"bound":                        {[]metav1.ManagedFieldsEntry{entry("kubectl", boundText), entry("kubelet", statusText)}, Provenance{}},
-		"created with a node name":     {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), entry("kubectl-create", presetText)}, Provenance{NodeNameSetByCreator: true, Manager: "kubectl-create"}},
-		"record taken away":            {nil, Provenance{ManagedFieldsRemoved: true}},
-		"record taken away, then more": {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}}, Provenance{ManagedFieldsRemoved: true}},
-		"record that cannot be read":   {[]metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)}, Provenance{ManagedFieldsRemoved: true}},
+		"bound by a scheduler": {
+			record: []metav1.ManagedFieldsEntry{entry("kubectl", boundText), entry("kubelet", statusText)},
+			want:   Provenance{},
+		},
+		"created with a node name": {
+			record: []metav1.ManagedFieldsEntry{entry("kubelet", statusText), entry("kubectl-create", presetText)},
+			want:   Provenance{NodeNameSetByCreator: true, Manager: "kubectl-create"},
+		},
+		"the record was removed": {nil, Provenance{ManagedFieldsRemoved: true}},
+		"the record was removed, then a status was written": {
+			record: []metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}},
+			want:   Provenance{ManagedFieldsRemoved: true},
+		},
+		"a record that cannot be read": {
+			record: []metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)},
+			want:   Provenance{ManagedFieldsRemoved: true},
+		},
 	}) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
-		check.Equal(t, "of the whole record", tc.want, ProvenanceOf(pod))
+		check.Equal(t, "provenance of the whole record", tc.want, ProvenanceOf(pod))
 
 		// Twice: a cache may hand an object to its transform again.
 		for range 2 {
 			pod.ManagedFields = ReducedManagedFields(pod)
-			check.Equal(t, "of the reduced record", tc.want, ProvenanceOf(pod))
+			check.Equal(t, "provenance of the reduced record", tc.want, ProvenanceOf(pod))
 		}
 
 		// What was stored and read again has lost its pointers.
-		check.Equal(t, "of a copy of the reduced record", tc.want, ProvenanceOf(pod.DeepCopy()))
+		check.Equal(t, "provenance of a copy of the reduced record", tc.want, ProvenanceOf(pod.DeepCopy()))
 	}
 }
 
-func TestFindBypasses(t *testing.T) {
+// TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods hold cards without a check of quotas. A pod is one if it
+// names another scheduler, if its creator chose its node, or if the record of that was removed. Only running pods with
+// cards count. The pod requests 2 cards and runs on node h200; its queue is charged for them.
+func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910"}},
 	})
 
-	// A pod of ours that was bound to a node and holds two cards, as the charge says.
-	proper := func() *corev1.Pod {
-		pod := builder.Pod("lab", "a").UID("a").GPUs(2).Running("h200").Obj()
-		pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}
-		return pod
-	}
-
-	held := quota.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
-	record := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
-	elsewhere := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
-	preset := func(p *corev1.Pod) {
+	chargeOf2 := quota.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
+	chargedQueue := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
+	setOtherScheduler := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
+	setNodeByCreator := func(p *corev1.Pod) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}
 	}
-	erased := func(p *corev1.Pod) { p.ManagedFields = nil }
-	recorded := func(p *corev1.Pod) { p.Annotations = record }
+	removeRecord := func(p *corev1.Pod) { p.ManagedFields = nil }
+	setChargedQueue := func(p *corev1.Pod) { p.Annotations = chargedQueue }
 
-	requests := func(name corev1.ResourceName) func(*corev1.Pod) {
+	requestInstead := func(name corev1.ResourceName) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse("2")}
 		}
@@ -84,32 +95,97 @@ func TestFindBypasses(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		changes []func(*corev1.Pod)
 		charge  quota.Charge
-		// want is the reason, "" when the pod passed our gates.
-		want  string
-		cards []card.Amount
+		want    string // the reason, "" if the pod is no bypass
+		cards   []card.Amount
 	}{
-		"bound by our scheduler":   {charge: held},
-		"another scheduler's":      {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"node name of its own":     {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
-		"both":                     {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"our second name":          {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
-		"record taken away":        {[]func(*corev1.Pod){erased}, held, "managedFields were removed, so it is unknown who placed it", held.Cards},
-		"record taken away, bound": {[]func(*corev1.Pod){erased, recorded}, held, "", nil},
-		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, recorded}, held, "nodeName was set by kubectl-create", held.Cards},
-		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, erased, recorded}, held, "schedulerName is default-scheduler", held.Cards},
-		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
-		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
-		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
-		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
-		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
-		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
-		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
-			p.Spec.InitContainers = p.Spec.Containers
-			p.Spec.Containers = []corev1.Container{{}}
-		}}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
-		"known as a card by its charge alone": {[]func(*corev1.Pod){elsewhere, requests("example.com/npu")}, held, "schedulerName is default-scheduler", held.Cards},
+		"bound by our scheduler": {charge: chargeOf2},
+		"another scheduler": {
+			changes: []func(*corev1.Pod){setOtherScheduler},
+			charge:  chargeOf2,
+			want:    "schedulerName is default-scheduler",
+			cards:   chargeOf2.Cards,
+		},
+		"its creator chose the node": {
+			changes: []func(*corev1.Pod){setNodeByCreator},
+			charge:  chargeOf2,
+			want:    "nodeName was set by kubectl-create",
+			cards:   chargeOf2.Cards,
+		},
+		"its creator chose the node, and another scheduler: the latter is the reason": {
+			changes: []func(*corev1.Pod){setNodeByCreator, setOtherScheduler},
+			charge:  chargeOf2,
+			want:    "schedulerName is default-scheduler",
+			cards:   chargeOf2.Cards,
+		},
+		"the second name of our scheduler": {
+			changes: []func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }},
+			charge:  chargeOf2,
+		},
+		"the record was removed": {
+			changes: []func(*corev1.Pod){removeRecord},
+			charge:  chargeOf2,
+			want:    "managedFields were removed, so it is unknown who placed it",
+			cards:   chargeOf2.Cards,
+		},
+		"the record was removed, and our scheduler left its annotation": {changes: []func(*corev1.Pod){removeRecord, setChargedQueue}, charge: chargeOf2},
+		"its creator chose the node, and the pod has the annotation of our scheduler": {
+			changes: []func(*corev1.Pod){setNodeByCreator, setChargedQueue},
+			charge:  chargeOf2,
+			want:    "nodeName was set by kubectl-create",
+			cards:   chargeOf2.Cards,
+		},
+		"another scheduler, and the pod has the annotation of ours": {
+			changes: []func(*corev1.Pod){setOtherScheduler, removeRecord, setChargedQueue},
+			charge:  chargeOf2,
+			want:    "schedulerName is default-scheduler",
+			cards:   chargeOf2.Cards,
+		},
+		"another scheduler, no cards": {
+			changes: []func(*corev1.Pod){setOtherScheduler, requestInstead("cpu")},
+			charge:  quota.Charge{Queue: "team"},
+		},
+		"another scheduler, not placed yet": {
+			changes: []func(*corev1.Pod){setOtherScheduler, func(p *corev1.Pod) { p.Spec.NodeName = "" }},
+			charge:  quota.Charge{},
+		},
+		"another scheduler, finished": {
+			changes: []func(*corev1.Pod){setOtherScheduler, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+			charge:  quota.Charge{},
+		},
+		"another scheduler, terminating": {
+			changes: []func(*corev1.Pod){setOtherScheduler, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }},
+			charge:  quota.Charge{},
+		},
+		"another scheduler, charged to no queue": {
+			changes: []func(*corev1.Pod){setOtherScheduler},
+			charge:  quota.Charge{Cards: chargeOf2.Cards},
+			want:    "schedulerName is default-scheduler",
+			cards:   chargeOf2.Cards,
+		},
+		"another scheduler, on a node whose cards have no name": {
+			changes: []func(*corev1.Pod){setOtherScheduler, requestInstead("huawei.com/Ascend910")},
+			charge:  quota.Charge{Queue: "team"},
+			want:    "schedulerName is default-scheduler",
+			cards:   []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}},
+		},
+		"another scheduler, an init container requests the cards": {
+			changes: []func(*corev1.Pod){setOtherScheduler, func(p *corev1.Pod) {
+				p.Spec.InitContainers = p.Spec.Containers
+				p.Spec.Containers = []corev1.Container{{}}
+			}},
+			charge: quota.Charge{Queue: "team"},
+			want:   "schedulerName is default-scheduler",
+			cards:  []card.Amount{{Name: "nvidia.com/gpu", Count: 2}},
+		},
+		"another scheduler, only the charge says that the resource is a card": {
+			changes: []func(*corev1.Pod){setOtherScheduler, requestInstead("example.com/npu")},
+			charge:  chargeOf2,
+			want:    "schedulerName is default-scheduler",
+			cards:   chargeOf2.Cards,
+		},
 	}) {
-		pod := proper()
+		pod := builder.Pod("lab", "a").UID("a").GPUs(2).Running("h200").Obj()
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}
 		for _, change := range tc.changes {
 			change(pod)
 		}
@@ -124,7 +200,8 @@ func TestFindBypasses(t *testing.T) {
 	}
 }
 
-func TestBypassesAreSorted(t *testing.T) {
+// TestBypassesAreSortedByPod: conditions name the first pods, so the order must not change from one evaluation to the next.
+func TestBypassesAreSortedByPod(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	var pods []*corev1.Pod
 	charges := map[types.UID]quota.Charge{}
@@ -133,33 +210,35 @@ func TestBypassesAreSorted(t *testing.T) {
 		charges[types.UID(name)] = quota.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
 
-	var names string
+	var names []string
 	for _, b := range FindBypasses(pods, charges, inv, []string{"volcano"}, FirstProvenance{}) {
-		names += b.Pod + " "
+		names = append(names, b.Pod)
 	}
 
-	check.Equal(t, "order", "lab/a lab/b lab/c ", names)
+	check.Equal(t, "order", []string{"lab/a", "lab/b", "lab/c"}, names)
 }
 
-// TestANodeNameSetByItsCreatorIsRemembered although the record is rewritten as if it never was.
-func TestANodeNameSetByItsCreatorIsRemembered(t *testing.T) {
+// TestNodeNameSetByItsCreatorIsRemembered: a user who may patch the pod can rewrite the record as if a scheduler had bound it.
+// The operator remembers what it read first, so the pod stays a bypass. It forgets a pod that is gone: another one with
+// the same name is judged by its own record.
+func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
 	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
 	seen := FirstProvenance{}
-	look := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
-	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
+	countBypasses := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
+	check.Equal(t, "bypasses", 1, countBypasses(pod))
 
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
-	check.Equal(t, "a pod whose record was rewritten passes", 1, look(pod))
-	look()
-	check.That(t, len(seen) == 0, "a pod that is gone is remembered")
-	check.Equal(t, "another pod is judged by what is gone", 0, look(pod))
+	check.Equal(t, "bypasses, the record was rewritten", 1, countBypasses(pod))
+	check.Equal(t, "bypasses, the pod is gone", 0, countBypasses())
+	check.Equal(t, "remembered pods", 0, len(seen))
+	check.Equal(t, "bypasses, a new pod with the rewritten record", 0, countBypasses(pod))
 }
 
-// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite its record, and
-// neither hides a node name nor raises an alarm by it.
+// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that its
+// creator chose the node, nor makes a bypass of a pod that a scheduler bound: what the operator read first counts.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"
@@ -173,26 +252,31 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 		erased: {{}}, // kubectl patch --type=merge -p '{"metadata":{"managedFields":[{}]}}'
 	}
 
-	whys := map[string]string{
-		bound: "", preset: "nodeName was set by kubectl-create",
+	reasons := map[string]string{
+		bound:  "", // no bypass
+		preset: "nodeName was set by kubectl-create",
 		erased: "managedFields were removed, so it is unknown who placed it",
 	}
 
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
 	for _, tc := range []struct{ first, then, want string }{
-		{bound, erased, bound}, {bound, preset, bound},
-		{preset, erased, preset}, {preset, bound, preset},
-		{erased, bound, erased}, {erased, preset, preset},
-		{bound, bound, bound}, {erased, erased, erased},
+		{first: bound, then: erased, want: bound},
+		{first: bound, then: preset, want: bound},
+		{first: preset, then: erased, want: preset},
+		{first: preset, then: bound, want: preset},
+		{first: erased, then: bound, want: erased},
+		{first: erased, then: preset, want: preset},
+		{first: bound, then: bound, want: bound},
+		{first: erased, then: erased, want: erased},
 	} {
 		t.Run(tc.first+" then "+tc.then, func(t *testing.T) {
 			seen := FirstProvenance{}
-			look := func(record string, placed bool) string {
+			findReason := func(record string, isPlaced bool) string {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: records[record]},
 					Spec: corev1.PodSpec{SchedulerName: "volcano"}}
 				pod.ManagedFields = ReducedManagedFields(pod)
-				if placed {
+				if isPlaced {
 					pod.Spec.NodeName = "n"
 				}
 				for _, b := range FindBypasses([]*corev1.Pod{pod}, charges, inv, []string{"volcano"}, seen) {
@@ -201,23 +285,24 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 				return ""
 			}
 
-			look(tc.first, tc.first == preset) // what waits is seen as well
+			findReason(tc.first, tc.first == preset) // the other pods are pending at first
 			for range 2 {
-				check.Equal(t, fmt.Sprintf("a pod whose record was %s and is %s", tc.first, tc.then), whys[tc.want], look(tc.then, true))
+				check.Equal(t, "reason", reasons[tc.want], findReason(tc.then, true))
 			}
 		})
 	}
 }
 
-// TestManyBypassesAreCompared: a schedulerName that an administrator forgot makes bypasses of all running
-// pods. Each count compares them with those of the count before.
-func TestManyBypassesAreCompared(t *testing.T) {
+// TestChangedQueuesOfManyBypasses: a schedulerName that the policy does not list makes bypasses of all running pods, here
+// 10,000 in 20 queues. The operator compares them with those before, to write only the CardQuotas of changed queues. One
+// pod of q19 (9,999 modulo 20) gets another reason.
+func TestChangedQueuesOfManyBypasses(t *testing.T) {
 	all := make([]Bypass, 10_000)
 	for i := range all {
 		all[i] = Bypass{Pod: fmt.Sprintf("lab/pod-%05d", i), Queue: fmt.Sprint("q", i%20), Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}, Reason: "schedulerName is volcano-prod"}
 	}
 	before := GroupByQueue(all)
-	check.Equal(t, "changed queues", 0, len(ChangedQueues(before, GroupByQueue(slices.Clone(all)))))
+	check.Equal(t, "changed queues without a change", nil, ChangedQueues(before, GroupByQueue(slices.Clone(all))))
 
 	last := slices.Clone(all)
 	last[9_999].Reason = "another"

@@ -1,11 +1,8 @@
 package enforcement
 
 import (
-	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
@@ -14,80 +11,82 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 const (
-	ours   = "cardquota-scheduler-7d9-x_6a1c"
-	theirs = "volcano-scheduler-5b-q_0f3e"
-	wanted = "0123456789abcdef0123"
-	other  = "fedcba98765432100123"
-	stock  = "volcano-system/volcano-scheduler-5b-q"
+	ourIdentity   = "cardquota-scheduler-7d9-x_6a1c"
+	otherIdentity = "volcano-scheduler-5b-q_0f3e"
+	wantedHash    = "0123456789abcdef0123"
+	otherHash     = "fedcba98765432100123"
+	stockPod      = "volcano-system/volcano-scheduler-5b-q"
 
 	ourPod      = "volcano-system/cardquota-scheduler-7d9-x"
 	ourOtherPod = "volcano-system/cardquota-scheduler-7d9-y"
 )
 
-// working are the facts of a cluster in which everything is in order: the last
-// session was closed a second ago.
-func working() Observation {
+// newObservation returns what the operator knows when all is in order, at noon: our scheduler has sent its heartbeat a
+// second ago, with the wanted configuration, and its lead expires in 14 seconds.
+func newObservation() Observation {
 	return Observation{
-		Now: noon, Namespace: "volcano-system", WantedHash: wanted,
-		Heartbeat:  &Report{Identity: ours, Version: "v0.4.0", ConfigHash: wanted, At: noon.Add(-time.Second)},
+		Now: noon, Namespace: "volcano-system", WantedHash: wantedHash,
+		Heartbeat:  &Report{Identity: ourIdentity, Version: "v0.4.0", ConfigHash: wantedHash, At: noon.Add(-time.Second)},
 		ReceivedAt: noon.Add(-time.Second),
-		Leader:     &Leader{Identity: ours, Acquired: noon.Add(-time.Hour), Expires: noon.Add(14 * time.Second)},
+		Leader:     &Leader{Identity: ourIdentity, Acquired: noon.Add(-time.Hour), Expires: noon.Add(14 * time.Second)},
 	}
 }
 
-// change is what differs from a cluster in which everything is in order.
+// change is what differs from newObservation.
 type change func(*Observation)
 
-// observed are the facts of a working cluster after changes.
-func observed(changes ...change) Observation {
-	f := working()
+// observe returns newObservation with changes.
+func observe(changes ...change) Observation {
+	f := newObservation()
 	for _, change := range changes {
 		change(&f)
 	}
 	return f
 }
 
-func noHeartbeat(f *Observation)   { f.Heartbeat = nil }
-func neverReceived(f *Observation) { f.ReceivedAt = time.Time{} }
-func ended(f *Observation)         { f.Heartbeat.Ended = true }
-func noLeader(f *Observation)      { f.Leader = nil }
-func noneWanted(f *Observation)    { f.WantedHash = "" }
+func removeHeartbeat(f *Observation)      { f.Heartbeat = nil }
+func receiveNever(f *Observation)         { f.ReceivedAt = time.Time{} }
+func stopCleanly(f *Observation)          { f.Heartbeat.Ended = true }
+func removeLeader(f *Observation)         { f.Leader = nil }
+func writeNoConfiguration(f *Observation) { f.WantedHash = "" }
 
-// silent lets the last session and its arrival be that long ago.
-func silent(age time.Duration) change {
+// setHeartbeatAge lets the last session and its arrival be that long ago.
+func setHeartbeatAge(age time.Duration) change {
 	return func(f *Observation) {
 		f.Heartbeat.At = noon.Add(-age)
 		f.ReceivedAt = f.Heartbeat.At
 	}
 }
 
-func clockAhead(by time.Duration) change {
+func setClockAhead(by time.Duration) change {
 	return func(f *Observation) { f.Heartbeat.At = noon.Add(by) }
 }
 
-// led lets a program hold the leader Lease since a while ago.
-func led(by string, ago time.Duration) change {
+// setLeader lets a program hold the leader Lease since a while ago.
+func setLeader(by string, ago time.Duration) change {
 	return func(f *Observation) {
 		f.Leader = &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
 	}
 }
 
-func notConfigured(why string) change { return func(f *Observation) { f.NotConfigured = why } }
+func setNotConfigured(why string) change { return func(f *Observation) { f.NotConfigured = why } }
 
-// loaded lets the scheduler have loaded another configuration than the wanted one.
-func loaded(hash string) change { return func(f *Observation) { f.Heartbeat.ConfigHash = hash } }
+// loadConfiguration lets the scheduler have loaded another configuration than the wanted one.
+func loadConfiguration(hash string) change {
+	return func(f *Observation) { f.Heartbeat.ConfigHash = hash }
+}
 
-func written(ago time.Duration) change {
+func setWrittenAgo(ago time.Duration) change {
 	return func(f *Observation) { f.WantedSince = noon.Add(-ago) }
 }
 
-func boundByOthers(pods ...string) change {
+func addBoundByOthers(pods ...string) change {
 	return func(f *Observation) { f.Heartbeat.SecondScheduler = pods }
 }
 
-func bypassed(by ...Bypass) change { return func(f *Observation) { f.Bypasses = by } }
+func addBypasses(by ...Bypass) change { return func(f *Observation) { f.Bypasses = by } }
 
-func otherPods(names ...string) change {
+func addOtherSchedulers(names ...string) change {
 	return func(f *Observation) {
 		for _, name := range names {
 			f.OtherSchedulers = append(f.OtherSchedulers, SchedulerPod{Name: name})
@@ -95,149 +94,320 @@ func otherPods(names ...string) change {
 	}
 }
 
-// templates are other schedulers' pods and the templates that they were created of. Ours is of "template".
-func templates(pods ...SchedulerPod) change {
+// setSchedulerPods sets other schedulers' pods and the templates that they were created of. Ours is of "template".
+func setSchedulerPods(pods ...SchedulerPod) change {
 	return func(f *Observation) {
 		f.OtherSchedulers = pods
 		f.HeartbeatOwner = "template"
 	}
 }
 
-func bypass(pod, queue string, count card.Count) Bypass {
+func newBypass(pod, queue string, count card.Count) Bypass {
 	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Reason: "schedulerName is default-scheduler"}
 }
 
-func TestEvaluate(t *testing.T) {
-	stale := StaleAfter
-	cases := map[string]struct {
-		changes []change
-		// want is Status/Reason, says what the message must hold, and again how
-		// long until the next look, 0 for never.
-		want  string
-		says  []string
-		again time.Duration
+// TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof is the
+// heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must be younger
+// than 20 seconds (StaleAfter), and no other scheduler and no pod with cards that bypassed ours may be known. Of
+// several reasons the message has the most specific. wantNextCheck is when the answer can change without a new
+// heartbeat: mostly when the leader's Lease expires, in 14 seconds.
+func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
+	const stale = 20 * time.Second
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		changes       []change
+		want          string // Status/Reason
+		wantMessage   []string
+		wantNextCheck time.Duration // 0 for never
 	}{
-		"everything in order": {nil, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
+		"everything in order": {want: "True/Enforced", wantMessage: []string{"the scheduler enforces the quotas"}, wantNextCheck: 14 * time.Second},
 
-		"stock scheduler's pod, never a heartbeat": {[]change{noHeartbeat, otherPods(stock), noLeader},
-			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
-		"stock scheduler's pod, heartbeat stale": {[]change{silent(stale), otherPods(stock), noLeader},
-			"False/StockScheduler", []string{stock}, 0},
-		"a scheduler leads for long and gives no heartbeat": {[]change{silent(stale), led(theirs, time.Minute)},
-			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
-		"a scheduler leads and there has never been a heartbeat": {[]change{noHeartbeat, neverReceived, led(theirs, stale)},
-			"False/StockScheduler", []string{theirs}, 10 * time.Second},
-		"a scheduler was elected a moment ago: it may be ours": {[]change{silent(time.Minute), led(theirs, stale-time.Second)},
-			"False/NoHeartbeat", nil, time.Second},
-		"a lead that has run out": {[]change{silent(time.Minute), func(f *Observation) {
-			f.Leader = &Leader{Identity: theirs, Acquired: noon.Add(-time.Hour), Expires: noon}
-		}}, "False/NoHeartbeat", nil, 0},
-		"ended in order, and a replica may follow": {[]change{ended, noLeader}, "True/Enforced", nil, stale - time.Second},
-		"ended in order, without a successor": {[]change{silent(stale), ended, noLeader},
-			"False/NoHeartbeat", []string{ours + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
-		"ended in order before the operator looked": {[]change{ended, neverReceived, noLeader},
-			"False/NoHeartbeat", []string{"stopped cleanly"}, stale - time.Second},
-		"ended in order, and the stock scheduler came": {[]change{ended, noLeader, otherPods(stock)},
-			"False/StockScheduler", []string{stock}, stale - time.Second},
-		"stock goes before the configuration": {[]change{noHeartbeat, otherPods(stock), notConfigured("key missing")},
-			"False/StockScheduler", nil, 14 * time.Second},
+		"a pod of the stock scheduler, never a heartbeat": {
+			changes:     []change{removeHeartbeat, addOtherSchedulers(stockPod), removeLeader},
+			want:        "False/StockScheduler",
+			wantMessage: []string{stockPod, "scale it to 0"},
+		},
+		"a pod of the stock scheduler, the heartbeat is stale": {
+			changes:     []change{setHeartbeatAge(stale), addOtherSchedulers(stockPod), removeLeader},
+			want:        "False/StockScheduler",
+			wantMessage: []string{stockPod},
+		},
+		"another scheduler leads for a minute and sends no heartbeat": {
+			changes:       []change{setHeartbeatAge(stale), setLeader(otherIdentity, time.Minute)},
+			want:          "False/StockScheduler",
+			wantMessage:   []string{otherIdentity, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"},
+			wantNextCheck: 10 * time.Second,
+		},
+		"another scheduler leads, there has never been a heartbeat": {
+			changes:       []change{removeHeartbeat, receiveNever, setLeader(otherIdentity, stale)},
+			want:          "False/StockScheduler",
+			wantMessage:   []string{otherIdentity},
+			wantNextCheck: 10 * time.Second,
+		},
+		"a scheduler was elected 19 seconds ago: it may be ours": {
+			changes:       []change{setHeartbeatAge(time.Minute), setLeader(otherIdentity, stale-time.Second)},
+			want:          "False/NoHeartbeat",
+			wantNextCheck: time.Second,
+		},
+		"the lead of another scheduler has expired": {
+			changes: []change{setHeartbeatAge(time.Minute), func(f *Observation) {
+				f.Leader = &Leader{Identity: otherIdentity, Acquired: noon.Add(-time.Hour), Expires: noon}
+			}},
+			want: "False/NoHeartbeat",
+		},
+		"our scheduler stopped cleanly a second ago: a replica may take over": {changes: []change{stopCleanly, removeLeader}, want: "True/Enforced", wantNextCheck: stale - time.Second},
+		"our scheduler stopped cleanly 20 seconds ago, no replica took over": {
+			changes:     []change{setHeartbeatAge(stale), stopCleanly, removeLeader},
+			want:        "False/NoHeartbeat",
+			wantMessage: []string{ourIdentity + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"},
+		},
+		"our scheduler stopped cleanly before the operator started": {
+			changes:       []change{stopCleanly, receiveNever, removeLeader},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"stopped cleanly"},
+			wantNextCheck: stale - time.Second,
+		},
+		"our scheduler stopped cleanly, and the stock scheduler came": {
+			changes:       []change{stopCleanly, removeLeader, addOtherSchedulers(stockPod)},
+			want:          "False/StockScheduler",
+			wantMessage:   []string{stockPod},
+			wantNextCheck: stale - time.Second,
+		},
+		"the stock scheduler and an unwritten configuration: the former is the reason": {
+			changes:       []change{removeHeartbeat, addOtherSchedulers(stockPod), setNotConfigured("key missing")},
+			want:          "False/StockScheduler",
+			wantNextCheck: 14 * time.Second,
+		},
 
-		"configuration not written": {[]change{notConfigured("ConfigMap x does not exist")},
-			"False/NotConfigured", []string{"ConfigMap x does not exist"}, 14 * time.Second},
-		"nothing written yet":                          {[]change{noneWanted}, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
-		"an empty hash is never the wanted one":        {[]change{noneWanted, loaded("")}, "False/NotConfigured", nil, 14 * time.Second},
-		"configuration goes before the heartbeat":      {[]change{silent(time.Minute), notConfigured("refused")}, "False/NotConfigured", nil, 14 * time.Second},
-		"configuration goes before a second scheduler": {[]change{otherPods(stock), notConfigured("refused")}, "False/NotConfigured", nil, 14 * time.Second},
+		"the configuration could not be written": {
+			changes:       []change{setNotConfigured("ConfigMap x does not exist")},
+			want:          "False/NotConfigured",
+			wantMessage:   []string{"ConfigMap x does not exist"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"no configuration was written yet": {
+			changes:       []change{writeNoConfiguration},
+			want:          "False/NotConfigured",
+			wantMessage:   []string{"no configuration was written yet"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"no configuration was written yet, and the scheduler has an empty hash": {
+			changes:       []change{writeNoConfiguration, loadConfiguration("")},
+			want:          "False/NotConfigured",
+			wantNextCheck: 14 * time.Second,
+		},
+		"an unwritten configuration and a stale heartbeat: the former is the reason": {
+			changes:       []change{setHeartbeatAge(time.Minute), setNotConfigured("refused")},
+			want:          "False/NotConfigured",
+			wantNextCheck: 14 * time.Second,
+		},
+		"an unwritten configuration and a second scheduler: the former is the reason": {
+			changes:       []change{addOtherSchedulers(stockPod), setNotConfigured("refused")},
+			want:          "False/NotConfigured",
+			wantNextCheck: 14 * time.Second,
+		},
 
-		"never a heartbeat": {[]change{noHeartbeat, noLeader},
-			"False/NoHeartbeat", []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"}, 0},
-		"heartbeat that cannot be read": {[]change{noHeartbeat, func(f *Observation) { f.Unreadable = "leases is forbidden" }}, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
-		"heartbeat of an old scheduler that leads": {[]change{silent(time.Minute)},
-			"False/NoHeartbeat", []string{"since 2026-01-02T11:59:00Z", ours}, 14 * time.Second},
-		"just fresh":    {[]change{silent(stale - time.Microsecond)}, "True/Enforced", nil, time.Microsecond},
-		"stale at 20 s": {[]change{silent(stale)}, "False/NoHeartbeat", nil, 14 * time.Second},
-		"heartbeat that was there before the operator": {[]change{neverReceived}, "True/Enforced", nil, 14 * time.Second},
-		"silent, and the last report took a moment to arrive": {[]change{silent(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
-			"False/NoHeartbeat", []string{"has finished a session since 2026-01-02T11:59:40Z"}, time.Second},
-		"heartbeat goes before a second scheduler": {[]change{silent(stale), boundByOthers("lab/a")}, "False/NoHeartbeat", nil, 14 * time.Second},
+		"never a heartbeat": {
+			changes:     []change{removeHeartbeat, removeLeader},
+			want:        "False/NoHeartbeat",
+			wantMessage: []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"},
+		},
+		"the heartbeat cannot be read": {
+			changes:       []change{removeHeartbeat, func(f *Observation) { f.Unreadable = "leases is forbidden" }},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"leases is forbidden"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"our scheduler leads, its heartbeat is a minute old": {
+			changes:       []change{setHeartbeatAge(time.Minute)},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"since 2026-01-02T11:59:00Z", ourIdentity},
+			wantNextCheck: 14 * time.Second,
+		},
+		"the heartbeat becomes stale in a microsecond": {changes: []change{setHeartbeatAge(stale - time.Microsecond)}, want: "True/Enforced", wantNextCheck: time.Microsecond},
+		"the heartbeat is 20 seconds old":              {changes: []change{setHeartbeatAge(stale)}, want: "False/NoHeartbeat", wantNextCheck: 14 * time.Second},
+		"the heartbeat is older than the operator":     {changes: []change{receiveNever}, want: "True/Enforced", wantNextCheck: 14 * time.Second},
+		"the heartbeat is stale, but arrived a second late": {
+			changes:       []change{setHeartbeatAge(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"has finished a session since 2026-01-02T11:59:40Z"},
+			wantNextCheck: time.Second,
+		},
+		"a stale heartbeat and a second scheduler: the former is the reason": {
+			changes:       []change{setHeartbeatAge(stale), addBoundByOthers("lab/a")},
+			want:          "False/NoHeartbeat",
+			wantNextCheck: 14 * time.Second,
+		},
 
-		"the scheduler's clock is a little ahead": {[]change{clockAhead(15 * time.Second)}, "True/Enforced", nil, 14 * time.Second},
-		"a clock ahead does not prolong the proof": {[]change{clockAhead(15 * time.Second), func(f *Observation) { f.ReceivedAt = noon.Add(-stale) }, noLeader},
-			"False/NoHeartbeat", nil, 35 * time.Second},
-		"the scheduler's clock is an hour ahead": {[]change{clockAhead(time.Hour), noLeader},
-			"False/NoHeartbeat", []string{"future", "clocks"}, 19 * time.Second},
-		"the scheduler's clock is an hour behind": {[]change{clockAhead(-time.Hour), noLeader},
-			"False/NoHeartbeat", []string{"past", "clocks"}, 19 * time.Second},
+		"the scheduler's clock is 15 seconds ahead": {
+			changes:       []change{setClockAhead(15 * time.Second)},
+			want:          "True/Enforced",
+			wantNextCheck: 14 * time.Second,
+		},
+		"the scheduler's clock is 15 seconds ahead, the last heartbeat arrived 20 seconds ago": {
+			changes:       []change{setClockAhead(15 * time.Second), func(f *Observation) { f.ReceivedAt = noon.Add(-stale) }, removeLeader},
+			want:          "False/NoHeartbeat",
+			wantNextCheck: 35 * time.Second,
+		},
+		"the scheduler's clock is an hour ahead": {
+			changes:       []change{setClockAhead(time.Hour), removeLeader},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"future", "clocks"},
+			wantNextCheck: 19 * time.Second,
+		},
+		"the scheduler's clock is an hour behind": {
+			changes:       []change{setClockAhead(-time.Hour), removeLeader},
+			want:          "False/NoHeartbeat",
+			wantMessage:   []string{"past", "clocks"},
+			wantNextCheck: 19 * time.Second,
+		},
 
-		"stock scheduler beside ours, neither of a template":           {[]change{otherPods(stock)}, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
-		"our own pod with the stock scheduler's label":                 {[]change{otherPods(ourPod)}, "True/Enforced", nil, 14 * time.Second},
-		"an equal of the pod that gives the heartbeat":                 {[]change{templates(SchedulerPod{ourPod, "template"}, SchedulerPod{ourOtherPod, "template"})}, "True/Enforced", nil, 14 * time.Second},
-		"an equal that is left when the pod of the heartbeat has gone": {[]change{templates(SchedulerPod{ourOtherPod, "template"})}, "True/Enforced", nil, 14 * time.Second},
-		"a pod of another template": {[]change{templates(SchedulerPod{stock, "theirs"})},
-			"False/SecondScheduler", []string{stock}, 14 * time.Second},
-		"a pod whose name ours begins with": {[]change{otherPods("volcano-system/cardquota")}, "False/SecondScheduler", nil, 14 * time.Second},
-		"another scheduler binds pods of our name": {[]change{boundByOthers("lab/a", "lab/b")},
-			"False/SecondScheduler", []string{"pods lab/a, lab/b", "stop it"}, 14 * time.Second},
-		"a pod that brought its node name needs no second scheduler": {[]change{boundByOthers("lab/a"), bypassed(bypass("lab/a", "team", 2))}, "False/CardBypass", nil, 14 * time.Second},
-		"second scheduler goes before the hash":                      {[]change{otherPods(stock), loaded(other)}, "False/SecondScheduler", nil, 14 * time.Second},
+		"the stock scheduler beside ours": {
+			changes:       []change{addOtherSchedulers(stockPod)},
+			want:          "False/SecondScheduler",
+			wantMessage:   []string{stockPod, ourIdentity},
+			wantNextCheck: 14 * time.Second,
+		},
+		"our own pod has the label of the stock scheduler": {
+			changes:       []change{addOtherSchedulers(ourPod)},
+			want:          "True/Enforced",
+			wantNextCheck: 14 * time.Second,
+		},
+		"another replica of our scheduler has the label of the stock scheduler": {
+			changes:       []change{setSchedulerPods(SchedulerPod{ourPod, "template"}, SchedulerPod{ourOtherPod, "template"})},
+			want:          "True/Enforced",
+			wantNextCheck: 14 * time.Second,
+		},
+		"only another replica is left, with the label of the stock scheduler": {
+			changes:       []change{setSchedulerPods(SchedulerPod{ourOtherPod, "template"})},
+			want:          "True/Enforced",
+			wantNextCheck: 14 * time.Second,
+		},
+		"a pod with the label of the stock scheduler and of another owner": {
+			changes:       []change{setSchedulerPods(SchedulerPod{stockPod, "theirs"})},
+			want:          "False/SecondScheduler",
+			wantMessage:   []string{stockPod},
+			wantNextCheck: 14 * time.Second,
+		},
+		"a pod whose name is the begin of ours": {
+			changes:       []change{addOtherSchedulers("volcano-system/cardquota")},
+			want:          "False/SecondScheduler",
+			wantNextCheck: 14 * time.Second,
+		},
+		"another scheduler binds pods that name ours": {
+			changes:       []change{addBoundByOthers("lab/a", "lab/b")},
+			want:          "False/SecondScheduler",
+			wantMessage:   []string{"pods lab/a, lab/b", "stop it"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"a pod that was created with its node is bound by no second scheduler": {
+			changes:       []change{addBoundByOthers("lab/a"), addBypasses(newBypass("lab/a", "team", 2))},
+			want:          "False/CardBypass",
+			wantNextCheck: 14 * time.Second,
+		},
+		"a second scheduler and another configuration: the former is the reason": {
+			changes:       []change{addOtherSchedulers(stockPod), loadConfiguration(otherHash)},
+			want:          "False/SecondScheduler",
+			wantNextCheck: 14 * time.Second,
+		},
 
-		"just written": {[]change{loaded(other), written(time.Second)},
-			"False/ConfigNotLoaded", []string{"fedcba987654", "0123456789ab", "is being loaded"}, 9 * time.Second},
-		"written long ago and not loaded": {[]change{loaded(other), written(configLoadTimeout)},
-			"False/ConfigNotLoaded", []string{"has not loaded", "--scheduler-configmap"}, 14 * time.Second},
-		"not loaded since before the operator": {[]change{loaded(other)}, "False/ConfigNotLoaded", []string{"has not loaded"}, 14 * time.Second},
-		"refused by the scheduler":             {[]change{loaded(other), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, written(0)}, "False/ConfigNotLoaded", []string{"refuses: unknown action fly"}, 10 * time.Second},
-		"no configuration at all":              {[]change{loaded("")}, "False/ConfigNotLoaded", []string{"configuration none"}, 14 * time.Second},
-		"hash goes before bypass":              {[]change{loaded(other), bypassed(bypass("lab/a", "team", 2))}, "False/ConfigNotLoaded", nil, 14 * time.Second},
+		"the configuration was written a second ago": {
+			changes:       []change{loadConfiguration(otherHash), setWrittenAgo(time.Second)},
+			want:          "False/ConfigNotLoaded",
+			wantMessage:   []string{"fedcba987654", "0123456789ab", "is being loaded"},
+			wantNextCheck: 9 * time.Second,
+		},
+		"the configuration was written 10 seconds ago and is not loaded": {
+			changes:       []change{loadConfiguration(otherHash), setWrittenAgo(configLoadTimeout)},
+			want:          "False/ConfigNotLoaded",
+			wantMessage:   []string{"has not loaded", "--scheduler-configmap"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"the configuration is older than the operator and is not loaded": {
+			changes:       []change{loadConfiguration(otherHash)},
+			want:          "False/ConfigNotLoaded",
+			wantMessage:   []string{"has not loaded"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"the scheduler refuses the configuration": {
+			changes:       []change{loadConfiguration(otherHash), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, setWrittenAgo(0)},
+			want:          "False/ConfigNotLoaded",
+			wantMessage:   []string{"refuses: unknown action fly"},
+			wantNextCheck: 10 * time.Second,
+		},
+		"the scheduler has no configuration": {
+			changes:       []change{loadConfiguration("")},
+			want:          "False/ConfigNotLoaded",
+			wantMessage:   []string{"configuration none"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"another configuration and a bypass: the former is the reason": {
+			changes:       []change{loadConfiguration(otherHash), addBypasses(newBypass("lab/a", "team", 2))},
+			want:          "False/ConfigNotLoaded",
+			wantNextCheck: 14 * time.Second,
+		},
 
-		"one pod past us": {[]change{bypassed(bypass("lab/a", "team", 2))}, "False/CardBypass",
-			[]string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"}, 14 * time.Second},
-		"many pods past us": {[]change{bypassed(bypass("lab/a", "team", 2), bypass("lab/b", "", 1), bypass("lab/c", "x", 8), bypass("lab/d", "x", 1), bypass("lab/e", "x", 1))}, "False/CardBypass", []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"}, 14 * time.Second},
-	}
-
-	for t, tc := range check.Cases(t, cases) {
-		f := observed(tc.changes...)
+		"one pod bypassed our scheduler": {
+			changes:       []change{addBypasses(newBypass("lab/a", "team", 2))},
+			want:          "False/CardBypass",
+			wantMessage:   []string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"},
+			wantNextCheck: 14 * time.Second,
+		},
+		"five pods bypassed our scheduler": {
+			changes:       []change{addBypasses(newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1), newBypass("lab/c", "x", 8), newBypass("lab/d", "x", 1), newBypass("lab/e", "x", 1))},
+			want:          "False/CardBypass",
+			wantMessage:   []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"},
+			wantNextCheck: 14 * time.Second,
+		},
+	}) {
+		f := observe(tc.changes...)
 		got := Evaluate(f)
 		check.Equal(t, "condition of "+got.Message, tc.want, string(got.Status)+"/"+got.Reason)
-		check.Contains(t, "message", got.Message, tc.says...)
+		check.Contains(t, "message", got.Message, tc.wantMessage...)
 
-		var again time.Duration
-		if until := f.NextCheck(); !until.IsZero() {
-			again = until.Sub(noon)
+		var wantNextCheck time.Time
+		if tc.wantNextCheck > 0 {
+			wantNextCheck = noon.Add(tc.wantNextCheck)
 		}
-		check.Equal(t, "next look", tc.again, again.Round(time.Microsecond))
+		check.Equal(t, "next check", wantNextCheck, f.NextCheck().Round(time.Microsecond))
 	}
 }
 
-// TestEvaluateQueue: pods of one queue are not held against the others, not even
-// through the scheduler's list of pods that others bound.
-func TestEvaluateQueue(t *testing.T) {
-	f := working()
-	f.Bypasses = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
+// TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our scheduler.
+// It also lists both as bound by others. Enforced of the policy is False for all of that, but of a CardQuota only for
+// the pods of its own queue, and without the names of others.
+func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
+	f := newObservation()
+	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}
 	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
 
-	all := Evaluate(f)
-	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
-	check.That(t, len(f.Bypasses) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
+	ofPolicy := Evaluate(f)
+	check.Contains(t, "message of the policy", ofPolicy.Message, "2 pods hold 3 NVIDIA-H200")
+	check.Equal(t, "bypasses and pods bound by others in the observation itself", [2]int{2, 2}, [2]int{len(f.Bypasses), len(f.Heartbeat.SecondScheduler)})
+
+	found := GroupByQueue(f.Bypasses)
 	for queue, want := range map[string]string{"team": "False/CardBypass", "other": "True/Enforced"} {
-		got := EvaluateQueue(queue, &all, GroupByQueue(f.Bypasses))
-		check.That(t, string(got.Status)+"/"+got.Reason == want && !strings.Contains(got.Message, "lab/b"),
-			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, want)
+		got := EvaluateQueue(queue, &ofPolicy, found)
+		check.Equal(t, "condition of queue "+queue, want, string(got.Status)+"/"+got.Reason)
+		check.Text(t, "message of queue "+queue, got.Message).Lacks("lab/b")
 	}
 
-	fine := Evaluate(working())
-	check.Equal(t, "of a pod that was found a moment ago", "CardBypass", EvaluateQueue("team", &fine, GroupByQueue(f.Bypasses)).Reason)
-	check.Equal(t, "of a pod that went a moment ago", "Enforced", EvaluateQueue("team", &all, nil).Reason)
-	check.Equal(t, "queues whose pods are others", []string{"team"}, ChangedQueues(GroupByQueue(f.Bypasses), nil))
-	check.Equal(t, "queues whose pods stay", 0, len(ChangedQueues(GroupByQueue(f.Bypasses), GroupByQueue(f.Bypasses))))
+	withoutBypass := Evaluate(newObservation())
+	check.Equal(t, "reason, the pod was found after the policy was evaluated", "CardBypass", EvaluateQueue("team", &withoutBypass, found).Reason)
+	check.Equal(t, "reason, the pod went after the policy was evaluated", "Enforced", EvaluateQueue("team", &ofPolicy, nil).Reason)
+	check.Equal(t, "changed queues, the bypasses went", []string{"team"}, ChangedQueues(found, nil))
+	check.Equal(t, "changed queues, the bypasses stay", nil, ChangedQueues(found, GroupByQueue(f.Bypasses)))
+}
 
-	f.Heartbeat.SecondScheduler = []string{"lab/c"}
-	all = Evaluate(f)
-	got := EvaluateQueue("other", &all, GroupByQueue(f.Bypasses))
-	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
-		"a pod that another scheduler bound: %s/%s: %s", got.Status, got.Reason, got.Message)
+// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that there is one. That counts against
+// every queue, and so does a missing policy.
+func TestOtherReasonsCountAgainstAllQueues(t *testing.T) {
+	ofPolicy := Evaluate(observe(addBoundByOthers("lab/c")))
+	got := EvaluateQueue("other", &ofPolicy, nil)
+	check.Equal(t, "reason", "SecondScheduler", got.Reason)
+	check.Contains(t, "message", got.Message, "lab/c")
 
-	none := EvaluateQueue("team", nil, GroupByQueue(f.Bypasses))
-	check.That(t, none.Status == metav1.ConditionUnknown && none.Reason == "NoPolicy" && strings.Contains(none.Message, "create one named default"),
-		"without a policy: %s/%s: %s", none.Status, none.Reason, none.Message)
+	withoutPolicy := EvaluateQueue("team", nil, nil)
+	check.Equal(t, "condition without a policy", "Unknown/NoPolicy", string(withoutPolicy.Status)+"/"+withoutPolicy.Reason)
+	check.Contains(t, "message without a policy", withoutPolicy.Message, "create one named default")
 }

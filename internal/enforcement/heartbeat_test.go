@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -16,16 +15,19 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-var beaten = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+var sessionEnd = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
-func full() Report {
+// newFullReport returns a report with a value in each field.
+func newFullReport() Report {
 	return Report{
 		Identity: "host_uid", Version: "v1.2.3", ConfigHash: "abc", ConfigProblem: "line 3: no such action",
-		SecondScheduler: []string{"a/one", "b/two"}, At: beaten,
+		SecondScheduler: []string{"a/one", "b/two"}, At: sessionEnd,
 	}
 }
 
-func TestLease(t *testing.T) {
+// TestReportIsWrittenToALease: the heartbeat is a Lease, so that the operator and users can read it with ordinary rights. Its
+// holder and its renewal are those of the report; the rest is in annotations. Leases have microseconds.
+func TestReportIsWrittenToALease(t *testing.T) {
 	want := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cardquota-scheduler", Annotations: map[string]string{
 			"cardquota.dev/scheduler-version": "v1.2.3",
@@ -35,38 +37,61 @@ func TestLease(t *testing.T) {
 		}},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("host_uid"), LeaseDurationSeconds: ptr.To(int32(20)),
-			RenewTime: &metav1.MicroTime{Time: beaten.Truncate(time.Microsecond)},
+			RenewTime: &metav1.MicroTime{Time: sessionEnd.Truncate(time.Microsecond)},
 		},
 	}
 
-	check.Equal(t, "Lease", want, full().Lease("ns"))
+	check.Equal(t, "Lease", want, newFullReport().Lease("ns"))
 }
 
-func TestWriteLeavesWhatOthersWrote(t *testing.T) {
-	lease := full().Lease("ns")
+// TestWriteKeepsFieldsOfOthers: the scheduler writes into an existing Lease. Annotations and labels of others stay, and its own
+// annotations about problems go when there are none any more.
+func TestWriteKeepsFieldsOfOthers(t *testing.T) {
+	lease := newFullReport().Lease("ns")
 	lease.ResourceVersion = "7"
 	lease.Annotations["team"] = "infra"
 	lease.Labels = map[string]string{"a": "b"}
-	healthy := full()
+	healthy := newFullReport()
 	healthy.ConfigProblem = ""
 	healthy.SecondScheduler = nil
 	healthy.WriteTo(lease)
 	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
-	check.That(t, maps.Equal(lease.Annotations, want) && lease.ResourceVersion == "7" && lease.Labels["a"] == "b", "Lease is %+v", lease.ObjectMeta)
+
+	check.Equal(t, "annotations", want, lease.Annotations)
+	check.Equal(t, "resource version", "7", lease.ResourceVersion)
+	check.Equal(t, "labels", map[string]string{"a": "b"}, lease.Labels)
 }
 
-func TestTextsAreBounded(t *testing.T) {
+// TestTextsOfTheLeaseAreBounded: the operator shows the texts of the heartbeat in conditions and in terminals. So they are one
+// line without control characters, of bounded length, and at most five pods are named.
+func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		key   string
 		write func(*Report)
 		want  string
 	}{
-		"several faults stand on one line":  {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
-		"nothing controls a terminal":       {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" }, "a [31m b c"},
-		"a long problem is cut":             {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) }, strings.Repeat("x", 1021) + "…"},
-		"a long version is cut":             {AnnotationVersion, func(r *Report) { r.Version = strings.Repeat("v", 300) }, strings.Repeat("v", 253) + "…"},
-		"a long hash is cut":                {AnnotationConfigHash, func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) }, strings.Repeat("f", 253) + "…"},
-		"a missing hash is written as none": {AnnotationConfigHash, func(r *Report) { r.ConfigHash = "" }, ""},
+		"several faults stand on one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
+		"nothing controls a terminal": {
+			key:   AnnotationConfigProblem,
+			write: func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" },
+			want:  "a [31m b c",
+		},
+		"a long problem is cut": {
+			key:   AnnotationConfigProblem,
+			write: func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) },
+			want:  strings.Repeat("x", 1021) + "…",
+		},
+		"a long version is cut": {
+			key:   AnnotationVersion,
+			write: func(r *Report) { r.Version = strings.Repeat("v", 300) },
+			want:  strings.Repeat("v", 253) + "…",
+		},
+		"a long hash is cut": {
+			key:   AnnotationConfigHash,
+			write: func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) },
+			want:  strings.Repeat("f", 253) + "…",
+		},
+		"a missing hash is written as none": {key: AnnotationConfigHash, write: func(r *Report) { r.ConfigHash = "" }},
 		"pods are sorted, once each, five": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},
@@ -74,102 +99,129 @@ func TestTextsAreBounded(t *testing.T) {
 			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
 	}) {
-		r := full()
+		r := newFullReport()
 		tc.write(&r)
 
-		got, ok := r.Lease("ns").Annotations[tc.key]
-		check.That(t, ok && got == tc.want, "%s is %q (%v), want %q", tc.key, got, ok, tc.want)
+		got, isWritten := r.Lease("ns").Annotations[tc.key]
+		check.Equal(t, tc.key, tc.want, got)
+		check.That(t, isWritten, "there is no annotation %s", tc.key)
 	}
 }
 
-func TestReadReport(t *testing.T) {
-	ended := full()
-	ended.Ended = true
-	ended.At = beaten.Truncate(time.Microsecond)
+// TestLastReportSaysThatTheSchedulerStopped: a scheduler that stops cleanly says so in its last report, by an annotation with
+// the time of the report. It counts only while the Lease has that time: a later leader renews the Lease, even one of an
+// older version that does not know the annotation.
+func TestLastReportSaysThatTheSchedulerStopped(t *testing.T) {
+	last := newFullReport()
+	last.Ended = true
+	last.At = sessionEnd.Truncate(time.Microsecond)
+	lease := last.Lease("ns")
+	check.Equal(t, "last report", last, check.Value(ReadReport(lease))(t))
+	check.Equal(t, "annotation", "2026-03-01T12:00:00.123456Z", lease.Annotations[AnnotationEnded])
 
-	lease := ended.Lease("ns")
-	check.Equal(t, "last report", ended, check.Value(ReadReport(lease))(t))
-	check.Equal(t, "end", "2026-03-01T12:00:00.123456Z", lease.Annotations[AnnotationEnded])
+	lease.Spec.RenewTime.Time = sessionEnd.Add(time.Second)
+	check.That(t, !check.Value(ReadReport(lease))(t).Ended, "a leader that only renewed the Lease counts as stopped")
 
-	lease.Spec.RenewTime.Time = beaten.Add(time.Second)
-	check.That(t, !check.Value(ReadReport(lease))(t).Ended, "the next leader, a version that knows no end, has ended")
-
-	full().WriteTo(lease)
-	next := ended
+	newFullReport().WriteTo(lease)
+	next := last
 	next.Ended = false
 	check.Equal(t, "report of the next leader", next, check.Value(ReadReport(lease))(t))
 }
 
-func TestReadReportRefuses(t *testing.T) {
+// TestIncompleteLeaseIsNoReport: a Lease that lacks what proves something, or that another client has written, is not read as
+// a report. The error names the Lease and what is missing.
+func TestIncompleteLeaseIsNoReport(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		spoil func(*coordinationv1.Lease)
-		want  string
+		change func(*coordinationv1.Lease)
+		want   string
 	}{
-		"no annotations":       {func(l *coordinationv1.Lease) { l.Annotations = nil }, "annotation cardquota.dev/scheduler-version is missing"},
-		"an empty version":     {func(l *coordinationv1.Lease) { l.Annotations[AnnotationVersion] = "" }, "annotation cardquota.dev/scheduler-version is missing"},
-		"no hash":              {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
-		"no holder":            {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
-		"an empty holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
-		"no pod that is one":   {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "other" }, `names no pods in annotation cardquota.dev/second-scheduler: "other"`},
-		"no renewal":           {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
-		"a renewal at no time": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
+		"no annotations": {
+			change: func(l *coordinationv1.Lease) { l.Annotations = nil },
+			want:   "annotation cardquota.dev/scheduler-version is missing",
+		},
+		"an empty version": {
+			change: func(l *coordinationv1.Lease) { l.Annotations[AnnotationVersion] = "" },
+			want:   "annotation cardquota.dev/scheduler-version is missing",
+		},
+		"no hash": {
+			change: func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) },
+			want:   "annotation cardquota.dev/config-hash is missing",
+		},
+		"no holder":       {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
+		"an empty holder": {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
+		"a second scheduler that is not namespace/pod": {
+			change: func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "other" },
+			want:   `names no pods in annotation cardquota.dev/second-scheduler: "other"`,
+		},
+		"no renewal":                 {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
+		"a renewal at the zero time": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
 	}) {
-		lease := full().Lease("ns")
-		tc.spoil(lease)
+		lease := newFullReport().Lease("ns")
+		tc.change(lease)
 
 		report, err := ReadReport(lease)
 		check.Says(t, err, tc.want)
 		check.Says(t, err, "Lease ns/"+lease.Name)
-		check.Equal(t, "a report all the same", Report{}, report)
+		check.Equal(t, "report", Report{}, report)
 	}
 }
 
-// TestMalformedReportsAreBounded: nothing else gets into a status.
+// TestMalformedReportsAreBounded: a client that may write the Lease must not get control characters or long texts into a status.
+// So a report is cleaned and cut when it is read, too.
 func TestMalformedReportsAreBounded(t *testing.T) {
-	lease := full().Lease("ns")
+	lease := newFullReport().Lease("ns")
 	lease.Spec.HolderIdentity = ptr.To("a\nb")
 	lease.Annotations[AnnotationConfigHash] = "a\x1b"
 	lease.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 5000)
 	lease.Annotations[AnnotationSecondScheduler] = "n/b,n/a,none,n/c,n/d,n/e,n/f,"
 	report := check.Value(ReadReport(lease))(t)
 	want := Report{Identity: "a; b", Version: "v1.2.3", ConfigHash: "a", ConfigProblem: strings.Repeat("x", 1021) + "…",
-		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: beaten.Truncate(time.Microsecond)}
+		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: sessionEnd.Truncate(time.Microsecond)}
 	check.Equal(t, "report", want, report)
 }
 
-func TestFresh(t *testing.T) {
+// TestReportIsFreshForTwentySeconds: a heartbeat proves something for less than 20 seconds (StaleAfter), by the clocks of
+// scheduler and operator. These may differ, so a report from the future counts in the same way.
+func TestReportIsFreshForTwentySeconds(t *testing.T) {
 	for age, want := range map[time.Duration]bool{
-		0: true, 20*time.Second - 1: true, 20 * time.Second: false, time.Hour: false,
-		-19 * time.Second: true, -20 * time.Second: false, -time.Hour: false,
+		0:                  true,
+		20*time.Second - 1: true,
+		20 * time.Second:   false,
+		time.Hour:          false,
+		-19 * time.Second:  true,
+		-20 * time.Second:  false,
+		-time.Hour:         false,
 	} {
-		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) { check.Equal(t, "fresh", want, (Report{At: beaten}).Fresh(beaten.Add(age))) })
+		check.Equal(t, fmt.Sprint("fresh after ", age), want, (Report{At: sessionEnd}).Fresh(sessionEnd.Add(age)))
 	}
 }
 
-func TestSameContent(t *testing.T) {
+// TestSameContentIgnoresTheTime: the scheduler writes at once if its report has another content, and else only renews the
+// Lease. The time and the order of pods are no content.
+func TestSameContentIgnoresTheTime(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Report)
 		want   bool
 	}{
-		"later":                 {func(r *Report) { r.At = r.At.Add(time.Hour) }, true},
-		"another order":         {func(r *Report) { r.SecondScheduler = []string{"b/two", "a/one"} }, true},
-		"another identity":      {func(r *Report) { r.Identity = "x" }, false},
-		"another version":       {func(r *Report) { r.Version = "x" }, false},
-		"another hash":          {func(r *Report) { r.ConfigHash = "x" }, false},
-		"another problem":       {func(r *Report) { r.ConfigProblem = "x" }, false},
-		"a problem less":        {func(r *Report) { r.ConfigProblem = "" }, false},
-		"other pods":            {func(r *Report) { r.SecondScheduler = []string{"a/one"} }, false},
-		"a difference cut away": {func(r *Report) { r.ConfigProblem += " \n" }, true},
+		"a later time: the same":                {func(r *Report) { r.At = r.At.Add(time.Hour) }, true},
+		"another order of pods: the same":       {func(r *Report) { r.SecondScheduler = []string{"b/two", "a/one"} }, true},
+		"another identity":                      {func(r *Report) { r.Identity = "x" }, false},
+		"another version":                       {func(r *Report) { r.Version = "x" }, false},
+		"another hash":                          {func(r *Report) { r.ConfigHash = "x" }, false},
+		"another problem":                       {func(r *Report) { r.ConfigProblem = "x" }, false},
+		"no problem any more":                   {func(r *Report) { r.ConfigProblem = "" }, false},
+		"other pods":                            {func(r *Report) { r.SecondScheduler = []string{"a/one"} }, false},
+		"spaces that are not written: the same": {func(r *Report) { r.ConfigProblem += " \n" }, true},
 	}) {
-		other := full()
+		other := newFullReport()
 
 		tc.change(&other)
-		check.Equal(t, "same", tc.want, full().SameContent(other))
+		check.Equal(t, "same", tc.want, newFullReport().SameContent(other))
 	}
 }
 
-// TestReportRoundTripsThroughLease checks that the Lease of any report can be read, and that the
-// report read from it makes the same Lease. A report within the bounds stays as it was.
+// TestReportRoundTripsThroughLease: the Lease of any report can be read, and the report that is read from it makes the same
+// Lease again. A report within the bounds is read as it was. Reports are random.
 func TestReportRoundTripsThroughLease(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
@@ -177,7 +229,7 @@ func TestReportRoundTripsThroughLease(t *testing.T) {
 			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
 			ConfigHash: rapid.String().Draw(t, "hash"), ConfigProblem: strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
 			SecondScheduler: rapid.SliceOfN(pod, 0, 8).Draw(t, "pods"),
-			At:              beaten.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
+			At:              sessionEnd.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
 		}
 
 		lease := r.Lease("ns")

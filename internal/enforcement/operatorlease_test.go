@@ -12,8 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheOperatorIsKnownByItsLease: an operator leads while the Lease is held and renewed.
-func TestTheOperatorIsKnownByItsLease(t *testing.T) {
+// TestOperatorLeadsWhileItsLeaseIsRenewed: kubectl cardquota finds out from the Lease of the operator's leader election whether
+// an operator runs, and from the Lease's holder also its version. An operator leads while the Lease has a holder and was
+// renewed lately. A version that no host name may have is written with underscores.
+func TestOperatorLeadsWhileItsLeaseIsRenewed(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: OperatorLeaseLabels()},
@@ -24,20 +26,20 @@ func TestTheOperatorIsKnownByItsLease(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  bool
 	}{
-		"renewed":         {lease("host_1", 2*time.Second), true},
-		"another clock":   {lease("host_1", -20*time.Second), true},
-		"not renewed":     {lease("host_1", 5*time.Minute), false},
-		"released":        {lease("", 2*time.Second), false},
-		"nothing written": {&coordinationv1.Lease{}, false},
+		"renewed 2 seconds ago":                      {lease("host_1", 2*time.Second), true},
+		"renewed 20 seconds ahead, by another clock": {lease("host_1", -20*time.Second), true},
+		"renewed 5 minutes ago":                      {lease("host_1", 5*time.Minute), false},
+		"released":                                   {lease("", 2*time.Second), false},
+		"without a holder and a time":                {&coordinationv1.Lease{}, false},
 	} {
 		_, leads := ReadOperatorLease(tc.lease, now)
-		check.Equal(t, name, tc.want, leads)
+		check.Equal(t, "leads, with a Lease "+name, tc.want, leads)
 	}
 
 	defer func(version string) { build.Version = version }(build.Version)
 	for written, want := range map[string]string{"v0.2.0": "v0.2.0", "v0.2.0-4-gabc-dirty": "v0.2.0-4-gabc-dirty", "v0.2.0+local": "v0.2.0_local", "no version": ""} {
 		build.Version = written
 		version, _ := ReadOperatorLease(lease("host_1", 0), now)
-		check.Equal(t, written, want, version)
+		check.Equal(t, "version of "+written, want, version)
 	}
 }

@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// drawFacts draws facts whose parts are in order more often than not, so that
-// every verdict is reached.
-func drawFacts(t *rapid.T) Observation {
+// drawObservation draws an observation whose parts are in order more often than not, so that every condition occurs.
+func drawObservation(t *rapid.T) Observation {
 	fine := func(label string) bool { return rapid.IntRange(0, 3).Draw(t, label) > 0 }
 	age := func(label string) time.Duration {
 		return rapid.SampledFrom([]time.Duration{
@@ -28,12 +26,12 @@ func drawFacts(t *rapid.T) Observation {
 	}
 
 	names := func(label string) []string {
-		return rapid.SliceOfN(rapid.SampledFrom([]string{stock, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
+		return rapid.SliceOfN(rapid.SampledFrom([]string{stockPod, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
 	}
 
-	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wanted}
+	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wantedHash}
 	if !fine("written") {
-		f.WantedHash = rapid.SampledFrom([]string{"", other}).Draw(t, "hash")
+		f.WantedHash = rapid.SampledFrom([]string{"", otherHash}).Draw(t, "hash")
 		f.WantedSince = noon.Add(-age("since"))
 	}
 
@@ -42,7 +40,7 @@ func drawFacts(t *rapid.T) Observation {
 	}
 
 	if fine("reported") {
-		f.Heartbeat = &Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
+		f.Heartbeat = &Report{Identity: ourIdentity, Version: "v1", ConfigHash: wantedHash, At: noon.Add(-age("at"))}
 		if fine("heard") {
 			f.ReceivedAt = noon.Add(-age("arrived").Abs())
 		}
@@ -57,29 +55,29 @@ func drawFacts(t *rapid.T) Observation {
 	}
 
 	if fine("led") {
-		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
+		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ourIdentity, otherIdentity}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
 	}
 	if !fine("nothing foreign") {
-		otherPods(names("foreign")...)(&f)
+		addOtherSchedulers(names("foreign")...)(&f)
 	}
 
 	if !fine("nothing past us") {
 		for _, pod := range names("bypass") {
-			f.Bypasses = append(f.Bypasses, bypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
+			f.Bypasses = append(f.Bypasses, newBypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
 		}
 	}
 
 	return f
 }
 
-// proven states condition Enforced in one sentence.
-func proven(f Observation) bool {
+// isProven states condition Enforced in one sentence.
+func isProven(f Observation) bool {
 	return f.NotConfigured == "" && f.WantedHash != "" && len(f.OtherSchedulers) == 0 && len(f.Bypasses) == 0 &&
-		f.Heartbeat != nil && provenByHeartbeat(f)
+		f.Heartbeat != nil && isProvenByHeartbeat(f)
 }
 
-// provenByHeartbeat states what the last heartbeat has to say, and when.
-func provenByHeartbeat(f Observation) bool {
+// isProvenByHeartbeat states what the last heartbeat must have, and when.
+func isProvenByHeartbeat(f Observation) bool {
 	isFresh := noon.Sub(f.Heartbeat.At).Abs() < StaleAfter
 	isReceivedLately := f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter
 	mayBeTakenOver := !f.Heartbeat.Ended || !f.ReceivedAt.IsZero()
@@ -88,25 +86,25 @@ func provenByHeartbeat(f Observation) bool {
 		isFresh && isReceivedLately && mayBeTakenOver
 }
 
-// TestTrueNeedsEveryProof states the condition once more, from the other side:
-// it is True exactly when everything is proven.
+// TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven, which
+// isProven states once more in one sentence. The message is never empty, and fits a condition. The next check is later
+// than now.
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
+		f := drawObservation(t)
 		got := Evaluate(f)
-		proven := proven(f)
-		check.Equal(t, fmt.Sprintf("%s/%s: %s although everything proven", got.Status, got.Reason, got.Message), proven, got.Status == metav1.ConditionTrue)
+		check.Equal(t, fmt.Sprintf("proven, with %s/%s: %s", got.Status, got.Reason, got.Message), isProven(f), got.Status == metav1.ConditionTrue)
 		check.Must(t, got.Message != "" && len(got.Message) <= conditions.MaxMessageLength && utf8.ValidString(got.Message),
 			"message of %d bytes: %q", len(got.Message), got.Message)
-		check.Must(t, f.NextCheck().IsZero() || f.NextCheck().After(f.Now), "is to look again at %s, now is %s", f.NextCheck(), f.Now)
+		check.Must(t, f.NextCheck().IsZero() || f.NextCheck().After(f.Now), "the next check is at %s, now is %s", f.NextCheck(), f.Now)
 	})
 }
 
-// TestNextCheckIsTheNextChange: between now and Until the verdict stays, so that
-// no caller has to look more often.
+// TestNextCheckIsTheNextChange: the operator evaluates again at NextCheck, or with a new heartbeat. So before that moment the
+// condition must not change by time alone. The observation and the later moment are random.
 func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
+		f := drawObservation(t)
 		now := Evaluate(f)
 		later := f
 
@@ -121,12 +119,12 @@ func TestNextCheckIsTheNextChange(t *testing.T) {
 	})
 }
 
-// TestRenewalsAreSilent: a heartbeat that only renews changes no verdict's
-// words, or every renewal would be a write of every status.
-func TestRenewalsAreSilent(t *testing.T) {
+// TestRenewedHeartbeatsChangeNoCondition: the scheduler renews its heartbeat after each session. If that changed the message,
+// each renewal would be a write of the status of every CardQuota. Bypasses and the time between are random.
+func TestRenewedHeartbeatsChangeNoCondition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := working()
-		f.Bypasses = drawFacts(t).Bypasses
+		f := newObservation()
+		f.Bypasses = drawObservation(t).Bypasses
 		before := Evaluate(f)
 		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
 		report := *f.Heartbeat
@@ -134,21 +132,21 @@ func TestRenewalsAreSilent(t *testing.T) {
 
 		f.ReceivedAt = f.Now
 		f.Heartbeat = &report
-		led(ours, time.Hour)(&f)
+		setLeader(ourIdentity, time.Hour)(&f)
 		after := Evaluate(f)
 		check.Must(t, conditions.Same(after, before), "%s became %s", before.Message, after.Message)
 	})
 }
 
-// TestEvaluateDoesNotChangeTheObservation: one set of facts serves all queues.
+// TestEvaluateDoesNotChangeTheObservation: the operator evaluates one observation for the policy and for each queue, so none of
+// these calls may change it. Observations are random.
 func TestEvaluateDoesNotChangeTheObservation(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
+		f := drawObservation(t)
 		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
-		foreign := slices.Clone(f.OtherSchedulers)
-		all := Evaluate(f)
-		EvaluateQueue("team", &all, GroupByQueue(f.Bypasses))
-		after := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
-		check.Must(t, after == before && slices.Equal(foreign, f.OtherSchedulers), "facts changed:\n%s\n%s", before, after)
+
+		ofPolicy := Evaluate(f)
+		EvaluateQueue("team", &ofPolicy, GroupByQueue(f.Bypasses))
+		check.Equal(t, "observation", before, fmt.Sprintf("%+v %+v", f, f.Heartbeat))
 	})
 }

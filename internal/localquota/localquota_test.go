@@ -18,17 +18,28 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func selecting(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
+// newQuotaFor returns CardQuota chat with a selector of namespaces.
+func newQuotaFor(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 	return builder.CardQuota("chat").With(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = selector }).Obj()
 }
 
-func TestSelectNamespaces(t *testing.T) {
-	ending := builder.Namespace("ending", "team", "chat")
-	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
-	namespaces := []corev1.Namespace{*builder.Namespace("b", "team", "chat"), *builder.Namespace("a", "team", "chat"), *builder.Namespace("other", "team", "search"), *builder.Namespace("none"), *ending}
+// TestSelectedNamespacesSeeTheirCardQuota: tenants see a CardQuota as a LocalCardQuota in each namespace that it selects by
+// labels. One that takes every namespace is shown in none, because it belongs to no tenant. A CardQuota whose queue
+// belongs to another one shows nothing either. Namespaces a, b and deleted have the label team=chat.
+func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
+	deleted := builder.Namespace("deleted", "team", "chat")
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+	namespaces := []corev1.Namespace{
+		*builder.Namespace("b", "team", "chat"),
+		*builder.Namespace("a", "team", "chat"),
+		*builder.Namespace("search", "team", "search"),
+		*builder.Namespace("without-label"),
+		*deleted,
+	}
+
 	chat := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-	conflicting := func(reason string) *v1alpha1.CardQuota {
-		q := selecting(chat)
+	withQueueSynced := func(reason string) *v1alpha1.CardQuota {
+		q := newQuotaFor(chat)
 		q.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: reason}}
 		return q
 	}
@@ -37,14 +48,17 @@ func TestSelectNamespaces(t *testing.T) {
 		quota *v1alpha1.CardQuota
 		want  []string
 	}{
-		"explicit":                      {selecting(chat), []string{"a", "b"}},
-		"no selector":                   {selecting(nil), nil},
-		"every namespace":               {selecting(&metav1.LabelSelector{}), nil},
-		"invalid":                       {selecting(&metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}), nil},
-		"the queue belongs to another":  {conflicting(v1alpha1.ReasonQueueConflict), nil},
-		"the queue belongs to Volcano":  {conflicting(v1alpha1.ReasonQueueReserved), nil},
-		"the queue was written":         {conflicting(v1alpha1.ReasonSynced), []string{"a", "b"}},
-		"selects by another expression": {selecting(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}), []string{"a", "b", "other"}},
+		"the label of a team": {newQuotaFor(chat), []string{"a", "b"}},
+		"no selector":         {newQuotaFor(nil), nil},
+		"an empty selector, which takes every namespace": {newQuotaFor(&metav1.LabelSelector{}), nil},
+		"an invalid selector":                            {newQuotaFor(&metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}), nil},
+		"the queue belongs to another CardQuota":         {withQueueSynced(v1alpha1.ReasonQueueConflict), nil},
+		"the queue belongs to Volcano":                   {withQueueSynced(v1alpha1.ReasonQueueReserved), nil},
+		"the operator wrote the queue":                   {withQueueSynced(v1alpha1.ReasonSynced), []string{"a", "b"}},
+		"an expression: any team": {
+			quota: newQuotaFor(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}),
+			want:  []string{"a", "b", "search"},
+		},
 	}) {
 		var got []string
 		if selector := ExplicitSelector(tc.quota); selector != nil && OwnsQueue(tc.quota) {
@@ -53,11 +67,14 @@ func TestSelectNamespaces(t *testing.T) {
 		check.Equal(t, "namespaces", tc.want, got)
 	}
 
-	check.That(t, ExplicitSelector(conflicting(v1alpha1.ReasonQueueConflict)) != nil, "a CardQuota that has just got its queue selects nothing until the condition is written")
+	check.That(t, ExplicitSelector(withQueueSynced(v1alpha1.ReasonQueueConflict)) != nil, "the selector depends on the condition, which may be an old one")
 }
 
-func TestNewStatus(t *testing.T) {
-	holder := func(namespace, name, queue, serviceType string, count int64) v1alpha1.CardHolder {
+// TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace, chat-1,
+// with who holds the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards that two pods
+// of namespace secret hold are 5 of service type training. Of 3 blocked workloads one is here, so 2 are elsewhere.
+func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
+	newHolder := func(namespace, name, queue, serviceType string, count int64) v1alpha1.CardHolder {
 		h := v1alpha1.CardHolder{Queue: queue, ServiceType: serviceType, Card: "NVIDIA-H200", Count: count}
 		if name != "" {
 			h.Workload = v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}
@@ -73,43 +90,64 @@ func TestNewStatus(t *testing.T) {
 	q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("1Gi")}
 	q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat-queue", State: "Open"}
 
-	entry := v1alpha1.BlockedStatus{Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedNoFreeCard, Message: "full",
-		Holders: []v1alpha1.CardHolder{holder("secret", "a", "search", "training", 4), holder("chat-1", "mine", "chat-queue", "inference", 3), holder("secret", "b", "vision", "training", 1)}}
-	want := v1alpha1.LocalCardQuotaStatus{
-		Queue: "chat-queue", State: "Open", ServiceType: "inference", Summary: "6/8 NVIDIA-H200", PendingSummary: "1 NVIDIA-H200", Cards: q.Status.Cards,
-		CPU: q.Status.CPU, Memory: q.Status.Memory, BlockedTotal: 1, BlockedElsewhere: 2,
+	blocked := v1alpha1.BlockedStatus{
+		Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedNoFreeCard, Message: "full",
+		Holders: []v1alpha1.CardHolder{
+			newHolder("secret", "a", "search", "training", 4),
+			newHolder("chat-1", "own", "chat-queue", "inference", 3),
+			newHolder("secret", "b", "vision", "training", 1),
+		},
 	}
+	shown := blocked
+	shown.Holders = []v1alpha1.CardHolder{newHolder("", "", "", "training", 4+1), newHolder("chat-1", "own", "chat-queue", "inference", 3)}
 
-	hidden := entry
-	hidden.Holders = []v1alpha1.CardHolder{holder("", "", "", "training", 5), holder("chat-1", "mine", "chat-queue", "inference", 3)}
-	want.Blocked = []v1alpha1.BlockedStatus{hidden}
+	got := NewStatus(q, "chat-1", Waiting{Blocked: []v1alpha1.BlockedStatus{blocked}, Total: 1}, 3)
+	check.Equal(t, "status", v1alpha1.LocalCardQuotaStatus{
+		Queue:            "chat-queue",
+		State:            "Open",
+		ServiceType:      "inference",
+		Summary:          "6/8 NVIDIA-H200",
+		PendingSummary:   "1 NVIDIA-H200",
+		Cards:            q.Status.Cards,
+		CPU:              q.Status.CPU,
+		Memory:           q.Status.Memory,
+		BlockedTotal:     1,
+		BlockedElsewhere: 3 - 1,
+		Blocked:          []v1alpha1.BlockedStatus{shown},
+	}, got)
 
-	got := NewStatus(q, "chat-1", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 3)
-	check.Equal(t, "status", want, got)
-	check.That(t, got.CPU != q.Status.CPU && got.CPU.Quota != q.Status.CPU.Quota && got.Memory != q.Status.Memory, "a write of the view changes the CardQuota of the cache")
-	check.Equal(t, "the entry of the count", "a", entry.Holders[0].Workload.Name)
-	check.Equal(t, "more here than in all", int32(0), NewStatus(q, "chat-1", Waiting{Total: 3}, 1).BlockedElsewhere)
+	check.That(t, got.CPU != q.Status.CPU && got.CPU.Quota != q.Status.CPU.Quota, "the view shares the CPU of the CardQuota, which is in the cache")
+	check.That(t, got.Memory != q.Status.Memory, "the view shares the memory of the CardQuota, which is in the cache")
+	check.Equal(t, "first holder of the input", "a", blocked.Holders[0].Workload.Name)
+	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0, NewStatus(q, "chat-1", Waiting{Total: 3}, 1).BlockedElsewhere)
 }
 
-// TestAViewShowsTheStateOfTheQueue: Volcano keeps a queue Open that is held.
-func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
+// TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in the tree
+// closes it. Its tenants would wait without knowing why, so the view says Held or Draining. A queue that Volcano closes
+// has Volcano's state.
+func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	const (
 		ready     = v1alpha1.ConditionReady
 		hierarchy = v1alpha1.ConditionHierarchyValid
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct{ queue, condition, reason, want string }{
-		"open":                     {"Open", ready, v1alpha1.ReasonReady, "Open"},
-		"not enforced":             {"Open", ready, v1alpha1.EventNotEnforced, "Open"},
-		"scaled in a tree":         {"Open", hierarchy, v1alpha1.ReasonScaled, "Open"},
-		"held":                     {"Open", ready, v1alpha1.ReasonHeld, "Held"},
-		"no parent":                {"Open", hierarchy, v1alpha1.ReasonParentNotFound, "Held"},
-		"a cycle of parents":       {"Open", hierarchy, v1alpha1.ReasonParentCycle, "Held"},
-		"too deep":                 {"Open", hierarchy, v1alpha1.ReasonTooDeep, "Held"},
-		"its end":                  {"Open", v1alpha1.ConditionQueueSynced, v1alpha1.ReasonDraining, "Draining"},
-		"closed":                   {"Closed", ready, v1alpha1.ReasonQueueNotOpen, "Closed"},
-		"closing without a parent": {"Closing", hierarchy, v1alpha1.ReasonParentNotFound, "Closing"},
-		"not opened yet":           {"", hierarchy, v1alpha1.ReasonParentNotFound, ""},
+		"Open, ready":                         {queue: "Open", condition: ready, reason: v1alpha1.ReasonReady, want: "Open"},
+		"Open, quotas are not proven to hold": {queue: "Open", condition: ready, reason: v1alpha1.EventNotEnforced, want: "Open"},
+		"Open, amounts are scaled in a tree":  {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonScaled, want: "Open"},
+		"Open, a stop policy holds it":        {queue: "Open", condition: ready, reason: v1alpha1.ReasonHeld, want: "Held"},
+		"Open, its parent does not exist":     {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentNotFound, want: "Held"},
+		"Open, its parents form a cycle":      {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentCycle, want: "Held"},
+		"Open, it is too deep in the tree":    {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonTooDeep, want: "Held"},
+		"Open, its CardQuota is being deleted": {
+			queue:     "Open",
+			condition: v1alpha1.ConditionQueueSynced,
+			reason:    v1alpha1.ReasonDraining,
+			want:      "Draining",
+		},
+		"Closed":                                  {queue: "Closed", condition: ready, reason: v1alpha1.ReasonQueueNotOpen, want: "Closed"},
+		"Closing, its parent does not exist":      {queue: "Closing", condition: hierarchy, reason: v1alpha1.ReasonParentNotFound, want: "Closing"},
+		"no state yet, its parent does not exist": {condition: hierarchy, reason: v1alpha1.ReasonParentNotFound},
 	}) {
 		q := builder.CardQuota("chat").Condition(tc.condition, metav1.ConditionFalse, tc.reason, "said").Obj()
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: tc.queue}
@@ -120,15 +158,16 @@ func TestAViewShowsTheStateOfTheQueue(t *testing.T) {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
 		q.Spec.StopPolicy = policy
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
-		check.Equal(t, string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
+		check.Equal(t, "state with stop policy "+string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
 	}
 
-	check.Equal(t, "state without a status", "", NewStatus(selecting(nil), "chat-1", Waiting{}, 0).State)
+	check.Equal(t, "state without a status", "", NewStatus(newQuotaFor(nil), "chat-1", Waiting{}, 0).State)
 }
 
-// TestAViewNamesNoStranger: a view names only workloads and queues of its own
-// namespace, and no card gets lost.
-func TestAViewNamesNoStranger(t *testing.T) {
+// TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of it, or has
+// neither a name nor a queue. The cards by name and service type add up to those of all holders, and the largest come
+// first. Holders are random.
+func TestViewsNameOnlyTheirOwnWorkloads(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var entry v1alpha1.BlockedStatus
 		sums := map[string]int64{}
@@ -139,10 +178,10 @@ func TestAViewNamesNoStranger(t *testing.T) {
 				Card: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "card"), Count: rapid.Int64Range(1, 8).Draw(t, "count"),
 			}
 			entry.Holders = append(entry.Holders, h)
-			sums[h.Card+h.ServiceType] = sums[h.Card+h.ServiceType] + h.Count
+			sums[h.Card+h.ServiceType] += h.Count
 		}
 
-		got := NewStatus(selecting(nil), "mine", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
+		got := NewStatus(newQuotaFor(nil), "mine", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
 		for _, h := range got {
 			check.Must(t, h.Workload.Namespace == "mine" || (h.Workload == (v1alpha1.WorkloadReference{}) && h.Queue == ""), "%+v is named", h)
 			sums[h.Card+h.ServiceType] -= h.Count
@@ -155,7 +194,9 @@ func TestAViewNamesNoStranger(t *testing.T) {
 	})
 }
 
-func TestNewBelongsToItsCardQuota(t *testing.T) {
+// TestViewIsDeletedWithItsCardQuota: a LocalCardQuota has the name of its CardQuota and is owned by it, so that Kubernetes
+// deletes it with the CardQuota.
+func TestViewIsDeletedWithItsCardQuota(t *testing.T) {
 	view := New(builder.CardQuota("chat").UID("1").Obj(), "chat-1")
 	check.Equal(t, "name", "chat-1/chat", view.Namespace+"/"+view.Name)
 	check.Equal(t, "owner", []metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "chat", UID: "1"}}, view.OwnerReferences)

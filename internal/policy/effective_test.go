@@ -8,32 +8,51 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
+// TestEmptySpecHasTheDefaults: a policy without any field means these values. They are valid, and applying the defaults to
+// them changes nothing.
+func TestEmptySpecHasTheDefaults(t *testing.T) {
 	want := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 			{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClassPolicy: "Managed", PriorityClasses: []v1alpha1.PriorityClass{
-			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
-			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
+		PriorityClassPolicy: "Managed",
+		PriorityClasses: []v1alpha1.PriorityClass{
+			{Name: "pc-high", Value: 80000},
+			{Name: "pc-medium", Value: 60000},
+			{Name: "pc-normal", Value: 40000},
+			{Name: "pc-low", Value: 20000},
 		},
-		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ReclaimResources: "Cards", QueueHierarchy: "Flat", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeightPercent: 100,
+		Preempt:                "Off",
+		VictimOrder:            "Priority",
+		Reclaim:                "Gangs",
+		ReclaimResources:       "Cards",
+		QueueHierarchy:         "Flat",
+		ComputeQuota:           "IgnoreForCardPods",
+		UnmanagedQueues:        "Enforce",
+		OverCommitPercent:      100,
+		NodeOrderWeightPercent: 100,
 		Scheduler: v1alpha1.Scheduler{
 			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:         []string{"volcano"},
 		},
-		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", JobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
+		Admission: v1alpha1.Admission{
+			SchedulerBypassPolicy:            "Deny",
+			VCJobEvictionPolicy:              "Unchanged",
+			JobEvictionPolicy:                "Unchanged",
+			MaxTerminationGracePeriodSeconds: 3600,
+		},
 	}
 
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	check.Equal(t, "effective spec", want, got)
-	faults := Validate(got)
-	check.That(t, faults == nil, "the usual policy is refused: %q", faults)
-	check.Equal(t, "filling in twice is not filling in once", got, Effective(got))
+	check.Equal(t, "faults", nil, Validate(got))
+	check.Equal(t, "effective spec of the effective spec", got, Effective(got))
 }
 
-func TestWhatIsWrittenIsKept(t *testing.T) {
+// TestWrittenFieldsAreKept: a field that the administrator has written is never replaced by a default. Service types and what
+// they reclaim from are sorted by name, and a type without reclaimPolicy is never reclaimed from. The spec itself stays.
+func TestWrittenFieldsAreKept(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"tuning", "batch"}},
@@ -42,16 +61,30 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 			{Name: "inference"},
 			{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", ReclaimResources: "All", QueueHierarchy: "Tree", UnmanagedQueues: "Ignore",
-		OverCommitPercent: 120, NodeOrderWeightPercent: 50, MaxReservationMinutes: 90,
-		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
-		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", JobEvictionPolicy: "IgnoreEvictions", MaxTerminationGracePeriodSeconds: 60,
-			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
+		PriorityClassPolicy:    "None",
+		ComputeQuota:           "Enforce",
+		Preempt:                "InQueue",
+		VictimOrder:            "Loss",
+		Reclaim:                "Off",
+		ReclaimResources:       "All",
+		QueueHierarchy:         "Tree",
+		UnmanagedQueues:        "Ignore",
+		OverCommitPercent:      120,
+		NodeOrderWeightPercent: 50,
+		MaxReservationMinutes:  90,
+		Scheduler:              v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+		Admission: v1alpha1.Admission{
+			SchedulerBypassPolicy:            "Warn",
+			VCJobEvictionPolicy:              "RestartOnEviction",
+			JobEvictionPolicy:                "IgnoreEvictions",
+			MaxTerminationGracePeriodSeconds: 60,
+			ExemptServiceAccounts:            []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}},
+		},
 	}
 
 	before := spec.DeepCopy()
 	got := Effective(spec)
-	check.Equal(t, "the spec itself was changed", *before, spec)
+	check.Equal(t, "the spec itself", *before, spec)
 
 	want := *before
 	want.ServiceTypes = []v1alpha1.ServiceType{
@@ -64,8 +97,9 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 	check.Equal(t, "effective spec", want, got)
 }
 
-// TestAThirdTypeLosesNoneOfTheUsual: what is listed replaces default types of the same name.
-func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
+// TestListedTypesReplaceDefaultsOfTheirNameOnly: a policy that lists notebook and training still has inference with its
+// defaults. If the listed training is not reclaimable any more, inference contradicts it, and the policy is invalid.
+func TestListedTypesReplaceDefaultsOfTheirNameOnly(t *testing.T) {
 	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
 	}})
@@ -74,65 +108,102 @@ func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
 		{Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
 	}, got.ServiceTypes)
-	check.Equal(t, "filled in twice", got, Effective(got))
+	check.Equal(t, "effective spec of the effective spec", got, Effective(got))
 	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training"}}})
-	check.Contains(t, "training that gives nothing, inference as it is", Validate(alone).ToAggregate().Error(), `type "inference" takes from "training", which is not reclaimable`)
+	check.Contains(t, "faults of a policy whose training is not reclaimable", Validate(alone).ToAggregate().Error(), `type "inference" takes from "training", which is not reclaimable`)
 }
 
-// inForce is a policy with the given rows in its status.
-func inForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypePolicy {
+// newPolicyInForce returns a policy with service types in its status, which are those in force.
+func newPolicyInForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypePolicy {
 	return &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: rows}}
 }
 
+// TestQueuesUseTheTypesInForce: a spec counts once the scheduler's configuration has it. Then its service types are in the
+// status. Queues get their priority and whether they are reclaimable from there, and from the built-in types before any
+// policy was in force.
 func TestQueuesUseTheTypesInForce(t *testing.T) {
-	refused := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
+	refused := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "training", Priority: 99}}
-	cases := map[string]struct {
+
+	for t, tc := range check.Cases(t, map[string]struct {
 		policy    *v1alpha1.ServiceTypePolicy
 		name      string
 		want      servicetype.Type
 		wantKnown bool
 	}{
-		"without a policy the built-in types":        {nil, "inference", servicetype.Type{Priority: 80000}, true},
-		"before the first one took effect as well":   {inForce(), "training", servicetype.Type{Priority: 20000, Reclaimable: true}, true},
-		"a type of the policy":                       {inForce(v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 5, ReclaimPolicy: "WhenNeeded"}), "batch", servicetype.Type{Priority: 5, Reclaimable: true}, true},
-		"a built-in type that the policy redefines":  {inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5}), "training", servicetype.Type{Priority: 5}, true},
-		"a built-in type that the policy leaves out": {inForce(v1alpha1.ServiceTypeStatus{Name: "batch"}), "training", servicetype.Type{}, false},
-		"the status decides, not the spec":           {refused, "training", servicetype.Type{Priority: 5}, true},
-	}
-
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, known := ServiceTypes(tc.policy)(tc.name)
-			check.That(t, got == tc.want && known == tc.wantKnown, "%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
-		})
+		"no policy: the built-in type": {name: "inference", want: servicetype.Type{Priority: 80000}, wantKnown: true},
+		"a policy that is not in force yet: the built-in type": {
+			policy:    newPolicyInForce(),
+			name:      "training",
+			want:      servicetype.Type{Priority: 20000, Reclaimable: true},
+			wantKnown: true,
+		},
+		"a type of the policy": {
+			policy:    newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 5, ReclaimPolicy: "WhenNeeded"}),
+			name:      "batch",
+			want:      servicetype.Type{Priority: 5, Reclaimable: true},
+			wantKnown: true,
+		},
+		"a built-in type that the policy redefines": {
+			policy:    newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5}),
+			name:      "training",
+			want:      servicetype.Type{Priority: 5},
+			wantKnown: true,
+		},
+		"a built-in type that the policy leaves out: unknown": {
+			policy: newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "batch"}),
+			name:   "training",
+			want:   servicetype.Type{},
+		},
+		"the spec has another priority than the status: that of the status": {
+			policy:    refused,
+			name:      "training",
+			want:      servicetype.Type{Priority: 5},
+			wantKnown: true,
+		},
+	}) {
+		got, known := ServiceTypes(tc.policy)(tc.name)
+		check.Equal(t, "service type", tc.want, got)
+		check.Equal(t, "known", tc.wantKnown, known)
 	}
 }
 
-func TestBandsOfAPolicy(t *testing.T) {
-	policy := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
-	band, known := PriorityBands(policy)("training")
-	check.That(t, known && band.Highest == 20099 && band.Next == "batch", "in force is %+v, %v", band, known)
-	band, known = PriorityBands(nil)("inference")
-	check.That(t, known && band.Lowest == 80000 && band.Highest == 89999, "built in is %+v, %v", band, known)
-	_, known = PriorityBands(policy)("inference")
+// TestBandsFollowTheTypesInForce: the priority of a queue stays in the band of its service type, below the next higher type.
+// PriorityBands has the bands of the types in force, WrittenBands those of a spec that is not in force yet.
+func TestBandsFollowTheTypesInForce(t *testing.T) {
+	policy := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
+	written := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}})
+
+	ofTraining, _ := PriorityBands(policy)("training")
+	check.Equal(t, "band in force", servicetype.Band{Type: "training", Lowest: 20000, Highest: 20099, Next: "batch", NextPriority: 20100}, ofTraining)
+	builtIn, _ := PriorityBands(nil)("inference")
+	check.Equal(t, "built-in band", servicetype.Band{Type: "inference", Lowest: 80000, Highest: 89999}, builtIn)
+	_, known := PriorityBands(policy)("inference")
 	check.That(t, !known, "a type that is not in force has a band")
-	band, known = WrittenBands(Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}}))("notebook")
-	check.That(t, known && band.Highest == 79999 && band.Next == "inference", "written is %+v, %v", band, known)
+	ofNotebook, _ := WrittenBands(written)("notebook")
+	check.Equal(t, "written band", servicetype.Band{Type: "notebook", Lowest: 79000, Highest: 79999, Next: "inference", NextPriority: 80000}, ofNotebook)
 }
 
+// TestTheTreeIsThatInForce: whether queues form a tree is in the status, not in the spec: the scheduler may still run with the
+// previous policy.
 func TestTheTreeIsThatInForce(t *testing.T) {
-	policy := inForce()
-	policy.Spec.QueueHierarchy = "Tree"
-	check.That(t, !IsTree(nil) && !IsTree(policy), "a tree before the policy is in force")
-	policy.Status.QueueHierarchy = "Tree"
-	policy.Spec.QueueHierarchy = "Flat"
-	check.That(t, IsTree(policy), "no tree although it is in force")
-	policy.Status.QueueHierarchy = "Flat"
-	check.That(t, !IsTree(policy), "a tree although Flat is in force")
+	newPolicy := func(written, inForce v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
+		return &v1alpha1.ServiceTypePolicy{
+			Spec:   v1alpha1.ServiceTypePolicySpec{QueueHierarchy: written},
+			Status: v1alpha1.ServiceTypePolicyStatus{QueueHierarchy: inForce},
+		}
+	}
+
+	check.That(t, !IsTree(nil), "a tree without a policy")
+	check.That(t, !IsTree(newPolicy("Tree", "")), "a tree before the policy is in force")
+	check.That(t, IsTree(newPolicy("Flat", "Tree")), "no tree although it is in force")
+	check.That(t, !IsTree(newPolicy("Flat", "Flat")), "a tree although Flat is in force")
 }
 
-func TestSameTypes(t *testing.T) {
+// TestSameServiceTypesComparesWhatQueuesHave: the operator writes all Queues again when their priorities or whether they are
+// reclaimable change. Without a policy these are those of the built-in types, inference with 80,000 and training with
+// 20,000. The order of types, and what only the scheduler reads, do not matter.
+func TestSameServiceTypesComparesWhatQueuesHave(t *testing.T) {
 	builtIn := []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
 	counted := []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, CardQuotas: 4, ReclaimFrom: []string{"training"}},
@@ -143,14 +214,18 @@ func TestSameTypes(t *testing.T) {
 		a, b *v1alpha1.ServiceTypePolicy
 		want bool
 	}{
-		"none and none":                        {nil, nil, true},
-		"none and one that says what is usual": {nil, inForce(builtIn...), true},
-		"none and one with a third type":       {nil, inForce(append(builtIn, v1alpha1.ServiceTypeStatus{Name: "batch"})...), false},
-		"none and one without training":        {nil, inForce(builtIn[0]), false},
-		"what queues do not carry":             {inForce(builtIn...), inForce(counted...), true},
-		"another priority":                     {inForce(builtIn...), inForce(builtIn[1], v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 1}), false},
-		"another order":                        {inForce(builtIn...), inForce(builtIn[1], builtIn[0]), true},
+		"no policies": {want: true},
+		"no policy, and one with the built-in types":                   {b: newPolicyInForce(builtIn...), want: true},
+		"no policy, and one with a third type":                         {b: newPolicyInForce(append(builtIn, v1alpha1.ServiceTypeStatus{Name: "batch"})...)},
+		"no policy, and one without training":                          {b: newPolicyInForce(builtIn[0])},
+		"other numbers of CardQuotas, reclaimFrom and minimum runtime": {newPolicyInForce(builtIn...), newPolicyInForce(counted...), true},
+		"another priority": {
+			a: newPolicyInForce(builtIn...),
+			b: newPolicyInForce(builtIn[1], v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 1}),
+		},
+		"another order of types": {newPolicyInForce(builtIn...), newPolicyInForce(builtIn[1], builtIn[0]), true},
 	}) {
-		check.That(t, SameServiceTypes(tc.a, tc.b) == tc.want && SameServiceTypes(tc.b, tc.a) == tc.want, "SameServiceTypes is not %v in both directions", tc.want)
+		check.Equal(t, "same", tc.want, SameServiceTypes(tc.a, tc.b))
+		check.Equal(t, "same in the other direction", tc.want, SameServiceTypes(tc.b, tc.a))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// inTree is a policy that has taken effect, with a tree and a mapped card.
-func inTree() *v1alpha1.ServiceTypePolicy {
+// newTreePolicy returns a policy in force, with a tree and an entry for cards Ascend-910B.
+func newTreePolicy() *v1alpha1.ServiceTypePolicy {
 	p := &v1alpha1.ServiceTypePolicy{}
 	p.Name = v1alpha1.PolicyName
 	p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -19,50 +19,52 @@ func inTree() *v1alpha1.ServiceTypePolicy {
 	return p
 }
 
-// TestWhatIsInForceSurvivesItsText: tree, mapped cards and names of schedulers, and the text changes with
-// these only.
-func TestWhatIsInForceSurvivesItsText(t *testing.T) {
-	p := inTree()
+// TestPolicyInForceIsKeptAsText: the operator keeps what is in force of a policy in a ConfigMap, so that a tree and the entries
+// of cards survive the deletion of the policy and a restart. The text has the tree, the entries and the names of
+// schedulers. It changes with these only, so the operator does not write it at each change of the status.
+func TestPolicyInForceIsKeptAsText(t *testing.T) {
+	p := newTreePolicy()
 	text := check.Value(EncodeKept(p))(t)
 
 	kept := check.Value(DecodeKept(text))(t)
-	check.That(t, IsTree(InForce(nil, kept)), "the tree is lost")
+	check.That(t, IsTree(InForce(nil, kept)), "the text has no tree")
 	check.Equal(t, "mappings", CardMappings(p), CardMappings(InForce(nil, kept)))
 	check.Equal(t, "schedulers", p.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
 
 	p.Status.ServiceTypes[0].CardQuotas = 4
 	p.Status.ConfigHash = "another"
 	p.ResourceVersion = "2"
-	check.Equal(t, "text after changes that decide nothing", text, check.Value(EncodeKept(p))(t))
+	check.Equal(t, "text after changes of other fields", text, check.Value(EncodeKept(p))(t))
 
 	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
-	flat := check.Value(EncodeKept(p))(t)
-	check.That(t, flat != text, "the text does not say that queues are flat")
+	check.That(t, check.Value(EncodeKept(p))(t) != text, "the text does not say that queues are flat")
 }
 
-// TestOnlyAWrittenFlatEndsTheTree: a policy is deleted, and created again without queueHierarchy.
+// TestOnlyAWrittenFlatEndsTheTree: a policy with a tree may be deleted and created again, or lose its field queueHierarchy. That
+// must not make all queues flat by mistake, which would lift the limits of parents. Only queueHierarchy Flat does.
 func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 	fresh := &v1alpha1.ServiceTypePolicy{}
 	flat := &v1alpha1.ServiceTypePolicy{}
 	flat.Spec.QueueHierarchy = v1alpha1.QueueHierarchyFlat
-	written := inTree()
+	written := newTreePolicy()
 	written.Spec.QueueHierarchy = ""
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy
 		want       v1alpha1.QueueHierarchy
 	}{
-		"a new cluster":            {fresh, nil, v1alpha1.QueueHierarchyFlat},
-		"a new cluster with trees": {&v1alpha1.ServiceTypePolicy{Spec: inTree().Spec}, nil, v1alpha1.QueueHierarchyTree},
-		"created again, unset":     {fresh, inTree(), v1alpha1.QueueHierarchyTree},
-		"created again, Flat":      {flat, inTree(), v1alpha1.QueueHierarchyFlat},
-		"the field was removed":    {written, nil, v1alpha1.QueueHierarchyTree},
+		"the first policy, unset: Flat":         {read: fresh, want: v1alpha1.QueueHierarchyFlat},
+		"the first policy, Tree":                {read: &v1alpha1.ServiceTypePolicy{Spec: newTreePolicy().Spec}, want: v1alpha1.QueueHierarchyTree},
+		"created again, unset: the tree stays":  {fresh, newTreePolicy(), v1alpha1.QueueHierarchyTree},
+		"created again, Flat":                   {flat, newTreePolicy(), v1alpha1.QueueHierarchyFlat},
+		"the field was removed: the tree stays": {read: written, want: v1alpha1.QueueHierarchyTree},
 	}) {
 		check.Equal(t, "hierarchy", tc.want, EffectivePolicy(InForce(tc.read, tc.last)).QueueHierarchy)
 	}
 }
 
-// TestATextThatIsNoPolicyIsRefused: a user may have written anything.
+// TestATextThatIsNoPolicyIsRefused: a user who may write the ConfigMap may have written anything. A text that is not a policy
+// in force is an error, and not an empty policy.
 func TestATextThatIsNoPolicyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "{}", `{"metadata":{"name":"default"}}`} {
 		_, err := DecodeKept(text)

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -22,47 +24,68 @@ func class(name string, value int32, mark, manager string) schedulingv1.Priority
 	return c
 }
 
-func TestPlanPriorityClasses(t *testing.T) {
+// TestOnlyOwnPriorityClassesAreReplaced: the operator creates the PriorityClasses that the policy lists, replaces its own if
+// their value is another one, and deletes its own that are not listed. It never touches those of other clients: a class
+// is its own only if the operator itself has written the mark, as managed fields say. A class cannot be changed, so to
+// replace it means to delete and create it. A listed class of another client with another value is a conflict.
+func TestOnlyOwnPriorityClassesAreReplaced(t *testing.T) {
 	owner := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "this"}}
 	high := []v1alpha1.PriorityClass{{Name: "pc-high", Value: 80000}}
-	cases := map[string]struct {
-		wanted                []v1alpha1.PriorityClass
-		live                  []schedulingv1.PriorityClass
-		create, deleted, kept []string
+	for t, tc := range check.Cases(t, map[string]struct {
+		wanted                    []v1alpha1.PriorityClass
+		live                      []schedulingv1.PriorityClass
+		create, delete, conflicts []string
 	}{
-		"a missing one is made":                      {wanted: high, create: []string{"pc-high"}},
-		"ours is there":                              {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}},
-		"another client's of the same value is kept": {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "", "")}},
-		"another client's of another value is kept":  {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}, kept: []string{"pc-high"}},
-		"ours of another value is replaced":          {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "cardquota")}, create: []string{"pc-high"}, deleted: []string{"pc-high"}},
-		"ours that is not wanted any more goes":      {live: []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")}, deleted: []string{"pc-high"}},
-		"another client's that is not wanted stays":  {live: []schedulingv1.PriorityClass{class("gold", 80000, "", "")}},
-		"a copied label does not make it ours":       {live: []schedulingv1.PriorityClass{class("gold", 80000, "default", "kubectl-create")}},
-		"a copied mark on a wanted one":              {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 5, "default", "kubectl-create")}, kept: []string{"pc-high"}},
+		"listed, missing: created": {wanted: high, create: []string{"pc-high"}},
+		"listed, our own has the value": {
+			wanted: high,
+			live:   []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")},
+		},
+		"listed, another client's has the value": {wanted: high, live: []schedulingv1.PriorityClass{class("pc-high", 80000, "", "")}},
+		"listed, another client's has another value: a conflict": {
+			wanted:    high,
+			live:      []schedulingv1.PriorityClass{class("pc-high", 5, "", "")},
+			conflicts: []string{"pc-high"},
+		},
+		"listed, our own has another value: replaced": {
+			wanted: high,
+			live:   []schedulingv1.PriorityClass{class("pc-high", 5, "default", "cardquota")},
+			create: []string{"pc-high"},
+			delete: []string{"pc-high"},
+		},
+		"not listed, our own: deleted": {
+			live:   []schedulingv1.PriorityClass{class("pc-high", 80000, "default", "cardquota")},
+			delete: []string{"pc-high"},
+		},
+		"not listed, another client's": {live: []schedulingv1.PriorityClass{class("gold", 80000, "", "")}},
+		"not listed, another client's with a copy of our mark": {
+			live: []schedulingv1.PriorityClass{class("gold", 80000, "default", "kubectl-create")},
+		},
+		"listed, another client's with a copy of our mark and another value: a conflict": {
+			wanted:    high,
+			live:      []schedulingv1.PriorityClass{class("pc-high", 5, "default", "kubectl-create")},
+			conflicts: []string{"pc-high"},
+		},
+	}) {
+		plan := PlanPriorityClasses(owner, tc.wanted, tc.live)
+		var create, deleted []string
+		for _, c := range plan.Create {
+			create = append(create, c.Name)
+			check.Equal(t, "value", 80000, c.Value)
+			check.Equal(t, "mark", "default", c.Annotations["cardquota.dev/created-by"])
+			check.Must(t, len(c.OwnerReferences) == 1, "owners %v", c.OwnerReferences)
+			check.Equal(t, "owner", "ServiceTypePolicy this", c.OwnerReferences[0].Kind+" "+string(c.OwnerReferences[0].UID))
+		}
+
+		for _, c := range plan.Delete {
+			deleted = append(deleted, c.Name)
+		}
+
+		check.Equal(t, "created", tc.create, create)
+		check.Equal(t, "deleted", tc.delete, deleted)
+		check.Equal(t, "conflicts", tc.conflicts, slices.Collect(maps.Keys(plan.Conflicts)))
 	}
 
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			plan := PlanPriorityClasses(owner, tc.wanted, tc.live)
-			var create, deleted, kept []string
-			for _, c := range plan.Create {
-				create = append(create, c.Name)
-				check.That(t, c.Value == 80000 && c.Annotations["cardquota.dev/created-by"] == "default", "made as %+v", c)
-				check.That(t, len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == "this" && c.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", c.OwnerReferences)
-			}
-
-			for _, c := range plan.Delete {
-				deleted = append(deleted, c.Name)
-			}
-			for name := range plan.Conflicts {
-				kept = append(kept, name)
-			}
-
-			check.Equal(t, "made, deleted, kept", [][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept})
-		})
-	}
-
-	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
-	want := "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here"
-	check.That(t, kept == want, "got\n%s\nwant\n%s", kept, want)
+	conflict := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
+	check.Equal(t, "text of a conflict", "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here", conflict)
 }

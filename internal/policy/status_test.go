@@ -17,32 +17,39 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// synced and missing are what may have become of the configuration.
+// synced and missingBase are conditions of a rendered configuration, and of one without a base.
 var (
-	synced  = configured(written(plain), "-", "").Condition
-	missing = configured(nil, "a base", "x").Condition
+	synced      = render(newBase(plainBase), "-", "").Condition
+	missingBase = render(nil, "a base", "x").Condition
 )
 
-// enforced is the verdict of a scheduler that works by the configuration.
-func enforced() Enforcement {
+// newEnforced returns what the operator knows of a scheduler that proves its configuration.
+func newEnforced() Enforcement {
 	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced, Message: "proven"}}
 }
 
-// facts are those of a policy that is in force.
-func facts(change func(*StatusInput)) StatusInput {
+// newStatusInput returns the input for a default policy of generation 3 that is rendered, with hash abc, and enforced.
+// CardQuotas have service type training (2) and other (7).
+func newStatusInput(changes ...func(*StatusInput)) StatusInput {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
 	f := StatusInput{
 		Policy:    &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3}},
-		Effective: &spec, Sync: synced, Hash: "abc", Enforced: enforced(), Quotas: map[string]int32{"training": 2, "other": 7}, Now: noon,
+		Effective: &spec,
+		Sync:      synced,
+		Hash:      "abc",
+		Enforced:  newEnforced(),
+		Quotas:    map[string]int32{"training": 2, "other": 7},
+		Now:       noon,
 	}
-	if change != nil {
+
+	for _, change := range changes {
 		change(&f)
 	}
 	return f
 }
 
-// says is a condition as "Status/Reason: message".
-func says(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
+// formatCondition returns a condition as "Status/Reason: message", "" if there is none.
+func formatCondition(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
 	c := meta.FindStatusCondition(status.Conditions, kind)
 	if c == nil {
 		return ""
@@ -50,50 +57,74 @@ func says(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
+// TestStatusSaysWhatIsInForce: once the scheduler's configuration has the spec, the status lists its service types with the
+// number of their CardQuotas, the modes, the cards, and the hash of the configuration. While a later spec is invalid,
+// the cards in force stay.
 func TestStatusSaysWhatIsInForce(t *testing.T) {
-	f := facts(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
+	f := newStatusInput(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
 	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
 	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
 	got := StatusFor(f)
-	check.Equal(t, "mappings in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
-	check.Equal(t, "mappings without a policy", nil, CardMappings(nil))
+
+	check.Equal(t, "service types", []v1alpha1.ServiceTypeStatus{
+		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
+		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
+	}, got.ServiceTypes)
+	check.Equal(t, "modes", "Gangs Cards Flat", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "hash", "abc", got.ConfigHash)
+	check.Equal(t, "generation", 3, got.ObservedGeneration)
+	check.Equal(t, "version of the scheduler", "v1", got.Scheduler.Version)
+	for kind, want := range map[string]string{
+		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy",
+		"Enforced":     "True/Enforced: proven",
+		"Ready":        "True/Ready: the policy is in the scheduler's configuration and in force",
+	} {
+		check.Equal(t, "condition "+kind, want, formatCondition(got, kind))
+	}
+
+	f.Policy.Status = got
+	f.Effective = nil
+	check.Equal(t, "cards while the spec is invalid", got.Cards, StatusFor(f).Cards)
+}
+
+// TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. Those in the status are in force. Until the first policy is
+// in force, a program that waits for it expects the written ones. An invalid spec has none.
+func TestCardsOfAPolicy(t *testing.T) {
+	f := newStatusInput()
+	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
+	got := StatusFor(f)
+	check.Equal(t, "cards in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
+	check.Equal(t, "cards without a policy", nil, CardMappings(nil))
 
 	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: f.Effective.Cards}}
 	for name, tc := range map[string]struct {
 		policy *v1alpha1.ServiceTypePolicy
 		want   card.Mappings
 	}{
-		"in force":                       {&v1alpha1.ServiceTypePolicy{Status: got}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got})},
-		"written, and not in force yet":  {written, mappingsOf(f.Effective.Cards)},
-		"written after they took effect": {&v1alpha1.ServiceTypePolicy{Spec: written.Spec, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: got.ServiceTypes}}, card.Mappings{}},
-		"written, and invalid":           {&v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}}}, nil},
-		"no policy":                      {nil, nil},
+		"in force": {
+			policy: &v1alpha1.ServiceTypePolicy{Status: got},
+			want:   CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}),
+		},
+		"written, and not in force yet": {written, mappingsOf(f.Effective.Cards)},
+		"written into a policy that is in force without them": {
+			policy: &v1alpha1.ServiceTypePolicy{Spec: written.Spec, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: got.ServiceTypes}},
+			want:   card.Mappings{},
+		},
+		"written, and invalid": {
+			policy: &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}}},
+		},
+		"no policy": {nil, nil},
 	} {
-		check.Equal(t, "mappings that are expected, "+name, tc.want, ExpectedMappings(tc.policy))
-	}
-
-	f.Policy.Status = got
-	f.Effective = nil
-	check.Equal(t, "mappings while the spec is invalid", got.Cards, StatusFor(f).Cards)
-	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
-		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
-		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
-	}, got.ServiceTypes)
-
-	check.That(t, got.Reclaim == "Gangs" && got.ReclaimResources == "Cards" && got.QueueHierarchy == "Flat", "status is %+v", got)
-	check.That(t, got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1", "status is %+v", got)
-	for kind, want := range map[string]string{
-		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf merged with this policy",
-		"Enforced":     "True/Enforced: proven",
-		"Ready":        "True/Ready: the policy is in the scheduler's configuration and in force",
-	} {
-		check.Equal(t, fmt.Sprintf("%s says", kind), want, says(got, kind))
+		check.Equal(t, "expected cards, "+name, tc.want, ExpectedMappings(tc.policy))
 	}
 }
 
-func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
-	before := StatusFor(facts(nil))
-	got := StatusFor(facts(func(f *StatusInput) {
+// TestInvalidSpecLeavesWhatIsInForce: a policy that is in force gets an invalid spec, generation 4. Its status keeps the service
+// types, modes and hash of what is still in force. Only the numbers of CardQuotas follow. The conditions say that this
+// spec is not applied, and why.
+func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
+	before := StatusFor(newStatusInput())
+	got := StatusFor(newStatusInput(func(f *StatusInput) {
 		f.Policy.Status = before
 		f.Policy.Generation = 4
 		f.Policy.Status.QueueHierarchy = "Tree"
@@ -107,70 +138,83 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	want := before.ServiceTypes
 	want[0].CardQuotas = 9
 	want[1].CardQuotas = 0
-	check.Equal(t, "matrix", want, got.ServiceTypes)
-	check.That(t, got.Reclaim == "Gangs" && got.ReclaimResources == "All" && got.QueueHierarchy == "Tree", "status is %+v", got)
-	check.That(t, got.ConfigHash == "abc" && got.ObservedGeneration == 4, "status is %+v", got)
+	check.Equal(t, "service types", want, got.ServiceTypes)
+	check.Equal(t, "modes", "Gangs All Tree", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "hash", "abc", got.ConfigHash)
+	check.Equal(t, "generation", 4, got.ObservedGeneration)
 
-	want1 := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
+	wantCondition := "False/InvalidPolicy: this spec is not applied, and the previous configuration stays in force: spec: Forbidden: a takes from b"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
-		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))
+		check.Equal(t, "condition "+kind, wantCondition, formatCondition(got, kind))
 	}
 }
 
-func TestReadyTellsWhatIsMissing(t *testing.T) {
+// TestReadySaysTheFirstThingThatIsMissing: condition Ready is True if the configuration is rendered and the scheduler proves it.
+// Otherwise it has the reason of that condition, of the configuration first: without it the other one means nothing.
+func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*StatusInput)
 		want   string
 	}{
-		"no base": {func(f *StatusInput) { f.Sync = missing }, "False/BaseMissing: "},
-		"no scheduler enforces it": {func(f *StatusInput) {
+		"the base is missing": {func(f *StatusInput) { f.Sync = missingBase }, "False/BaseMissing: "},
+		"there is no heartbeat": {func(f *StatusInput) {
 			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 		}, "False/NoHeartbeat: silent"},
-		"not observed yet": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
-		"first what is to be first": {func(f *StatusInput) {
-			f.Sync = missing
+		"the scheduler was not observed yet": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
+		"the base is missing, and the scheduler was not observed yet": {func(f *StatusInput) {
+			f.Sync = missingBase
 			f.Enforced = UnknownEnforcement()
 		}, "False/BaseMissing: "},
 	}) {
-		said := says(StatusFor(facts(tc.change)), "Ready")
+		ready := formatCondition(StatusFor(newStatusInput(tc.change)), "Ready")
 
-		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
+		check.That(t, strings.HasPrefix(ready, tc.want), "Ready is %q, want %q…", ready, tc.want)
 	}
 }
 
-func TestVerdictsAreCut(t *testing.T) {
-	for _, said := range []metav1.Condition{RefusedCondition(errors.New(strings.Repeat("x", 5000)), true), InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
-		check.That(t, len(said.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(said.Message))
+// TestMessagesOfConditionsAreBounded: errors of the API server and of a spec can be long and have several lines. In a condition
+// they are cut to what it may have, and on one line.
+func TestMessagesOfConditionsAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for _, condition := range []metav1.Condition{
+		RefusedCondition(errors.New(long), true),
+		InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), long)}),
+	} {
+		check.That(t, len(condition.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(condition.Message))
 	}
-	check.Contains(t, "a write that was refused", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
+	check.Contains(t, "message of a refused write", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
-// TestTheGuardOfAnotherObject: the conditions of a deleted policy do not pass to a new one of its name.
-func TestTheGuardOfAnotherObject(t *testing.T) {
+// TestGuardOfADeletedPolicyIsNotReported: BypassGuarded says whether admission policies keep pods from bypassing the scheduler.
+// What the operator found for a deleted policy is not a condition of a new one of the same name. Their UIDs tell them
+// apart.
+func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
-		got := StatusFor(facts(func(f *StatusInput) {
+		got := StatusFor(newStatusInput(func(f *StatusInput) {
 			f.Policy.UID = "this"
 			f.Guard = &Guard{Condition: denied, UID: uid, Generation: 2}
 		}))
-		check.Equal(t, fmt.Sprintf("found of %s", uid), want, says(got, "BypassGuarded"))
+		check.Equal(t, fmt.Sprintf("condition, found for the policy with UID %s", uid), want, formatCondition(got, "BypassGuarded"))
 		if c := meta.FindStatusCondition(got.Conditions, "BypassGuarded"); c != nil {
 			check.Equal(t, "generation", 2, c.ObservedGeneration)
 		}
 	}
 }
 
-func TestEventsTellTransitions(t *testing.T) {
-	good := StatusFor(facts(nil))
-	missing := StatusFor(facts(func(f *StatusInput) {
-		f.Sync = missing
+// TestEventsSayWhatChanged: an event is written when a condition becomes True, or gets another reason for False. A status like
+// the last one causes none.
+func TestEventsSayWhatChanged(t *testing.T) {
+	good := StatusFor(newStatusInput())
+	missing := StatusFor(newStatusInput(func(f *StatusInput) {
+		f.Sync = missingBase
 		f.Hash = ""
 	}))
 
-	silent := StatusFor(facts(func(f *StatusInput) {
+	silent := StatusFor(newStatusInput(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 	}))
-	second := StatusFor(facts(func(f *StatusInput) {
+	second := StatusFor(newStatusInput(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
 	}))
 
@@ -178,14 +222,18 @@ func TestEventsTellTransitions(t *testing.T) {
 		before, after v1alpha1.ServiceTypePolicyStatus
 		want          []string
 	}{
-		"the first success":          {v1alpha1.ServiceTypePolicyStatus{}, good, []string{"Normal ConfigSynced", "Normal Enforced", "Normal Ready"}},
-		"nothing new":                {good, good, nil},
-		"the base goes":              {good, missing, []string{"Warning BaseMissing"}},
-		"it is still gone":           {missing, missing, nil},
-		"it is back":                 {missing, good, []string{"Normal ConfigSynced", "Normal Ready"}},
-		"the scheduler falls silent": {good, silent, []string{"Warning NotEnforced"}},
-		"for another reason":         {silent, second, []string{"Warning NotEnforced"}},
-		"it works again":             {second, good, []string{"Normal Enforced", "Normal Ready"}},
+		"the first status, all is in order": {
+			before: v1alpha1.ServiceTypePolicyStatus{},
+			after:  good,
+			want:   []string{"Normal ConfigSynced", "Normal Enforced", "Normal Ready"},
+		},
+		"all is in order as before":                  {before: good, after: good},
+		"the base is deleted":                        {good, missing, []string{"Warning BaseMissing"}},
+		"the base is still missing":                  {before: missing, after: missing},
+		"the base is back":                           {missing, good, []string{"Normal ConfigSynced", "Normal Ready"}},
+		"the heartbeat stops":                        {good, silent, []string{"Warning NotEnforced"}},
+		"a second scheduler instead of no heartbeat": {silent, second, []string{"Warning NotEnforced"}},
+		"one scheduler with a heartbeat again":       {second, good, []string{"Normal Enforced", "Normal Ready"}},
 	}) {
 		var got []string
 		for _, e := range Events(tc.before, tc.after) {
@@ -195,9 +243,11 @@ func TestEventsTellTransitions(t *testing.T) {
 	}
 }
 
-// TestInForce: what a policy says by its spec is read from the one that there is.
-func TestInForce(t *testing.T) {
-	of := func(unmanaged v1alpha1.UnmanagedQueues, hierarchy v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
+// TestInForceIsTheReadPolicyOrTheLastOne: the policy may be deleted, or created again and not be in force yet. Then the tree of
+// the last one stays in force, as the operator keeps it. What only the spec says, such as unmanagedQueues, is that of
+// the policy that exists.
+func TestInForceIsTheReadPolicyOrTheLastOne(t *testing.T) {
+	newPolicy := func(unmanaged v1alpha1.UnmanagedQueues, hierarchy v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: unmanaged}}
 		if hierarchy != "" {
 			p.Status = v1alpha1.ServiceTypePolicyStatus{QueueHierarchy: hierarchy, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}
@@ -205,25 +255,25 @@ func TestInForce(t *testing.T) {
 		return p
 	}
 
-	tree := of(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree)
-	flat := of("", v1alpha1.QueueHierarchyFlat)
-	created := of(v1alpha1.UnmanagedIgnore, "")
+	tree := newPolicy(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree)
+	flat := newPolicy("", v1alpha1.QueueHierarchyFlat)
+	created := newPolicy(v1alpha1.UnmanagedIgnore, "")
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy
 		isTree     bool
 		unmanaged  v1alpha1.UnmanagedQueues
 	}{
-		"never a policy":                   {},
-		"the first, not in force yet":      {created, nil, false, v1alpha1.UnmanagedIgnore},
-		"in force":                         {tree, nil, true, v1alpha1.UnmanagedDeny},
-		"in force, and another one before": {tree, flat, true, v1alpha1.UnmanagedDeny},
-		"another one in force":             {flat, tree, false, ""},
-		"deleted":                          {nil, tree, true, v1alpha1.UnmanagedDeny},
-		"created again, not in force yet":  {created, tree, true, v1alpha1.UnmanagedIgnore},
+		"there never was a policy":                     {},
+		"the first policy, not in force yet":           {read: created, unmanaged: v1alpha1.UnmanagedIgnore},
+		"a policy in force":                            {read: tree, isTree: true, unmanaged: v1alpha1.UnmanagedDeny},
+		"a tree in force, flat before":                 {read: tree, last: flat, isTree: true, unmanaged: v1alpha1.UnmanagedDeny},
+		"flat in force, a tree before":                 {read: flat, last: tree},
+		"the policy with a tree is deleted":            {last: tree, isTree: true, unmanaged: v1alpha1.UnmanagedDeny},
+		"created again after a tree, not in force yet": {read: created, last: tree, isTree: true, unmanaged: v1alpha1.UnmanagedIgnore},
 	}) {
 		got := InForce(tc.read, tc.last)
 		check.Equal(t, "tree", tc.isTree, IsTree(got))
-		check.Equal(t, "none", tc.read == nil && tc.last == nil, got == nil)
+		check.Equal(t, "no policy in force", tc.read == nil && tc.last == nil, got == nil)
 		if got != nil {
 			check.Equal(t, "unmanaged queues", tc.unmanaged, got.Spec.UnmanagedQueues)
 		}

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// priorities are types with these priorities, named a, b, c and so on.
-func priorities(values ...int32) map[string]Type {
+// newTypes returns types with these priorities, named a, b, c and so on.
+func newTypes(values ...int32) map[string]Type {
 	types := map[string]Type{}
 	for i, value := range values {
 		types[string(rune('a'+i))] = Type{Priority: value}
@@ -20,66 +20,107 @@ func priorities(values ...int32) map[string]Type {
 	return types
 }
 
-func TestBandFor(t *testing.T) {
+// TestBandEndsBelowTheNextHigherType: the priority of a queue is that of its service type, plus up to 9999 of its CardQuota.
+// This band of type a ends below the next higher type, so that no queue of type a comes before one of that type. newTypes
+// names types a, b and c in the order of their priorities.
+func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		types map[string]Type
 		want  Band
 	}{
-		"alone":                              {priorities(20000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
-		"the next type is far above":         {priorities(20000, 80000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
-		"the next type is just above":        {priorities(20000, 30000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
-		"the next type is inside":            {priorities(20000, 29999), Band{Type: "a", Lowest: 20000, Highest: 29998, Next: "b", NextPriority: 29999}},
-		"the nearest of two":                 {priorities(20000, 25000, 24000), Band{Type: "a", Lowest: 20000, Highest: 23999, Next: "c", NextPriority: 24000}},
-		"the first by name of two":           {priorities(20000, 25000, 25000), Band{Type: "a", Lowest: 20000, Highest: 24999, Next: "b", NextPriority: 25000}},
-		"no room":                            {priorities(20000, 20001), Band{Type: "a", Lowest: 20000, Highest: 20000, Next: "b", NextPriority: 20001}},
-		"a type of the same priority":        {priorities(20000, 20000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
-		"lower types":                        {priorities(20000, 19999, 0), Band{Type: "a", Lowest: 20000, Highest: 29999}},
-		"the largest number":                 {priorities(math.MaxInt32), Band{Type: "a", Lowest: math.MaxInt32, Highest: math.MaxInt32}},
-		"the smallest number":                {priorities(math.MinInt32, math.MaxInt32), Band{Type: "a", Lowest: math.MinInt32, Highest: math.MinInt32 + 9999}},
-		"a type that nothing can stand over": {priorities(math.MaxInt32-1, math.MaxInt32), Band{Type: "a", Lowest: math.MaxInt32 - 1, Highest: math.MaxInt32 - 1, Next: "b", NextPriority: math.MaxInt32}},
+		"no other type":               {newTypes(20000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
+		"the next type is far above":  {newTypes(20000, 80000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
+		"the next type is just above": {newTypes(20000, 30000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
+		"the next type is 9999 above": {
+			types: newTypes(20000, 29999),
+			want:  Band{Type: "a", Lowest: 20000, Highest: 29998, Next: "b", NextPriority: 29999},
+		},
+		"two types are add: the lower one ends the band": {
+			types: newTypes(20000, 25000, 24000),
+			want:  Band{Type: "a", Lowest: 20000, Highest: 23999, Next: "c", NextPriority: 24000},
+		},
+		"two types of the same priority are add: the first by name": {
+			types: newTypes(20000, 25000, 25000),
+			want:  Band{Type: "a", Lowest: 20000, Highest: 24999, Next: "b", NextPriority: 25000},
+		},
+		"the next type is 1 above": {
+			types: newTypes(20000, 20001),
+			want:  Band{Type: "a", Lowest: 20000, Highest: 20000, Next: "b", NextPriority: 20001},
+		},
+		"a type of the same priority": {newTypes(20000, 20000), Band{Type: "a", Lowest: 20000, Highest: 29999}},
+		"other types are lower":       {newTypes(20000, 19999, 0), Band{Type: "a", Lowest: 20000, Highest: 29999}},
+		"the largest number":          {newTypes(math.MaxInt32), Band{Type: "a", Lowest: math.MaxInt32, Highest: math.MaxInt32}},
+		"the smallest number": {
+			types: newTypes(math.MinInt32, math.MaxInt32),
+			want:  Band{Type: "a", Lowest: math.MinInt32, Highest: math.MinInt32 + 9999},
+		},
+		"the next type has the largest priority": {
+			types: newTypes(math.MaxInt32-1, math.MaxInt32),
+			want:  Band{Type: "a", Lowest: math.MaxInt32 - 1, Highest: math.MaxInt32 - 1, Next: "b", NextPriority: math.MaxInt32},
+		},
 	}) {
 		got, defined := BandFor("a", tc.types)
 		check.That(t, defined, "a is not defined")
 		check.Equal(t, "band", tc.want, got)
 	}
 
-	_, defined := BandFor("z", priorities(1))
+	_, defined := BandFor("z", newTypes(1))
 	check.That(t, !defined, "a type that is not defined has a band")
 }
 
-func TestPriorityInsideABand(t *testing.T) {
+// TestPriorityIsCutToItsBand: notebook has priority 75,000, and the next type, inference, 80,000. So a CardQuota of notebook may
+// add 0 to 4999. Check refuses more, with a hint, for the webhook. PriorityFor cuts it, for CardQuotas that are older
+// than the policy.
+func TestPriorityIsCutToItsBand(t *testing.T) {
 	types := map[string]Type{"notebook": {Priority: 75000}, "inference": {Priority: 80000}}
 	notebook, _ := BandFor("notebook", types)
 	inference, _ := BandFor("inference", types)
-	for t, tc := range check.Cases(t, map[string]struct {
-		band         Band
-		inside, want int32
-		refusal      string // "" when it is inside
-	}{
-		"the lowest":           {notebook, 0, 75000, ""},
-		"the highest":          {notebook, 4999, 79999, ""},
-		"that of the next":     {notebook, 5000, 79999, `priority 5000 puts a queue of service type "notebook" (priority 75000) at 80000, into the priorities of service type "inference", which begin at 80000: write 0 to 4999, or set the priorities of the two types further apart`},
-		"above the next":       {notebook, 9999, 79999, `at 84999, into the priorities of service type "inference", which begin at 80000: write 0 to 4999`},
-		"the highest of all":   {inference, 9999, 89999, ""},
-		"more than the widest": {inference, 10000, 89999, `priority 10000 of a queue of service type "inference" (priority 80000): write 0 to 9999`},
-		"a negative one":       {notebook, -1, 75000, `priority -1 of a queue of service type "notebook" (priority 75000): write 0 to 4999`},
-		"the largest number":   {notebook, math.MaxInt32, 79999, "at 2147558647, into"},
-		"the smallest number":  {notebook, math.MinInt32, 75000, "write 0 to 4999"},
-	}) {
-		got, cut := tc.band.PriorityFor(tc.inside)
-		check.That(t, got == tc.want && cut == (tc.refusal != ""), "priority %d, cut %v; want %d", got, cut, tc.want)
 
-		err := tc.band.Check(tc.inside)
-		if tc.refusal == "" {
-			check.NoError(t, err)
-			continue
-		}
-		check.Says(t, err, tc.refusal)
+	for t, tc := range check.Cases(t, map[string]struct {
+		band      Band
+		add, want int32
+		refusal   string // "" if it is inside the band
+	}{
+		"nothing":                      {band: notebook, want: 75000},
+		"the most below the next type": {band: notebook, add: 4999, want: 79999},
+		"as much as the next type": {
+			band:    notebook,
+			add:     5000,
+			want:    79999,
+			refusal: `priority 5000 puts a queue of service type "notebook" (priority 75000) at 80000, into the priorities of service type "inference", which begin at 80000: write 0 to 4999, or set the priorities of the two types further apart`,
+		},
+		"above the next type": {
+			band:    notebook,
+			add:     9999,
+			want:    79999,
+			refusal: `at 84999, into the priorities of service type "inference", which begin at 80000: write 0 to 4999`,
+		},
+		"the most without a next type": {band: inference, add: 9999, want: 89999},
+		"more than 9999": {
+			band:    inference,
+			add:     10000,
+			want:    89999,
+			refusal: `priority 10000 of a queue of service type "inference" (priority 80000): write 0 to 9999`,
+		},
+		"a negative priority": {
+			band:    notebook,
+			add:     -1,
+			want:    75000,
+			refusal: `priority -1 of a queue of service type "notebook" (priority 75000): write 0 to 4999`,
+		},
+		"the largest number":  {band: notebook, add: math.MaxInt32, want: 79999, refusal: "at 2147558647, into"},
+		"the smallest number": {band: notebook, add: math.MinInt32, want: 75000, refusal: "write 0 to 4999"},
+	}) {
+		got, isCut := tc.band.PriorityFor(tc.add)
+		check.Equal(t, "priority", tc.want, got)
+		check.Equal(t, "cut", tc.refusal != "", isCut)
+		check.Says(t, tc.band.Check(tc.add), tc.refusal)
 	}
 }
 
-// TestBandsKeepTypesApart: whatever the types and the priorities inside them, the queues of a higher
-// type stand above those of a lower one.
+// TestBandsKeepTypesApart: whatever the priorities of types and of CardQuotas, a queue of a higher type has a higher
+// priority than each queue of a lower type. A priority is cut exactly if it is negative, above 9999, as high as a higher
+// type, or beyond int32; and exactly then Check refuses it. Types and priorities are random.
 func TestBandsKeepTypesApart(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		types := map[string]Type{}

@@ -11,7 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCachedNamespacesKeepTheirLabels: no rule reads their annotations, and users may write many.
+// TestCachedNamespacesKeepTheirLabels: the webhooks keep all namespaces in memory, for their labels. Users may write 256 KiB
+// of annotations into their namespaces, which no rule reads. So annotations and managed fields are not kept.
 func TestCachedNamespacesKeepTheirLabels(t *testing.T) {
 	for object, by := range CacheOptions() {
 		_, isNamespace := object.(*corev1.Namespace)

@@ -15,22 +15,21 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// eightCards is an inventory of eight healthy cards A.
+// eightCards is an inventory of 8 healthy cards A.
 type eightCards struct{ noCards }
 
 func (eightCards) Healthy() map[card.Name]card.Count { return map[card.Name]card.Count{"A": 8} }
 
-// grantingEight grants eight cards A.
-func grantingEight(name string, policy v1alpha1.OverAllocation) *v1alpha1.CardQuota {
+// newQuotaOf8A returns a CardQuota of 8 cards A.
+func newQuotaOf8A(name string, policy v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 	return &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CardQuotaSpec{
 		Tenant: name, ServiceType: "training", NamespaceSelector: &metav1.LabelSelector{}, OverAllocation: policy,
 		Cards: []v1alpha1.Card{{Name: "A", Quota: ptr.To(int64(8))}},
 	}}
 }
 
-// withLateCache returns handlers whose API server has one object more, or another version of it, than
-// the cache.
-func withLateCache(t *testing.T, build func(*testing.T) *handlers, stored client.Object) *handlers {
+// newHandlersWithLateCache returns handlers whose API server has one object more, or another version of it, than the cache.
+func newHandlersWithLateCache(t *testing.T, build func(*testing.T) *handlers, stored client.Object) *handlers {
 	h := build(t)
 	fresh := build(t).cached.(client.Client)
 	_ = fresh.Delete(t.Context(), stored.DeepCopyObject().(client.Object))
@@ -39,50 +38,62 @@ func withLateCache(t *testing.T, build func(*testing.T) *handlers, stored client
 	return h
 }
 
-// TestDenyCountsWhatTheCacheDoesNotHaveYet: the second CardQuota of one kubectl apply follows the first
-// one within milliseconds.
+// TestDenyCountsWhatTheCacheDoesNotHaveYet: a CardQuota with overAllocation Deny is refused if all CardQuotas together grant
+// more cards than the nodes have, here 8 A. The second CardQuota of one kubectl apply follows the first one within
+// milliseconds, before the cache has it. So the webhook reads all CardQuotas from the API server, where "first" has 8 A.
 func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
-	build := func(t *testing.T) *handlers {
-		h := handlersOf(t, &v1alpha1.ServiceTypePolicy{})
+	newEmptyHandlers := func(t *testing.T) *handlers {
+		h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
 		h.inventory = eightCards{}
 		return h
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		before *v1alpha1.CardQuota
-		policy v1alpha1.OverAllocation
-		errors int
+		before       *v1alpha1.CardQuota
+		policy       v1alpha1.OverAllocation
+		wantRefusals int
 	}{
-		"a new one":             {nil, v1alpha1.OverAllocationDeny, 1},
-		"one that says Deny":    {grantingEight("second", v1alpha1.OverAllocationWarn), v1alpha1.OverAllocationDeny, 0}, // it grants no more
-		"one that is allowed":   {nil, v1alpha1.OverAllocationAllow, 0},
-		"one that gets warning": {nil, v1alpha1.OverAllocationWarn, 0},
+		"a new CardQuota with Deny: refused": {policy: v1alpha1.OverAllocationDeny, wantRefusals: 1},
+		"a CardQuota that changes to Deny, and has as many cards as before": {
+			before: newQuotaOf8A("second", v1alpha1.OverAllocationWarn),
+			policy: v1alpha1.OverAllocationDeny,
+		},
+		"a new CardQuota with Allow": {policy: v1alpha1.OverAllocationAllow},
+		"a new CardQuota with Warn":  {policy: v1alpha1.OverAllocationWarn},
 	}) {
-		h := withLateCache(t, build, grantingEight("first", v1alpha1.OverAllocationDeny))
-		result := check.Value(h.validateCardQuota(t.Context(), grantingEight("second", tc.policy), tc.before))(t)
-		check.Equal(t, "refusals", tc.errors, len(result.Errors))
+		h := newHandlersWithLateCache(t, newEmptyHandlers, newQuotaOf8A("first", v1alpha1.OverAllocationDeny))
+		result := check.Value(h.validateCardQuota(t.Context(), newQuotaOf8A("second", tc.policy), tc.before))(t)
+		check.Equal(t, "refusals", tc.wantRefusals, len(result.Errors))
 	}
 }
 
-// TestARefusalIsDecidedByTheAPIServer: what a command wrote before is admitted although the cache does
-// not have it yet.
-func TestARefusalIsDecidedByTheAPIServer(t *testing.T) {
-	tree := func(t *testing.T) *handlers { return treeHandlers(t, v1alpha1.QueueHierarchyTree) } // chat 8, search 8 below it
-	h := withLateCache(t, tree, treeQuota("chat", "", 16))
-	result := check.Value(h.validateCardQuota(t.Context(), treeQuota("search", "chat", 16), treeQuota("search", "chat", 8)))(t)
-	check.Equal(t, "refusals after the parent was raised", 0, len(result.Errors))
+// TestRaisedParentCountsBeforeTheCacheHasIt: a user raises parent chat from 8 to 16 cards and then its child search. Before the
+// webhook refuses the child, it reads the parent from the API server, because the cache still has the old one.
+func TestRaisedParentCountsBeforeTheCacheHasIt(t *testing.T) {
+	newTree := func(t *testing.T) *handlers { return newTreeHandlers(t, v1alpha1.QueueHierarchyTree) }
+	h := newHandlersWithLateCache(t, newTree, newTreeQuota("chat", "", 16))
 
-	result = check.Value(h.validateCardQuota(t.Context(), treeQuota("search", "chat", 17), treeQuota("search", "chat", 8)))(t)
-	check.Equal(t, "refusals above the raised parent", 1, len(result.Errors))
+	for quota, wantRefusals := range map[int64]int{16: 0, 17: 1} {
+		result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("search", "chat", quota), newTreeQuota("search", "chat", 8)))(t)
+		check.Equal(t, fmt.Sprintf("refusals of a child of %d", quota), wantRefusals, len(result.Errors))
+	}
+}
 
-	flat := func(t *testing.T) *handlers { return handlersOf(t, &v1alpha1.ServiceTypePolicy{}) }
-	defined := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "batch"}}}}
-	h = withLateCache(t, flat, defined)
+// TestNewServiceTypeCountsBeforeTheCacheHasIt: a user adds service type batch to the policy and then a CardQuota with it. The
+// cache still has the old policy, so before it refuses the webhook reads the policy from the API server.
+func TestNewServiceTypeCountsBeforeTheCacheHasIt(t *testing.T) {
+	newFlat := func(t *testing.T) *handlers { return newHandlers(t, &v1alpha1.ServiceTypePolicy{}) }
+	defined := &v1alpha1.ServiceTypePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
+		Spec:       v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "batch"}}},
+	}
+	h := newHandlersWithLateCache(t, newFlat, defined)
 
-	quota := grantingEight("batch", v1alpha1.OverAllocationAllow)
+	quota := newQuotaOf8A("batch", v1alpha1.OverAllocationAllow)
 	quota.Spec.ServiceType = "batch"
-	result = check.Value(h.validateCardQuota(t.Context(), quota, nil))(t)
-	check.Equal(t, "refusals after the service type was defined", 0, len(result.Errors))
+
+	result := check.Value(h.validateCardQuota(t.Context(), quota, nil))(t)
+	check.Equal(t, "refusals", nil, result.Errors)
 }
 
 // cachedReader lists as the cache does: everything, and a token with which nothing can be continued.
@@ -94,15 +105,17 @@ func (c cachedReader) List(ctx context.Context, list client.ObjectList, options 
 	return err
 }
 
-// TestTheCacheIsOnePage: a list of the cache has a token and no next page.
-func TestTheCacheIsOnePage(t *testing.T) {
-	h := handlersOf(t, &v1alpha1.ServiceTypePolicy{})
+// TestListsOfTheCacheAreNotContinued: a list from the API server may have a token, with which the next page is read. The cache
+// returns everything at once, and always a token with which nothing can be continued. A reader that continues it would
+// never end.
+func TestListsOfTheCacheAreNotContinued(t *testing.T) {
+	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
 	h.inventory = eightCards{}
 	h.cached = cachedReader{h.live}
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.validateCardQuota(t.Context(), grantingEight("a", v1alpha1.OverAllocationWarn), nil)
+		_, err := h.validateCardQuota(t.Context(), newQuotaOf8A("a", v1alpha1.OverAllocationWarn), nil)
 		done <- err
 	}()
 
@@ -114,13 +127,13 @@ func TestTheCacheIsOnePage(t *testing.T) {
 	}
 }
 
-// TestAllPagesAreReadLive: an API server sends a page at a time.
+// TestAllPagesAreReadLive: the API server sends a long list in pages, here three with one CardQuota each. All of them count.
 func TestAllPagesAreReadLive(t *testing.T) {
 	pages := 0
 	paged := pagingReader{next: func(list client.ObjectList) {
 		pages++
 		quotas := list.(*v1alpha1.CardQuotaList)
-		quotas.Items = []v1alpha1.CardQuota{*grantingEight(fmt.Sprint("page-", pages), v1alpha1.OverAllocationWarn)}
+		quotas.Items = []v1alpha1.CardQuota{*newQuotaOf8A(fmt.Sprint("page-", pages), v1alpha1.OverAllocationWarn)}
 		if pages < 3 {
 			quotas.SetContinue("more")
 		}

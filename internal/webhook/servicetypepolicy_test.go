@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,28 +19,39 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestThePolicyIsCheckedAgainstBothConfigMaps: without a base, the ConfigMap of the scheduler decides
-// whether the operator renders another policy.
-func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
+// TestWarningOfAMissingBaseDependsOnWhatWasRendered: the operator renders the scheduler's configuration from the policy and a
+// base, a ConfigMap of Volcano in namespace volcano. If the base is missing and our own ConfigMap, in namespace cards, says
+// that it was rendered from Volcano's default, there never was a base, and the default is used again. If it was rendered
+// from a base, that is gone, and the policy waits. If a ConfigMap cannot be read, nothing is said about it.
+func TestWarningOfAMissingBaseDependsOnWhatWasRendered(t *testing.T) {
 	configMap := func(namespace, from string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName, Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: from}}}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		objects []client.Object
-		fails   string // the ConfigMap that cannot be read, "" for none
-		want    string // "" for no warning
+		objects     []client.Object
+		unreadable  string // the ConfigMap that cannot be read, "" for none
+		wantWarning string // "" for no warning
 	}{
-		"there never was a base":         {[]client.Object{configMap("cards", "Volcano's built-in default")}, "", "merged with this policy; the base has never existed"},
-		"there was a base":               {[]client.Object{configMap("cards", "ConfigMap a/b, key c")}, "", "the policy waits: there is no ConfigMap volcano/volcano-scheduler-configmap"},
-		"ours of another namespace":      {[]client.Object{configMap("volcano", "Volcano's built-in default")}, "", "the policy waits: there is no ConfigMap"},
-		"the base cannot be read":        {nil, "volcano-scheduler-configmap", ""},
-		"the scheduler's cannot be read": {nil, policy.ConfigMapName, ""},
+		"our ConfigMap was rendered from the default": {
+			objects:     []client.Object{configMap("cards", "Volcano's built-in default")},
+			wantWarning: "merged with this policy; the base has never existed",
+		},
+		"our ConfigMap was rendered from a base": {
+			objects:     []client.Object{configMap("cards", "ConfigMap a/b, key c")},
+			wantWarning: "the policy waits: there is no ConfigMap volcano/volcano-scheduler-configmap",
+		},
+		"a ConfigMap like ours in another namespace": {
+			objects:     []client.Object{configMap("volcano", "Volcano's built-in default")},
+			wantWarning: "the policy waits: there is no ConfigMap",
+		},
+		"the base cannot be read":      {unreadable: "volcano-scheduler-configmap"},
+		"our ConfigMap cannot be read": {unreadable: policy.ConfigMapName},
 	}) {
 		scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
 			WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, from client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-				if key.Name == tc.fails {
+				if key.Name == tc.unreadable {
 					return errors.New("not allowed")
 				}
 				return from.Get(ctx, key, into, options...)
@@ -48,19 +60,14 @@ func TestThePolicyIsCheckedAgainstBothConfigMaps(t *testing.T) {
 
 		h := &handlers{cached: scene, live: scene, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 		object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff}, Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}}
-		result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
-		check.Must(t, err == nil && len(result.Errors) == 0, "refused: %v %v", err, result.Errors)
-		if tc.want == "" {
-			check.That(t, len(result.Warnings) == 0, "warns %q", result.Warnings)
-			continue
-		}
-
-		check.Must(t, len(result.Warnings) == 1, "warns %q", result.Warnings)
-		check.Contains(t, "warning", result.Warnings[0], tc.want)
+		result := check.Value(h.validateServiceTypePolicy(t.Context(), object, nil))(t)
+		check.Equal(t, "errors", nil, result.Errors)
+		check.Equal(t, "number of warnings", min(1, len(tc.wantWarning)), len(result.Warnings))
+		check.Contains(t, "warnings", fmt.Sprint(result.Warnings), tc.wantWarning)
 	}
 }
 
-// namedCards is an inventory of one node with a card.
+// namedCards is an inventory of node "own" with 8 NVIDIA-H200.
 type namedCards struct{ noCards }
 
 func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
@@ -69,13 +76,14 @@ func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
 	return tracker.TrackedNodes(), true
 }
 
-// TestThePolicyIsComparedWithTheNodes: only the nodes say which of them an entry of spec.cards renames.
-func TestThePolicyIsComparedWithTheNodes(t *testing.T) {
+// TestWarningOfAnEntryOfCardsNamesTheNodes: an entry of spec.cards without nodeSelector is for all nodes. Node "own" does not have
+// the label of a cloud that it names, so its NVIDIA-H200 would lose their name. The webhook compares the policy with the
+// nodes and warns.
+func TestWarningOfAnEntryOfCardsNamesTheNodes(t *testing.T) {
 	scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
 	h := &handlers{cached: scene, live: scene, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 
 	object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "cloud"}}}}
-	result, err := h.validateServiceTypePolicy(t.Context(), object, nil)
-	check.Must(t, err == nil && len(result.Warnings) > 0, "no warning: %v", err)
-	check.Contains(t, "warning", result.Warnings[0], "spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 1 node loses the name of this card (own; it was NVIDIA-H200)")
+	result := check.Value(h.validateServiceTypePolicy(t.Context(), object, nil))(t)
+	check.Contains(t, "warnings", fmt.Sprint(result.Warnings), "spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 1 node loses the name of this card (own; it was NVIDIA-H200)")
 }

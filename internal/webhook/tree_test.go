@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,19 +18,21 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// treeHandlers know a parent CardQuota with one child, and their queues.
-func treeHandlers(t *testing.T, hierarchy v1alpha1.QueueHierarchy) *handlers {
-	h := handlersOf(t, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: hierarchy}})
+// newTreeHandlers returns handlers that know CardQuota chat and its child search, with a quota of 8 A each of which they
+// deserve 4, and their queues.
+func newTreeHandlers(t *testing.T, hierarchy v1alpha1.QueueHierarchy) *handlers {
+	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: hierarchy}})
 	queue := func(name, parent string) client.Object {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.QueueSpec{Parent: parent}}
 	}
-	for _, object := range []client.Object{treeQuota("chat", "", 8), treeQuota("search", "chat", 8), queue("chat", "root"), queue("search", "chat")} {
+	for _, object := range []client.Object{newTreeQuota("chat", "", 8), newTreeQuota("search", "chat", 8), queue("chat", "root"), queue("search", "chat")} {
 		check.NoError(t, h.cached.(client.Client).Create(t.Context(), object))
 	}
 	return h
 }
 
-func treeQuota(name, parent string, count int64) *v1alpha1.CardQuota {
+// newTreeQuota returns a CardQuota with a quota of A, of which it deserves 4.
+func newTreeQuota(name, parent string, count int64) *v1alpha1.CardQuota {
 	c := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CardQuotaSpec{
 		Tenant: "chat", Parent: parent, NamespaceSelector: &metav1.LabelSelector{}, Cards: []v1alpha1.Card{{Name: "A", Quota: &count, Deserved: ptr.To(int64(4))}},
 	}}
@@ -39,30 +42,36 @@ func treeQuota(name, parent string, count int64) *v1alpha1.CardQuota {
 	return c
 }
 
-// TestAWebhookKnowsTheTree: the handlers hand the rules what they need to know of a tree.
-func TestAWebhookKnowsTheTree(t *testing.T) {
-	h := treeHandlers(t, v1alpha1.QueueHierarchyTree)
-	result, err := h.validateCardQuota(t.Context(), treeQuota("ads", "chat", 9), nil)
-	check.Must(t, err == nil && len(result.Errors) == 2, "%v, %v", err, result.Errors)
+// TestWebhookOfCardQuotasKnowsTheTree: the webhook tells the rules which parent and which siblings a CardQuota has. A child of 9
+// cards is refused, because parent chat has 8, and because it deserves 4 beside 4 of search, of 4. The user who deletes
+// chat reads that it has a child.
+func TestWebhookOfCardQuotasKnowsTheTree(t *testing.T) {
+	h := newTreeHandlers(t, v1alpha1.QueueHierarchyTree)
+	result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("ads", "chat", 9), nil))(t)
+	check.Equal(t, "refusals", 2, len(result.Errors))
 	check.Contains(t, "refusal", result.Errors.ToAggregate().Error(), "is 9, but parent chat has 8", "(4 here, 4 by search), but chat has 4, 4 too many")
 
-	raw := check.Value(json.Marshal(treeQuota("chat", "", 8)))(t)
+	raw := check.Value(json.Marshal(newTreeQuota("chat", "", 8)))(t)
 	answer := h.warnCardQuotaDeletion(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: runtime.RawExtension{Raw: raw}}})
-	check.Must(t, answer.Allowed && len(answer.Warnings) == 1, "%+v", answer)
-	check.Contains(t, "warning", answer.Warnings[0], "it is the parent of search; queue chat keeps its quota")
+	check.That(t, answer.Allowed, "the deletion is refused: %+v", answer)
+	check.Contains(t, "warnings of the deletion", fmt.Sprint(answer.Warnings), "it is the parent of search; queue chat keeps its quota")
 }
 
-// TestPodsOfATree: a pod in the queue of a parent is refused in a tree only.
-func TestPodsOfATree(t *testing.T) {
+// TestPodInTheQueueOfAParentIsRefusedInATreeOnly: chat is the parent of search. In a tree parents take no work. While queues
+// are flat, chat is a queue like any other.
+func TestPodInTheQueueOfAParentIsRefusedInATreeOnly(t *testing.T) {
 	raw := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"lab","annotations":{"scheduling.volcano.sh/queue-name":"chat"}},"spec":{"schedulerName":"volcano","containers":[{"name":"main"}]}}`)
-	for hierarchy, allowed := range map[v1alpha1.QueueHierarchy]bool{v1alpha1.QueueHierarchyTree: false, v1alpha1.QueueHierarchyFlat: true} {
-		answer := treeHandlers(t, hierarchy).validateWorkload(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+
+	for hierarchy, wantRefusal := range map[v1alpha1.QueueHierarchy]string{
+		v1alpha1.QueueHierarchyTree: "Queue <chat> is the parent of other queues and takes no jobs",
+		v1alpha1.QueueHierarchyFlat: "",
+	} {
+		answer := newTreeHandlers(t, hierarchy).validateWorkload(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "lab", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
 		}})
-		check.Must(t, answer.Allowed == allowed && len(answer.Warnings) == 0, "%s: %+v", hierarchy, answer)
-		if !allowed {
-			check.Contains(t, "refusal", answer.Result.Message, "Queue <chat> is the parent of other queues and takes no jobs")
-		}
+		check.Equal(t, string(hierarchy)+": allowed", wantRefusal == "", answer.Allowed)
+		check.Contains(t, string(hierarchy)+": refusal", answer.Result.Message, wantRefusal)
+		check.Equal(t, string(hierarchy)+": warnings", 0, len(answer.Warnings))
 	}
 }
 
@@ -76,20 +85,23 @@ func (k policyKept) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Se
 	return policy.InForce(read, k.last)
 }
 
-// TestATreeOutlivesItsPolicyInWebhooks: the operator keeps the tree while the policy is deleted.
+// TestATreeOutlivesItsPolicyInWebhooks: a policy that is deleted by mistake must not lift the limits of parents. So the operator
+// keeps the tree, and the webhook asks it. A child of 9 below a parent of 8 is accepted if there never was a tree, and
+// refused after a tree, as in TestWebhookOfCardQuotasKnowsTheTree. The webhook of workloads knows that chat is a parent.
 func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
-	h := treeHandlers(t, v1alpha1.QueueHierarchyFlat)
+	h := newTreeHandlers(t, v1alpha1.QueueHierarchyFlat)
 	check.NoError(t, h.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))
-	wide := treeQuota("ads", "chat", 9)
-	result, err := h.validateCardQuota(t.Context(), wide, nil)
-	check.Must(t, err == nil && len(result.Errors) == 0, "never a tree: %v, %v", err, result.Errors)
+	tooLarge := newTreeQuota("ads", "chat", 9)
+	result := check.Value(h.validateCardQuota(t.Context(), tooLarge, nil))(t)
+	check.Equal(t, "refusals, never a tree", nil, result.Errors)
 
 	h.inventory = policyKept{last: &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{
 		QueueHierarchy: v1alpha1.QueueHierarchyTree, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}},
 	}}}
-	result, err = h.validateCardQuota(t.Context(), wide, nil)
-	check.Must(t, err == nil && len(result.Errors) == 2, "after a tree: %v, %v", err, result.Errors)
+	result = check.Value(h.validateCardQuota(t.Context(), tooLarge, nil))(t)
+	check.Equal(t, "refusals after a tree", 2, len(result.Errors))
 
-	input, err := h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}})
-	check.Must(t, err == nil && input.HasChildren != nil && input.HasChildren("chat"), "%v: a parent is not known", err)
+	input := check.Value(h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}}))(t)
+	check.Must(t, input.HasChildren != nil, "the webhook of workloads knows no tree")
+	check.That(t, input.HasChildren("chat"), "the webhook of workloads does not know that chat is a parent")
 }

@@ -1,9 +1,6 @@
 package webhook
 
 import (
-	"encoding/json"
-	"reflect"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,37 +11,40 @@ import (
 	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
-// TestCompleteJobKeepsOtherFields: also fields that this version does not know.
+// TestCompleteJobKeepsOtherFields: the webhook adds maxRetry and policies to the JSON of a vcjob. All else stays, also fields
+// that this version of the webhook does not know ("new") and the policies of the user.
 func TestCompleteJobKeepsOtherFields(t *testing.T) {
 	policies := []vcbatch.LifecyclePolicy{{Event: "PodEvicted", Action: "RestartJob"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		job, want string
 		defaults  rules.JobDefaults
 	}{
-		"everything": {`{"spec":{"new":{"a":[1]},"maxRetry":3}}`,
-			`{"spec":{"new":{"a":[1]},"maxRetry":100,"policies":[{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{MaxRetry: 100, Policies: policies}},
-		"beside other policies": {`{"spec":{"policies":[{"exitCode":3}]}}`,
+		"maxRetry and a policy": {
+			job:      `{"spec":{"new":{"a":[1]},"maxRetry":3}}`,
+			want:     `{"spec":{"new":{"a":[1]},"maxRetry":100,"policies":[{"action":"RestartJob","event":"PodEvicted"}]}}`,
+			defaults: rules.JobDefaults{MaxRetry: 100, Policies: policies},
+		},
+		"a policy beside another one": {`{"spec":{"policies":[{"exitCode":3}]}}`,
 			`{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{Policies: policies}},
-		"retries alone": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.JobDefaults{MaxRetry: 100}},
+		"only maxRetry": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.JobDefaults{MaxRetry: 100}},
 	}) {
-		got := check.Value(completeJob([]byte(tc.job), tc.defaults))(t)
-		var is, want any
-		check.NoError(t, json.Unmarshal(got, &is))
-		check.NoError(t, json.Unmarshal([]byte(tc.want), &want))
-		check.That(t, reflect.DeepEqual(is, want), "got %s, want %s", got, tc.want)
+		checkSameJSON(t, check.Value(completeJob([]byte(tc.job), tc.defaults))(t), tc.want)
 	}
 
 	_, err := completeJob([]byte(`{}`), rules.JobDefaults{Policies: policies})
 	check.That(t, err != nil, "completed a job without a spec")
 }
 
-func TestResponseFor(t *testing.T) {
+// TestResponseHasEveryErrorAndWarning: the API server shows the message of a refusal and sends each warning as an HTTP header.
+// So the message has all errors, they are also causes for programs, and a warning is one line.
+func TestResponseHasEveryErrorAndWarning(t *testing.T) {
 	path := field.NewPath("spec")
 	answer := responseFor(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})
 	check.Contains(t, "refusal", answer.Result.Message, "spec: Forbidden: one", "spec: Forbidden: two")
-	check.That(t, !answer.Allowed && len(answer.Result.Details.Causes) == 2, "refused with %+v", answer.Result)
-	check.That(t, len(answer.Warnings) == 1 && !strings.Contains(answer.Warnings[0], "\n"), "warnings %q: a header holds one line", answer.Warnings)
-	if answer := responseFor(admission.Request{}, rules.Result{}); !answer.Allowed {
-		t.Errorf("refused %+v", answer.Result)
-	}
+	check.That(t, !answer.Allowed, "a result with errors is allowed")
+	check.Equal(t, "causes", 2, len(answer.Result.Details.Causes))
+	check.Equal(t, "warnings", 1, len(answer.Warnings))
+	check.Text(t, "warning", answer.Warnings[0]).Lacks("\n")
+
+	check.That(t, responseFor(admission.Request{}, rules.Result{}).Allowed, "a result without errors is refused")
 }

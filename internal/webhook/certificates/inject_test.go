@@ -1,7 +1,6 @@
 package certificates
 
 import (
-	"fmt"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -12,15 +11,19 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheCAHasOneWriter: while an installation changes over to
-// cert-manager, the old pod and cainjector would overwrite each other.
-func TestTheCAHasOneWriter(t *testing.T) {
+// TestCAOfCertManagerIsNotOverwritten: the operator writes the CA of its own certificate into the webhook configuration. If the
+// configuration has the annotation of cert-manager, cert-manager's cainjector writes the CA, and both would overwrite each
+// other. Then the operator leaves it and returns an error.
+func TestCAOfCertManagerIsNotOverwritten(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		annotations map[string]string
-		want, error string
+		annotations       map[string]string
+		wantCA, wantError string
 	}{
-		"ours":           {nil, "authority", ""},
-		"cert-manager's": {map[string]string{"cert-manager.io/inject-ca-from": "cards/cardquota-webhook"}, "", "cert-manager writes the CA of"},
+		"without annotations": {wantCA: "authority"},
+		"with cert-manager's annotation": {
+			annotations: map[string]string{"cert-manager.io/inject-ca-from": "cards/cardquota-webhook"},
+			wantError:   "cert-manager writes the CA of",
+		},
 	}) {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, Annotations: tc.annotations},
@@ -29,10 +32,10 @@ func TestTheCAHasOneWriter(t *testing.T) {
 
 		self := New("cards")
 		self.client = fake.NewClientBuilder().WithObjects(configuration).Build()
-		check.Says(t, self.injectCABundles(t.Context(), []byte("authority")), tc.error)
+		check.Says(t, self.injectCABundles(t.Context(), []byte("authority")), tc.wantError)
 		check.NoError(t, self.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration))
 		for _, webhook := range configuration.Webhooks {
-			check.Equal(t, fmt.Sprintf("webhook %s trusts", webhook.Name), tc.want, string(webhook.ClientConfig.CABundle))
+			check.Equal(t, "CA of webhook "+webhook.Name, tc.wantCA, string(webhook.ClientConfig.CABundle))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"testing"
 	"time"
 
@@ -14,17 +15,23 @@ import (
 
 const ca = corev1.ServiceAccountRootCAKey
 
-// at renews by the clock of a moment.
-func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte, bool) {
-	self := &Rotator{namespace: "cards", now: func() time.Time { return now }}
-	out, renewed, err := self.renewCertificate(data)
+// renewAt renews a stored certificate at a time, in a namespace. It reports whether anything was renewed.
+func renewAt(t *testing.T, now time.Time, namespace string, stored map[string][]byte) (renewed map[string][]byte, isRenewed bool) {
+	rotator := &Rotator{namespace: namespace, now: func() time.Time { return now }}
+	renewed, isRenewed, err := rotator.renewCertificate(stored)
 	check.NoError(t, err)
-	return out, renewed
+	return renewed, isRenewed
 }
 
-// trusts reports whether an API server with the authority trusts the certificate at
-// a time.
-func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
+// withoutKey returns stored data without one key.
+func withoutKey(stored map[string][]byte, key string) map[string][]byte {
+	rest := maps.Clone(stored)
+	delete(rest, key)
+	return rest
+}
+
+// verify returns why an API server with the stored authority does not trust the certificate at a time.
+func verify(t *testing.T, data map[string][]byte, now time.Time) error {
 	pair := check.Value(tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[ca])
@@ -32,91 +39,81 @@ func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
 	return err
 }
 
-func TestRenewal(t *testing.T) {
+// TestCertificateIsRenewedInTime: the webhooks' certificate is valid for a year and renewed 90 days before its end.
+// Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Whatever
+// is missing, too old, from the future or of another namespace is made again, and the result is always trusted.
+func TestCertificateIsRenewedInTime(t *testing.T) {
+	const day = 24 * time.Hour
+
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	day := 24 * time.Hour
-	first, made := at(t, now, nil)
-	if err := trusts(t, first, now); !made || err != nil {
-		t.Fatalf("made %v: %v", made, err)
-	}
+	first, _ := renewAt(t, now, "cards", nil)
+	check.NoError(t, verify(t, first, now))
+	ofOtherNamespace, _ := renewAt(t, now, "other", nil)
 
-	without := func(key string) map[string][]byte {
-		out := map[string][]byte{}
-		for k, v := range first {
-			if k != key {
-				out[k] = v
-			}
-		}
-		return out
-	}
-
-	elsewhere, _, err := (&Rotator{namespace: "other", now: func() time.Time { return now }}).renewCertificate(nil)
-	check.NoError(t, err)
 	for t, tc := range check.Cases(t, map[string]struct {
-		after         time.Duration
-		data          map[string][]byte
-		server, keeps bool
+		after          time.Duration
+		stored         map[string][]byte
+		wantRenewed    bool
+		keepsAuthority bool
 	}{
-		"fresh":                               {0, first, false, true},
-		"a quarter of a year is left":         {274 * day, first, false, true},
-		"less than that is left":              {276 * day, first, true, true},
-		"it has run out":                      {400 * day, first, true, true},
-		"the authority runs out":              {3600 * day, first, true, false},
-		"the clock went back":                 {-2 * time.Hour, first, true, false},
-		"the clock went back a little":        {-30 * time.Minute, first, false, true},
-		"the server's key is lost":            {0, without(corev1.TLSPrivateKeyKey), true, true},
-		"the authority's key is lost":         {0, without(caKeyName), true, false},
-		"it is of another namespace":          {0, elsewhere, true, true},
-		"another client wrote something else": {0, map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, true, false},
+		"a new certificate":                                               {stored: first, keepsAuthority: true},
+		"274 days later, 91 are left":                                     {after: 274 * day, stored: first, keepsAuthority: true},
+		"276 days later, 89 are left":                                     {after: 276 * day, stored: first, wantRenewed: true, keepsAuthority: true},
+		"400 days later, the certificate has expired":                     {after: 400 * day, stored: first, wantRenewed: true, keepsAuthority: true},
+		"3600 days later, the authority is near its end":                  {after: 3600 * day, stored: first, wantRenewed: true},
+		"the clock went back two hours, the certificate is not valid yet": {after: -2 * time.Hour, stored: first, wantRenewed: true},
+		"the clock went back half an hour":                                {after: -30 * time.Minute, stored: first, keepsAuthority: true},
+		"the key of the certificate is lost":                              {stored: withoutKey(first, corev1.TLSPrivateKeyKey), wantRenewed: true, keepsAuthority: true},
+		"the authority's key is lost":                                     {stored: withoutKey(first, caKeyName), wantRenewed: true},
+		"the certificate is for another namespace":                        {stored: ofOtherNamespace, wantRenewed: true, keepsAuthority: true},
+		"another client wrote something else into the Secret":             {stored: map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, wantRenewed: true},
 	}) {
-		got, renewed := at(t, now.Add(tc.after), tc.data)
-		check.Equal(t, "renewed", tc.server, renewed)
-		check.Equal(t, "authority kept", tc.keeps, bytes.Equal(got[ca], tc.data[ca]))
-		err := trusts(t, got, now.Add(tc.after))
-		check.That(t, err == nil, "not trusted: %v", err)
+		got, isRenewed := renewAt(t, now.Add(tc.after), "cards", tc.stored)
+		check.Equal(t, "renewed", tc.wantRenewed, isRenewed)
+		check.Equal(t, "authority kept", tc.keepsAuthority, bytes.Equal(got[ca], tc.stored[ca]))
+		check.NoError(t, verify(t, got, now.Add(tc.after)))
 	}
 }
 
-func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
-	self := New("cards")
-	if _, err := self.GetCertificate(nil); err == nil {
-		t.Error("served something")
-	}
-	check.That(t, self.Ready(nil) != nil, "ready without a certificate")
+// TestNotReadyWithoutATrustedCertificate: while a replica is not ready, the API server does not send it requests. It becomes
+// ready once it serves a certificate and the webhook configuration has its CA.
+func TestNotReadyWithoutATrustedCertificate(t *testing.T) {
+	rotator := New("cards")
+	_, err := rotator.GetCertificate(nil)
+	check.That(t, err != nil, "a certificate is served before there is one")
+	check.That(t, rotator.Ready(nil) != nil, "ready without a certificate")
 
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	data, _ := at(t, now, nil)
+	data, _ := renewAt(t, now, "cards", nil)
 	certificate := check.Value(newServingCert(data))(t)
+	rotator.serving.Store(certificate)
+	rotator.now = func() time.Time { return now }
+	check.That(t, rotator.Ready(nil) != nil, "ready before the API server trusts the certificate")
 
-	self.serving.Store(certificate)
-	self.now = func() time.Time { return now }
-	check.That(t, self.Ready(nil) != nil, "ready before the API server trusts it")
-
-	self.trusted.Store(true)
-	check.NoError(t, self.Ready(nil))
-	if served, err := self.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], certificate.Leaf.Raw) {
-		t.Errorf("serves another certificate: %v", err)
-	}
+	rotator.trusted.Store(true)
+	check.NoError(t, rotator.Ready(nil))
+	served := check.Value(rotator.GetCertificate(nil))(t)
+	check.That(t, bytes.Equal(served.Certificate[0], certificate.Leaf.Raw), "another certificate is served")
 }
 
-// TestNotReadyOutsideOfItsTime: the API server would refuse the certificate.
-func TestNotReadyOutsideOfItsTime(t *testing.T) {
+// TestNotReadyOutsideOfTheCertificatesTime: the API server refuses a certificate that is not valid yet, or has expired, by its
+// clock. So a replica with such a certificate is not ready.
+func TestNotReadyOutsideOfTheCertificatesTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	data, _ := at(t, made, nil)
+	data, _ := renewAt(t, made, "cards", nil)
 	certificate := check.Value(newServingCert(data))(t)
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		now   time.Time
 		ready bool
 	}{
-		"when it is made":          {made, true},
-		"made by a clock that ran": {made.Add(-3 * time.Hour), false},
-		"after its end":            {made.Add(certLifetime + time.Hour), false},
+		"at once":                       {made, true},
+		"three hours before it is made": {made.Add(-3 * time.Hour), false},
+		"an hour after its end":         {made.Add(certLifetime + time.Hour), false},
 	}) {
-		self := &Rotator{namespace: "cards", now: func() time.Time { return tc.now }}
-		self.serving.Store(certificate)
-		self.trusted.Store(true)
-		err := self.Ready(nil)
-		check.That(t, (err == nil) == tc.ready, "ready: %v, want %v", err, tc.ready)
+		rotator := &Rotator{namespace: "cards", now: func() time.Time { return tc.now }}
+		rotator.serving.Store(certificate)
+		rotator.trusted.Store(true)
+		check.Equal(t, "ready", tc.ready, rotator.Ready(nil) == nil)
 	}
 }
