@@ -33,6 +33,21 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+// value returns what a call returned beside its error, and ends the test on an error.
+func value[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+// expectRefused reports an error that does not have a text, or none.
+func expectRefused(t *testing.T, err error, want string) {
+	t.Helper()
+	expectThat(t, err != nil && strings.Contains(err.Error(), want), "got error %v, want …%s…", err, want)
+}
+
 // expectThat reports a failed condition.
 func expectThat(t *testing.T, holds bool, format string, args ...any) {
 	t.Helper()
@@ -58,16 +73,12 @@ func equal[V any](t *testing.T, what string, left, right V) {
 
 func loadBundle(t *testing.T) *manifests.Bundle {
 	t.Helper()
-	bundle, err := manifests.GetBundleFromDir(filepath.Join(projectRoot, bundleDir))
-	requireThat(t, err == nil, "load the bundle: %v", err)
-	return bundle
+	return value(manifests.GetBundleFromDir(filepath.Join(projectRoot, bundleDir)))(t)
 }
 
 func committedFile(t *testing.T, name string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(projectRoot, bundleDir, name))
-	noError(t, err)
-	return content
+	return value(os.ReadFile(filepath.Join(projectRoot, bundleDir, name)))(t)
 }
 
 // validatorComplaints returns the errors and warnings of every validator that operator-sdk runs
@@ -93,18 +104,22 @@ func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 	return list
 }
 
-func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
+// TestValidatorsFindNoErrorAndNoWarningInTheBundle: OLM installs the operator from the files of bundle/. The
+// validators of operator-sdk for such a bundle must find nothing. They read only the first object of a file, so
+// the bundle must also have all objects: a ClusterServiceVersion (CSV), the definitions and policies of
+// config/, and two Services.
+func TestValidatorsFindNoErrorAndNoWarningInTheBundle(t *testing.T) {
 	bundle := loadBundle(t)
 	for _, complaint := range validatorComplaints(bundle, "1.34") {
 		t.Error(complaint)
 	}
 
-	// Documents after the first one in a file would be neither validated nor installed.
 	want := map[string]int{
-		"ClusterServiceVersion": 1, "CustomResourceDefinition": len(configObjects(t, "crd/bases/*.yaml")),
-		"Service": 2, "NetworkPolicy": len(configObjects(t, "networkpolicy/*.yaml")),
+		"ClusterServiceVersion":    1,
+		"CustomResourceDefinition": len(configObjects(t, "crd/bases/*.yaml")),
+		"Service":                  2,
+		"NetworkPolicy":            len(configObjects(t, "networkpolicy/*.yaml")),
 	}
-
 	got := map[string]int{}
 	for _, object := range bundle.Objects {
 		got[object.GetKind()]++
@@ -112,35 +127,34 @@ func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
 	equal(t, "objects of the bundle by kind (-want +got)", want, got)
 }
 
+// TestValidatorsComplainAboutABundleThatIsWrong: TestValidatorsFindNoErrorAndNoWarningInTheBundle would also
+// pass if the validators did not run. So each row breaks the bundle in one way, and wants a complaint of one of
+// them.
 func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
-		breakIt func(*manifests.Bundle)
-		want    string
+		breakBundle func(b *manifests.Bundle)
+		want        string
 	}{
-		"no icon is a warning": {func(b *manifests.Bundle) { b.CSV.Spec.Icon = nil }, "Icon not specified"},
-		"budgets without a version": {func(b *manifests.Bundle) {
+		"no icon": {func(b *manifests.Bundle) { b.CSV.Spec.Icon = nil }, "Icon not specified"},
+		"PodDisruptionBudgets without a version": {func(b *manifests.Bundle) {
 			for i := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 				b.CSV.Spec.CustomResourceDefinitions.Owned[i].Resources = nil
 			}
 
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b.CSV)
-			if err != nil {
-				panic(err)
-			}
-
+			content := value(runtime.DefaultUnstructuredConverter.ToUnstructured(b.CSV))(t)
 			for _, object := range b.Objects {
 				if object.GetKind() == "ClusterServiceVersion" {
 					object.Object["spec"] = content["spec"]
 				}
 			}
 		}, "poddisruptionbudgets"},
-		"an unknown category":                 {func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories"},
-		"a level that does not exist":         {func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities"},
-		"a channel without a kind":            {func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention"},
-		"a definition without a description":  {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
-		"a definition without an example":     {func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example"},
-		"a container that requests no memory": {func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests"},
-		"an account that is also a file": {func(b *manifests.Bundle) {
+		"an unknown category":                                       {func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories"},
+		"a capability level that does not exist":                    {func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities"},
+		"a channel that is only a version":                          {func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention"},
+		"a CustomResourceDefinition that the CSV does not describe": {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
+		"a CustomResourceDefinition without an example":             {func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example"},
+		"a container that requests no memory":                       {func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests"},
+		"a ServiceAccount that the CSV creates, as an object of its own": {func(b *manifests.Bundle) {
 			b.Objects = append(b.Objects, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "cardquota-manager"},
 			}})
@@ -148,24 +162,24 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bundle := loadBundle(t)
-			tc.breakIt(bundle)
+			tc.breakBundle(bundle)
 			list := strings.Join(validatorComplaints(bundle, "1.34"), "\n")
 			expectThat(t, strings.Contains(list, tc.want), "want a complaint about %q, got:\n%s", tc.want, list)
 		})
 	}
 }
 
-func TestGeneratingAgainChangesNothing(t *testing.T) {
-	src, err := readSources(os.DirFS(projectRoot))
-	noError(t, err)
-	generated, err := generateFiles(src, defaultRelease())
-	noError(t, err)
-	onDisk, err := readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)), ".")
-	noError(t, err)
+// TestTheBundleIsWhatConfigGenerates: bundle/ is generated from config/, and never edited. The files on disk
+// are those that make bundle would write now.
+func TestTheBundleIsWhatConfigGenerates(t *testing.T) {
+	generated := value(generateFrom(os.DirFS(projectRoot), defaultRelease()))(t)
+	onDisk := value(readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)), "."))(t)
 	equal(t, "bundle/ is not what config/ generates, run make bundle (-generated +on disk)", fileTexts(generated), fileTexts(onDisk))
 }
 
-func TestAnnotationsAreTheImagesLabels(t *testing.T) {
+// TestTheAnnotationsOfTheBundleAreTheLabelsOfItsImage: OLM reads the package and channels of a bundle from
+// annotations.yaml, and a registry from the labels of its image. Both must be the same eight.
+func TestTheAnnotationsOfTheBundleAreTheLabelsOfItsImage(t *testing.T) {
 	var file struct {
 		Annotations map[string]string `json:"annotations"`
 	}
@@ -181,33 +195,35 @@ func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	expectThat(t, len(labels) == 8, "got %d labels, want the 8 of a bundle with a scorecard", len(labels))
 }
 
-func TestTextsKeepToTheLimitsOfCatalogs(t *testing.T) {
+// TestTextsOfTheBundleFitACatalog: OperatorHub shows a name of 3 to 50 characters, a description, and a short one of at most
+// 135. It also needs some annotations, keywords and the maturity.
+func TestTextsOfTheBundleFitACatalog(t *testing.T) {
 	csv := loadBundle(t).CSV
-	if n := len(csv.Spec.DisplayName); n < 3 || n > 50 {
-		t.Errorf("displayName has %d characters, want 3 to 50", n)
-	}
-	if n := len(csv.Spec.Description); n < 20 {
-		t.Errorf("description has %d characters, want 20 or more", n)
-	}
-	if n := len([]rune(csv.Annotations["description"])); n == 0 || n > 135 {
-		t.Errorf("the short description has %d characters, want 1 to 135, what a catalog shows", n)
-	}
+	name := csv.Spec.DisplayName
+	short := []rune(csv.Annotations["description"])
+	expectThat(t, len(name) >= 3 && len(name) <= 50, "displayName has %d characters, want 3 to 50", len(name))
+	expectThat(t, len(csv.Spec.Description) >= 20, "description has %d characters, want 20 or more", len(csv.Spec.Description))
+	expectThat(t, len(short) > 0 && len(short) <= 135, "the short description has %d characters, want 1 to 135", len(short))
 
 	for _, key := range []string{"containerImage", "createdAt", "repository", "support", namespaceAnnotation} {
 		expectThat(t, csv.Annotations[key] != "", "annotation %s is missing", key)
 	}
-
-	expectThat(t, len(csv.Spec.Keywords) > 0 && csv.Spec.Maturity != "", "keywords or maturity are missing")
+	expectThat(t, len(csv.Spec.Keywords) > 0, "there are no keywords")
+	expectThat(t, csv.Spec.Maturity != "", "the maturity is missing")
 }
 
-func TestOnlyAllNamespacesIsSupported(t *testing.T) {
+// TestTheOperatorIsInstalledForAllNamespacesOnly: queues and nodes belong to the whole cluster, so the operator
+// cannot be limited to some namespaces. Of OLM's four install modes the bundle supports this one.
+func TestTheOperatorIsInstalledForAllNamespacesOnly(t *testing.T) {
 	got := map[v1alpha1.InstallModeType]bool{}
 	for _, mode := range loadBundle(t).CSV.Spec.InstallModes {
 		got[mode.Type] = mode.Supported
 	}
 	want := map[v1alpha1.InstallModeType]bool{
-		v1alpha1.InstallModeTypeOwnNamespace: false, v1alpha1.InstallModeTypeSingleNamespace: false,
-		v1alpha1.InstallModeTypeMultiNamespace: false, v1alpha1.InstallModeTypeAllNamespaces: true,
+		v1alpha1.InstallModeTypeOwnNamespace:    false,
+		v1alpha1.InstallModeTypeSingleNamespace: false,
+		v1alpha1.InstallModeTypeMultiNamespace:  false,
+		v1alpha1.InstallModeTypeAllNamespaces:   true,
 	}
 	equal(t, "install modes (-want +got)", want, got)
 }

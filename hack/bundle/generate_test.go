@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,23 +15,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestFirstSentence(t *testing.T) {
+// TestADescriptorHasTheFirstSentenceOfAField: the CSV describes each field in one sentence, the first one of
+// its comment in the API. A sentence ends with a full stop before a word or number, but not after an
+// abbreviation or within a word. Lines are joined, and an empty line ends the sentence too.
+func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 	for name, tc := range map[string]struct{ description, want string }{
-		"one sentence":                       {"tenant is who the cards are for.", "tenant is who the cards are for."},
-		"a second one that begins lower":     {"serviceType says what.\ninference gets more.", "serviceType says what."},
-		"a second one that begins with 0":    {"quota is the ceiling, 0 to 9. 0 is nothing.", "quota is the ceiling, 0 to 9."},
-		"lines are joined":                   {"cards is\nthe quota\tper card.", "cards is the quota per card."},
-		"a full stop inside of a word":       {"name is as kubectl get x.y says, 1.5 times. More.", "name is as kubectl get x.y says, 1.5 times."},
-		"an abbreviation":                    {"card is a model (e.g. H200) or etc. and so on. More.", "card is a model (e.g. H200) or etc. and so on."},
-		"an example behind an empty line":    {"cards is the quota\n\n\t- name: x. y", "cards is the quota"},
-		"a description without a full stop":  {"status of the condition", "status of the condition"},
-		"a description that is empty at all": {"", ""},
+		"one sentence": {"tenant is who the cards are for.", "tenant is who the cards are for."},
+		"a second sentence that begins in lower case": {"serviceType says what.\ninference gets more.", "serviceType says what."},
+		"a second sentence that begins with a number": {"quota is the ceiling, 0 to 9. 0 is nothing.", "quota is the ceiling, 0 to 9."},
+		"a sentence of two lines":                     {"cards is\nthe quota\tper card.", "cards is the quota per card."},
+		"full stops within words and numbers":         {"name is as kubectl get x.y says, 1.5 times. More.", "name is as kubectl get x.y says, 1.5 times."},
+		"abbreviations":                               {"card is a model (e.g. H200) or etc. and so on. More.", "card is a model (e.g. H200) or etc. and so on."},
+		"an example behind an empty line":             {"cards is the quota\n\n\t- name: x. y", "cards is the quota"},
+		"no full stop":                                {"status of the condition", "status of the condition"},
+		"no text":                                     {"", ""},
 	} {
 		equal(t, name, firstSentence(tc.description), tc.want)
 	}
 }
 
-func TestDisplayName(t *testing.T) {
+// TestTheNameOfAFieldIsWrittenInWords: a console shows the last part of a path, and words of its own for its
+// parents, with capitals. Abbreviations such as CPU keep theirs.
+func TestTheNameOfAFieldIsWrittenInWords(t *testing.T) {
 	for path, want := range map[string]string{
 		"tenant":               "Tenant",
 		"queueName":            "Queue Name",
@@ -46,7 +50,10 @@ func TestDisplayName(t *testing.T) {
 	}
 }
 
-func TestFieldsInsideOfConditionsAreRemoved(t *testing.T) {
+// TestFieldsInsideOfConditionsAreNotListed: the CSV describes each field of a status, but the fields of a
+// condition are the same everywhere. A list with a key, such as conditions by their type, is one field. The
+// schema has fields a and z, a list whose items have b, and conditions with a type.
+func TestFieldsInsideOfConditionsAreNotListed(t *testing.T) {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	schema := apiextensionsv1.JSONSchemaProps{
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{
@@ -95,12 +102,13 @@ func generateFrom(files fs.FS, release releaseOptions) (map[string][]byte, error
 
 func generateFor(t *testing.T, release releaseOptions) map[string][]byte {
 	t.Helper()
-	files, err := generateFrom(projectConfig(t), release)
-	noError(t, err)
-	return files
+	return value(generateFrom(projectConfig(t), release))(t)
 }
 
-func TestWhatABundleCannotSayIsRefused(t *testing.T) {
+// TestConfigurationsThatABundleCannotInstallAreRefused: OLM installs less than kubectl apply, and some of it
+// differently. A change of config/ that a bundle cannot express must fail, and not be lost. Each row replaces a
+// text in one file of config/, and wants an error with a text.
+func TestConfigurationsThatABundleCannotInstallAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file, old, replacement string
 		want                   string
@@ -119,7 +127,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			"config/rbac/manager_rolebinding.yaml", "kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: volcano-system",
 			"kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: other", "a bundle grants only in its own",
 		},
-		"a foreign account": {
+		"a role for an account of another installation": {
 			"config/rbac/scheduler_rolebinding.yaml", "- kind: ServiceAccount\n  name: cardquota-scheduler",
 			"- kind: ServiceAccount\n  name: default", "default is no ServiceAccount of the installation",
 		},
@@ -133,14 +141,14 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		"a Deployment without an account": {
 			"config/manager/deployment.yaml", "serviceAccountName: cardquota-manager", "serviceAccountName: default", `ServiceAccount "default" is none`,
 		},
-		"a definition that the base forgot": {
+		"a CustomResourceDefinition that the base of the CSV does not describe": {
 			basePath, "name: cardquotas.cardquota.dev", "name: tides.cardquota.dev", "says nothing about cardquotas.cardquota.dev",
 		},
-		"a foreign certificate": {
+		"webhooks that create their own certificate, which OLM mounts": {
 			"config/manifests/kustomization.yaml", "value: --webhook-certificates=Files", "value: --webhook-certificates=Self",
 			"--webhook-certificates=Files is missing",
 		},
-		"a certificate of two": {
+		"webhooks with a certificate from two sources": {
 			"config/manager/deployment.yaml", "        - --leader-elect\n", "        - --leader-elect\n        - --webhook-certificates=Self\n",
 			"says 2 times where its certificate comes from",
 		},
@@ -149,21 +157,21 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			"        volumeMounts: [{name: own, mountPath: /tmp/k8s-webhook-server/serving-certs}]\n        ports:\n",
 			"volume own is mounted at /tmp/k8s-webhook-server/serving-certs",
 		},
-		"a webhook for some namespaces": {
+		"a webhook with a namespaceSelector": {
 			"config/webhook/manifests.yaml", "  failurePolicy: Fail\n",
 			"  failurePolicy: Fail\n  namespaceSelector: {matchLabels: {a: b}}\n", "OLM replaces by the OperatorGroup's",
 		},
-		"a webhook behind a foreign Service": {
+		"a webhook behind a Service of another installation": {
 			"config/webhook/manifests.yaml", "name: cardquota-webhook", "name: other", "Service other is none of the installation",
 		},
-		"a webhook behind a port that is not there": {
+		"a webhook behind a port that its Service does not have": {
 			"config/webhook/manifests.yaml", "port: 443", "port: 8443", "Service cardquota-webhook has no port 8443",
 		},
-		"a webhook's Service that leads nowhere": {
+		"a webhook whose Service selects no Deployment": {
 			"config/webhook/service.yaml", "selector:\n    app.kubernetes.io/name: cardquota-manager",
 			"selector:\n    app.kubernetes.io/name: cardquota", "selects no Deployment",
 		},
-		"a misspelt field": {
+		"a misspelt field in the base of the CSV": {
 			basePath, "minKubeVersion:", "minKubernetesVersion:", "unknown field",
 		},
 	} {
@@ -175,12 +183,14 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 
 			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
 			_, err := generateFrom(files, defaultRelease())
-			expectThat(t, err != nil && strings.Contains(err.Error(), tc.want), "got error %v, want one that says %q", err, tc.want)
+			expectRefused(t, err, tc.want)
 		})
 	}
 }
 
-func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
+// TestScorecardRunsTheImageOfTheOption: operator-sdk's scorecard runs six tests as pods. -scorecard-image is
+// the image of all of them, as clusters may pull from a registry of their own only.
+func TestScorecardRunsTheImageOfTheOption(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
 	files := generateFor(t, chosen)
@@ -189,15 +199,17 @@ func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
 	noError(t, yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config))
-	n := len(config.Stages[0].Tests)
-	expectThat(t, n == 6, "%d tests, want 6", n)
-
+	expectThat(t, len(config.Stages[0].Tests) == 6, "%d tests, want 6", len(config.Stages[0].Tests))
 	for _, test := range config.Stages[0].Tests {
 		expectThat(t, test.Image == chosen.scorecard, "a test runs %s", test.Image)
 	}
 }
 
-func TestImagesCanBeGivenByDigest(t *testing.T) {
+// TestImagesCanBeReplacedByDigestAndRegistry: clusters without access to the internet have a mirror. An image
+// of an option, here with a digest, is used as it is, and the others come from the registry of the option. Each
+// stands twice in the CSV: in a container and in relatedImages, by which a mirror is filled. An option without
+// a name or an image is refused.
+func TestImagesCanBeReplacedByDigestAndRegistry(t *testing.T) {
 	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
 	chosen := defaultRelease()
 	chosen.images.registry = "registry.example/team"
@@ -206,74 +218,83 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 	files := generateFor(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
-		n := strings.Count(csv, want)
-		expectThat(t, n == 2, "%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
+		expectThat(t, strings.Count(csv, want) == 2, "%q stands %d times in the CSV, want 2", want, strings.Count(csv, want))
 	}
 
 	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
-		err := chosen.images.overrideImage(bad)
-		expectThat(t, err != nil, "-image %q was accepted", bad)
+		expectThat(t, chosen.images.overrideImage(bad) != nil, "-image %q was accepted", bad)
 	}
 }
 
-func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
+// newCSV is a CSV of a version, as the base of config/manifests has it.
+func newCSV(version, replaces string) *v1alpha1.ClusterServiceVersion {
+	csv := &v1alpha1.ClusterServiceVersion{}
+	csv.Annotations = map[string]string{}
+	csv.Spec.Version.Version = semver.MustParse(version)
+	csv.Spec.Replaces = replaces
+	return csv
+}
+
+// TestAReleaseReplacesTheOneBefore: OLM upgrades along a channel, by the version that a CSV replaces and by the range of
+// versions that it may skip. The base has version 0.2.0, which replaces 0.1.0. Options may change both.
+func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 	for name, tc := range map[string]struct {
-		version, replaces            string
-		wantName, wantReplaces, want string
+		options                           releaseOptions
+		wantName, wantReplaces, wantSkips string
 	}{
-		"the base's": {"", "", "cardquota.v0.2.0", "cardquota.v0.1.0", ">=0.1.0 <0.2.0"},
-		"the next":   {"0.3.0", "0.2.1", "cardquota.v0.3.0", "cardquota.v0.2.1", ">=0.2.1 <0.3.0"},
-		"a patch":    {"0.2.1", "0.2.0", "cardquota.v0.2.1", "cardquota.v0.2.0", ">=0.2.0 <0.2.1"},
+		"no options":                   {releaseOptions{}, "cardquota.v0.2.0", "cardquota.v0.1.0", ">=0.1.0 <0.2.0"},
+		"version 0.3.0 replaces 0.2.1": {releaseOptions{version: "0.3.0", replaces: "0.2.1"}, "cardquota.v0.3.0", "cardquota.v0.2.1", ">=0.2.1 <0.3.0"},
+		"version 0.2.1 replaces 0.2.0": {releaseOptions{version: "0.2.1", replaces: "0.2.0"}, "cardquota.v0.2.1", "cardquota.v0.2.0", ">=0.2.0 <0.2.1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			csv := &v1alpha1.ClusterServiceVersion{}
-			csv.Annotations = map[string]string{}
-			csv.Spec.Version.Version = semver.MustParse("0.2.0")
-			csv.Spec.Replaces = "cardquota.v0.1.0"
-			noError(t, (releaseOptions{version: tc.version, replaces: tc.replaces}).setVersion(csv))
-			if csv.Name != tc.wantName || csv.Spec.Replaces != tc.wantReplaces || csv.Annotations[skipRange] != tc.want {
-				t.Errorf("got %s, replaces %s, skips %s; want %s, %s, %s",
-					csv.Name, csv.Spec.Replaces, csv.Annotations[skipRange], tc.wantName, tc.wantReplaces, tc.want)
-			}
-		})
-	}
+		csv := newCSV("0.2.0", "cardquota.v0.1.0")
+		noError(t, tc.options.setVersion(csv))
 
-	first := &v1alpha1.ClusterServiceVersion{}
-	first.Spec.Version.Version = semver.MustParse("0.1.0")
-	if err := (releaseOptions{}).setVersion(first); err != nil || first.Spec.Replaces != "" || len(first.Annotations) != 0 {
-		t.Errorf("the first version replaces %q with %v (%v), want nothing", first.Spec.Replaces, first.Annotations, err)
-	}
-
-	for _, bad := range []releaseOptions{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
-		csv := &v1alpha1.ClusterServiceVersion{}
-		csv.Spec.Version.Version = semver.MustParse("0.2.0")
-		if err := bad.setVersion(csv); err == nil {
-			t.Errorf("version %q that replaces %q was accepted", bad.version, bad.replaces)
-		}
+		equal(t, name+": name", tc.wantName, csv.Name)
+		equal(t, name+": replaces", tc.wantReplaces, csv.Spec.Replaces)
+		equal(t, name+": skips", tc.wantSkips, csv.Annotations[skipRange])
 	}
 }
 
-func TestWriteLeavesNothingOld(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "bundle")
+// TestTheFirstReleaseReplacesNone: it has no version before it, and skips none.
+func TestTheFirstReleaseReplacesNone(t *testing.T) {
+	first := newCSV("0.1.0", "")
+	noError(t, (releaseOptions{}).setVersion(first))
+	equal(t, "replaces", "", first.Spec.Replaces)
+	equal(t, "annotations", map[string]string{}, first.Annotations)
+}
+
+// TestAReleaseMustBeNewerThanTheOneThatItReplaces: the base has version 0.2.0. It cannot replace 0.9.0, which is newer, or
+// itself, and texts that are no versions are refused.
+func TestAReleaseMustBeNewerThanTheOneThatItReplaces(t *testing.T) {
+	for _, bad := range []releaseOptions{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
+		expectThat(t, bad.setVersion(newCSV("0.2.0", "")) != nil, "version %q that replaces %q was accepted", bad.version, bad.replaces)
+	}
+}
+
+// TestWritingABundleRemovesTheFilesOfTheOneBefore: a file that is no longer generated must not stay in bundle/. The second
+// bundle lacks a.yaml, changes b.yaml and adds c.yaml.
+func TestWritingABundleRemovesTheFilesOfTheOneBefore(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "bundle")
 	first := map[string][]byte{"manifests/a.yaml": []byte("a"), "manifests/b.yaml": []byte("b")}
 	second := map[string][]byte{"manifests/b.yaml": []byte("B"), "metadata/c.yaml": []byte("c")}
 	for _, files := range []map[string][]byte{first, second} {
-		noError(t, writeFiles(dir, files))
-		got, err := readTree(os.DirFS(dir), ".")
-		noError(t, err)
-		equal(t, "folder (-want +got)", fileTexts(files), fileTexts(got))
+		noError(t, writeFiles(folder, files))
+		equal(t, "folder (-want +got)", fileTexts(files), fileTexts(value(readTree(os.DirFS(folder), "."))(t)))
 	}
 }
 
-func TestRunNeedsAProject(t *testing.T) {
+// TestGeneratingInAFolderWithoutTheProjectFails: -root must be the project. In an empty folder, the error says
+// that a file does not exist.
+func TestGeneratingInAFolderWithoutTheProjectFails(t *testing.T) {
 	err := run([]string{"-root", t.TempDir()})
 	expectThat(t, errors.Is(err, fs.ErrNotExist), "got error %v, want one about the missing file", err)
 }
 
-func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
+// TestTheSameSourcesGiveTheSameBundle: a bundle is committed, and compared with a new one in CI. So the order
+// of its parts must not be random. Six runs write the same bytes.
+func TestTheSameSourcesGiveTheSameBundle(t *testing.T) {
 	first := generateFor(t, defaultRelease())
 	for range 5 {
-		again := generateFor(t, defaultRelease())
-		requireThat(t, maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }), "two runs over the same sources differ")
+		equal(t, "files (-first run +later run)", fileTexts(first), fileTexts(generateFor(t, defaultRelease())))
 	}
 }

@@ -58,20 +58,14 @@ func fullInstallation(t *testing.T) installation {
 	}
 
 	files["config/everything/kustomization.yaml"] = &fstest.MapFile{Data: []byte(text)}
-	config, err := copyToMemory(fs.FS(files), "config")
-	noError(t, err)
-	objects, err := buildKustomization(config, "config/everything")
-	noError(t, err)
-
+	config := value(copyToMemory(fs.FS(files), "config"))(t)
 	var all installation
-	for _, object := range objects {
-		if err := all.addObject(object); err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
+	for _, object := range value(buildKustomization(config, "config/everything"))(t) {
+		noError(t, all.addObject(object))
 	}
 
-	requireThat(t, len(all.deployments) == 2 && len(all.monitors) > 0 && len(all.policies) > 0 && len(all.rules) > 0, "a component is missing: %s", text)
-
+	requireThat(t, len(all.deployments) == 2, "there are %d Deployments, want 2", len(all.deployments))
+	requireThat(t, len(all.monitors) > 0 && len(all.policies) > 0 && len(all.rules) > 0, "a component is missing: %s", text)
 	return all
 }
 
@@ -113,15 +107,12 @@ func opensPort(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
 	})
 }
 
-func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
+// TestServicesLeadToPortsThatTheirPodsOpen: with all components of config/ installed, each Service selects one
+// Deployment, and leads to ports that its container opens. Otherwise webhooks or metrics could not be reached.
+func TestServicesLeadToPortsThatTheirPodsOpen(t *testing.T) {
 	all := fullInstallation(t)
 	for _, service := range all.services {
-		deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
-		if err != nil {
-			t.Errorf("Service %s: %v", service.Name, err)
-			continue
-		}
-
+		deployment := value(all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector)))(t)
 		for _, port := range service.Spec.Ports {
 			expectThat(t, opensPort(deployment, port.TargetPort), "Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
 		}
@@ -139,8 +130,7 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 	t.Helper()
 	var list []scrapeTarget
 	for _, monitor := range all.monitors {
-		selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-		noError(t, err)
+		selector := value(metav1.LabelSelectorAsSelector(&monitor.Spec.Selector))(t)
 		for i := range all.services {
 			service := &all.services[i]
 			for _, endpoint := range monitor.Spec.Endpoints {
@@ -159,13 +149,16 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 	return list
 }
 
-// Every Deployment is scraped once, over TLS with a token, according to its arguments.
-func TestPrometheusScrapesBothPrograms(t *testing.T) {
+// TestPrometheusScrapesBothProgramsOverTLS: each Deployment is scraped once by a ServiceMonitor, over https and
+// with a token, as both programs serve their metrics only so. They make their certificates themselves, so
+// Prometheus cannot verify them.
+func TestPrometheusScrapesBothProgramsOverTLS(t *testing.T) {
 	scraped := map[string]int{}
 	for _, target := range fullInstallation(t).scrapeTargets(t) {
 		scraped[target.deployment.Name]++
 		e := target.endpoint
-		expectThat(t, e.Scheme == "https" && e.BearerTokenFile != "" && e.TLSConfig["insecureSkipVerify"] == true, "Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
+		expectThat(t, e.Scheme == "https" && e.BearerTokenFile != "", "Service %s is scraped without TLS or without a token: %+v", target.service.Name, e)
+		expectThat(t, e.TLSConfig["insecureSkipVerify"] == true, "Service %s is scraped only with a certificate that can be verified: %+v", target.service.Name, e)
 
 		args := strings.Join(target.deployment.Spec.Template.Spec.Containers[0].Args, "\n")
 		expectThat(t, regexp.MustCompile(`(?m)^--secure-metrics(=true)?$`).MatchString(args), "Deployment %s serves its metrics in the clear", target.deployment.Name)
@@ -173,8 +166,10 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 	equal(t, "how often Deployments are scraped (-want +got)", map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped)
 }
 
-// The alerts identify a target by its job, which is the name of the Service.
-func TestAlertsAskForJobsThatThereAre(t *testing.T) {
+// TestAlertsNameJobsThatPrometheusScrapes: alerts find a program by the label job, which is the name of its
+// Service. An alert with another job would never have data, and would not fire. At least one alert of each
+// PrometheusRule names a job.
+func TestAlertsNameJobsThatPrometheusScrapes(t *testing.T) {
 	all := fullInstallation(t)
 	var jobs []string
 	for _, target := range all.scrapeTargets(t) {
@@ -182,48 +177,37 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 	}
 
 	for _, rule := range all.rules {
-		text, err := rule.MarshalJSON()
-		noError(t, err)
-
-		asked := regexp.MustCompile(`job=\\"([^\\]*)\\"`).FindAllStringSubmatch(string(text), -1)
-		for _, job := range asked {
-			if !slices.Contains(jobs, job[1]) {
-				t.Errorf("an alert asks for the job %s, which nothing is scraped as", job[1])
-			}
+		named := regexp.MustCompile(`job=\\"([^\\]*)\\"`).FindAllStringSubmatch(string(value(rule.MarshalJSON())(t)), -1)
+		for _, job := range named {
+			expectThat(t, slices.Contains(jobs, job[1]), "an alert names the job %s, but %v are scraped", job[1], jobs)
 		}
-
-		expectThat(t, len(asked) > 0, "no alert asks whether a program is scraped")
+		expectThat(t, len(named) > 0, "no alert names a job")
 	}
 }
 
-// A policy allows exactly the ports that a Service uses.
-func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
+// TestNetworkPoliciesAllowExactlyThePortsBehindServices: each policy selects one Deployment, names its ports,
+// and allows only ports that its container opens. Together they allow the ports to which Services lead, and no
+// other.
+func TestNetworkPoliciesAllowExactlyThePortsBehindServices(t *testing.T) {
 	all := fullInstallation(t)
 	allowed := map[string][]string{}
 	wanted := map[string][]string{}
 
 	for _, policy := range all.policies {
-		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-		noError(t, err)
-		deployment, err := all.selectedDeployment(policy.Namespace, selector)
-		if err != nil {
-			t.Errorf("NetworkPolicy %s: %v", policy.Name, err)
-			continue
-		}
-
+		selector := value(metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector))(t)
+		deployment := value(all.selectedDeployment(policy.Namespace, selector))(t)
 		for _, rule := range policy.Spec.Ingress {
-			expectThat(t, len(rule.Ports) > 0, "NetworkPolicy %s lets in to all ports", policy.Name)
+			expectThat(t, len(rule.Ports) > 0, "NetworkPolicy %s allows all ports", policy.Name)
 
 			for _, port := range rule.Ports {
-				expectThat(t, opensPort(deployment, *port.Port), "NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
+				expectThat(t, opensPort(deployment, *port.Port), "NetworkPolicy %s allows port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
 				allowed[deployment.Name] = append(allowed[deployment.Name], port.Port.String())
 			}
 		}
 	}
 
 	for _, service := range all.services {
-		deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
-		noError(t, err)
+		deployment := value(all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector)))(t)
 		for _, port := range service.Spec.Ports {
 			wanted[deployment.Name] = append(wanted[deployment.Name], port.TargetPort.String())
 		}
@@ -235,5 +219,5 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 		}
 	}
 
-	equal(t, "ports (-behind Services +let in)", wanted, allowed)
+	equal(t, "ports (-behind Services +allowed)", wanted, allowed)
 }

@@ -27,13 +27,9 @@ func configObjects(t *testing.T, pattern string) []map[string]any {
 	separator := regexp.MustCompile(`(?m)^---$`)
 	var list []map[string]any
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		noError(t, err)
-		for _, text := range separator.Split(string(content), -1) {
+		for _, text := range separator.Split(string(value(os.ReadFile(file))(t)), -1) {
 			object := map[string]any{}
-			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
+			noError(t, yaml.Unmarshal([]byte(text), &object))
 			if len(object) > 0 && object["kind"] != "Kustomization" && object["kind"] != "Component" {
 				list = append(list, object)
 			}
@@ -47,9 +43,7 @@ func configObjects(t *testing.T, pattern string) []map[string]any {
 func convertObject[T any](t *testing.T, object any) T {
 	t.Helper()
 	var typed T
-	raw, err := yaml.Marshal(object)
-	noError(t, err)
-	noError(t, yaml.UnmarshalStrict(raw, &typed))
+	noError(t, yaml.UnmarshalStrict(value(yaml.Marshal(object))(t), &typed))
 	return typed
 }
 
@@ -82,7 +76,11 @@ func sortedCopy(list []string) []string {
 	return slices.Compact(list)
 }
 
-func TestPermissionsAreThoseOfConfig(t *testing.T) {
+// TestTheBundleGrantsThePermissionsOfConfig: OLM creates roles from the CSV. Each account must have the same
+// verbs on the same resources as by the roles and bindings of config/rbac. OLM creates the certificate of the
+// webhooks, so the bundle does not request the permissions for it. Roles without a binding are for people, and
+// not in the bundle.
+func TestTheBundleGrantsThePermissionsOfConfig(t *testing.T) {
 	roles := map[string][]rbacv1.PolicyRule{}
 	bound := map[string][]string{}
 	scope := map[string]string{"ClusterRole": "cluster", "Role": "namespace"}
@@ -102,14 +100,12 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 
 	var want []string
 	for role, rules := range roles {
-		for _, account := range bound[role] { // roles for people are none of the bundle's
+		for _, account := range bound[role] {
 			scope, _, _ := strings.Cut(role, " ")
 			want = append(want, permissionLines(scope, account, rules)...)
 		}
 	}
 
-	// OLM creates and registers the webhooks' certificate, so the bundle does not request these
-	// permissions.
 	certificates := regexp.MustCompile(`: \w+ ((mutating|validating)webhookconfigurations\.admissionregistration\.k8s\.io|secrets\.) `)
 	all := len(want)
 	want = slices.DeleteFunc(want, certificates.MatchString)
@@ -127,7 +123,10 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	equal(t, "permissions (-config +bundle)", sortedCopy(want), sortedCopy(got))
 }
 
-func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
+// TestTheBundleHasTheDeploymentsOfConfig: the Deployments of the CSV are those of operator and scheduler in
+// config/, except for two things. Images have their registry and version, as a bundle has no kustomization that
+// adds them. The operator reads the certificate of its webhooks from files, which OLM mounts.
+func TestTheBundleHasTheDeploymentsOfConfig(t *testing.T) {
 	csv := loadBundle(t).CSV
 	want := map[string]any{}
 	got := map[string]any{}
@@ -156,7 +155,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		spec := convertObject[map[string]any](t, deployment.Spec)
 		if strategy, ok := spec["strategy"].(map[string]any); ok && len(strategy) == 0 {
-			delete(spec, "strategy") // Go cannot leave it out
+			delete(spec, "strategy") // written although it is empty
 		}
 		got[deployment.Name] = spec
 	}
@@ -165,7 +164,10 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	expectThat(t, len(got) == 2, "the bundle has %d Deployments, want the operator and the scheduler", len(got))
 }
 
-func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
+// TestRelatedImagesAreThoseThatContainersRun: a mirror for clusters without internet is filled from
+// relatedImages of the CSV. So it must list each image that a container runs, and no other. The annotation
+// containerImage is the operator's.
+func TestRelatedImagesAreThoseThatContainersRun(t *testing.T) {
 	csv := loadBundle(t).CSV
 	var run, related []string
 	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
@@ -183,7 +185,9 @@ func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
 	expectThat(t, strings.Contains(got, "/cardquota-manager:"), "containerImage is %s, want the operator's", got)
 }
 
-func TestExamplesAreTheSamples(t *testing.T) {
+// TestTheExamplesOfTheBundleAreTheSamples: a console offers the examples of the CSV, alm-examples, when a user
+// creates an object. They are the objects of config/samples, and those that the operator creates itself.
+func TestTheExamplesOfTheBundleAreTheSamples(t *testing.T) {
 	byName := func(list []map[string]any) map[string]any {
 		named := map[string]any{}
 		for _, object := range list {
@@ -191,7 +195,9 @@ func TestExamplesAreTheSamples(t *testing.T) {
 		}
 		return named
 	}
-	equal(t, "examples (-config/samples +alm-examples)", byName(append(configObjects(t, "samples/*.yaml"), createdExamples...)), byName(almExamples(t, loadBundle(t).CSV)))
+
+	want := byName(append(configObjects(t, "samples/*.yaml"), createdExamples...))
+	equal(t, "examples (-config/samples +alm-examples)", want, byName(almExamples(t, loadBundle(t).CSV)))
 }
 
 // fieldPaths returns the paths of all fields that a value sets, list items as [0].
@@ -216,7 +222,9 @@ func fieldPaths(value any, path string) []string {
 	return list
 }
 
-func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
+// TestEachFieldOfAnExampleIsDescribed: a console shows a form with the names and descriptions of
+// specDescriptors. Each field that an example sets must have both.
+func TestEachFieldOfAnExampleIsDescribed(t *testing.T) {
 	csv := loadBundle(t).CSV
 	described := map[string]map[string]v1alpha1.SpecDescriptor{}
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
@@ -248,7 +256,10 @@ func checkStatusDescriptors(t *testing.T, descriptors []v1alpha1.StatusDescripto
 	}
 }
 
-func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
+// TestEachCustomResourceDefinitionIsDescribed: the CSV owns each definition of config/crd/bases, with a name, a
+// description, resources, and the fields of its status. It does not offer fields of spec that admission
+// refuses: their descriptions say that they are reserved or not supported.
+func TestEachCustomResourceDefinitionIsDescribed(t *testing.T) {
 	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
 	want := len(configObjects(t, "crd/bases/*.yaml"))
 	expectThat(t, len(owned) == want, "%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
@@ -260,7 +271,8 @@ func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 
 		checkStatusDescriptors(t, crd.StatusDescriptors)
 		for _, descriptor := range crd.SpecDescriptors {
-			expectThat(t, !strings.Contains(descriptor.Description, "not supported") && !strings.Contains(descriptor.Description, "reserved"), "spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)
+			isRefused := strings.Contains(descriptor.Description, "not supported") || strings.Contains(descriptor.Description, "reserved")
+			expectThat(t, !isRefused, "spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)
 		}
 	}
 }

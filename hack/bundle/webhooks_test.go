@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Read independently: OLM registers what config/webhook contains, except for matchConditions,
-// which OLM does not support.
-func TestWebhooksAreThoseOfConfig(t *testing.T) {
+// TestTheBundleHasTheWebhooksOfConfig: OLM registers webhooks from the CSV. They must be those of
+// config/webhook, with the same rules, policies and paths, for the operator's Deployment and its port 9443. OLM
+// supports no matchConditions, so these are left out. The test reads config/webhook by itself.
+func TestTheBundleHasTheWebhooksOfConfig(t *testing.T) {
 	port := intstr.FromInt32(9443)
 	var want []v1alpha1.WebhookDescription
 	for _, object := range configObjects(t, "webhook/manifests.yaml") {
@@ -22,10 +23,20 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 		// A mutating webhook has all fields that a validating one has.
 		for _, w := range convertObject[admissionv1.MutatingWebhookConfiguration](t, object).Webhooks {
 			want = append(want, v1alpha1.WebhookDescription{
-				GenerateName: w.Name, Type: kind, DeploymentName: "cardquota-manager", ContainerPort: 443, TargetPort: &port,
-				Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
-				SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
-				ReinvocationPolicy: w.ReinvocationPolicy, WebhookPath: w.ClientConfig.Service.Path,
+				GenerateName:            w.Name,
+				Type:                    kind,
+				DeploymentName:          "cardquota-manager",
+				ContainerPort:           443,
+				TargetPort:              &port,
+				Rules:                   w.Rules,
+				FailurePolicy:           w.FailurePolicy,
+				MatchPolicy:             w.MatchPolicy,
+				ObjectSelector:          w.ObjectSelector,
+				SideEffects:             w.SideEffects,
+				TimeoutSeconds:          w.TimeoutSeconds,
+				AdmissionReviewVersions: w.AdmissionReviewVersions,
+				ReinvocationPolicy:      w.ReinvocationPolicy,
+				WebhookPath:             w.ClientConfig.Service.Path,
 			})
 		}
 	}
@@ -35,8 +46,9 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 	expectThat(t, len(got) >= 5, "the bundle has only %d webhooks: is config/webhook read right?", len(got))
 }
 
-// OLM creates its own Service for the webhooks; a second one would only confuse.
-func TestTheWebhooksServiceIsLeftToOLM(t *testing.T) {
+// TestTheBundleHasNoServiceForWebhooks: OLM creates its own Service for them. The bundle has only the two
+// Services by which Prometheus scrapes the programs.
+func TestTheBundleHasNoServiceForWebhooks(t *testing.T) {
 	names := map[string]bool{}
 	for _, object := range loadBundle(t).Objects {
 		if object.GetKind() == "Service" {

@@ -87,7 +87,7 @@ func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	`
 	// Queue other uses 8 cores of training, and deserves 32.
 	const otherTrains = `place o1 node=h200-0 cpu=8 queue=other; wait 1m;`
-	cases := map[string]scriptCase{
+	for t, tc := range check.Cases(t, map[string]scriptCase{
 		"a takes back 8 cores that its sibling b borrows": {bBorrows + `
 			write pod n cpu=8 queue=a
 			evict b1 by=cardreclaim
@@ -187,15 +187,13 @@ func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 			evict b5 by=cardreclaim
 			place n node=h200-0
 			wait 1m`, "eviction"},
-	}
+	}) {
+		newTreeOf64Cores().playScript(tc.text).expectViolations(t, tc.wantViolations)
 
-	playAndExpectViolations(t, newTreeOf64Cores, cases)
-
-	for t, tc := range check.Cases(t, cases) {
-		s := newTreeOf64Cores()
-		s.observed.options.ReclaimsAll = false // reclaimResources: Cards
-		s.playScript(tc.text + `; wait 1m; check`)
-		check.That(t, len(s.observed.violations) > 0, "with reclaimResources Cards there is no violation")
+		withCards := newTreeOf64Cores()
+		withCards.observed.options.ReclaimsAll = false // reclaimResources: Cards
+		withCards.playScript(tc.text + `; wait 1m; check`)
+		check.That(t, len(withCards.observed.violations) > 0, "with reclaimResources Cards there is no violation")
 	}
 }
 

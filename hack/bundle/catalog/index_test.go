@@ -11,8 +11,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 )
 
-// testBundle is one version of the package p.
-func testBundle(number, replaces string, channels ...string) *manifests.Bundle {
+// newBundle is one version of the package p, with the version that it replaces and its channels.
+func newBundle(number, replaces string, channels ...string) *manifests.Bundle {
 	csv := &v1alpha1.ClusterServiceVersion{}
 	csv.Name = "p.v" + number
 	csv.Annotations = map[string]string{"description": "about " + number, skipRange: "<" + number}
@@ -22,10 +22,14 @@ func testBundle(number, replaces string, channels ...string) *manifests.Bundle {
 	return &manifests.Bundle{Package: "p", Channels: channels, DefaultChannel: channels[0], CSV: csv}
 }
 
-func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
+// TestEachChannelHasTheVersionsThatNameIt: an OLM catalog has documents of a package and of its channels. A
+// channel lists the versions that name it, oldest first, with what each replaces and skips. Description and
+// icon of the package are those of the newest version, by number and not by text: 0.10.0 is newer than 0.9.0.
+// Both versions are in candidate-v0, and only 0.10.0 in stable-v0.
+func TestEachChannelHasTheVersionsThatNameIt(t *testing.T) {
 	got, err := packageDocuments([]*manifests.Bundle{
-		testBundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
-		testBundle("0.9.0", "", "candidate-v0"),
+		newBundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
+		newBundle("0.9.0", "", "candidate-v0"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +39,11 @@ func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 	newest := channelEntry{Name: "p.v0.10.0", Replaces: "p.v0.9.0", SkipRange: "<0.10.0"}
 	want := []any{
 		packageDocument{
-			Schema: "olm.package", Name: "p", DefaultChannel: "stable-v0", Description: "about 0.10.0",
-			Icon: &icon{Base64Data: "aWNvbg==", MediaType: "image/svg+xml"},
+			Schema:         "olm.package",
+			Name:           "p",
+			DefaultChannel: "stable-v0",
+			Description:    "about 0.10.0",
+			Icon:           &icon{Base64Data: "aWNvbg==", MediaType: "image/svg+xml"},
 		},
 		channelDocument{Schema: "olm.channel", Package: "p", Name: "candidate-v0", Entries: []channelEntry{old, newest}},
 		channelDocument{Schema: "olm.channel", Package: "p", Name: "stable-v0", Entries: []channelEntry{newest}},
@@ -46,17 +53,21 @@ func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 	}
 }
 
-func TestBundlesThatAreNoVersionsOfOnePackageAreRefused(t *testing.T) {
-	foreign := testBundle("1.0.0", "", "stable-v1")
-	foreign.Package = "q"
+// TestACatalogNeedsDifferentVersionsOfOnePackage: without a bundle, with bundles of packages p and q, or with
+// the same version twice, there is no catalog.
+func TestACatalogNeedsDifferentVersionsOfOnePackage(t *testing.T) {
+	ofQ := newBundle("1.0.0", "", "stable-v1")
+	ofQ.Package = "q"
 
 	for name, tc := range map[string]struct {
 		bundles []*manifests.Bundle
 		want    string
 	}{
-		"none":            {nil, "no bundle"},
-		"two packages":    {[]*manifests.Bundle{foreign, testBundle("2.0.0", "", "stable-v2")}, "is of package q"},
-		"a version twice": {[]*manifests.Bundle{testBundle("1.0.0", "", "stable-v1"), testBundle("1.0.0", "", "stable-v1")}, "two bundles are p.v1.0.0"},
+		"no bundle":                   {nil, "no bundle"},
+		"bundles of packages p and q": {[]*manifests.Bundle{ofQ, newBundle("2.0.0", "", "stable-v2")}, "is of package q"},
+		"version 1.0.0 twice": {
+			[]*manifests.Bundle{newBundle("1.0.0", "", "stable-v1"), newBundle("1.0.0", "", "stable-v1")}, "two bundles are p.v1.0.0",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := packageDocuments(tc.bundles); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -139,9 +139,15 @@ func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 			write queue b deserved=H200:3
 			write queue top deserved=H200:3
 			single p queue=b cards=2`,
-		"2 cards in b; other borrows 2, by pods that are not preemptable": `
+		"2 cards in b; other borrows 2, by a gang of 3 pods, and is guaranteed 4": `
 			write queue other guarantee=H200:4
-		` + otherUsesSix + `
+			gang o queue=other pods=3 cards=2
+			write pod o-0 node=h200-0
+			write pod o-1 node=h200-0
+			write pod o-2 node=h200-0
+		` + aUsesTwo + `
+			single p queue=b cards=2`,
+		"2 cards in b; other borrows 2, by pods that are not preemptable": otherUsesSix + `
 			write pod o1-0 volcano.sh/preemptable=false
 			write pod o2-0 volcano.sh/preemptable=false
 			write pod o3-0 volcano.sh/preemptable=false
