@@ -22,7 +22,10 @@ import (
 
 const h200 = "NVIDIA-H200"
 
-func newCluster() *Cluster {
+// newSmallCluster has node a with 8 cards and the cordoned node small with 2. The queues are q with a quota of 8, bad with a
+// quota that cannot be read, and default. There are the pod taken and a pod of Deployment runs in namespace lab, and
+// PriorityClass high with value 1000.
+func newSmallCluster() *Cluster {
 	return &Cluster{
 		Namespaces:      []*corev1.Namespace{builder.Namespace("lab")},
 		Schedulers:      []string{"volcano"},
@@ -47,8 +50,8 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-// template is the rest of a manifest behind the given indentation.
-func template(indent string) string {
+// podTemplate is a pod template for queue q with 2 cards and PriorityClass high, behind an indentation.
+func podTemplate(indent string) string {
 	lines := []string{
 		"metadata: {annotations: {scheduling.volcano.sh/queue-name: q}}",
 		"spec:", "  schedulerName: volcano", "  priorityClassName: high",
@@ -57,82 +60,120 @@ func template(indent string) string {
 	return indent + strings.Join(lines, "\n"+indent) + "\n"
 }
 
-func TestNewWorkloads(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"Deployment":  {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 2\n  template:\n" + template("    "), "podgroup-whatif-deployment-lab-x q min=1 gpu=2: x-new-0 x-new-1"},
-		"StatefulSet": {"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x, annotations: {scheduling.volcano.sh/group-min-member: \"3\"}}\nspec:\n  template:\n" + template("    "), "podgroup-whatif-statefulset-lab-x q min=3 gpu=6: x-0"},
-		"Job":         {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  parallelism: 3\n  completions: 2\n  template:\n" + template("    "), "podgroup-whatif-job-lab-x q min=1 gpu=2: x-new-0 x-new-1"},
-		"Pod":         {"apiVersion: v1\nkind: Pod\n" + strings.Replace(template(""), "metadata: {", "metadata: {name: x, ", 1), "podgroup-whatif-pod-lab-x q min=1 gpu=2: x"},
-		"Volcano job": {
-			"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec:\n  queue: q\n  tasks:\n  - name: ps\n    replicas: 1\n    template:\n" + template("      ") +
-				"  - name: worker\n    replicas: 3\n    minAvailable: 1\n    template:\n" + template("      "),
-			"x-whatif-job-lab-x q min=2 gpu=4: x-ps-0 x-worker-0 x-worker-1 x-worker-2",
-		},
+// podsWithNodes lists the pods of a cluster: "a@n" on a node, "a@" without.
+func podsWithNodes(c *Cluster) string {
+	var names []string
+	for _, pod := range c.Pods {
+		names = append(names, pod.Name+"@"+pod.Spec.NodeName)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods that the
+// controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its minimum, which is
+// one pod unless an annotation, or the tasks of a Volcano job, say more. A Job creates no more pods than completions. Pods
+// of a StatefulSet come one after the other, so only the first is created. Only pods of a Volcano job wait until Volcano
+// enqueues their PodGroup.
+func TestNewWorkloadsCreatesWhatTheControllersWould(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ manifest, want string }{
+		"a Deployment with 2 replicas": {
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 2\n  template:\n" + podTemplate("    "),
+			"podgroup-whatif-deployment-lab-x q min=1 cards=2: x-new-0 x-new-1"},
+		"a StatefulSet with group-min-member 3": {
+			"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x, annotations: {scheduling.volcano.sh/group-min-member: \"3\"}}\n" +
+				"spec:\n  template:\n" + podTemplate("    "),
+			"podgroup-whatif-statefulset-lab-x q min=3 cards=6: x-0"},
+		"a Job with parallelism 3 and 2 completions": {
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  parallelism: 3\n  completions: 2\n  template:\n" + podTemplate("    "),
+			"podgroup-whatif-job-lab-x q min=1 cards=2: x-new-0 x-new-1"},
+		"a Pod": {
+			"apiVersion: v1\nkind: Pod\n" + strings.Replace(podTemplate(""), "metadata: {", "metadata: {name: x, ", 1),
+			"podgroup-whatif-pod-lab-x q min=1 cards=2: x"},
+		"a Volcano job with a task of one pod, and one of 3 pods with minAvailable 1": {
+			"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec:\n  queue: q\n  tasks:\n" +
+				"  - name: ps\n    replicas: 1\n    template:\n" + podTemplate("      ") +
+				"  - name: worker\n    replicas: 3\n    minAvailable: 1\n    template:\n" + podTemplate("      "),
+			"x-whatif-job-lab-x q min=2 cards=4: x-ps-0 x-worker-0 x-worker-1 x-worker-2"},
 	}) {
-		w := check.Value(NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab"))(t)[0]
-		gpus := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]
-		got := fmt.Sprintf("%s %s min=%d gpu=%d:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, gpus.Value())
+		w := check.Value(NewWorkloads(newSmallCluster(), []*unstructured.Unstructured{parse(t, tc.manifest)}, "lab"))(t)[0]
+		cards := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]
+		got := fmt.Sprintf("%s %s min=%d cards=%d:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, cards.Value())
 		for _, pod := range w.Pods {
 			got += " " + pod.Name
-			check.That(t, *pod.Spec.Priority == 1000, "priority %v", pod.Spec.Priority)
+			check.Equal(t, "priority, that of class high", 1000, *pod.Spec.Priority)
 			check.Equal(t, "PodGroup of the pod", w.Group.Name, pod.Annotations[v1beta1.KubeGroupNameAnnotationKey])
 		}
 
-		check.Equal(t, "workload", tc.want, got)
-		check.That(t, w.WaitsForEnqueue == (w.Job != nil), "pods wait for the queue: %v", w.WaitsForEnqueue)
+		check.Equal(t, "PodGroup, queue and pods", tc.want, got)
+		check.Equal(t, "pods wait until their PodGroup is enqueued", w.Job != nil, w.WaitsForEnqueue)
 	}
 }
 
-func TestNewWorkloadsRefuses(t *testing.T) {
-	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {schedulerName: volcano, containers: [{name: a, image: a}]}\n"
+// TestNewWorkloadsRefusesWhatItCannotSimulate: a manifest that the scheduler would not schedule, that the cluster has
+// already, or that whatif does not understand is refused, because an answer about it would be wrong. Deployment runs and
+// pod taken exist.
+func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {schedulerName: volcano, containers: [{name: a, image: a}]}\n"
+	const volcanoJob = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\n"
+	deployment := func(name, spec string) string {
+		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: " + name + "}\nspec:\n" + spec + "  template:\n" + podTemplate("    ")
+	}
 
-	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"another kind":   {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\n", "is no kind that whatif knows"},
-		"unknown field":  {strings.Replace(pod, "spec: {", "spec: {nodeNam: a, ", 1), "nodeNam"},
-		"scheduler":      {strings.Replace(pod, "schedulerName: volcano, ", "", 1), "its pods name the scheduler default-scheduler"},
-		"no class":       {strings.Replace(pod, "spec: {", "spec: {priorityClassName: none, ", 1), "there is no PriorityClass none"},
-		"a node":         {strings.Replace(pod, "spec: {", "spec: {nodeName: a, ", 1), "its pods name node a"},
-		"existing one":   {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: runs}\nspec:\n  template:\n" + template("    "), "exists already"},
-		"existing pod":   {strings.Replace(pod, "name: x", "name: taken", 1), "exists already"},
-		"suspended":      {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  suspend: true\n  template:\n" + template("    "), "suspended"},
-		"too many":       {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 2000000\n  template:\n" + template("    "), "more than 10000 pods"},
-		"negative":       {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: -1\n  template:\n" + template("    "), "not negative"},
-		"a PodGroup":     {"apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\n", "the files have no pods"},
-		"topology":       {"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {networkTopology: {mode: hard}}\n", "network topology"},
-		"other template": {"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {schedulerName: other, tasks: [{replicas: 1, template: {spec: {containers: []}}}]}\n", "name the scheduler other"},
+	for t, tc := range check.Cases(t, map[string]struct{ manifest, want string }{
+		"a Service":                          {"apiVersion: v1\nkind: Service\nmetadata: {name: x}\n", "is no kind that whatif knows"},
+		"an unknown field nodeNam":           {strings.Replace(pod, "spec: {", "spec: {nodeNam: a, ", 1), "nodeNam"},
+		"no schedulerName":                   {strings.Replace(pod, "schedulerName: volcano, ", "", 1), "its pods name the scheduler default-scheduler"},
+		"an unknown PriorityClass":           {strings.Replace(pod, "spec: {", "spec: {priorityClassName: none, ", 1), "there is no PriorityClass none"},
+		"a nodeName":                         {strings.Replace(pod, "spec: {", "spec: {nodeName: a, ", 1), "its pods name node a"},
+		"a Deployment that exists":           {deployment("runs", ""), "exists already"},
+		"a pod that exists":                  {strings.Replace(pod, "name: x", "name: taken", 1), "exists already"},
+		"a suspended Job":                    {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  suspend: true\n  template:\n" + podTemplate("    "), "suspended"},
+		"2,000,000 replicas":                 {deployment("x", "  replicas: 2000000\n"), "more than 10000 pods"},
+		"-1 replicas":                        {deployment("x", "  replicas: -1\n"), "not negative"},
+		"a PodGroup without pods":            {"apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\n", "the files have no pods"},
+		"a hard network topology":            {volcanoJob + "spec: {networkTopology: {mode: hard}}\n", "network topology"},
+		"another scheduler in a Volcano job": {volcanoJob + "spec: {schedulerName: other, tasks: [{replicas: 1, template: {spec: {containers: []}}}]}\n", "name the scheduler other"},
 	}) {
-		_, err := NewWorkloads(newCluster(), []*unstructured.Unstructured{parse(t, tc.text)}, "lab")
+		_, err := NewWorkloads(newSmallCluster(), []*unstructured.Unstructured{parse(t, tc.manifest)}, "lab")
 		check.Refused(t, err, tc.want)
 	}
 }
 
-func TestSetQuota(t *testing.T) {
-	c := newCluster()
+// TestSetQuotaChangesOneCardOfAQueue: the quota of queue q gets an entry for H800 beside that of H200. The Queue of the
+// snapshot is not changed, because others read it. A queue that does not exist, or whose quota cannot be read, is refused.
+func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
+	c := newSmallCluster()
 	before := c.Queues[0]
 	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false))
 	check.Equal(t, "quota", `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 	check.Equal(t, "quota of the snapshot", `{"NVIDIA-H200":8}`, before.Annotations[v1alpha1.AnnotationCardQuota])
+
 	check.Refused(t, c.SetQuota("none", h200, 1, false), "there is no queue none")
 	check.Refused(t, c.SetQuota("bad", h200, 1, false), "queue bad")
 }
 
-// TestWhatAQueueDeservesStays: a user who raises quota alone leaves deserved as it is written. Admission
-// makes users write it in a tree.
-func TestWhatAQueueDeservesStays(t *testing.T) {
+// TestSetQuotaLeavesDeservedThatIsWritten: in a tree a CardQuota may leave deserved out. Then it equals the quota, and
+// follows a new one. A user who wrote deserved and changes the quota alone keeps it. The quota is 8 cards H200 before.
+func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		deserved   string
-		card       card.Name
-		count      card.Count
-		isLeftOut  bool
-		want       string
-		wantsQuota string
+		deserved                string // "" in flat queues
+		card                    card.Name
+		newQuota                card.Count
+		isLeftOut               bool
+		wantQuota, wantDeserved string
 	}{
-		"raised":                           {`{"NVIDIA-H200":8}`, h200, 16, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":16}`},
-		"lowered":                          {`{"NVIDIA-H200":8}`, h200, 4, false, `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":4}`},
-		"raised, without its own amounts":  {`{"NVIDIA-H200":8}`, h200, 16, true, `{"NVIDIA-H200":16}`, `{"NVIDIA-H200":16}`},
-		"lowered, without its own amounts": {`{"NVIDIA-H200":8}`, h200, 4, true, `{"NVIDIA-H200":4}`, `{"NVIDIA-H200":4}`},
-		"another card":                     {`{"NVIDIA-H200":6}`, "NVIDIA-H800", 3, true, `{"NVIDIA-H200":6,"NVIDIA-H800":3}`, `{"NVIDIA-H200":8,"NVIDIA-H800":3}`},
-		"flat queues":                      {"", h200, 16, true, "", `{"NVIDIA-H200":16}`},
+		"deserved is written, the quota is raised: stays": {
+			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":8}`},
+		"deserved is written, the quota is lowered: stays": {
+			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":8}`},
+		"deserved is left out, the quota is raised: follows": {
+			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":16}`},
+		"deserved is left out, the quota is lowered: follows": {
+			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, isLeftOut: true, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":4}`},
+		"deserved is left out, a quota for another card: its entry follows": {
+			deserved: `{"NVIDIA-H200":6}`, card: "NVIDIA-H800", newQuota: 3, isLeftOut: true,
+			wantQuota: `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, wantDeserved: `{"NVIDIA-H200":6,"NVIDIA-H800":3}`},
+		"flat queues have no deserved": {card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`},
 	}) {
 		queue := builder.Queue("q").Quota(`{"NVIDIA-H200":8}`)
 		if tc.deserved != "" {
@@ -140,64 +181,69 @@ func TestWhatAQueueDeservesStays(t *testing.T) {
 		}
 
 		c := &Cluster{Queues: []*v1beta1.Queue{queue.Obj()}}
-		check.NoError(t, c.SetQuota("q", tc.card, tc.count, tc.isLeftOut))
-		check.Equal(t, "quota", tc.wantsQuota, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
-		check.Equal(t, "deserved", tc.want, c.Queues[0].Annotations[v1alpha1.AnnotationCardDeserved])
+		check.NoError(t, c.SetQuota("q", tc.card, tc.newQuota, tc.isLeftOut))
+		check.Equal(t, "quota", tc.wantQuota, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
+		check.Equal(t, "deserved", tc.wantDeserved, c.Queues[0].Annotations[v1alpha1.AnnotationCardDeserved])
 	}
+}
 
+// TestSetQuotaRefusesDeservedThatCannotBeRead: the annotation of what the queue deserves is no JSON.
+func TestSetQuotaRefusesDeservedThatCannotBeRead(t *testing.T) {
 	c := &Cluster{Queues: []*v1beta1.Queue{builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "{").Obj()}}
 	check.Refused(t, c.SetQuota("q", h200, 1, false), "annotation volcano.sh/card.deserved of queue q")
 }
 
-func TestAddNodes(t *testing.T) {
-	c := newCluster()
+// TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard: node a has 8 cards and node small has 2, which is cordoned. 2 and 1
+// new nodes get names of their own, and have 8 cards each. A card that no node has, and a number below one, are refused.
+func TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard(t *testing.T) {
+	c := newSmallCluster()
 	check.NoError(t, c.AddNodes(2, h200))
 	check.NoError(t, c.AddNodes(1, h200))
 	names := map[string]bool{}
 	for _, node := range c.Nodes {
 		names[node.Name] = true
 	}
-	check.That(t, len(names) == 5, "nodes %v: two have one name", names)
-	check.That(t, c.Inventory().Physical()[h200] == 8+2+3*8, "cards %v: the node with most cards is the model", c.Inventory().Physical())
+
+	check.Equal(t, "different names of nodes", 5, len(names))
+	check.Equal(t, "cards of all nodes", 8+2+3*8, c.Inventory().Physical()[h200])
 	check.Refused(t, c.AddNodes(1, "NVIDIA-H20"), "no node has NVIDIA-H20")
 	check.Refused(t, c.AddNodes(0, h200), "write a number from 1")
 }
 
-func TestDrain(t *testing.T) {
-	c := newCluster()
-	controlled := func(name, kind string) *corev1.Pod {
-		pod := builder.Pod("lab", name).Running("a").Obj()
-		isController := true
-		pod.OwnerReferences = append(pod.OwnerReferences, ownerOf(kind, &isController))
-		return pod
+// TestDrainEvictsThePodsOfANode: a drain cordons the node and evicts its pods, as kubectl drain --force does. A pod of a
+// ReplicaSet waits for another node, and its successor has a new UID. A pod without controller ends. A pod of a DaemonSet
+// stays, and so does a pod of another node.
+func TestDrainEvictsThePodsOfANode(t *testing.T) {
+	c := newSmallCluster()
+	c.Pods = []*corev1.Pod{
+		podOf("ReplicaSet", "moves"), podOf("DaemonSet", "agent"),
+		builder.Pod("lab", "alone").Running("a").Obj(), builder.Pod("lab", "elsewhere").Running("small").Obj(),
 	}
-
-	c.Pods = []*corev1.Pod{controlled("moves", "ReplicaSet"), controlled("agent", "DaemonSet"), builder.Pod("lab", "alone").Running("a").Obj(), builder.Pod("lab", "elsewhere").Running("small").Obj()}
 	check.NoError(t, c.Drain("a"))
+	check.Equal(t, "pods", "moves@ agent@a elsewhere@small", podsWithNodes(c))
+	check.That(t, c.Nodes[0].Spec.Unschedulable, "the node is not cordoned")
 
-	var got []string
-	for _, pod := range c.Pods {
-		got = append(got, pod.Name+"@"+pod.Spec.NodeName)
-	}
-
-	check.Equal(t, "pods", "moves@ agent@a elsewhere@small", strings.Join(got, " "))
-	got = nil
-	for _, evicted := range c.Evicted {
-		got = append(got, fmt.Sprintf("%s@%s:%t", evicted.Pod.Name, evicted.Pod.Spec.NodeName, evicted.Successor == c.Pods[0].UID))
-	}
-
-	check.Equal(t, "evicted", "moves@a:true alone@a:false", strings.Join(got, " "))
-	check.That(t, c.Nodes[0].Spec.Unschedulable, "the node takes pods")
+	check.Must(t, len(c.Evicted) == 2, "%d pods are evicted, want moves and alone", len(c.Evicted))
+	check.Equal(t, "first evicted pod", "moves@a", c.Evicted[0].Pod.Name+"@"+c.Evicted[0].Pod.Spec.NodeName)
+	check.Equal(t, "its successor", c.Pods[0].UID, c.Evicted[0].Successor)
+	check.Equal(t, "second evicted pod", "alone@a", c.Evicted[1].Pod.Name+"@"+c.Evicted[1].Pod.Spec.NodeName)
+	check.Equal(t, "its successor", "", c.Evicted[1].Successor)
 	check.Refused(t, c.Drain("b"), "there is no node b")
 }
 
-func TestLatestCheckpoint(t *testing.T) {
-	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
-	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))
-	check.That(t, latest.Equal(time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC)), "latest %v", latest)
-	check.That(t, LatestCheckpoint(at("")).IsZero(), "a checkpoint without a time")
+// podOf is a pod on node a with a controller of a kind.
+func podOf(kind, name string) *corev1.Pod {
+	pod := builder.Pod("lab", name).Running("a").Obj()
+	isController := true
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: &isController}}
+	return pod
 }
 
-func ownerOf(kind string, isController *bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: isController}
+// TestTheLatestOfAllCheckpointsCounts: a PodGroup and its pods have annotations, of which the second and the third name a
+// checkpoint, and the last one has a text that is no time.
+func TestTheLatestOfAllCheckpointsCounts(t *testing.T) {
+	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
+	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))
+	check.Equal(t, "latest checkpoint", time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC), latest)
+	check.That(t, LatestCheckpoint(at("")).IsZero(), "a checkpoint without a time")
 }

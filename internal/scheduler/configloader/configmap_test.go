@@ -23,16 +23,15 @@ import (
 
 const key = "volcano-scheduler.conf"
 
-func configMapObject(text string) *corev1.ConfigMap {
+func newConfigMap(text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "scheduler"},
 		Data:       map[string]string{key: text},
 	}
 }
 
-// apiServer starts a real API server for one test.
-func apiServer(t *testing.T) *rest.Config {
-	t.Helper()
+// startAPIServer starts a real API server for one test.
+func startAPIServer(t *testing.T) *rest.Config {
 	server, err := cluster.Start(t.Context(), cluster.Options{APIServerOnly: true, WithoutVolcano: true})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
@@ -45,17 +44,23 @@ func apiServer(t *testing.T) *rest.Config {
 	return server.Config()
 }
 
-func TestConfigMapThroughItsLife(t *testing.T) {
-	config := apiServer(t)
-	g := patient(t)
+// TestLoaderFollowsAConfigMapThroughItsLife: the loader watches one ConfigMap of a real API server, with the rights of the
+// scheduler. Until the ConfigMap has a valid text, the loader is not ready and says why. From then on the last valid text
+// stays in force, in the private file that Volcano reads, whatever happens to the ConfigMap. Each change of the state has an
+// event on the ConfigMap.
+func TestLoaderFollowsAConfigMapThroughItsLife(t *testing.T) {
+	config := startAPIServer(t)
+	g := newPatientGomega(t)
 	admin := kubernetes.NewForConfigOrDie(config)
 	maps := admin.CoreV1().ConfigMaps("default")
-	set := func(text string) {
-		t.Helper()
-		check.Value(maps.Update(t.Context(), configMapObject(text), metav1.UpdateOptions{}))(t)
+	create := func(configMap *corev1.ConfigMap) {
+		check.Value(maps.Create(t.Context(), configMap, metav1.CreateOptions{}))(t)
+	}
+	update := func(text string) {
+		check.Value(maps.Update(t.Context(), newConfigMap(text), metav1.UpdateOptions{}))(t)
 	}
 
-	// The loader may read nothing but its one ConfigMap.
+	// The user of the loader may read nothing but its one ConfigMap, and at first not even that.
 	user := rest.CopyConfig(config)
 	user.Impersonate.UserName = "loader"
 	client := kubernetes.NewForConfigOrDie(user)
@@ -69,51 +74,57 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	})
 
 	status := func() string { return loader.Status().String() }
-	event := func(g Gomega, reason, message string) {
-		events, err := admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(events.Items).To(ContainElement(SatisfyAll(
-			HaveField("Message", ContainSubstring(message)),
-			HaveField("Source.Component", EventSource),
-			HaveField("InvolvedObject.Kind", "ConfigMap"),
-			HaveField("InvolvedObject.Name", "scheduler"))))
+	expectEvent := func(reason, message string) {
+		g.Eventually(func(g Gomega) {
+			events, err := admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(events.Items).To(ContainElement(SatisfyAll(
+				HaveField("Message", ContainSubstring(message)),
+				HaveField("Source.Component", EventSource),
+				HaveField("InvolvedObject.Kind", "ConfigMap"),
+				HaveField("InvolvedObject.Name", "scheduler"))))
+		}).Should(Succeed())
 	}
 
+	// No right to read it, then no ConfigMap.
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("forbidden")))
-	allow(t, admin)
+	allowReading(t, admin)
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler does not exist"))
 
-	check.Value(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: configMapObject("").ObjectMeta}, metav1.CreateOptions{}))(t)
+	// A ConfigMap without the key, then with a text that lacks our plugin.
+	create(&corev1.ConfigMap{ObjectMeta: newConfigMap("").ObjectMeta})
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler has no key " + key))
-
-	set(without)
+	update(withoutPlugin)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
-	g.Eventually(func(g Gomega) { event(g, ReasonNotConfigured, "no pod is scheduled") }).Should(Succeed())
+	expectEvent(ReasonNotConfigured, "no pod is scheduled")
 	g.Expect(loader.isReady()).To(BeFalse())
 
-	set(good)
+	// A valid text is loaded.
+	update(valid)
 	g.Eventually(loader.Ready()).Should(BeClosed())
-	privateFileHolds(g, loader, good)
-	g.Eventually(func(g Gomega) { event(g, ReasonLoaded, schedulerconfig.Hash(good)) }).Should(Succeed())
+	expectInForce(g, loader, valid)
+	expectEvent(ReasonLoaded, schedulerconfig.Hash(valid))
 
-	set(bad)
+	// An invalid text is rejected, and the valid one stays in force.
+	update(invalid)
 	g.Eventually(status).Should(And(HavePrefix("ConfigurationRejected: "), ContainSubstring(`known are enqueue, allocate`)))
-	privateFileHolds(g, loader, good)
-	g.Eventually(func(g Gomega) { event(g, ReasonRejected, "the last valid one stays in force") }).Should(Succeed())
+	expectInForce(g, loader, valid)
+	expectEvent(ReasonRejected, "the last valid one stays in force")
 
+	// The ConfigMap is deleted, and the valid text stays in force.
 	g.Expect(maps.Delete(t.Context(), "scheduler", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(status).Should(HavePrefix("ConfigurationMissing: ConfigMap default/scheduler does not exist"))
-	privateFileHolds(g, loader, good)
-	g.Eventually(func(g Gomega) { event(g, ReasonMissing, "does not exist") }).Should(Succeed())
+	expectInForce(g, loader, valid)
+	expectEvent(ReasonMissing, "does not exist")
 
-	check.Value(maps.Create(t.Context(), configMapObject(better), metav1.CreateOptions{}))(t)
-	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
+	// Another valid text replaces it.
+	create(newConfigMap(otherValid))
+	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 }
 
-// allow grants the user of the loader what NewConfigMap says it needs.
-func allow(t *testing.T, admin kubernetes.Interface) {
-	t.Helper()
+// allowReading grants the user of the loader the rights that NewConfigMap documents.
+func allowReading(t *testing.T, admin kubernetes.Interface) {
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "loader"},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"scheduler"},

@@ -14,21 +14,23 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/client-go/tools/record"
 	"volcano.sh/volcano/pkg/filewatcher"
 
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// valid and otherValid are valid configurations of the scheduler. invalid has an unknown action, and withoutPlugin lacks
+// the plugin capacity-card.
 const (
-	good    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n"
-	better  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
-	bad     = "actions: \"enqueue, alocate\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
-	without = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
+	valid         = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n"
+	otherValid    = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	invalid       = "actions: \"enqueue, alocate\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	withoutPlugin = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
 )
 
-func known() schedulerconfig.Known {
+// knownNames are the actions and plugins that the scheduler has.
+func knownNames() schedulerconfig.Known {
 	return schedulerconfig.Known{
 		Actions: schedulerconfig.VolcanoActions(),
 		Plugins: append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard),
@@ -37,9 +39,8 @@ func known() schedulerconfig.Known {
 
 // startLoader runs a loader until the test ends.
 func startLoader(t *testing.T, config Config) *Loader {
-	t.Helper()
 	config.Dir = t.TempDir()
-	config.Known = known()
+	config.Known = knownNames()
 	config.Log = logr.Discard()
 	loader := check.Value(New(config))(t)
 
@@ -56,10 +57,9 @@ func startLoader(t *testing.T, config Config) *Loader {
 	return loader
 }
 
-// patient waits long enough on a busy machine.
-func patient(t *testing.T) *WithT {
-	t.Helper()
-	g := NewWithT(t)
+// newPatientGomega waits long enough on a busy machine.
+func newPatientGomega(t *testing.T) *WithT {
+	g := NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(30 * time.Second)
 	return g
 }
@@ -74,12 +74,11 @@ func (l *Loader) isReady() bool {
 }
 
 func writeFile(t *testing.T, path, text string) {
-	t.Helper()
 	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// privateFileHolds says that the private file holds exactly the text with its hash.
-func privateFileHolds(g Gomega, loader *Loader, text string) {
+// expectInForce fails unless the private file has exactly the text with its hash, and status and metrics have that hash.
+func expectInForce(g Gomega, loader *Loader, text string) {
 	want, hash, err := schedulerconfig.WithHash(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	got, err := os.ReadFile(loader.File())
@@ -90,111 +89,129 @@ func privateFileHolds(g Gomega, loader *Loader, text string) {
 	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
 }
 
-func TestFileThroughItsLife(t *testing.T) {
-	g := patient(t)
+// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until that has a valid text, it is not ready, and the
+// private file that Volcano reads does not exist. From then on the last valid text stays in force, whatever happens to the
+// file. The metric configValid is 1 only while the text of the file is in force.
+func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
+	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
 	loader := startLoader(t, Config{Source: NewFile(path)})
 	status := func() string { return loader.Status().String() }
 
-	// Nothing there: it waits and says so.
+	// No file.
 	g.Eventually(status).Should(Equal(fmt.Sprintf("NotConfigured: file %s does not exist", path)))
 	g.Expect(testutil.ToFloat64(configValid)).To(BeZero())
 	g.Expect(testutil.CollectAndCount(configInfo)).To(BeZero())
 
-	// Bad from the beginning: it still waits.
-	writeFile(t, path, without)
+	// The first text is invalid.
+	writeFile(t, path, withoutPlugin)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
 	g.Expect(loader.isReady()).To(BeFalse())
 	g.Expect(loader.File()).NotTo(BeAnExistingFile())
 
-	writeFile(t, path, good)
+	// A valid text is loaded.
+	writeFile(t, path, valid)
 	g.Eventually(loader.Ready()).Should(BeClosed())
-	privateFileHolds(g, loader, good)
+	expectInForce(g, loader, valid)
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 
-	// Bad text while running: the last good one stays.
-	for _, text := range []string{bad, without, "", "\""} {
+	// Invalid, incomplete, empty and unreadable texts are rejected, and the valid one stays in force.
+	for _, text := range []string{invalid, withoutPlugin, "", "\""} {
 		writeFile(t, path, text)
 		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
 		g.Expect(loader.Status().Reason).To(Equal(ReasonRejected))
-		privateFileHolds(g, loader, good)
-		writeFile(t, path, good)
+		expectInForce(g, loader, valid)
+
+		writeFile(t, path, valid)
 		g.Eventually(func() string { return loader.Status().Reason }).Should(Equal(ReasonLoaded))
 	}
 
+	// The file is removed, and the valid text stays in force.
 	g.Expect(os.Remove(path)).To(Succeed())
 	g.Eventually(status).Should(And(HavePrefix("ConfigurationMissing: "), ContainSubstring("does not exist")))
-	privateFileHolds(g, loader, good)
+	expectInForce(g, loader, valid)
 
-	writeFile(t, path, better)
-	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
+	// Another valid text replaces it.
+	writeFile(t, path, otherValid)
+	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 }
 
-// TestMountedConfigMap swaps the ..data link as a kubelet does.
-func TestMountedConfigMap(t *testing.T) {
-	g := patient(t)
+// TestLoaderFollowsAMountedConfigMap: a kubelet writes each version of a mounted ConfigMap to a new directory, and then
+// replaces the link "..data" to it. The file itself is a link through ..data, so no event names it. The loader loads the
+// second version all the same.
+func TestLoaderFollowsAMountedConfigMap(t *testing.T) {
+	g := newPatientGomega(t)
 	dir := t.TempDir()
-	version := func(name, text string) {
+	mountVersion := func(name, text string) {
 		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
 		writeFile(t, filepath.Join(dir, name, "scheduler.conf"), text)
 		g.Expect(os.Symlink(name, filepath.Join(dir, "..data_tmp"))).To(Succeed())
 		g.Expect(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))).To(Succeed())
 	}
 
-	version("..2026_01_01", good)
+	mountVersion("..2026_01_01", valid)
 	g.Expect(os.Symlink("..data/scheduler.conf", filepath.Join(dir, "scheduler.conf"))).To(Succeed())
-
 	loader := startLoader(t, Config{Source: NewFile(filepath.Join(dir, "scheduler.conf"))})
-	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, good) }).Should(Succeed())
-	version("..2026_01_02", better)
-	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
+	g.Eventually(func(g Gomega) { expectInForce(g, loader, valid) }).Should(Succeed())
+
+	mountVersion("..2026_01_02", otherValid)
+	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
 }
 
-func TestDirectoryOfTheFileMustExist(t *testing.T) {
+// TestLoaderEndsIfTheDirectoryOfItsFileDoesNotExist: a missing file may come later, but a missing directory cannot be
+// watched, and is most likely a wrong flag. So the loader ends with an error that names the path.
+func TestLoaderEndsIfTheDirectoryOfItsFileDoesNotExist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
 	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()}))(t)
 	check.Says(t, loader.Run(t.Context()), path)
 }
 
-func TestVolcanoMayRejectAValidText(t *testing.T) {
-	g := patient(t)
+// TestATextThatVolcanoRefusesIsNotLoaded: the loader validates a text, adds its hash, and then asks Volcano's own parser
+// (Accept). Here that refuses texts with the plugin gang, which the first text has and the second has not.
+func TestATextThatVolcanoRefusesIsNotLoaded(t *testing.T) {
+	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
-	writeFile(t, path, good)
+	writeFile(t, path, valid)
 
-	loader := startLoader(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
-		if !strings.Contains(stamped, schedulerconfig.HashArgument) {
-			return errors.New("shown without its stamp")
+	loader := startLoader(t, Config{Source: NewFile(path), Accept: func(text string) error {
+		if !strings.Contains(text, schedulerconfig.HashArgument) {
+			return errors.New("the text has no hash")
 		}
-		if strings.Contains(stamped, "gang") {
-			return errors.New("gang is not for me")
+		if strings.Contains(text, "gang") {
+			return errors.New("gang is refused")
 		}
 		return nil
 	}})
-	g.Eventually(func() string { return loader.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
+	g.Eventually(func() string { return loader.Status().String() }).Should(Equal("NotConfigured: gang is refused"))
 
-	writeFile(t, path, better)
-	g.Eventually(func(g Gomega) { privateFileHolds(g, loader, better) }).Should(Succeed())
+	writeFile(t, path, otherValid)
+	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
 }
 
-func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
-	g := NewWithT(t)
+// TestAFailedWriteOfThePrivateFileIsRepeated: the text of the file does not change, but the private file could not be
+// written, because its stage directory was missing. The next reload writes it.
+func TestAFailedWriteOfThePrivateFileIsRepeated(t *testing.T) {
+	g := NewWithT(check.Trail(t))
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
-	writeFile(t, path, good)
-	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()}))(t)
+	writeFile(t, path, valid)
+	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: knownNames(), Log: logr.Discard()}))(t)
 	g.Expect(os.Remove(loader.file.stage)).To(Succeed())
 	loader.reload()
 	g.Expect(loader.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
+
 	g.Expect(os.Mkdir(loader.file.stage, 0o700)).To(Succeed())
 	loader.reload()
-	privateFileHolds(g, loader, good)
+	expectInForce(g, loader, valid)
 }
 
-func TestPrivateFileIsPrivate(t *testing.T) {
-	g := NewWithT(t)
+// TestThePrivateFileIsReadableByItsUserOnly: another user of the machine could change the scheduler through it. After a
+// replacement the stage directory, in which the next text is written, is empty again.
+func TestThePrivateFileIsReadableByItsUserOnly(t *testing.T) {
+	g := NewWithT(check.Trail(t))
 	file := check.Value(newPrivateFile(t.TempDir()))(t)
-	g.Expect(file.replaceText(good)).To(Succeed())
+	g.Expect(file.replaceText(valid)).To(Succeed())
 
 	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
 		g.Expect(check.Value(os.Stat(path))(t).Mode().Perm()).To(Equal(want), path)
@@ -203,20 +220,20 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 	g.Expect(check.Value(os.ReadDir(file.stage))(t)).To(BeEmpty())
 }
 
-// TestVolcanoSeesEveryReplacement: Volcano reloads on Create or Write in the directory and
-// reads the file then. Every text must raise such an event, and a reader at any moment
-// must find a whole text.
+// TestVolcanoSeesEveryReplacement: Volcano watches the directory of the private file, and reads the file after an event
+// Create or Write. Each of 200 replacements must raise exactly one event Create. A reader that reads all the time must
+// always find one of the two whole texts, never a part.
 func TestVolcanoSeesEveryReplacement(t *testing.T) {
-	g := patient(t)
+	g := newPatientGomega(t)
 	file := check.Value(newPrivateFile(t.TempDir()))(t)
 
 	watcher := check.Value(filewatcher.NewFileWatcher(filepath.Dir(file.path)))(t)
 	defer watcher.Close()
 
 	stop := make(chan struct{})
-	torn := make(chan string, 1)
+	partOfText := make(chan string, 1)
 	go func() {
-		defer close(torn)
+		defer close(partOfText)
 		for {
 			select {
 			case <-stop:
@@ -225,15 +242,15 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 			}
 
 			text, err := os.ReadFile(file.path)
-			if err == nil && string(text) != good && string(text) != better {
-				torn <- string(text)
+			if err == nil && string(text) != valid && string(text) != otherValid {
+				partOfText <- string(text)
 				return
 			}
 		}
 	}()
 
 	for i := range 200 {
-		text := []string{good, better}[i%2]
+		text := []string{valid, otherValid}[i%2]
 		g.Expect(file.replaceText(text)).To(Succeed())
 		var event fsnotify.Event
 		g.Eventually(watcher.Events()).Should(Receive(&event))
@@ -245,29 +262,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 
 	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
 	close(stop)
-	g.Expect(<-torn).To(BeEmpty())
-}
-
-func TestEventsFitTheirBound(t *testing.T) {
-	recorder := record.NewFakeRecorder(1)
-	loader := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: configMapObject(good)}}
-	loader.recordEvent("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
-	note := <-recorder.Events
-	check.That(t, len(note) == len("Warning ConfigurationRejected ")+maxEventNote && strings.HasSuffix(note, "…"),
-		"event of %d bytes: %s", len(note), note)
-}
-
-// TestArgumentsWithoutEffectAreWarnedOf: the text is in force all the same.
-func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
-	recorder := record.NewFakeRecorder(10)
-	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
-	loader := check.Value(New(Config{Source: fixedSource(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()}))(t)
-	loader.reload()
-	check.Equal(t, "reason", ReasonLoaded, loader.Status().Reason)
-	loaded := <-recorder.Events
-	warned := <-recorder.Events
-	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
-		"events %q and %q", loaded, warned)
+	g.Expect(<-partOfText).To(BeEmpty())
 }
 
 // fixedSource is a source that never changes.
@@ -278,5 +273,5 @@ func (f fixedSource) String() string { return "a text" }
 func (f fixedSource) watchChanges(context.Context, func()) error { return nil }
 
 func (f fixedSource) readContent() (content, error) {
-	return content{text: string(f), object: configMapObject(string(f))}, nil
+	return content{text: string(f), object: newConfigMap(string(f))}, nil
 }

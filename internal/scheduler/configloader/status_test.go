@@ -5,19 +5,47 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestLongEventsEndAtTheBorderOfACharacter(t *testing.T) {
-	// One of the shifts puts every byte of a three-byte character at the cut.
-	for _, shift := range []string{"", "a", "ab"} {
+// TestEventsAreCutAtTheLimitOfTheAPI: the API server refuses an event whose note has more than 1024 bytes (maxEventNote).
+// A longer message is cut after a whole character, and ends with "…". A Chinese character has three bytes, so the three
+// rows with it put each of its bytes at the cut. A percent sign in a message is no format.
+func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		message   string
+		wantBytes int
+	}{
+		"%d and 5000 letters":                     {"%d" + strings.Repeat("x", 5000), maxEventNote},
+		"1000 Chinese characters":                 {strings.Repeat("卡", 1000), 1023},
+		"a letter and 1000 Chinese characters":    {"a" + strings.Repeat("卡", 1000), 1024},
+		"two letters and 1000 Chinese characters": {"ab" + strings.Repeat("卡", 1000), 1022},
+	}) {
 		recorder := record.NewFakeRecorder(1)
-		g := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: &corev1.ConfigMap{}}}
-		g.recordEvent(corev1.EventTypeWarning, ReasonRejected, shift+strings.Repeat("卡", 1000))
-		note := strings.TrimPrefix(<-recorder.Events, corev1.EventTypeWarning+" "+ReasonRejected+" ")
-		if !utf8.ValidString(note) || !strings.HasSuffix(note, "卡…") || len(note) > maxEventNote || len(note) < maxEventNote-3 {
-			t.Errorf("%d bytes, valid %v, ending %q", len(note), utf8.ValidString(note), note[len(note)-6:])
-		}
+		loader := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: newConfigMap(valid)}}
+		loader.recordEvent(corev1.EventTypeWarning, ReasonRejected, tc.message)
+
+		note, isRejected := strings.CutPrefix(<-recorder.Events, "Warning ConfigurationRejected ")
+		check.That(t, isRejected, "the event has another type or reason: %s", note)
+		check.That(t, utf8.ValidString(note), "the note ends within a character: %q", note)
+		check.Equal(t, "bytes of the note", tc.wantBytes, len(note))
+		check.That(t, strings.HasSuffix(note, "…"), "the note does not end with …: %s", note)
 	}
+}
+
+// TestArgumentsWithoutEffectHaveAWarning: Volcano ignores the argument enableTopologyAwarePreemption of the action preempt
+// here. The text is loaded all the same, and a second event warns of the argument.
+func TestArgumentsWithoutEffectHaveAWarning(t *testing.T) {
+	recorder := record.NewFakeRecorder(10)
+	text := valid + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
+	loader := check.Value(New(Config{Source: fixedSource(text), Dir: t.TempDir(), Known: knownNames(), Recorder: recorder, Log: logr.Discard()}))(t)
+	loader.reload()
+
+	check.Equal(t, "reason", ReasonLoaded, loader.Status().Reason)
+	check.Contains(t, "first event", <-recorder.Events, "Normal ConfigurationLoaded")
+	check.Contains(t, "second event", <-recorder.Events, "Warning ArgumentIgnored", "enableTopologyAwarePreemption")
 }

@@ -24,9 +24,10 @@ func hoursAgo(hours int) time.Time { return now.Add(-time.Duration(hours) * time
 
 // drawnPod is a pod of a drawn job, with what a naive sum needs.
 type drawnPod struct {
-	state                    State
-	job                      string // "" without a Kubernetes Job
-	cards, started, finished int    // hours ago; started is 0 before the start
+	state             State
+	job               string // "" without a Kubernetes Job
+	cards             int
+	started, finished int // hours ago; started is 0 before the start
 }
 
 func (d *drawnPod) pod(i int) Pod {
@@ -82,8 +83,10 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 	return whole, left, fails
 }
 
-// TestAPriceIsWhatIsLost compares with a count of the lost hours of each pod: those since the last checkpoint,
-// or all of a Kubernetes Job that fails.
+// TestAPriceIsWhatIsLost: the price of evicting a job is the work that is lost. For random jobs it equals a naive count of
+// hours of each pod: those since the last checkpoint, or all hours of a Kubernetes Job that fails. A Job fails if it has
+// more pods to lose than its backoffLimit, less the pods that ended before. Then also the work of its succeeded pods is
+// lost.
 func TestAPriceIsWhatIsLost(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago
@@ -110,36 +113,47 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 
 		price := PriceOf("ns", pods, hoursAgo(saved), now, known)
 		whole, left, fails := naivePrice(drawn, saved, limits)
-		check.Equal(t, "all of it costs", whole, price.Whole())
-		check.Equal(t, "evictions left", left, price.EvictionsLeft)
-		check.Equal(t, "fails", fails, price.Fails)
+		check.Equal(t, "price of all pods", whole, price.Whole())
+		check.Equal(t, "evictions that all Jobs survive", left, price.EvictionsLeft)
+		check.Equal(t, "a Job fails", fails, price.Fails)
 		for i, d := range drawn {
 			single, _, _ := naivePrice([]drawnPod{d}, saved, nil)
-			check.Equal(t, "the pod costs", single, price.Pods[i])
+			check.Equal(t, fmt.Sprintf("price of pod %d alone", i), single, price.Pods[i])
 		}
 	})
 }
 
-// TestAnUnknownJobFailsByAnyEviction: the scheduler may not read Jobs, or has not read this one yet.
+// TestAnUnknownJobFailsByAnyEviction: a pod belongs to Kubernetes Job a, whose backoffLimit the scheduler does not know: it
+// may not read Jobs, or has not read this one yet. So it assumes that one eviction ends the Job, and all its work is lost.
+// The pod has used 2 cards for 3 hours. Once a pod of the Job has ended by an eviction, the Job counts as failing.
 func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
-	running := drawnPod{state: Placed, job: "a", cards: 2, started: 3}
-	gone := drawnPod{state: Ended, job: "a"}
+	running := (&drawnPod{state: Placed, job: "a", cards: 2, started: 3}).pod(0)
+	ended := (&drawnPod{state: Ended, job: "a"}).pod(1)
 	unknown := func(string, string, types.UID) (workload.FailureLimit, bool) { return workload.FailureLimit{}, false }
-	for _, limits := range []FailureLimits{nil, unknown} {
-		price := PriceOf("ns", []Pod{running.pod(0)}, now, now, limits)
-		check.That(t, price.Fails && !price.IsFailing && price.EvictionsLeft == 0 && price.Whole() == 2*3*3600, "the price is %+v", price)
-		price = PriceOf("ns", []Pod{running.pod(0), gone.pod(1)}, now, now, limits)
-		check.That(t, price.IsFailing, "the price after an eviction is %+v", price)
+
+	for t, limits := range check.Cases(t, map[string]FailureLimits{
+		"the scheduler reads no Jobs":         nil,
+		"the scheduler has not read this Job": unknown,
+	}) {
+		price := PriceOf("ns", []Pod{running}, now, now, limits)
+		check.That(t, price.Fails && !price.IsFailing, "before an eviction: fails %v, is failing %v", price.Fails, price.IsFailing)
+		check.Equal(t, "evictions that the Job survives", 0, price.EvictionsLeft)
+		check.Equal(t, "loss in card-seconds", 2*3*3600, price.Whole())
+
+		price = PriceOf("ns", []Pod{running, ended}, now, now, limits)
+		check.That(t, price.IsFailing, "the Job is not failing after an eviction: %+v", price)
 	}
 }
 
-// TestCPUCountsWithoutCards: in core-seconds, if it is reclaimed at all.
-func TestCPUCountsWithoutCards(t *testing.T) {
+// TestLossIsInCardSecondsOrCoreSeconds: the loss of a pod is cards × time since its last checkpoint or start. A pod
+// without cards counts its CPU cores instead. CPU and memory are reclaimed only if the policy says so; otherwise MilliCPU
+// is 0. The pod has run for an hour, 3600 seconds.
+func TestLossIsInCardSecondsOrCoreSeconds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ cards, milliCPU, want int64 }{
-		"cards":           {2, 0, 2 * 3600},
-		"cards, with CPU": {2, 4000, 2 * 3600},
-		"CPU alone":       {0, 4000, 4 * 3600},
-		"neither":         {0, 0, 0},
+		"2 cards, CPU is not reclaimed: card-seconds": {2, 0, 2 * 3600},
+		"2 cards and 4 cores: card-seconds":           {2, 4000, 2 * 3600},
+		"no cards, 4 cores: core-seconds":             {0, 4000, 4 * 3600},
+		"no cards, CPU is not reclaimed: nothing":     {0, 0, 0},
 	}) {
 		pod := (&drawnPod{started: 1}).pod(0)
 		pod.Cards = tc.cards

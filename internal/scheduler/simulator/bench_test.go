@@ -7,40 +7,39 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-
-	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newFleet has nodes of 8 cards and ten pods for each: Volcano jobs of 8 pods of training hold a card per pod
-// on the given number of nodes, and the rest are pods without cards. There is a queue for five nodes.
+// newFleet has nodes of 8 cards and ten pods for each. Volcano jobs of training, with 8 pods of one card, use all cards on
+// so many nodes. The rest are pods without cards. There is a queue for five nodes.
 func newFleet(nodes, inUse int) *simulation.Cluster {
 	pods := 10 * nodes
 	queues := nodes / 5
-	gives := true
 	began := metav1.NewTime(time.Now().Add(-time.Hour))
 
-	c := newCluster()
+	c := newClusterWithOneFullNode()
 	c.Nodes = nil
 	c.Pods = nil
 	c.Jobs = nil
 	c.PodGroups = nil
 	for i := range queues {
-		queue := builder.Queue(fmt.Sprintf("team-%d", i)).Quota(fmt.Sprintf(`{"NVIDIA-H200":%d}`, 8*nodes)).ServiceType("training").Capability("10k", "100Ti").Priority(20000).Obj()
-		queue.Spec.Reclaimable = &gives
+		quota := fmt.Sprintf(`{"NVIDIA-H200":%d}`, 8*nodes)
+		queue := builder.Queue(fmt.Sprintf("team-%d", i)).Quota(quota).ServiceType("training").Capability("10k", "100Ti").Priority(20000).Obj()
+		queue.Spec.Reclaimable = ptr.To(true)
 		c.Queues = append(c.Queues, queue)
 	}
 
 	add := func(group, queue, node string, count, cards int) {
-		g := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: group, UID: types.UID(group), CreationTimestamp: began}, Spec: v1beta1.PodGroupSpec{Queue: queue, MinMember: int32(count)}}
+		g := builder.PodGroup("lab", group).UID(types.UID(group)).Queue(queue).MinMember(int32(count)).Obj()
+		g.CreationTimestamp = began
 		g.Status.Phase = v1beta1.PodGroupRunning
 		c.PodGroups = append(c.PodGroups, g)
 		for i := range count {
@@ -52,14 +51,15 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 			made := pod.Obj()
 			made.Status.StartTime = &began
 			if cards > 0 {
-				owner := metav1.OwnerReference{APIVersion: batch.SchemeGroupVersion.String(), Kind: "Job", Name: group, UID: types.UID(group), Controller: &gives}
-				made.OwnerReferences = []metav1.OwnerReference{owner}
+				made.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: batch.SchemeGroupVersion.String(), Kind: "Job", Name: group, UID: types.UID(group), Controller: ptr.To(true),
+				}}
 			}
 			c.Pods = append(c.Pods, made)
 		}
 
 		if cards > 0 {
-			job := builder.Gang("lab", group, int32(count), builder.Pod("lab", group).Scheduler("volcano").CPU("100m").Memory("64Mi").GPUs(cards).Card(h200)).Queue(queue).Obj()
+			job := builder.Gang("lab", group, int32(count), newPod(group, cards).CPU("100m").Memory("64Mi")).Queue(queue).Obj()
 			job.Status.State.Phase = batch.Running
 			c.Jobs = append(c.Jobs, job)
 		}
@@ -67,7 +67,7 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 
 	for i := range nodes {
 		node := fmt.Sprintf("h200-%d", i)
-		c.Nodes = append(c.Nodes, builder.Node(node).GPUs(h200, 8).Label(corev1.LabelHostname, node).Obj())
+		c.Nodes = append(c.Nodes, newNode(node, 8))
 		if i < inUse {
 			add("gang-"+node, fmt.Sprintf("team-%d", i%queues), node, 8, 1)
 		}
@@ -80,28 +80,30 @@ func newFleet(nodes, inUse int) *simulation.Cluster {
 	return c
 }
 
-// question is a gang of 8 pods with 8 cards each for a queue, and what becomes of it.
-type question struct {
-	name, queue     string
-	full            bool
-	placed, victims int
-}
-
-var questions = []question{{"fits", "team-0", false, 8, 0}, {"waits", "team-0", true, 0, 0}, {"quota", "chat", false, 0, 0}, {"reclaims", "serve", true, 8, 8}}
-
-// BenchmarkRun measures the answers on 1,000 nodes with 10,000 pods. It fails if one is wrong.
+// BenchmarkRun measures the answers of whatif on 1,000 nodes with 10,000 pods. It fails if an answer is wrong.
 func BenchmarkRun(b *testing.B) { benchmarkAnswers(b, 1000) }
 
-// BenchmarkRunOnALargeCluster measures them on 5,000 nodes with 50,000 pods.
+// BenchmarkRunOnALargeCluster measures the answers of whatif on 5,000 nodes with 50,000 pods. It fails if one is wrong.
 func BenchmarkRunOnALargeCluster(b *testing.B) { benchmarkAnswers(b, 5000) }
 
-// benchmarkAnswers measures the answers on a cluster of which a tenth of the nodes, or none, is free.
+// benchmarkAnswers asks about a gang of 8 pods with 8 cards each, in clusters of which a tenth of the nodes, or none, is
+// free. Queue team-0 is of training. Queue chat has a quota of 12 cards, too little for the gang. Queue serve of inference
+// has 64 and reclaims.
 func benchmarkAnswers(b *testing.B, nodes int) {
-	configuration := shipped(b)
-	for _, q := range questions {
-		b.Run(q.name, func(b *testing.B) {
+	configuration := readShippedConfiguration(b)
+	for _, tc := range []struct {
+		name, queue             string
+		isFull                  bool
+		wantPlaced, wantVictims int
+	}{
+		{name: "fits", queue: "team-0", wantPlaced: 8},
+		{name: "waits", queue: "team-0", isFull: true},
+		{name: "quota", queue: "chat"},
+		{name: "reclaims", queue: "serve", isFull: true, wantPlaced: 8, wantVictims: 8},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
 			inUse := nodes * 9 / 10
-			if q.full {
+			if tc.isFull {
 				inUse = nodes
 			}
 
@@ -112,7 +114,7 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 			before := check.ProcessorTime(b)
 
 			for b.Loop() {
-				r := check.Value(Run(b.Context(), c, workloadsOf(c, gang("new", q.queue, 8, 8)), configuration, time.Now()))(b)
+				r := check.Value(Run(b.Context(), c, workloadsOf(c, newGang("new", tc.queue, 8, 8)), configuration, time.Now()))(b)
 				placed := 0
 				for _, p := range r.Pods {
 					if p.Node != "" {
@@ -120,8 +122,9 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 					}
 				}
 
-				check.Must(b, placed == q.placed && len(r.Victims) == q.victims && r.IsSettled, "%d pods run, %d victims, settled %v: %+v", placed, len(r.Victims), r.IsSettled, r.Pods)
-
+				check.That(b, r.IsSettled, "not settled after %d sessions", r.Sessions)
+				check.Equal(b, "placed pods", tc.wantPlaced, placed)
+				check.Equal(b, "victims", tc.wantVictims, len(r.Victims))
 				b.ReportMetric(float64(r.Sessions), "sessions")
 			}
 			b.ReportMetric((check.ProcessorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")

@@ -13,30 +13,33 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRunNamesPodsWhoseClaimsItDoesNotCheck: a snapshot has no ResourceClaims, so a pod is placed that the
-// scheduler may refuse, unless it refuses none. A pod that waits for another reason is not named.
+// TestRunNamesPodsWhoseClaimsItDoesNotCheck: the scheduler refuses pods with ResourceClaims for cards, unless
+// unmanagedQueues is Ignore. A snapshot has no ResourceClaims, so the simulation places such a pod. It names the pod, so
+// that the user knows what is not checked. Node h200-1 has 8 free cards for a gang of two pods.
 func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
 	const argument = "          cardUnlimitedCpuMemory: true\n"
-	check.Contains(t, "the shipped configuration", shipped(t), argument)
-
+	check.Contains(t, "the shipped configuration", readShippedConfiguration(t), argument)
 	claims := []corev1.PodResourceClaim{{Name: "gpu"}}
-	both := []types.NamespacedName{{Namespace: "lab", Name: "new-worker-0"}, {Namespace: "lab", Name: "new-worker-1"}}
+	bothPods := []types.NamespacedName{{Namespace: "lab", Name: "new-worker-0"}, {Namespace: "lab", Name: "new-worker-1"}}
 
-	for name, tc := range map[string]struct {
-		unmanaged string
-		cards     int
-		claims    []corev1.PodResourceClaim
-		want      []types.NamespacedName
+	for t, tc := range check.Cases(t, map[string]struct {
+		unmanagedQueues string // a further argument of the plugin
+		cards           int    // of each pod
+		claims          []corev1.PodResourceClaim
+		want            []types.NamespacedName
 	}{
-		"by default":       {"", 4, claims, both},
-		"enforced":         {"unmanagedQueues: Enforce", 4, claims, both},
-		"denied":           {"unmanagedQueues: Deny", 4, claims, both},
-		"ignored":          {"unmanagedQueues: Ignore", 4, claims, nil},
-		"without claims":   {"", 4, nil, nil},
-		"waits for a node": {"", 9, claims, nil},
-	} {
-		pod := builder.Pod("lab", "new").Scheduler("volcano").GPUs(tc.cards).CPU("1").Memory("1Gi").Card(h200).With(func(p *corev1.Pod) { p.Spec.ResourceClaims = tc.claims })
-		configuration := strings.Replace(shipped(t), argument, argument+"          "+tc.unmanaged+"\n", 1)
-		check.Equal(t, name, tc.want, simulateWith(t, configuration, newCluster(), unstructuredOf(builder.Gang("lab", "new", 2, pod).Queue("research").Obj())).UncheckedClaims)
+		"no argument: both pods":                           {"", 4, claims, bothPods},
+		"unmanagedQueues is Enforce: both pods":            {"unmanagedQueues: Enforce", 4, claims, bothPods},
+		"unmanagedQueues is Deny: both pods":               {"unmanagedQueues: Deny", 4, claims, bothPods},
+		"unmanagedQueues is Ignore: none":                  {"unmanagedQueues: Ignore", 4, claims, nil},
+		"the pods have no claims: none":                    {"", 4, nil, nil},
+		"the pods need 9 cards, so they wait anyway: none": {"", 9, claims, nil},
+	}) {
+		pod := newPod("new", tc.cards).With(func(p *corev1.Pod) { p.Spec.ResourceClaims = tc.claims })
+		gang := unstructuredOf(builder.Gang("lab", "new", 2, pod).Queue("research").Obj())
+		configuration := strings.Replace(readShippedConfiguration(t), argument, argument+"          "+tc.unmanagedQueues+"\n", 1)
+
+		r := simulateWith(t, configuration, newClusterWithOneFullNode(), gang)
+		check.Equal(t, "pods with claims that are not checked", tc.want, r.UncheckedClaims)
 	}
 }

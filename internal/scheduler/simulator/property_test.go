@@ -26,8 +26,8 @@ type drawnQueue struct {
 	quota             int
 }
 
-// newGang is a drawn gang.
-type newGang struct {
+// drawnGang is a drawn new gang.
+type drawnGang struct {
 	queue       drawnQueue
 	pods, cards int
 }
@@ -40,9 +40,11 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 	}
 
 	for i := range rapid.IntRange(1, 3).Draw(t, "queues") {
-		q := drawnQueue{fmt.Sprintf("q%d", i), rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type"), rapid.IntRange(0, 24).Draw(t, "quota")}
+		serviceType := rapid.SampledFrom([]string{"training", "inference"}).Draw(t, "type")
+		q := drawnQueue{fmt.Sprintf("q%d", i), serviceType, rapid.IntRange(0, 24).Draw(t, "quota")}
 		priority := map[string]int32{"training": 20000, "inference": 80000}[q.serviceType]
-		queue := builder.Queue(q.name).Quota(fmt.Sprintf(`{%q:%d}`, h200, q.quota)).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
+		quota := fmt.Sprintf(`{%q:%d}`, h200, q.quota)
+		queue := builder.Queue(q.name).Quota(quota).ServiceType(q.serviceType).Capability("1k", "1Ti").Priority(priority).Obj()
 		queue.Spec.Reclaimable = ptr.To(q.serviceType == "training")
 		c.Queues = append(c.Queues, queue)
 		queues = append(queues, q)
@@ -52,7 +54,7 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		name := fmt.Sprintf("n%d", i)
 		cards := rapid.SampledFrom([]int{4, 8}).Draw(t, "cards")
-		c.Nodes = append(c.Nodes, builder.Node(name).GPUs(h200, cards).Label(corev1.LabelHostname, name).Obj())
+		c.Nodes = append(c.Nodes, newNode(name, cards))
 		for cards > 0 && rapid.Bool().Draw(t, "another gang") {
 			q := rapid.SampledFrom(queues).Draw(t, "queue")
 			pods := rapid.IntRange(1, min(3, cards)).Draw(t, "pods")
@@ -62,28 +64,28 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 
 			used[q.name] += pods
 			cards -= pods
-			addGangOf(c, q.name, fmt.Sprintf("old-%d-%d", i, cards), name, int32(pods), 1)
+			addRunningGang(c, q.name, fmt.Sprintf("old-%d-%d", i, cards), name, int32(pods), 1)
 		}
 	}
 
 	return c, queues
 }
 
-// TestRunEndsInARightState: whatever the cluster, no queue and no node has more cards in use than it may, a gang
-// runs whole or not at all, training displaces no cards, and no new pod of its own waits for which there is
-// room.
-func TestRunEndsInARightState(t *testing.T) {
-	configuration := shipped(t)
+// TestRunKeepsTheRulesOnRandomClusters: on a random cluster with new gangs, no queue uses more than its quota and no node
+// more than its cards. A gang runs whole or not at all, and only training is evicted. No new pod that is a job alone waits
+// although a node and its queue have enough left.
+func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
+	configuration := readShippedConfiguration(t)
 	seed.Check(t, func(t *rapid.T) {
 		c, queues := drawCluster(t)
 		var objects []*unstructured.Unstructured
-		gangs := map[string]newGang{}
+		gangs := map[string]drawnGang{}
 		for i := range rapid.IntRange(1, 3).Draw(t, "new gangs") {
 			name := fmt.Sprintf("new%d", i)
 			q := rapid.SampledFrom(queues).Draw(t, "queue of the gang")
 			pods := rapid.IntRange(1, 3).Draw(t, "pods of the gang")
-			n := newGang{q, pods, rapid.IntRange(1, 5).Draw(t, "cards of a pod")}
-			objects = append(objects, gang(name, q.name, int32(pods), n.cards))
+			n := drawnGang{q, pods, rapid.IntRange(1, 5).Draw(t, "cards of a pod")}
+			objects = append(objects, newGang(name, q.name, int32(pods), n.cards))
 			gangs[name] = n
 		}
 
@@ -140,7 +142,7 @@ func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueu
 }
 
 // waitingGangs returns the gangs that wait, by queue: new ones, and reclaimed ones that wait again.
-func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]newGang) map[string]map[string]bool {
+func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]drawnGang) map[string]map[string]bool {
 	waiting := map[string]map[string]bool{}
 	add := func(queue, gang string) {
 		if waiting[queue] == nil {
@@ -164,9 +166,9 @@ func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]new
 	return waiting
 }
 
-// checkNothingFits checks the pods that are no gang: none waits for which a node and its queue have room.
+// checkNothingFits checks the pods that are no gang: none waits for which a node and its queue have enough left.
 // Another gang of the same queue that waits reserves quota for some minutes.
-func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.Result, gangs map[string]newGang, waiting map[string]map[string]bool) {
+func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.Result, gangs map[string]drawnGang, waiting map[string]map[string]bool) {
 	for _, p := range r.Pods {
 		n := gangs[p.Name[:len("new0")]]
 		if p.Node != "" || n.pods > 1 || len(waiting[n.queue.name]) > 1 {
@@ -174,10 +176,10 @@ func (s state) checkNothingFits(t *rapid.T, c *simulation.Cluster, r simulation.
 		}
 
 		q := n.queue
-		asks := n.cards
+		cards := n.cards
 		for _, node := range c.Nodes {
-			fits := s.ofNode[node.Name]+asks <= cardsOf(node) && s.ofQueue[q.name]+asks <= q.quota
-			check.That(t, !fits, "%s waits for %d cards (%s: %s), and node %s and queue %s have room", p.Name, asks, p.Reason, p.Message, node.Name, q.name)
+			fits := s.ofNode[node.Name]+cards <= cardsOf(node) && s.ofQueue[q.name]+cards <= q.quota
+			check.That(t, !fits, "%s waits for %d cards (%s: %s), and node %s and queue %s have enough left", p.Name, cards, p.Reason, p.Message, node.Name, q.name)
 		}
 		check.That(t, (p.Reason == v1alpha1.BlockedNoQuota) == (q.quota == 0), "%s: reason %s with quota %d", p.Name, p.Reason, q.quota)
 	}

@@ -24,6 +24,7 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -34,13 +35,13 @@ const h200 = "NVIDIA-H200"
 // shippedConf is the configuration that the operator renders from Volcano's.
 const shippedConf = "../../schedulerconfig/testdata/render/installer_1_14/rendered.conf"
 
-// newCluster has two nodes of 8 cards. A gang of training has held one of them for an hour, and the
-// quota of training is all cards.
-func newCluster() *simulation.Cluster {
+// newClusterWithOneFullNode has the nodes h200-0 and h200-1 of 8 cards each. Queue research of training has a quota of
+// 16. Its gang train, 2 pods of 4 cards, has used node h200-0 for an hour. Queue chat of inference has a quota of 12.
+func newClusterWithOneFullNode() *simulation.Cluster {
 	c := &simulation.Cluster{
 		Namespaces: []*corev1.Namespace{builder.Namespace("lab")},
 		Schedulers: []string{"volcano"},
-		Nodes:      []*corev1.Node{builder.Node("h200-0").GPUs(h200, 8).Label(corev1.LabelHostname, "h200-0").Obj(), builder.Node("h200-1").GPUs(h200, 8).Label(corev1.LabelHostname, "h200-1").Obj()},
+		Nodes:      []*corev1.Node{newNode("h200-0", 8), newNode("h200-1", 8)},
 		Queues: []*v1beta1.Queue{
 			builder.Queue("root").Obj(), builder.Queue("default").Obj(),
 			builder.Queue("chat").Quota(`{"NVIDIA-H200":12}`).ServiceType("inference").Capability("100", "1Ti").Priority(80000).Obj(),
@@ -50,18 +51,23 @@ func newCluster() *simulation.Cluster {
 	}
 	c.Queues[2].Spec.Reclaimable = ptr.To(false)
 	c.Queues[3].Spec.Reclaimable = ptr.To(true)
-	addRunningGang(c, "train", "h200-0", 2, 4)
+	addRunningGang(c, "research", "train", "h200-0", 2, 4)
 
 	return c
 }
 
-// addRunningGang adds a Volcano job of training that runs on one node since an hour.
-func addRunningGang(c *simulation.Cluster, name, node string, pods int32, cards int) {
-	addGangOf(c, "research", name, node, pods, cards)
+func newNode(name string, cards int) *corev1.Node {
+	return builder.Node(name).GPUs(h200, cards).Label(corev1.LabelHostname, name).Obj()
 }
 
-func addGangOf(c *simulation.Cluster, queue, name, node string, pods int32, cards int) {
-	job := builder.Gang("lab", name, pods, builder.Pod("lab", name).Scheduler("volcano").GPUs(cards).CPU("1").Memory("1Gi").Card(h200)).Queue(queue).Obj()
+// newPod is a pod of the scheduler with cards.
+func newPod(name string, cards int) *builder.PodBuilder {
+	return builder.Pod("lab", name).Scheduler("volcano").GPUs(cards).CPU("1").Memory("1Gi").Card(h200)
+}
+
+// addRunningGang adds a Volcano job that runs on one node since an hour: so many pods of so many cards.
+func addRunningGang(c *simulation.Cluster, queue, name, node string, pods int32, cards int) {
+	job := builder.Gang("lab", name, pods, newPod(name, cards)).Queue(queue).Obj()
 	made := workloadsOf(c, unstructuredOf(job))
 	made[0].Group.Status.Phase = v1beta1.PodGroupRunning
 	c.Jobs = append(c.Jobs, job)
@@ -88,10 +94,9 @@ func unstructuredOf(object any) *unstructured.Unstructured {
 	return out
 }
 
-// gang is a new Volcano job.
-func gang(name, queue string, pods int32, cards int) *unstructured.Unstructured {
-	pod := builder.Pod("lab", name).Scheduler("volcano").GPUs(cards).CPU("1").Memory("1Gi").Card(h200)
-	return unstructuredOf(builder.Gang("lab", name, pods, pod).Queue(queue).Obj())
+// newGang is a new Volcano job of a queue: so many pods of so many cards.
+func newGang(name, queue string, pods int32, cards int) *unstructured.Unstructured {
+	return unstructuredOf(builder.Gang("lab", name, pods, newPod(name, cards)).Queue(queue).Obj())
 }
 
 // workloadsOf returns what new objects of a cluster create, nothing for no objects.
@@ -104,28 +109,26 @@ func workloadsOf(c *simulation.Cluster, objects ...*unstructured.Unstructured) [
 	return made
 }
 
-// shipped returns the configuration that the operator renders.
-func shipped(t check.T) string {
-	t.Helper()
+// readShippedConfiguration returns the configuration of the scheduler that the operator renders.
+func readShippedConfiguration(t check.T) string {
 	return string(check.Value(os.ReadFile(shippedConf))(t))
 }
 
 // simulate runs new objects in a cluster.
 func simulate(t *testing.T, c *simulation.Cluster, objects ...*unstructured.Unstructured) simulation.Result {
-	t.Helper()
-	return simulateWith(t, shipped(t), c, objects...)
+	return simulateWith(t, readShippedConfiguration(t), c, objects...)
 }
 
 // simulateWith runs new objects in a cluster with a configuration.
 func simulateWith(t *testing.T, configuration string, c *simulation.Cluster, objects ...*unstructured.Unstructured) simulation.Result {
-	t.Helper()
 	result := check.Value(Run(t.Context(), c, workloadsOf(c, objects...), configuration, time.Now()))(t)
 	check.That(t, result.IsSettled, "not settled after %d sessions", result.Sessions)
 	return result
 }
 
-// summary is a result in one line.
-func summary(r simulation.Result) string {
+// summarize returns a result in one line: "POD@NODE" for each new pod, without a node for one that waits. Victims follow as
+// "- QUEUE/JOB N pods CARDS for RECLAIMER".
+func summarize(r simulation.Result) string {
 	var words []string
 	for _, p := range r.Pods {
 		words = append(words, p.Name+"@"+p.Node)
@@ -139,125 +142,150 @@ func summary(r simulation.Result) string {
 	return strings.Join(words, " ")
 }
 
+// TestRunPlacesWhatFits: node h200-1 has 8 free cards, and queue research has 16 - 8 = 8 left of its quota. So both pods
+// of a new gang, of 4 cards each, get a node.
 func TestRunPlacesWhatFits(t *testing.T) {
-	r := simulate(t, newCluster(), gang("new", "research", 2, 4))
-	check.Equal(t, "outcome", "new-worker-0@h200-1 new-worker-1@h200-1", summary(r))
-	check.That(t, r.Pods[0].Cards[0].Name == h200 && r.Pods[0].Cards[0].Count == 4, "holds %v", r.Pods[0].Cards)
+	r := simulate(t, newClusterWithOneFullNode(), newGang("new", "research", 2, 4))
+	check.Equal(t, "outcome", "new-worker-0@h200-1 new-worker-1@h200-1", summarize(r))
+	check.Equal(t, "cards of the first pod", []card.Amount{{Name: h200, Count: 4}}, r.Pods[0].Cards)
 }
 
+// TestRunSaysWhyAPodWaits: queue research uses 8 cards, and its quota is 10. A gang of 2 × 4 cards waits as a whole. The
+// message names the queue and the card.
 func TestRunSaysWhyAPodWaits(t *testing.T) {
-	c := newCluster()
+	c := newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 10, false))
-	r := simulate(t, c, gang("new", "research", 2, 4))
-	check.Equal(t, "outcome", "new-worker-0@ new-worker-1@", summary(r))
+	r := simulate(t, c, newGang("new", "research", 2, 4))
+	check.Equal(t, "outcome", "new-worker-0@ new-worker-1@", summarize(r))
 	check.Contains(t, "message", r.Pods[0].Message, "research", h200)
 }
 
+// TestRunEvictsAsTheSchedulerDoes: a gang of inference needs 3 × 4 cards, and 8 are free. So it evicts the training gang
+// on node h200-0, which loses 8 cards × one hour of work. No card is left for that gang to start again.
 func TestRunEvictsAsTheSchedulerDoes(t *testing.T) {
-	r := simulate(t, newCluster(), gang("serve", "chat", 3, 4))
-	check.Contains(t, "outcome", summary(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
+	r := simulate(t, newClusterWithOneFullNode(), newGang("serve", "chat", 3, 4))
+	check.Contains(t, "outcome", summarize(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
 	for _, p := range r.Pods {
 		check.That(t, p.Node != "", "%s waits: %s", p.Name, p.Message)
 	}
-	check.That(t, len(r.Victims) == 1 && r.Victims[0].CardSeconds >= 8*3600 && r.Victims[0].CardSeconds < 8*3700, "victims %+v", r.Victims)
-	check.That(t, r.Victims[0].Restarted == 0, "the victim has no room: %+v", r.Victims[0])
+
+	check.Must(t, len(r.Victims) == 1, "victims %+v", r.Victims)
+	check.That(t, r.Victims[0].CardSeconds >= 8*3600 && r.Victims[0].CardSeconds < 8*3700, "the victim loses %d card-seconds, want about 8 × 3600", r.Victims[0].CardSeconds)
+	check.Equal(t, "pods of the victim that start again", 0, r.Victims[0].Restarted)
 }
 
-// TestRunIsRepeatable: two simulations of one cluster have the same answer, and change nothing in it.
+// TestRunIsRepeatable: two simulations on one snapshot have the same answer, and change nothing in the snapshot.
 func TestRunIsRepeatable(t *testing.T) {
-	c := newCluster()
+	c := newClusterWithOneFullNode()
 	before := fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0])
-	first := summary(simulate(t, c, gang("serve", "chat", 3, 4)))
-	check.Equal(t, "second outcome", first, summary(simulate(t, c, gang("serve", "chat", 3, 4))))
-	check.Equal(t, "cluster", before, fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0]))
+	first := summarize(simulate(t, c, newGang("serve", "chat", 3, 4)))
+	check.Equal(t, "second outcome", first, summarize(simulate(t, c, newGang("serve", "chat", 3, 4))))
+	check.Equal(t, "snapshot", before, fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0]))
 }
 
-func TestRunWithAnotherFleet(t *testing.T) {
-	c := newCluster()
+// TestRunEvictsNothingWithAnAddedNode: a gang of inference needs 3 × 4 cards. 8 are free, and a third node adds 8.
+func TestRunEvictsNothingWithAnAddedNode(t *testing.T) {
+	c := newClusterWithOneFullNode()
 	check.NoError(t, c.AddNodes(1, h200))
-	r := simulate(t, c, gang("serve", "chat", 3, 4))
-	check.That(t, len(r.Victims) == 0, "evicts although a node was added: %s", summary(r))
+	check.Equal(t, "victims", 0, len(simulate(t, c, newGang("serve", "chat", 3, 4)).Victims))
+}
 
-	c = newCluster()
+// TestRunPlacesDrainedPodsOnOtherNodes: after a drain of node h200-0 the node h200-1 has 8 cards for two jobs: the drained
+// gang of 2 × 4 cards, and a new pod of 8. One of them runs there, and the result says of each drained pod that waits why.
+func TestRunPlacesDrainedPodsOnOtherNodes(t *testing.T) {
+	c := newClusterWithOneFullNode()
 	check.NoError(t, c.Drain("h200-0"))
+	r := simulate(t, c, newGang("new", "research", 1, 8))
+	check.Equal(t, "drained pods", 2, r.DrainedPods)
+	check.Equal(t, "drained pods that wait", 2-r.DrainedPlaced, len(r.DrainedWaiting))
 
-	r = simulate(t, c, gang("new", "research", 1, 8))
-	check.That(t, r.DrainedPods == 2, "%d pods are drained", r.DrainedPods)
-	check.That(t, (r.DrainedPlaced == 2 && r.Pods[0].Node == "") || (r.DrainedPlaced == 0 && r.Pods[0].Node == "h200-1"), "one node for two gangs: %+v", r)
-	check.That(t, len(r.DrainedWaiting) == 2-r.DrainedPlaced, "%d drained pods wait", len(r.DrainedWaiting))
+	isDrainedGangPlaced := r.DrainedPlaced == 2 && r.Pods[0].Node == ""
+	isNewPodPlaced := r.DrainedPlaced == 0 && r.Pods[0].Node == "h200-1"
+	check.That(t, isDrainedGangPlaced || isNewPodPlaced, "not exactly one of the two jobs runs: %+v", r)
 	for _, p := range r.DrainedWaiting {
 		check.That(t, p.Reason != "" && p.Reason != v1alpha1.BlockedOther, "%s waits for %s: %s", p.Name, p.Reason, p.Message)
 	}
 }
 
-// TestRunNamesWhatADrainCosts: who loses the cards of the node, how much work is lost, and who finds another
-// node. Pods without cards are no victims.
-func TestRunNamesWhatADrainCosts(t *testing.T) {
-	c := newCluster()
-	alone := builder.Pod("lab", "alone").Scheduler("volcano").Queue("research").Card(h200).GPUs(2).CPU("1").Memory("1Gi").Running("h200-1").
-		Annotation(v1alpha1.AnnotationCheckpointTime, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)).Obj()
-
+// TestRunSaysWhatADrainCosts: the nodes h200-0 and h200-1 are drained, and node h200-2 is free. The gang train loses 8
+// cards × one hour, and both its pods start again on h200-2. The pod alone, of 2 cards and without a controller, ends for
+// good, and loses the minute since its checkpoint. The pod web uses no cards, so it is no victim, but ends as well.
+func TestRunSaysWhatADrainCosts(t *testing.T) {
+	c := newClusterWithOneFullNode()
+	aMinuteAgo := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	alone := newPod("alone", 2).Queue("research").Running("h200-1").Annotation(v1alpha1.AnnotationCheckpointTime, aMinuteAgo).Obj()
 	alone.Status.StartTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Hour)))
 	c.Pods = append(c.Pods, alone, builder.Pod("lab", "web").Scheduler("volcano").CPU("1").Running("h200-1").Obj())
-	c.Nodes = append(c.Nodes, builder.Node("h200-2").GPUs(h200, 8).Label(corev1.LabelHostname, "h200-2").Obj())
+	c.Nodes = append(c.Nodes, newNode("h200-2", 8))
 	check.NoError(t, c.Drain("h200-0"))
 	check.NoError(t, c.Drain("h200-1"))
 
 	r := simulate(t, c)
-	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summary(r))
-	check.That(t, len(r.Victims) == 2 && r.DrainedPods == 2 && r.DrainedPlaced == 2 && r.DrainedEnded == 2, "%+v", r)
-
-	train := r.Victims[0]
-	ended := r.Victims[1]
-	check.That(t, train.IsDrained && train.Restarted == 2 && train.CardSeconds >= 8*3600 && train.CardSeconds < 8*3700, "%+v", train)
-	check.That(t, ended.IsDrained && ended.Restarted == 0 && ended.CardSeconds >= 2*60 && ended.CardSeconds < 2*120, "%+v", ended)
+	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summarize(r))
+	check.Equal(t, "drained, placed again, and ended pods", []int{2, 2, 2}, []int{r.DrainedPods, r.DrainedPlaced, r.DrainedEnded})
+	for i, want := range []struct {
+		restarted   int
+		cardSeconds int64
+		tolerance   int64
+	}{{restarted: 2, cardSeconds: 8 * 3600, tolerance: 800}, {restarted: 0, cardSeconds: 2 * 60, tolerance: 120}} {
+		victim := r.Victims[i]
+		check.That(t, victim.IsDrained, "%s is not drained", victim.Workload.Name)
+		check.Equal(t, "pods that start again", want.restarted, victim.Restarted)
+		check.That(t, victim.CardSeconds >= want.cardSeconds && victim.CardSeconds < want.cardSeconds+want.tolerance,
+			"%s loses %d card-seconds, want about %d", victim.Workload.Name, victim.CardSeconds, want.cardSeconds)
+	}
 }
 
-// endingContext ends after some questions whether it has ended.
+// endingContext ends after so many calls of Err.
 type endingContext struct {
 	context.Context
-	left *int
+	callsLeft *int
 }
 
 func (c endingContext) Err() error {
-	*c.left--
-	if *c.left < 0 {
+	*c.callsLeft--
+	if *c.callsLeft < 0 {
 		return context.Canceled
 	}
 	return nil
 }
 
-// TestRunEndsWithItsContext: whenever it ends, no answer of half a simulation is given, and the next
-// simulation is right.
+// TestRunEndsWithItsContext: the context ends after no call of its Err, then in the next simulation after one, and so on,
+// until a simulation comes to its end. All before return an error and no half of an answer, and leave nothing behind that
+// makes the last answer wrong.
 func TestRunEndsWithItsContext(t *testing.T) {
-	configuration := shipped(t)
-	c := newCluster()
-	made := workloadsOf(c, gang("serve", "chat", 3, 4))
+	configuration := readShippedConfiguration(t)
+	c := newClusterWithOneFullNode()
+	workloads := workloadsOf(c, newGang("serve", "chat", 3, 4))
 
-	asked := 0
-	for left := 0; ; left++ {
-		asked = left
-		r, err := Run(endingContext{t.Context(), &asked}, c, made, configuration, time.Now())
+	for calls := 0; ; calls++ {
+		callsLeft := calls
+		r, err := Run(endingContext{t.Context(), &callsLeft}, c, workloads, configuration, time.Now())
 		if err == nil {
-			check.Contains(t, "outcome", summary(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
-			check.That(t, left > 3*len(r.Pods), "it asks %d times only", left)
+			check.Contains(t, "outcome", summarize(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
+			check.That(t, calls > 3*len(r.Pods), "only %d calls of Err", calls)
 			return
 		}
-		check.That(t, errors.Is(err, context.Canceled) && len(r.Pods) == 0, "error %v, result %+v", err, r)
+
+		check.That(t, errors.Is(err, context.Canceled), "error %v", err)
+		check.Equal(t, "pods in the result", 0, len(r.Pods))
 	}
 }
 
-func TestRunRefusesABadConfiguration(t *testing.T) {
-	_, err := Run(t.Context(), newCluster(), nil, "actions: \"allocate\"\ntiers: []\n", time.Now())
+// TestRunRefusesAConfigurationWithoutThePlugin: without the plugin capacity-card the answer would not be that of our
+// scheduler.
+func TestRunRefusesAConfigurationWithoutThePlugin(t *testing.T) {
+	_, err := Run(t.Context(), newClusterWithOneFullNode(), nil, "actions: \"allocate\"\ntiers: []\n", time.Now())
 	check.Says(t, err, "capacity-card")
 }
 
-// TestFlagsOfTheProgramStay: other goroutines may read them, for example to start a cluster in a test.
-func TestFlagsOfTheProgramStay(t *testing.T) {
+// TestSettingVolcanosOptionsKeepsTheFlagsOfTheProgram: Volcano's own function adds its flags to those of the program, so
+// that they would be in the help of kubectl cardquota. setOptions adds none, and does not replace the set of flags even
+// for a moment, because other goroutines may read it.
+func TestSettingVolcanosOptionsKeepsTheFlagsOfTheProgram(t *testing.T) {
 	done := make(chan struct{})
 	before := pflag.CommandLine
 	flags := countFlags()
-
 	go func() {
 		defer close(done)
 		for range 1000 {
@@ -276,18 +304,20 @@ func countFlags() (n int) {
 	return n
 }
 
-// TestAllPodsMayBePlacedAtOnce: Volcano's cache blocks for ever if it cannot pass on a placement, and the
-// jobs of the cluster and those of the files may each have the largest number of pods.
+// TestAllPodsMayBePlacedAtOnce: Volcano's cache passes placements on through a channel, and blocks for ever if that is
+// full. A waiting job of the cluster and a new one each have the largest number of pods, and the channel has a place for
+// each of these.
 func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	setOptions()
-	c := newCluster()
-	waits := builder.Gang("lab", "waits", simulation.MaxPods, builder.Pod("lab", "waits").Scheduler("volcano").GPUs(1).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
-	c.Jobs = append(c.Jobs, waits)
-	w := newSimulatedCluster(c, workloadsOf(c, gang("new", "research", simulation.MaxPods, 1)), time.Now())
-	pods := len(w.pods)
-	for _, later := range w.uncreated {
+	c := newClusterWithOneFullNode()
+	waiting := builder.Gang("lab", "waiting", simulation.MaxPods, newPod("waiting", 1)).Queue("research").Obj()
+	c.Jobs = append(c.Jobs, waiting)
+	simulated := newSimulatedCluster(c, workloadsOf(c, newGang("new", "research", simulation.MaxPods, 1)), time.Now())
+	pods := len(simulated.pods)
+	for _, later := range simulated.uncreated {
 		pods += len(later.Pods)
 	}
 
-	check.That(t, pods >= 2*simulation.MaxPods && cap(w.cache.BindFlowChannel) >= pods, "room for %d of %d pods", cap(w.cache.BindFlowChannel), pods)
+	check.That(t, pods >= 2*simulation.MaxPods, "the cluster has only %d pods", pods)
+	check.That(t, cap(simulated.cache.BindFlowChannel) >= pods, "the channel has %d places for %d pods", cap(simulated.cache.BindFlowChannel), pods)
 }

@@ -22,182 +22,195 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reasons are those of the pods, "" for one that runs.
-func reasons(r simulation.Result) string {
-	var words []string
-	for _, p := range r.Pods {
-		words = append(words, fmt.Sprintf("%s=%s", p.Name, p.Reason))
-	}
-	return strings.Join(words, " ")
-}
-
-func TestRunNamesTheReason(t *testing.T) {
+// TestRunNamesTheReasonOfEachPod: a pod that waits has a reason from the API, and one that runs has none. The node h200-0
+// is full, h200-1 has 8 free cards. Queue research uses 8 cards.
+func TestRunNamesTheReasonOfEachPod(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*testing.T, *simulation.Cluster)
-		object *unstructured.Unstructured
-		want   string
+		queue       string
+		pods        int32
+		cardsOfAPod int
+		// quota is that of queue research. With isFragmented 3 cards are free on node h200-1, and 2 on one more node.
+		quota        card.Count
+		isFragmented bool
+		want         []v1alpha1.BlockedReason
 	}{
-		"quota":        {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 10, false)) }, gang("new", "research", 2, 4), "new-worker-0=QuotaExhausted new-worker-1=QuotaExhausted"},
-		"no quota":     {func(*testing.T, *simulation.Cluster) {}, gang("new", "default", 1, 1), "new-worker-0=NoQuota"},
-		"no free card": {func(t *testing.T, c *simulation.Cluster) { check.NoError(t, c.SetQuota("research", h200, 40, false)) }, gang("new", "research", 1, 9), "new-worker-0=NoFreeCard"},
-		"fragmented": {func(t *testing.T, c *simulation.Cluster) {
-			check.NoError(t, c.SetQuota("research", h200, 40, false))
-			addRunningGang(c, "more", "h200-1", 1, 5)
-			c.Nodes = append(c.Nodes, builder.Node("h200-2").GPUs(h200, 2).Obj())
-		}, gang("new", "research", 1, 4), "new-worker-0=Fragmented"},
-		"runs": {func(*testing.T, *simulation.Cluster) {}, gang("new", "research", 1, 1), "new-worker-0="},
+		"2 pods of 4 cards, the quota leaves 10 - 8 = 2": {queue: "research", pods: 2, cardsOfAPod: 4, quota: 10,
+			want: []v1alpha1.BlockedReason{v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedQuotaExhausted}},
+		"queue default has no quota": {queue: "default", pods: 1, cardsOfAPod: 1, quota: 16,
+			want: []v1alpha1.BlockedReason{v1alpha1.BlockedNoQuota}},
+		"a pod of 9 cards, 8 are free": {queue: "research", pods: 1, cardsOfAPod: 9, quota: 40,
+			want: []v1alpha1.BlockedReason{v1alpha1.BlockedNoFreeCard}},
+		"a pod of 4 cards, 3 + 2 are free on two nodes": {queue: "research", pods: 1, cardsOfAPod: 4, quota: 40, isFragmented: true,
+			want: []v1alpha1.BlockedReason{v1alpha1.BlockedFragmented}},
+		"a pod of one card runs": {queue: "research", pods: 1, cardsOfAPod: 1, quota: 16, want: []v1alpha1.BlockedReason{""}},
 	}) {
-		c := newCluster()
+		c := newClusterWithOneFullNode()
+		check.NoError(t, c.SetQuota("research", h200, tc.quota, false))
+		if tc.isFragmented {
+			addRunningGang(c, "research", "more", "h200-1", 1, 5)
+			c.Nodes = append(c.Nodes, newNode("h200-2", 2))
+		}
 
-		tc.change(t, c)
-		check.Equal(t, "reasons", tc.want, reasons(simulate(t, c, tc.object)))
+		var reasons []v1alpha1.BlockedReason
+		for _, p := range simulate(t, c, newGang("new", tc.queue, tc.pods, tc.cardsOfAPod)).Pods {
+			reasons = append(reasons, p.Reason)
+		}
+		check.Equal(t, "reasons", tc.want, reasons)
 	}
 }
 
-// addWaitingJob adds a Volcano job of 2 pods with 4 cards each. It waits without pods since an hour, without
-// its PodGroup if isNew.
-func addWaitingJob(c *simulation.Cluster, isNew bool) {
-	job := builder.Gang("lab", "z-older", 2, builder.Pod("lab", "z-older").Scheduler("volcano").GPUs(4).CPU("1").Memory("1Gi").Card(h200)).Queue("research").Obj()
+// addWaitingJob adds a Volcano job of 2 pods with 4 cards each to queue research. It has no pods yet. With a PodGroup it
+// waits since an hour.
+func addWaitingJob(c *simulation.Cluster, hasPodGroup bool) {
+	job := builder.Gang("lab", "z-older", 2, newPod("z-older", 4)).Queue("research").Obj()
 	made := workloadsOf(c, unstructuredOf(job))
 	job.UID = made[0].Job.UID
 	c.Jobs = append(c.Jobs, job)
-	if isNew {
-		return
-	}
-
-	made[0].Group.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-	c.PodGroups = append(c.PodGroups, made[0].Group)
-}
-
-// TestRunServesWhatWaitsFirst: a job of the cluster that has no pods yet, or not even a PodGroup, is
-// older than the new ones.
-func TestRunServesWhatWaitsFirst(t *testing.T) {
-	for _, isNew := range []bool{false, true} {
-		c := newCluster()
-		addWaitingJob(c, isNew)
-		r := simulate(t, c, gang("a-newer", "research", 2, 4))
-		check.Equal(t, "outcome", "a-newer-worker-0@ a-newer-worker-1@", summary(r))
-		check.That(t, r.OthersPlaced == 2, "%d pods of the older job run", r.OthersPlaced)
+	if hasPodGroup {
+		made[0].Group.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		c.PodGroups = append(c.PodGroups, made[0].Group)
 	}
 }
 
-// TestRunLeavesOutFinishedJobs: they get no pods.
+// TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods, or for a new one
+// of the same size. The job of the cluster is older, so its two pods run, and the new ones wait.
+func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
+	for t, hasPodGroup := range check.Cases(t, map[string]bool{
+		"Volcano has created its PodGroup": true,
+		"it has no PodGroup yet":           false,
+	}) {
+		c := newClusterWithOneFullNode()
+		addWaitingJob(c, hasPodGroup)
+		r := simulate(t, c, newGang("a-newer", "research", 2, 4))
+		check.Equal(t, "outcome", "a-newer-worker-0@ a-newer-worker-1@", summarize(r))
+		check.Equal(t, "pods of the older job that run", 2, r.OthersPlaced)
+	}
+}
+
+// TestRunLeavesOutFinishedJobs: an older job of the cluster is aborted. It gets no pods any more, so both pods of the new
+// job run on the 8 free cards.
 func TestRunLeavesOutFinishedJobs(t *testing.T) {
-	c := newCluster()
-	addWaitingJob(c, true)
+	c := newClusterWithOneFullNode()
+	addWaitingJob(c, false)
 	c.Jobs[len(c.Jobs)-1].Status.State.Phase = batch.Aborted
-	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summary(simulate(t, c, gang("a-newer", "research", 2, 4))))
+	r := simulate(t, c, newGang("a-newer", "research", 2, 4))
+	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summarize(r))
 }
 
-// TestRunIgnoresPodsOfOtherSchedulers: a pod that waits for another scheduler takes nothing.
+// TestRunIgnoresPodsOfOtherSchedulers: the configuration names the schedulers volcano and second. A waiting pod of 4 cards
+// of the cluster is placed beside the new one if one of these schedules it.
 func TestRunIgnoresPodsOfOtherSchedulers(t *testing.T) {
-	for scheduler, want := range map[string]int{"default-scheduler": 0, "second": 1} {
-		c := newCluster()
+	for t, tc := range check.Cases(t, map[string]struct {
+		scheduler  string
+		wantPlaced int
+	}{
+		"the pod names default-scheduler: not placed": {"default-scheduler", 0},
+		"the pod names second: placed":                {"second", 1},
+	}) {
+		c := newClusterWithOneFullNode()
 		c.Schedulers = []string{"volcano", "second"}
-		group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "research", MinMember: 1}}
-		group.Status.Phase = v1beta1.PodGroupInqueue
-		c.PodGroups = append(c.PodGroups, group)
-		c.Pods = append(c.Pods, builder.Pod("lab", "foreign").Scheduler(scheduler).GPUs(4).CPU("1").Memory("1Gi").Card(h200).PodGroup("g").Obj())
-		r := simulate(t, c, gang("new", "research", 1, 4))
-		check.That(t, r.OthersPlaced == want && r.Pods[0].Node == "h200-1", "%s: %d other pods are placed, %+v", scheduler, r.OthersPlaced, r.Pods)
+		c.PodGroups = append(c.PodGroups, builder.PodGroup("lab", "g").Queue("research").MinMember(1).Phase(v1beta1.PodGroupInqueue).Obj())
+		c.Pods = append(c.Pods, newPod("waiting", 4).Scheduler(tc.scheduler).PodGroup("g").Obj())
+
+		r := simulate(t, c, newGang("new", "research", 1, 4))
+		check.Equal(t, "placed pods of the cluster", tc.wantPlaced, r.OthersPlaced)
+		check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(r))
 	}
 }
 
-// TestRunCreatesPodsOfAStatefulSetInOrder: with a minimum of two pods none runs, because the second one is
-// created after the first one runs.
+// TestRunCreatesPodsOfAStatefulSetInOrder: its controller creates the second pod after the first one runs, unless
+// podManagementPolicy is Parallel. If the PodGroup needs both (min-member 2), the first one never runs. 8 cards are free
+// for 2 pods of 2.
 func TestRunCreatesPodsOfAStatefulSetInOrder(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                "x-0@h200-1 x-1@h200-1",
-		"least":           "x-0@ x-1@",
-		"Parallel, least": "x-0@h200-1 x-1@h200-1",
-	} {
+	for t, tc := range check.Cases(t, map[string]struct{ minMember, podManagementPolicy, want string }{
+		"min-member 1: both run":              {"1", "OrderedReady", "x-0@h200-1 x-1@h200-1"},
+		"min-member 2: both wait":             {"2", "OrderedReady", "x-0@ x-1@"},
+		"min-member 2 and Parallel: both run": {"2", "Parallel", "x-0@h200-1 x-1@h200-1"},
+	}) {
 		set := &unstructured.Unstructured{}
-		check.NoError(t, yaml.Unmarshal([]byte(`
+		check.NoError(t, yaml.Unmarshal(fmt.Appendf(nil, `
 apiVersion: apps/v1
 kind: StatefulSet
-metadata: {name: x, namespace: lab}
+metadata: {name: x, namespace: lab, annotations: {scheduling.volcano.sh/group-min-member: "%s"}}
 spec:
   replicas: 2
+  podManagementPolicy: %s
   template:
     metadata: {annotations: {scheduling.volcano.sh/queue-name: research, volcano.sh/card.name: NVIDIA-H200}}
     spec:
       schedulerName: volcano
       containers: [{name: a, image: a, resources: {limits: {nvidia.com/gpu: 2, cpu: 1, memory: 1Gi}}}]
-`), &set.Object))
+`, tc.minMember, tc.podManagementPolicy), &set.Object))
 
-		if strings.Contains(text, "least") {
-			set.SetAnnotations(map[string]string{v1beta1.VolcanoGroupMinMemberAnnotationKey: "2"})
-		}
-		if strings.Contains(text, "Parallel") {
-			check.NoError(t, unstructured.SetNestedField(set.Object, "Parallel", "spec", "podManagementPolicy"))
-		}
-
-		check.Equal(t, "outcome", want, summary(simulate(t, newCluster(), set)))
+		check.Equal(t, "outcome", tc.want, summarize(simulate(t, newClusterWithOneFullNode(), set)))
 	}
 }
 
-// TestRunOnAnInconsistentSnapshot: a node that is not Ready, and a pod on a node that is gone, do not
-// keep the scheduler from deciding.
-func TestRunOnAnInconsistentSnapshot(t *testing.T) {
-	c := newCluster()
-	broken := builder.Node("h200-2").GPUs(h200, 8).Obj()
-	broken.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
-	broken.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
-	c.Nodes = append(c.Nodes, broken)
-	c.Pods = append(c.Pods, builder.Pod("lab", "lost").Running("gone").Queue("research").GPUs(1).Obj(), builder.Pod("lab", "unready").Running("h200-2").Queue("research").GPUs(1).Obj())
-	check.Equal(t, "outcome", "new-worker-0@h200-1", summary(simulate(t, c, gang("new", "research", 1, 4))))
+// TestRunWorksOnAnInconsistentSnapshot: objects of a snapshot are read one after the other, so a pod may be on a node that
+// is not in it. A node that is not Ready has a pod as well. Neither keeps the new pod from node h200-1.
+func TestRunWorksOnAnInconsistentSnapshot(t *testing.T) {
+	c := newClusterWithOneFullNode()
+	notReady := newNode("h200-2", 8)
+	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	notReady.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+	c.Nodes = append(c.Nodes, notReady)
+	c.Pods = append(c.Pods,
+		builder.Pod("lab", "on-unknown-node").Running("gone").Queue("research").GPUs(1).Obj(),
+		builder.Pod("lab", "on-unready-node").Running("h200-2").Queue("research").GPUs(1).Obj())
+
+	r := simulate(t, c, newGang("new", "research", 1, 4))
+	check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(r))
 }
 
-// TestRunNamesAMissingQueue: Volcano leaves a job of an unknown queue out without a word.
+// TestRunNamesAMissingQueue: Volcano leaves out a job of an unknown queue and says nothing. The simulation names it.
 func TestRunNamesAMissingQueue(t *testing.T) {
-	pod := builder.Pod("lab", "alone").Scheduler("volcano").Queue("none").GPUs(1).CPU("1").Memory("1Gi").Card(h200).Obj()
-	r := simulate(t, newCluster(), unstructuredOf(pod))
-	check.That(t, r.Pods[0].Reason == v1alpha1.BlockedQueueNotFound && strings.Contains(r.Pods[0].Message, "<none>"), "%+v", r.Pods)
+	r := simulate(t, newClusterWithOneFullNode(), unstructuredOf(newPod("alone", 1).Queue("none").Obj()))
+	check.Equal(t, "reason", v1alpha1.BlockedQueueNotFound, r.Pods[0].Reason)
+	check.Contains(t, "message", r.Pods[0].Message, "<none>")
 }
 
-// TestRunSaysThatAPodIsGated: no scheduler places it.
+// TestRunSaysThatAPodIsGated: no scheduler places a pod with a scheduling gate, although 8 cards are free.
 func TestRunSaysThatAPodIsGated(t *testing.T) {
-	pod := builder.Pod("lab", "gated").Scheduler("volcano").Queue("research").GPUs(1).CPU("1").Memory("1Gi").Card(h200).Obj()
+	pod := newPod("gated", 1).Queue("research").Obj()
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
-	r := simulate(t, newCluster(), unstructuredOf(pod))
-	check.That(t, r.Pods[0].Node == "" && strings.Contains(r.Pods[0].Message, "scheduling gates"), "%+v", r.Pods)
+	r := simulate(t, newClusterWithOneFullNode(), unstructuredOf(pod))
+	check.Equal(t, "outcome", "gated@", summarize(r))
+	check.Contains(t, "message", r.Pods[0].Message, "scheduling gates")
 }
 
-// TestRunPreempts: with the action preempt a pod of higher priority takes the place of another one in its
-// queue.
-func TestRunPreempts(t *testing.T) {
-	c := newCluster()
+// TestRunPreemptsIfTheActionIsConfigured: queue research uses its whole quota of 8. With Volcano's action preempt a new pod
+// of PriorityClass high takes the place of one of the two pods of job train, which is made elastic for that.
+func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
+	c := newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 8, false))
 	c.Jobs[0].Spec.Policies = nil
 	c.Jobs[0].Spec.MinAvailable = 1
 	c.PodGroups[0].Spec.MinMember = 1
 	c.PodGroups[0].Spec.MinTaskMember = nil
 
-	object := gang("urgent", "research", 1, 4)
-	check.NoError(t, unstructured.SetNestedField(object.Object, "high", "spec", "priorityClassName"))
-	preempting := strings.NewReplacer("cardreclaim\"", "cardreclaim, preempt\"", "name: priority", "name: priority\n        enablePreemptable: false",
-		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(shipped(t))
+	urgent := newGang("urgent", "research", 1, 4)
+	check.NoError(t, unstructured.SetNestedField(urgent.Object, "high", "spec", "priorityClassName"))
+	withPreempt := strings.NewReplacer("cardreclaim\"", "cardreclaim, preempt\"", "name: priority", "name: priority\n        enablePreemptable: false",
+		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(readShippedConfiguration(t))
 
-	check.Contains(t, "outcome", summary(simulateWith(t, preempting, c, object)), "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
+	outcome := summarize(simulateWith(t, withPreempt, c, urgent))
+	check.Contains(t, "outcome", outcome, "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
 }
 
-// TestRunNamesTheOtherWorkloads: those of the cluster that start, and without new workloads those that
-// still wait.
-func TestRunNamesTheOtherWorkloads(t *testing.T) {
-	c := newCluster()
-	addWaitingJob(c, false)
-
+// TestRunNamesTheOtherJobs: without new workloads the result names the jobs of the cluster that start, and those that wait.
+// Job z-older needs 2 × 4 cards, and 8 are free. It starts within the quota of 16, and waits without a quota.
+func TestRunNamesTheOtherJobs(t *testing.T) {
+	c := newClusterWithOneFullNode()
+	addWaitingJob(c, true)
 	r := simulate(t, c)
-	check.Must(t, len(r.Others) == 1, "others %+v", r.Others)
+	check.Must(t, len(r.Others) == 1 && len(r.Waiting) == 0, "others %+v, waiting %+v", r.Others, r.Waiting)
 	check.Equal(t, "name, queue and pods", "z-older research 2", fmt.Sprint(r.Others[0].Workload.Name, " ", r.Others[0].Queue, " ", r.Others[0].Pods))
 	check.Equal(t, "cards", map[card.Name]card.Count{h200: 8}, r.Others[0].Cards)
-	check.That(t, len(r.Waiting) == 0, "waiting %+v", r.Waiting)
 
-	c = newCluster()
+	c = newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 0, false))
-	addWaitingJob(c, false)
-
+	addWaitingJob(c, true)
 	r = simulate(t, c)
-	check.That(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
+	check.Must(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
 	check.Equal(t, "queue and reason", "research NoQuota", r.Waiting[0].Queue+" "+string(r.Waiting[0].Reason))
 }
