@@ -24,9 +24,9 @@ import (
 // scoring are the plugins of the shipped configuration that score nodes.
 var scoring = []string{"drf", "predicates", "nodeorder", "binpack"}
 
-// placeWith opens a session with a new scheduler cache on the objects of a scene. It runs Volcano's action allocate and
-// returns the nodes of the placed pods by name. queuePlugin is this plugin or Volcano's capacity.
-// morePlugins are loaded beside those of scoring.
+// placeWith opens a session with a new scheduler cache on the objects of a scene. It runs Volcano's action allocate
+// and returns the nodes of the placed pods by name. queuePlugin is this plugin or Volcano's capacity. morePlugins are
+// loaded beside those of scoring.
 func (s *scene) placeWith(queuePlugin string, morePlugins []string, args map[string]framework.Arguments) map[string]string {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin { return buildPlugin(NewCache(), a) })
@@ -67,8 +67,8 @@ func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 	return s
 }
 
-// TestPluginsWithHigherWeightDecideBeforePacking: this plugin packs. It scores the node higher on which more cards are
-// in use, here n2 with 2 or 5 used cards beside n1 with at most 1. An administrator may give the score of another
+// TestPluginsWithHigherWeightDecideBeforePacking: this plugin packs. It scores the node higher on which more cards
+// are in use: n2 with 2 or 5 used cards, beside n1 with at most 1. An administrator may give the score of another
 // plugin a higher weight. Then pods go where they go with Volcano's plugin capacity, which scores no node.
 func TestPluginsWithHigherWeightDecideBeforePacking(t *testing.T) {
 	preferN1 := func(p *corev1.Pod) {
@@ -174,9 +174,9 @@ func newlyPlaced(s *scene, nodes map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// TestGangThatFitsOneNodeIsNotSplit draws 150 fleets of 2 to 8 nodes on which cards and CPU are in use, and a waiting
-// gang j of 2 to 7 pods. Pods of a gang talk to each other, which is fastest on one node. So all of them are on one
-// node if one has enough cards, CPU and memory for the gang. More than 20 draws have such a node.
+// TestGangThatFitsOneNodeIsNotSplit draws 150 fleets of 2 to 8 nodes on which cards and CPU are in use. A gang j of 2
+// to 7 pods waits. Pods of a gang talk to each other, which is fastest on one node. So all of them are on one node if
+// one has enough cards, CPU and memory for the gang. More than 20 draws have such a node.
 func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 	random := seed.Rand(t)
 	gangsThatFit := 0
@@ -313,7 +313,7 @@ func (s *scene) node(name string) *corev1.Node {
 	return s.Nodes[slices.IndexFunc(s.Nodes, func(node *corev1.Node) bool { return node.Name == name })]
 }
 
-// TestGangsStayTogetherAlthoughNodesAreSampled: of 400 nodes Volcano looks at a random sample for each pod, so the
+// TestGangsStayTogetherAlthoughNodesAreSampled: of 400 nodes Volcano looks at a random sample for each pod. So the
 // node of a gang's first pod may be missing in the sample of the next. This plugin adds it, and gangs j0 to j3 of
 // four pods are each on one node. About every eighth node has one free card, the others have eight.
 func TestGangsStayTogetherAlthoughNodesAreSampled(t *testing.T) {

@@ -90,7 +90,7 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 }
 
 // TestScoreStepsDoNotOverlap draws two nodes of up to 80 cards for a pod of 1 to 8 cards in a gang of 1 to 8 pods. A
-// node that already has pods of the gang is one step above a node that fits the rest of it, which is one step above
+// node that already has pods of the gang is one step above a node that fits the rest of it. That one is a step above
 // all others. However full nodes are, a higher step scores at least scoreStep more. All scores are from 0 to 1.
 func TestScoreStepsDoNotOverlap(t *testing.T) {
 	step := func(node placement) int {

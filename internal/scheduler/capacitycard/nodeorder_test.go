@@ -200,7 +200,7 @@ func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 
 // TestAllNodesAreSearchedForAPodWithAlternatives: Volcano's flag --percentage-nodes-to-find is the size of the
 // sample, and 0 lets Volcano choose it. The plugin sets it to 100 % while Volcano looks for nodes for a pod with
-// alternatives, and back to what the flag says for every other pod and when the session closes.
+// alternatives. For every other pod, and when the session closes, it is what the flag says.
 func TestAllNodesAreSearchedForAPodWithAlternatives(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}

@@ -28,8 +28,8 @@ const lowPodsUseTheQuota = `node a model=A
 // refusal. Until it is known, preempt evicts no second pod for the same preemptor. A deleted pod no longer counts
 // against the quota, so its preemptor starts. Each script plays sessions (scheduling cycles) and what the API server
 // shows between them: "session 2" is a session after which two pods are being evicted; "mark first" shows the
-// condition that Volcano writes before it deletes the first victim, "delete" its deletion, "gone" that it has ended,
-// "refuse" an unchanged pod.
+// condition that Volcano writes before it deletes the first victim. "delete" shows its deletion, "gone" that it has
+// ended, "refuse" an unchanged pod.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, script string
@@ -115,8 +115,8 @@ func evictedSince(since time.Time) func(*corev1.Pod) {
 
 // TestPreemptStopsWaitingForAVictimThatDoesNotEnd: the pods want the same host port, so high-0 needs the place of
 // low-0 on a or of low-1 on b. One of them was deleted for it. preempt evicts the other one as well if the first has
-// not ended five minutes after its grace period, or if its node no longer accepts high-0. A new process of the
-// scheduler knows the victim's node from the status of high-0 (nominatedNodeName).
+// not ended five minutes after its grace period. It also does if the node of the first no longer accepts high-0. A
+// new process of the scheduler knows the victim's node from the status of high-0 (nominatedNodeName).
 func TestPreemptStopsWaitingForAVictimThatDoesNotEnd(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after       time.Duration
@@ -274,7 +274,7 @@ func avoidLowPods(p *corev1.Pod) {
 }
 
 // TestPreemptEvictsConflictingPods: nodes a, b and c have four cards each, all used by single pods of job low. Pods
-// of job high must not be on a node with pods of low (anti-affinity), so preempt evicts all four of a node, on as few
+// of job high must not be on a node with pods of low (anti-affinity). So preempt evicts all four of a node, on as few
 // nodes as high needs. It evicts none on a node where a conflicting pod must stay. In three more sessions with an
 // outdated view of the API server it evicts no other pod.
 func TestPreemptEvictsConflictingPods(t *testing.T) {

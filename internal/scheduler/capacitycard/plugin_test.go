@@ -102,8 +102,8 @@ func (s *scene) allocate() *scene {
 	return s
 }
 
-// evict opens the next session, in which pods are placed and then an action evicts pods. The first pod of the scene is
-// the oldest.
+// evict opens the next session, in which pods are placed and then an action evicts pods. The first pod of the scene
+// is the oldest.
 func (s *scene) evict(action framework.Action, configurations ...conf.Configuration) *scene {
 	for i, pod := range s.Pods {
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
@@ -226,8 +226,8 @@ func deleted(p *corev1.Pod) {
 	p.DeletionGracePeriodSeconds = ptr.To(int64(3600))
 }
 
-// oneJob is a scene in which queue q has a quota of four cards A, and uses two on node a for the pods of job j. Node b
-// has cards B.
+// oneJob is a scene in which queue q has a quota of four cards A. The two pods of job j use two on node a. Node b has
+// cards B.
 func oneJob(t testing.TB) *scene {
 	return newScene(t, `node a model=A
 		node b model=B
@@ -413,9 +413,9 @@ func (s *scene) checkEnqueued(t testing.TB, name, wantRefusal string) {
 	checkText(t, "reason", wantRefusal, job.JobFitErrors)
 }
 
-// TestCardPodsAreFreeOfCPULimitsWhenConfigured: queue q has a quota of 8 A and states no limit of CPU (cpu=unlimited). In a
-// queue with a quota for cards that means no CPU at all. So a pod with a card and 1 CPU starts only if
-// cardUnlimitedCpuMemory says that CPU and memory of pods with cards are not limited.
+// TestCardPodsAreFreeOfCPULimitsWhenConfigured: queue q has a quota of 8 A and states no limit of CPU
+// (cpu=unlimited). In a queue with a quota for cards that means no CPU at all. So a pod with a card and 1 CPU starts
+// only if cardUnlimitedCpuMemory says that CPU and memory of pods with cards are not limited.
 func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	for isUnlimited, wantPlaced := range map[bool]string{false: "", true: "a:1"} {
 		s := newScene(t, `node a model=A

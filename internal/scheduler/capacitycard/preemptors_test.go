@@ -231,8 +231,8 @@ type idleAction struct{ *preempt.Action }
 func (idleAction) Execute(*framework.Session) {}
 
 // TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class
-// low here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, no other
-// pod of its queue with the same or a lower priority gets that card, and no pod of another queue. Otherwise the
+// low here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, that
+// card is kept: from pods of its queue with the same or a lower priority, and from other queues. Otherwise the
 // eviction would be in vain.
 func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 	const otherQueue = `

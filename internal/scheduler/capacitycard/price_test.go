@@ -31,7 +31,7 @@ func ofBatchJob(name string) func(*corev1.Pod) {
 	}
 }
 
-// useBackoffLimits sets the backoffLimits of the Kubernetes Jobs of a scene. Others are unknown.
+// useBackoffLimits sets the backoffLimits of the Kubernetes Jobs of a scene. Other Jobs are unknown.
 func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 	s.m.UseFailureLimits(func(_, name string, _ types.UID) (workload.FailureLimit, bool) {
 		limit, known := limits[name]
@@ -40,82 +40,167 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 	return s
 }
 
-// TestPreemptSparesAJobAtItsBackoffLimit: t is a Kubernetes Job, g a gang. An eviction beyond the limit costs
-// all the work of the Job, and takes all of its pods.
+// TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more failures
+// than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the limit allows, or
+// the whole Job. Of equal priority, elastic pods (above min=) go before gangs, and among each the smallest loss: the
+// time that the evicted pods ran, or since their checkpoint. "t" is a Kubernetes Job here, whose pods are elastic;
+// all cards are in use.
 func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const (
-		base    = "node a model=A; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=4h;"
-		dearer  = "node a model=A; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=50h;"
-		apart   = "node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=a*4 priorityClass=low age=10h; job g queue=q min=4 running=b*4 priorityClass=low age=4h;"
-		swapped = "node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=b*4 priorityClass=low age=10h; job g queue=q min=4 running=a*4 priorityClass=low age=4h;"
-		one     = "job high queue=q min=1 pending=1 priorityClass=high"
+		oneCard = `
+			job high queue=q min=1 pending=1 priorityClass=high`
+		jobBesideGang = `node a model=A
+			job t queue=q min=1 running=a*4 priorityClass=low age=10h
+			job g queue=q min=4 running=a*4 priorityClass=low age=4h`
 	)
 
 	savedNow := changePod("t-0", annotate("volcano.sh/checkpoint-time", time.Now().UTC().Format(time.RFC3339)))
 	for t, tc := range check.Cases(t, map[string]struct {
-		text, goes string
-		limits     map[string]int32
-		change     func(*corev1.Pod)
+		scene         string
+		backoffLimits map[string]int32 // of Kubernetes Jobs
+		change        func(*corev1.Pod)
+		wantEvicted   string
 	}{
-		"an elastic pod while the limit allows it":  {base + one, "t:1", map[string]int32{"t": 1}, nil},
-		"no elastic pod when it does not":           {base + one, "g:4", map[string]int32{"t": 0}, nil},
-		"as many as the limit allows":               {base + "job high queue=q min=1 pending=2 priorityClass=high", "t:2", map[string]int32{"t": 2}, nil},
-		"not one more":                              {base + "job high queue=q min=1 pending=3 priorityClass=high", "g:4 t:2", map[string]int32{"t": 2}, nil},
-		"the whole Job when that loses less":        {dearer + one, "t:4", map[string]int32{"t": 0}, nil},
-		"the whole Job once one goes too many":      {"node a model=A; job t queue=q min=1 running=a*8 priorityClass=low age=10h; job high queue=q min=1 pending=3 priorityClass=high", "t:8", map[string]int32{"t": 2}, nil},
-		"a checkpoint does not help":                {base + one, "g:4", map[string]int32{"t": 0}, savedNow},
-		"no pod of an unknown Job":                  {base + one, "g:4", nil, nil},
-		"the gang on another node":                  {apart + one, "g:4", map[string]int32{"t": 0}, nil},
-		"the gang on another node, which is first":  {swapped + one, "g:4", map[string]int32{"t": 0}, nil},
-		"the Job when its priority is lower":        {strings.Replace(base, "*4 priorityClass=low age=10h", "*4 age=10h", 1) + one, "t:4", map[string]int32{"t": 0}, nil},
-		"an elastic pod of others on another node":  {"node a model=A cards=4; node b model=A cards=4; job t queue=q min=1 running=a*4 priorityClass=low age=1h; job w queue=q min=1 running=b*4 priorityClass=low age=90h;" + one, "w:1", map[string]int32{"t": 0}, nil},
-		"a gang that lost less among other gangs":   {"node a model=A; job g queue=q min=4 running=a*4 priorityClass=low age=9h; job h queue=q min=4 running=a*4 priorityClass=low age=8h;" + one, "h:4", nil, nil},
-		"a gang that saved its work among others":   {"node a model=A; job t queue=q min=4 running=a*4 priorityClass=low age=9h; job h queue=q min=4 running=a*4 priorityClass=low age=8h;" + one, "t:4", map[string]int32{"t": 9}, savedNow},
-		"the lower gang beside higher elastic pods": {"node a model=A; job g queue=q min=4 running=a*4 age=9h; job w queue=q min=1 running=a*4 priorityClass=low age=1h;" + one, "g:4", nil, nil},
+		"limit 1, one card is needed: one pod of the Job": {
+			scene: jobBesideGang + oneCard, backoffLimits: map[string]int32{"t": 1}, wantEvicted: "t:1",
+		},
+		"limit 0, one card is needed: the gang": {
+			scene: jobBesideGang + oneCard, backoffLimits: map[string]int32{"t": 0}, wantEvicted: "g:4",
+		},
+		"limit 2, two pods wait: two pods of the Job": {
+			scene: jobBesideGang + `
+				job high queue=q min=1 pending=2 priorityClass=high`,
+			backoffLimits: map[string]int32{"t": 2}, wantEvicted: "t:2",
+		},
+		"limit 2, three pods wait: two pods of the Job, and the gang for the third": {
+			scene: jobBesideGang + `
+				job high queue=q min=1 pending=3 priorityClass=high`,
+			backoffLimits: map[string]int32{"t": 2}, wantEvicted: "g:4 t:2",
+		},
+		"limit 0, the Job lost 10 hours with each pod and the gang 50: the whole Job": {
+			scene: `node a model=A
+				job t queue=q min=1 running=a*4 priorityClass=low age=10h
+				job g queue=q min=4 running=a*4 priorityClass=low age=50h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "t:4",
+		},
+		"limit 2, three pods wait and there is only the Job: the whole Job": {
+			scene: `node a model=A
+				job t queue=q min=1 running=a*8 priorityClass=low age=10h
+				job high queue=q min=1 pending=3 priorityClass=high`,
+			backoffLimits: map[string]int32{"t": 2}, wantEvicted: "t:8",
+		},
+		"limit 0, a pod of the Job has saved its work: the gang, because a failed Job loses all": {
+			scene: jobBesideGang + oneCard, backoffLimits: map[string]int32{"t": 0}, change: savedNow, wantEvicted: "g:4",
+		},
+		"the limit of the Job is unknown: the gang": {
+			scene: jobBesideGang + oneCard, wantEvicted: "g:4",
+		},
+		"limit 0, the Job is on node a and the gang on b: the gang": {
+			scene: `node a,b model=A cards=4
+				job t queue=q min=1 running=a*4 priorityClass=low age=10h
+				job g queue=q min=4 running=b*4 priorityClass=low age=4h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "g:4",
+		},
+		"limit 0, the gang is on node a and the Job on b: the gang": {
+			scene: `node a,b model=A cards=4
+				job t queue=q min=1 running=b*4 priorityClass=low age=10h
+				job g queue=q min=4 running=a*4 priorityClass=low age=4h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "g:4",
+		},
+		"limit 0, the Job has a lower priority than the gang: the whole Job": {
+			scene: `node a model=A
+				job t queue=q min=1 running=a*4 age=10h
+				job g queue=q min=4 running=a*4 priorityClass=low age=4h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "t:4",
+		},
+		"limit 0, another job has elastic pods on another node, which ran 90 hours: one of those": {
+			scene: `node a,b model=A cards=4
+				job t queue=q min=1 running=a*4 priorityClass=low age=1h
+				job w queue=q min=1 running=b*4 priorityClass=low age=90h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "w:1",
+		},
+		"no Job, one gang ran 9 hours and another one 8: the one that ran 8": {
+			scene: `node a model=A
+				job g queue=q min=4 running=a*4 priorityClass=low age=9h
+				job h queue=q min=4 running=a*4 priorityClass=low age=8h` + oneCard,
+			wantEvicted: "h:4",
+		},
+		"limit 9, the Job is a gang that ran 9 hours and saved the work of a pod, the other gang ran 8: the Job": {
+			scene: `node a model=A
+				job t queue=q min=4 running=a*4 priorityClass=low age=9h
+				job h queue=q min=4 running=a*4 priorityClass=low age=8h` + oneCard,
+			backoffLimits: map[string]int32{"t": 9}, change: savedNow, wantEvicted: "t:4",
+		},
+		"no Job, elastic pods have a higher priority than a gang: the gang": {
+			scene: `node a model=A
+				job g queue=q min=4 running=a*4 age=9h
+				job w queue=q min=1 running=a*4 priorityClass=low age=1h` + oneCard,
+			wantEvicted: "g:4",
+		},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
-			if topologyAware && !strings.Contains(tc.text, "job high queue=q min=1 pending=1 ") {
+			if topologyAware && !strings.Contains(tc.scene, "job high queue=q min=1 pending=1 ") {
 				continue // Volcano decides on a copy of the node, and evicts for the first pod only
 			}
 
-			s := newScene(t, `queue q quota={"A":8} cpu=1000;`+tc.text, ofBatchJob("t"), tc.change).useBackoffLimits(tc.limits)
-
+			s := newScene(t, `queue q quota={"A":8} cpu=1000
+				`+tc.scene, ofBatchJob("t"), tc.change).useBackoffLimits(tc.backoffLimits)
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
-			check.Equal(t, "go", tc.goes, countByState(slices.Concat(s.preempted...)))
-			check.Equal(t, "evicted in the session", tc.goes, countByState(s.In(api.Releasing)))
+
+			check.Equal(t, "pods that preempt reports as evicted", tc.wantEvicted, countByState(slices.Concat(s.preempted...)))
+			check.Equal(t, "pods that are evicted in the session", tc.wantEvicted, countByState(s.In(api.Releasing)))
 		}
 	}
 }
 
-// TestReclaimSparesAJobAtItsBackoffLimit: Volcano's own action takes pod by pod, in the order of their price.
+// TestReclaimSparesAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for inference,
+// in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its backoffLimit
+// allows, because more failures end the Job. Then comes a pod of gang "g". Both victim orders that an administrator
+// may configure agree.
 func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
+	const jobBesideGang = `job t queue=tra min=1 running=a*4 age=10h
+		job g queue=tra min=4 running=a*4 age=4h`
 	for t, tc := range check.Cases(t, map[string]struct {
-		jobs, cards, goes string
-		limits            map[string]int32
+		jobs          string
+		cards         int              // that inference needs
+		backoffLimits map[string]int32 // of Kubernetes Jobs
+		wantEvicted   string
 	}{
-		"an elastic pod while the limit allows it": {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "t:1", map[string]int32{"t": 1}},
-		"no elastic pod when it does not":          {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "g:1", map[string]int32{"t": 0}},
-		"as many as the limit allows":              {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "2", "t:2", map[string]int32{"t": 2}},
-		"not one more":                             {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "3", "g:1 t:2", map[string]int32{"t": 2}},
-		"the Job when that loses less":             {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=50h", "1", "t:1", map[string]int32{"t": 0}},
-		"no pod of an unknown Job":                 {"job t queue=tra min=1 running=a*4 age=10h; job g queue=tra min=4 running=a*4 age=4h", "1", "g:1", nil},
-		"a gang that is broken already":            {"job t queue=tra min=1 running=a*5 age=1h; job g queue=tra min=4 running=a*3 pending=1 age=50h", "1", "g:1", map[string]int32{"t": 0}},
+		"limit 1, one card: a pod of the Job":                   {jobBesideGang, 1, map[string]int32{"t": 1}, "t:1"},
+		"limit 0, one card: a pod of the gang":                  {jobBesideGang, 1, map[string]int32{"t": 0}, "g:1"},
+		"limit 2, two cards: two pods of the Job":               {jobBesideGang, 2, map[string]int32{"t": 2}, "t:2"},
+		"limit 2, three cards: two of the Job, one of the gang": {jobBesideGang, 3, map[string]int32{"t": 2}, "g:1 t:2"},
+		"the limit is unknown, one card: a pod of the gang":     {jobBesideGang, 1, nil, "g:1"},
+		"limit 0, and the gang ran 50 hours: a pod of the Job, which ends with less loss": {
+			`job t queue=tra min=1 running=a*4 age=10h
+				job g queue=tra min=4 running=a*4 age=50h`, 1, map[string]int32{"t": 0}, "t:1",
+		},
+		"limit 0, and the gang lacks a pod, so it does no work anyway: a pod of the gang": {
+			`job t queue=tra min=1 running=a*5 age=1h
+				job g queue=tra min=4 running=a*3 pending=1 age=50h`, 1, map[string]int32{"t": 0}, "g:1",
+		},
 	}) {
-		for _, order := range []string{"Priority", "Loss"} {
-			s := newReclaimScene(t, tc.jobs+"; job i queue=inf min=1 pending=1 cards="+tc.cards, ofBatchJob("t")).useBackoffLimits(tc.limits)
+		for _, victimOrder := range []string{"Priority", "Loss"} {
+			jobs := fmt.Sprintf(`%s
+				job i queue=inf min=1 pending=1 cards=%d`, tc.jobs, tc.cards)
+			s := newReclaimScene(t, jobs, ofBatchJob("t")).useBackoffLimits(tc.backoffLimits)
+			s.withArguments(map[string]any{"victimOrder": victimOrder}).evict(reclaim.New())
 
-			s.withArguments(map[string]any{"victimOrder": order}).evict(reclaim.New())
-			check.Equal(t, "go with victimOrder "+order, tc.goes, countByState(s.In(api.Releasing)))
+			check.Equal(t, "evicted pods with victimOrder "+victimOrder, tc.wantEvicted, countByState(s.In(api.Releasing)))
 		}
 	}
 }
 
-// pricedJob is a drawn job, with the plainest way to price it.
+// pricedJob is a drawn job of which one pod may be evicted.
 type pricedJob struct {
-	name                     string
-	isLow, isBatch           bool
-	pods                     []string // their nodes
-	minimum, ran, saved, max int      // in hours; -1 if nothing was saved. max is the backoffLimit
+	name       string
+	isLow      bool     // it has priority class low, and else none, which is lower
+	isBatchJob bool     // a Kubernetes Job
+	nodes      []string // of its pods
+	minimum    int
+	// ranHours is how long ago its pods started, and savedHours how long ago they saved their work, -1 for never.
+	ranHours, savedHours int
+	backoffLimit         int
 }
 
 func (j *pricedJob) text() string {
@@ -123,94 +208,108 @@ func (j *pricedJob) text() string {
 	if j.isLow {
 		class = "priorityClass=low"
 	}
-	return fmt.Sprintf("job %s queue=q min=%d running=%s %s age=%dh;", j.name, j.minimum, strings.Join(j.pods, ","), class, j.ran)
+	return fmt.Sprintf("job %s queue=q min=%d running=%s %s age=%dh\n", j.name, j.minimum, strings.Join(j.nodes, ","), class, j.ranHours)
 }
 
-// cost is priority, whether the job breaks, and the lost hours, if one pod of it goes.
+// cost is what the eviction of a pod costs: the priority of the job, 1 if the whole job must go, and the hours of
+// work that are lost. Of two costs the one with the smaller first different number is less.
 func (j *pricedJob) cost() [3]int {
-	lost := j.ran
-	elastic := len(j.pods) - j.minimum
+	lostHours := j.ranHours
+	elastic := len(j.nodes) - j.minimum
 	priority := 0
 
-	if j.saved >= 0 {
-		lost = min(lost, j.saved)
+	if j.savedHours >= 0 {
+		lostHours = min(lostHours, j.savedHours)
 	}
 	if j.isLow {
 		priority = 1
 	}
 
-	fails := j.isBatch && len(j.pods) > j.max
-	if fails {
-		elastic = min(elastic, j.max)
+	canFail := j.isBatchJob && len(j.nodes) > j.backoffLimit
+	if canFail {
+		elastic = min(elastic, j.backoffLimit)
 	}
 
 	switch {
 	case elastic > 0:
-		return [3]int{priority, 0, lost}
-	case fails:
-		return [3]int{priority, 1, j.ran * len(j.pods)}
+		return [3]int{priority, 0, lostHours}
+	case canFail: // a failed Job loses what it saved, too
+		return [3]int{priority, 1, j.ranHours * len(j.nodes)}
 	default:
-		return [3]int{priority, 1, lost * len(j.pods)}
+		return [3]int{priority, 1, lostHours * len(j.nodes)}
 	}
 }
 
-// TestPreemptEvictsWhatCostsLeast: of the node, and of all nodes if a job breaks or has not the lowest priority. The oracle prices each job
-// as cardreclaim does: by the hours that are lost.
+// TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes
+// Jobs. A pod waits for one card. The victims cost least by priority, by whether a whole job goes, and by lost hours.
+// A whole job or one of higher priority goes only if no cheaper victim is on any node; a single elastic pod of the
+// lowest priority need be the cheapest of its node only, because preempt stops at the first such node. pricedJob.cost
+// is the oracle.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
-		text := `queue q quota={"A":99} cpu=1000;`
-		jobs := []*pricedJob{}
-		limits := map[string]int32{}
-		saved := map[string]string{}
+		text := `queue q quota={"A":99} cpu=1000
+			node a,b,c model=A cards=3
+			`
+		jobs := map[string]*pricedJob{}
+		backoffLimits := map[string]int32{}
 
 		free := rapid.Permutation([]string{"a", "a", "a", "b", "b", "b", "c", "c", "c"}).Draw(rt, "cards")
-		for i := 0; len(free) > 0; i++ {
-			j := &pricedJob{name: fmt.Sprintf("j%d", i), isLow: rapid.Bool().Draw(rt, "low"), isBatch: rapid.Bool().Draw(rt, "batch"), saved: -1}
+		for len(free) > 0 {
+			j := &pricedJob{
+				name:       fmt.Sprintf("j%d", len(jobs)),
+				isLow:      rapid.Bool().Draw(rt, "low"),
+				isBatchJob: rapid.Bool().Draw(rt, "batch"),
+				savedHours: -1,
+			}
 			n := rapid.IntRange(1, min(4, len(free))).Draw(rt, "pods")
-			j.pods = free[:n]
+			j.nodes = free[:n]
 			free = free[n:]
 			j.minimum = rapid.IntRange(1, n).Draw(rt, "minimum")
-			j.ran = rapid.IntRange(1, 9).Draw(rt, "ran")
-			j.max = rapid.IntRange(0, 4).Draw(rt, "limit")
-			limits[j.name] = int32(j.max)
-
+			j.ranHours = rapid.IntRange(1, 9).Draw(rt, "ran")
+			j.backoffLimit = rapid.IntRange(0, 4).Draw(rt, "limit")
 			if rapid.Bool().Draw(rt, "has saved") {
-				j.saved = rapid.IntRange(0, 9).Draw(rt, "saved")
-				saved[j.name] = time.Now().Add(-time.Duration(j.saved) * time.Hour).UTC().Format(time.RFC3339)
+				j.savedHours = rapid.IntRange(0, 9).Draw(rt, "saved")
 			}
-			jobs = append(jobs, j)
+
+			backoffLimits[j.name] = int32(j.backoffLimit)
+			jobs[j.name] = j
 			text += j.text()
 		}
 
-		s := newScene(t, "node a,b,c model=A cards=3;"+text+"job high queue=q min=1 pending=1 priorityClass=high", func(p *corev1.Pod) {
-			name, _, _ := strings.Cut(p.Name, "-")
-			if at := saved[name]; at != "" {
-				p.Annotations["volcano.sh/checkpoint-time"] = at
+		jobOf := func(pod string) *pricedJob {
+			name, _, _ := strings.Cut(pod, "-")
+			return jobs[name]
+		}
+		s := newScene(t, text+"job high queue=q min=1 pending=1 priorityClass=high", func(p *corev1.Pod) {
+			j := jobOf(p.Name)
+			if j != nil && j.savedHours >= 0 {
+				saved := time.Now().Add(-time.Duration(j.savedHours) * time.Hour)
+				annotate("volcano.sh/checkpoint-time", saved.UTC().Format(time.RFC3339))(p)
 			}
-			if slices.ContainsFunc(jobs, func(j *pricedJob) bool { return j.name == name && j.isBatch }) {
-				ofBatchJob(name)(p)
+			if j != nil && j.isBatchJob {
+				ofBatchJob(j.name)(p)
 			}
-		}).useBackoffLimits(limits)
+		}).useBackoffLimits(backoffLimits)
 		defer s.Close()
 		s.evict(preempt.New())
 
-		gone := slices.Concat(s.preempted...)
-		check.Must(rt, len(gone) > 0, "nothing goes")
-		name, _, _ := strings.Cut(gone[0].Name, "-")
-		evicted := jobs[slices.IndexFunc(jobs, func(j *pricedJob) bool { return j.name == name })]
-		node := s.In(api.Pipelined)[0].NodeName
-
-		want := 1
-		cost := evicted.cost()
-		if cost[1] == 1 {
-			want = len(evicted.pods)
+		evicted := slices.Concat(s.preempted...)
+		check.Must(rt, len(evicted) > 0, "no pod is evicted")
+		victim := jobOf(evicted[0].Name)
+		cost := victim.cost()
+		isWholeJob := cost[1] == 1
+		wantEvicted := 1
+		if isWholeJob {
+			wantEvicted = len(victim.nodes)
 		}
 
-		check.Equal(rt, "pods that go", want, len(gone))
+		check.Equal(rt, "number of evicted pods", wantEvicted, len(evicted))
+		node := s.In(api.Pipelined)[0].NodeName
 		for _, other := range jobs {
-			better := other.cost()
-			isCandidate := cost[1] == 1 || better[0] < cost[0] || slices.Contains(other.pods, node)
-			check.Must(rt, !isCandidate || slices.Compare(cost[:], better[:]) <= 0, "%s goes, which costs %v, although %s costs %v", evicted.name, cost, other.name, better)
+			otherCost := other.cost()
+			isCandidate := isWholeJob || otherCost[0] < cost[0] || slices.Contains(other.nodes, node)
+			check.Must(rt, !isCandidate || slices.Compare(cost[:], otherCost[:]) <= 0,
+				"%s goes, which costs %v, although %s costs %v", victim.name, cost, other.name, otherCost)
 		}
 	})
 }

@@ -3,34 +3,67 @@ package capacitycard
 import (
 	"testing"
 
-	"volcano.sh/volcano/pkg/scheduler/api"
-
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWeightsDivideCardsAmongFlatQueues: of queues of equal priority that wait, the one comes first
-// whose used part of its quota is smaller for its weight.
+// TestWeightsDivideCardsAmongFlatQueues: of queues of equal priority, Volcano serves the one first that uses the
+// smaller part of its quota, divided by its weight. So the 9 cards of the node are divided about as the weights are.
+// Queue x has a weight of 1 unless the row says more, and job j; queue y has job k.
 func TestWeightsDivideCardsAmongFlatQueues(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ text, light, heavy string }{
-		"one to two":                     {`queue x quota={"A":16}; queue y quota={"A":16} weight=2; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:3", "a:6"},
-		"one to two beside what runs":    {`queue x quota={"A":16}; queue y quota={"A":16} weight=2; job x queue=x min=1 running=a*2; job y queue=y min=1 running=a; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:1", "a:5"},
-		"parts of different quotas":      {`queue x quota={"A":16}; queue y quota={"A":8} weight=2; job j queue=x min=1 pending=8; job k queue=y min=1 pending=8`, "a:5", "a:4"},
-		"what the other one leaves":      {`queue x quota={"A":16}; queue y quota={"A":16} weight=2; job j queue=x min=1 pending=9; job k queue=y min=1 pending=2`, "a:7", "a:2"},
-		"a weight of 0 counts as 1":      {`queue x quota={"A":16}; queue y quota={"A":16} weight=0; job y queue=y min=1 running=a; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:5", "a:3"},
-		"the priority comes first":       {`queue x quota={"A":16} priority=1; queue y quota={"A":16} weight=9; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:9", ""},
-		"only the ratio matters":         {`queue x quota={"A":16} weight=7; queue y quota={"A":16} weight=14; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:3", "a:6"},
-		"a full queue waits in any case": {`queue x quota={"A":16}; queue y quota={"A":2} weight=9; job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, "a:7", "a:2"},
+	for t, tc := range check.Cases(t, map[string]struct{ queues, jobs, wantOfX, wantOfY string }{
+		"weights 1 and 2: 3 and 6 cards": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":16} weight=2`,
+			jobs:   "job j queue=x min=1 pending=9; job k queue=y min=1 pending=9", wantOfX: "a:3", wantOfY: "a:6",
+		},
+		"weights 1 and 2, x uses 2 cards and y 1: with 1 and 5 more both are at 3 and 6": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":16} weight=2`,
+			jobs: `job x queue=x min=1 running=a*2; job y queue=y min=1 running=a
+				job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, wantOfX: "a:1", wantOfY: "a:5",
+		},
+		"weights 1 and 2, quotas 16 and 8: the parts of the quotas count, 5 of 16 and 4 of 8": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":8} weight=2`,
+			jobs:   "job j queue=x min=1 pending=8; job k queue=y min=1 pending=8", wantOfX: "a:5", wantOfY: "a:4",
+		},
+		"weights 1 and 2, and y needs only 2 cards: x gets the other 7": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":16} weight=2`,
+			jobs:   "job j queue=x min=1 pending=9; job k queue=y min=1 pending=2", wantOfX: "a:7", wantOfY: "a:2",
+		},
+		"weight 0 counts as 1, and y uses 1 card: 5 for x, 3 more for y": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":16} weight=0`,
+			jobs: `job y queue=y min=1 running=a
+				job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, wantOfX: "a:5", wantOfY: "a:3",
+		},
+		"x has the higher priority, y a weight of 9: all for x": {
+			queues: `queue x quota={"A":16} priority=1; queue y quota={"A":16} weight=9`,
+			jobs:   "job j queue=x min=1 pending=9; job k queue=y min=1 pending=9", wantOfX: "a:9", wantOfY: "",
+		},
+		"weights 7 and 14 are as 1 and 2: 3 and 6 cards": {
+			queues: `queue x quota={"A":16} weight=7; queue y quota={"A":16} weight=14`,
+			jobs:   "job j queue=x min=1 pending=9; job k queue=y min=1 pending=9", wantOfX: "a:3", wantOfY: "a:6",
+		},
+		"y has a weight of 9 and a quota of 2: 2 for y, 7 for x": {
+			queues: `queue x quota={"A":16}; queue y quota={"A":2} weight=9`,
+			jobs:   "job j queue=x min=1 pending=9; job k queue=y min=1 pending=9", wantOfX: "a:7", wantOfY: "a:2",
+		},
 	}) {
-		s := newScene(t, "node a model=A cards=9;"+tc.text, requests("cpu", "0"), requests("memory", "0")).enqueueAndAllocate()
+		s := newScene(t, "node a model=A cards=9;"+tc.queues+";"+tc.jobs, requests("cpu", "0"), requests("memory", "0")).enqueueAndAllocate()
 
-		check.Equal(t, "placed of the light and the heavy queue", tc.light+" "+tc.heavy, s.podsByNode("j")+" "+s.podsByNode("k"))
+		check.Equal(t, "placed pods of x", tc.wantOfX, s.podsByNode("j"))
+		check.Equal(t, "placed pods of y", tc.wantOfY, s.podsByNode("k"))
 	}
 }
 
-// TestWeightsComeAfterPriority: queueOrder is asked for both orders of a pair.
+// TestWeightsComeAfterPriority: queue x has the higher priority, y the higher weight, and each uses 1 of 4 cards. x
+// comes first, in whichever order Volcano names the two.
 func TestWeightsComeAfterPriority(t *testing.T) {
-	s := newScene(t, `node a model=A cards=9; queue x quota={"A":4} priority=1; queue y quota={"A":4} weight=2; job i queue=x min=1 running=a; job j queue=y min=1 running=a`).openSession()
-	x := s.Ssn.Queues[api.QueueID("x")]
-	y := s.Ssn.Queues[api.QueueID("y")]
-	check.That(t, s.p.queueOrder(x, y) < 0 && s.p.queueOrder(y, x) > 0, "a heavier queue comes before one of higher priority")
+	s := newScene(t, `node a model=A cards=9
+		queue x quota={"A":4} priority=1
+		queue y quota={"A":4} weight=2
+		job i queue=x min=1 running=a
+		job j queue=y min=1 running=a`).openSession()
+	x := s.Ssn.Queues["x"]
+	y := s.Ssn.Queues["y"]
+
+	check.That(t, s.p.queueOrder(x, y) < 0, "the queue of higher priority does not come before the heavier one")
+	check.That(t, s.p.queueOrder(y, x) > 0, "the heavier queue does not come after the one of higher priority")
 }

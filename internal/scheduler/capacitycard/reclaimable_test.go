@@ -20,207 +20,282 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// tidal has a training job of four cards that runs, and one pod of inference that
-// waits for more than are left.
-const tidal = `queue inf quota={"A":8} priority=80000 serviceType=inference; queue tra quota={"A":8} priority=20000 serviceType=training; job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1 cards=5;`
+// inferenceWaitsForTraining is a queue inf of inference above a queue tra of training, each with a quota of 8 cards
+// A. A training job uses 4 of the 8 cards of node a, and pod i-0 of inference waits for 5.
+const inferenceWaitsForTraining = `queue inf quota={"A":8} priority=80000 serviceType=inference
+	queue tra quota={"A":8} priority=20000 serviceType=training
+	job t queue=tra min=1 running=a*4
+	job i queue=inf min=1 pending=1 cards=5
+	`
 
+// TestReclaimPolicyBelongsToTheOpenSession: an action gets the rules for taking cards back only from the session that
+// is open, and only if that session may decide: after everything was seen, with valid arguments.
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
-	s := newReclaimScene(t, tidal).enqueueAndAllocate()
-	hasRules := func(session types.UID) bool {
-		_, ok := s.m.ReclaimPolicyFor(session)
-		return ok
+	s := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
+	checkPolicy := func(what string, session types.UID, want bool) {
+		_, has := s.m.ReclaimPolicyFor(session)
+		check.Equal(t, what+" has a policy", want, has)
 	}
-	check.That(t, hasRules(s.Ssn.UID) && !hasRules("another"), "the open session has no rules, or another one has some")
 
+	checkPolicy("the open session", s.Ssn.UID, true)
+	checkPolicy("another session", "another", false)
 	s.p.notReadyReason = "not everything was seen yet"
-	check.That(t, !hasRules(s.Ssn.UID), "there are rules before everything was seen")
+	checkPolicy("a session that has not seen everything", s.Ssn.UID, false)
 
 	s.p.notReadyReason = ""
 	closed := s.Ssn.UID
 	s.Close()
-	check.That(t, !hasRules(closed), "a closed session has rules")
-
+	checkPolicy("a closed session", closed, false)
 	s.withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
-	check.That(t, !hasRules(s.Ssn.UID), "there are rules although the arguments are refused")
+	checkPolicy("a session with invalid arguments", s.Ssn.UID, false)
 }
 
-// TestPodWithoutJob neither reclaims nor is reclaimed. Pods of jobs are tested with the action
-// in internal/scheduler/cardreclaim.
-func TestPodWithoutJob(t *testing.T) {
-	s := newReclaimScene(t, tidal).enqueueAndAllocate()
+// TestPodWithoutAJobReclaimsNothing: by the reclaim matrix inference takes cards back from training, and not the
+// other way round. A pod of inference whose job Volcano does not know has no queue and no service type, so it takes
+// none.
+func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
+	s := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
 	rules := s.reclaimPolicy()
-	waits := s.Task("i-0")
-	runs := s.Task("t-0")
-	check.That(t, rules.CanReclaim(waits) && rules.CanReclaimFrom(waits, runs) && !rules.CanReclaimFrom(runs, waits) && !rules.CanReclaimFrom(runs, runs),
-		"inference takes nothing, or training takes something")
-	stray := waits.Clone()
-	stray.Job = "ns/none"
-	check.That(t, !rules.CanReclaim(stray) && !rules.CanReclaimFrom(stray, runs) && rules.ServiceType(stray) == "", "a pod of no job takes cards")
+	inference := s.Task("i-0")
+	training := s.Task("t-0")
+	check.Equal(t, "inference may reclaim", true, rules.CanReclaim(inference))
+	check.Equal(t, "inference may reclaim from training", true, rules.CanReclaimFrom(inference, training))
+	check.Equal(t, "training may reclaim from inference", false, rules.CanReclaimFrom(training, inference))
+	check.Equal(t, "training may reclaim from training", false, rules.CanReclaimFrom(training, training))
+
+	withoutJob := inference.Clone()
+	withoutJob.Job = "ns/none"
+	check.Equal(t, "a pod without a job may reclaim", false, rules.CanReclaim(withoutJob))
+	check.Equal(t, "a pod without a job may reclaim from training", false, rules.CanReclaimFrom(withoutJob, training))
+	check.Equal(t, "service type of a pod without a job", "", rules.ServiceType(withoutJob))
 }
 
-func TestFreeQuotaAndCards(t *testing.T) {
-	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
-		check.Equal(t, "free quota of "+quota+", of which 4 are used", want, newReclaimScene(t, tidal+"queue tra quota="+quota+" priority=20000 serviceType=training").enqueueAndAllocate().reclaimPolicy().FreeQuota("tra", "A"))
-	}
-}
-
-// TestReclaimPolicyOfPods asks about a pod that waits, one that runs, and one
-// that asks for no card.
-func TestReclaimPolicyOfPods(t *testing.T) {
-	s := newReclaimScene(t, tidal+"queue tra priority=20000 serviceType=training; job other queue=tra min=1 running=a cards=0").withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
-	rules := s.reclaimPolicy()
-	check.Equal(t, "free quota of a queue that is not limited", card.MaxCount, rules.FreeQuota("tra", "A"))
-
-	waits := s.Task("i-0")
-	runs := s.Task("t-0")
-	without := s.Task("other-0")
-
-	for node, want := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
-		got, ok := rules.CardOn(waits, node)
-		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
-	}
-
-	got, ok := rules.CardOn(without, "b")
-	check.That(t, got == "" && ok, "a pod without cards uses %q on b (%v), want none", got, ok)
-	check.Equal(t, "cards of the pod that waits, the one that runs and the one without", [3]card.Count{0, 1, 0}, [3]card.Count{rules.CardCount(waits), rules.CardCount(runs), rules.CardCount(without)})
-	ask := rules.RequestFor(waits)
-	check.That(t, ask.Resource == gpu && rules.RequestFor(without).Resource == "", "the pods ask for %q and %q", ask.Resource, rules.RequestFor(without).Resource)
-	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
-}
-
-func TestFitsCPUMemory(t *testing.T) {
-	rules := newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy() // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
-	const gi = 1 << 30
-	for name, tc := range map[string]struct {
-		milli, memory int64
-		want          bool
-	}{
-		"nothing": {0, 0, true}, "all that is left": {96_000, 1020 * gi, true}, "too much CPU": {96_001, 0, false}, "too much memory": {0, 1020*gi + 1, false},
+// TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota, and 0
+// if the quota is lower, names other cards or cannot be read. A queue without a quota that is not managed may use any
+// number.
+func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
+	for quota, want := range map[string]card.Count{
+		`quota={"A":8}`:  8 - 4,
+		`quota={"A":5}`:  5 - 4,
+		`quota={"A":3}`:  0,
+		`quota={"B":9}`:  0,
+		"quota=nonsense": 0,
+		"":               card.MaxCount,
 	} {
-		check.Equal(t, fmt.Sprintf("%s: fits", name), tc.want, rules.ledger.FitsAnyCard("tra", quota.Request{MilliCPU: tc.milli, Memory: tc.memory}) == nil)
+		s := newReclaimScene(t, inferenceWaitsForTraining+"queue tra priority=20000 serviceType=training "+quota)
+		s.withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
+
+		check.Equal(t, "free quota of a queue with "+quota, want, s.reclaimPolicy().FreeQuota("tra", "A"))
 	}
 }
 
-// TestClaimedPriorityDoesNotBeatQueuePriority: whatever a workload of a training queue claims,
-// it reclaims nothing, and inference may reclaim from it.
-func TestClaimedPriorityDoesNotBeatQueuePriority(t *testing.T) {
-	const (
-		onPod   = 1
-		onGroup = 2
-		byOwner = 4
-	)
+// TestReclaimPolicyKnowsTheCardsOfPods: pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards. Node
+// a has cards A, node b cards B. i-0 may only be on node a. A pod without cards may be on any node, where it uses
+// none.
+func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
+	s := newReclaimScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
+	rules := s.reclaimPolicy()
+	waits := s.Task("i-0")
+	withoutCards := s.Task("cpu-0")
 
-	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
-		// The other queue is of training too, and served first.
-		s := newReclaimScene(t, `queue other quota={"A":8,"B":8} priority=90000 serviceType=training; job i queue=inf min=1 pending=1`).addObjects("job t queue=tra min=1 running=a*8; job o queue=other min=1 pending=1", func(p *corev1.Pod) {
-			if claims&onPod != 0 {
+	for node, wantName := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
+		name, allowed := rules.CardOn(waits, node)
+		check.Equal(t, "the pod that waits may be on node "+node, wantName != "", allowed)
+		check.That(t, !allowed || name == wantName, "on node %s the pod uses %q, want %q", node, name, wantName)
+	}
+	name, allowed := rules.CardOn(withoutCards, "b")
+	check.Equal(t, "a pod without cards may be on node b", true, allowed)
+	check.Equal(t, "card of a pod without cards on node b", "", name)
+
+	for pod, wantCount := range map[string]card.Count{"i-0": 0, "t-0": 1, "cpu-0": 0} {
+		check.Equal(t, "cards that are charged for "+pod, wantCount, rules.CardCount(s.Task(pod)))
+	}
+	request := rules.RequestFor(waits)
+	check.Equal(t, "resource of the pod that waits", gpu, request.Resource)
+	check.Equal(t, "cards of the pod that waits", 5, request.Count)
+	check.Equal(t, "cards that it may use", []card.Name{"A"}, request.Names)
+	check.Equal(t, "CPU of the pod that waits", 1000, request.MilliCPU)
+	check.Equal(t, "resource of a pod without cards", "", rules.RequestFor(withoutCards).Resource)
+}
+
+// TestPodsFitTheCPUAndMemoryOfTheirQueue: queue tra may use 100 CPU and 1 TiB. Its four pods use one CPU and 1 GiB
+// each, so 96 CPU and 1020 GiB are left.
+func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
+	rules := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate().reclaimPolicy()
+	const gi = 1 << 30
+
+	for _, tc := range []struct {
+		request  quota.Request
+		wantFits bool
+	}{
+		{quota.Request{}, true},
+		{quota.Request{MilliCPU: 96_000, Memory: 1020 * gi}, true},
+		{quota.Request{MilliCPU: 96_001}, false},
+		{quota.Request{Memory: 1020*gi + 1}, false},
+	} {
+		fits := rules.ledger.FitsAnyCard("tra", tc.request) == nil
+		check.Equal(t, fmt.Sprintf("%d mCPU and %d bytes fit", tc.request.MilliCPU, tc.request.Memory), tc.wantFits, fits)
+	}
+}
+
+// TestClaimedServiceTypeDoesNotCount: whatever service type a pod, its PodGroup or its owner claims in a queue of
+// training, it is of training. So it takes nothing from another queue of training, even from a queue of higher
+// priority (other above tra). And inference may take cards from it.
+func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
+	for t, claims := range check.Cases(t, map[string]struct{ onPod, onGroup, byOwner bool }{
+		"the pod claims inference":       {onPod: true},
+		"the PodGroup claims inference":  {onGroup: true},
+		"the owner stands for inference": {byOwner: true},
+		"all three claim inference":      {onPod: true, onGroup: true, byOwner: true},
+	}) {
+		s := newReclaimScene(t, `queue other quota={"A":8,"B":8} priority=90000 serviceType=training
+			job i queue=inf min=1 pending=1`).addObjects(`job t queue=tra min=1 running=a*8
+			job o queue=other min=1 pending=1`, func(p *corev1.Pod) {
+			if claims.onPod {
 				annotate("volcano.sh/service.type", "inference")(p)
 			}
-			if claims&byOwner != 0 {
+			if claims.byOwner {
 				session.OwnedBy("apps/v1", "ReplicaSet", "r", "r")(p)
 			}
 		}).withArguments(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
-
-		for _, group := range s.Groups[1:] {
-			if claims&onGroup != 0 {
-				group.Annotations["volcano.sh/service.type"] = "inference"
-			}
+		if claims.onGroup {
+			s.Groups[1].Annotations["volcano.sh/service.type"] = "inference" // of job t
+			s.Groups[2].Annotations["volcano.sh/service.type"] = "inference" // of job o
 		}
 
 		rules := s.enqueueAndAllocate().reclaimPolicy()
 		claiming := s.Task("o-0")
 		inference := s.Task("i-0")
 		victim := s.Task("t-0")
-		check.Equal(t, "the types are", "training training", rules.ServiceType(claiming)+" "+rules.ServiceType(victim))
-		check.That(t, !rules.CanReclaim(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.CanReclaimFrom(claiming, victim),
-			"a claim takes cards from training")
-		check.That(t, rules.CanReclaim(inference) && rules.CanReclaimFrom(inference, victim), "a claim protects from inference")
+		check.Equal(t, "service type of the waiting pod that claims", "training", rules.ServiceType(claiming))
+		check.Equal(t, "service type of the running pod that claims", "training", rules.ServiceType(victim))
+		check.Equal(t, "a claim may reclaim", false, rules.CanReclaim(claiming))
+		check.Equal(t, "preemptive for a claim", false, s.p.preemptive(s.Ssn.Queues["other"], claiming))
+		check.Equal(t, "a claim may reclaim from training", false, rules.CanReclaimFrom(claiming, victim))
+		check.Equal(t, "inference may reclaim", true, rules.CanReclaim(inference))
+		check.Equal(t, "inference may reclaim from a claim", true, rules.CanReclaimFrom(inference, victim))
 	}
 }
 
-func TestMinimumRuntimeOfAPod(t *testing.T) {
-	s := newReclaimScene(t, tidal).withArguments(framework.Arguments{"serviceTypes": map[string]any{
-		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
+// TestMinimumRuntimeIsThatOfTheServiceType: the configured service types say that a pod of training keeps its cards
+// for 90 s. They say nothing for inference, whose pods then have no minimum.
+func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
+	s := newReclaimScene(t, inferenceWaitsForTraining).withArguments(framework.Arguments{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}},
+		"training":  map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
+
 	check.Equal(t, "minimum runtime of training", 90*time.Second, s.reclaimPolicy().MinimumRuntime(s.Task("t-0")))
 	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().MinimumRuntime(s.Task("i-0")))
 }
 
-// TestPrioritiesBetweenQueues: a PodGroup may name any class, which no ResourceQuota
-// limits, and a tenant may have created one. Neither protects a job.
-func TestPrioritiesBetweenQueues(t *testing.T) {
-	classOf := func(names ...string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.PriorityClassName = names[0]
-			names = names[1:]
-		}
+// TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name any
+// PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of the pods
+// as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own", counts as the
+// lowest. A job has at most the priority of its pods.
+func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
+	withClass := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 	}
-
-	s := newReclaimScene(t, tidal).
-		addObjects("job gang queue=tra min=1 running=a*2 priorityClass=high", classOf("low", "middle")).
-		addObjects("job claims queue=tra min=1 running=a priorityClass=high", classOf("own")).
-		addObjects("job modest queue=tra min=1 running=a priorityClass=low", classOf("high")).
-		addObjects("job plain queue=tra min=1 running=a", classOf("high")).
-		addObjects("job own queue=tra min=1 running=a priorityClass=own", classOf("own")).
-		withArguments(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
+	s := newReclaimScene(t, inferenceWaitsForTraining).
+		addObjects("job gang queue=tra min=1 running=a*2 priorityClass=high", withClass("middle"), changePod("gang-0", withClass("low"))).
+		addObjects("job claims queue=tra min=1 running=a priorityClass=high", withClass("own")).
+		addObjects("job modest queue=tra min=1 running=a priorityClass=low", withClass("high")).
+		addObjects("job plain queue=tra min=1 running=a", withClass("high")).
+		addObjects("job own queue=tra min=1 running=a priorityClass=own", withClass("own")).
+		withArguments(framework.Arguments{"priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
 
 	rules := s.reclaimPolicy()
-	check.Equal(t, "the order of victims", v1alpha1.VictimsByLoss, rules.VictimOrder())
-	for job, want := range map[string][2]int32{ // of its first pod and of the job
-		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
+	type priorities struct{ FirstPod, Job int32 }
+	for job, want := range map[string]priorities{
+		"gang":   {FirstPod: 1, Job: 2},
+		"claims": {FirstPod: 1, Job: 1},
+		"modest": {FirstPod: 3, Job: 1},
+		"plain":  {FirstPod: 3, Job: 3},
+		"own":    {FirstPod: 1, Job: 1},
+		"t":      {FirstPod: 1, Job: 1}, // no class at all
 	} {
-		task := s.Task(job + "-0")
-		check.Equal(t, "of job "+job, want, [2]int32{rules.PodPriority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
+		first := s.Task(job + "-0")
+		got := priorities{FirstPod: rules.PodPriority(first), Job: rules.JobPriority(s.Ssn.Jobs[first.Job])}
+		check.Equal(t, "priorities of job "+job, want, got)
 	}
-
-	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, newReclaimScene(t, tidal).enqueueAndAllocate().reclaimPolicy().VictimOrder())
 }
 
-// TestRunningSince: a pod that works in an init container has its card as long as
-// one that runs, and never has the phase Running.
-func TestRunningSince(t *testing.T) {
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	ago := func(hours int) metav1.Time { return metav1.NewTime(noon.Add(-time.Duration(hours) * time.Hour)) }
-
-	// pod started and was placed so many hours ago, or never.
-	pod := func(status api.TaskStatus, started, placed int, is corev1.ConditionStatus) *api.TaskInfo {
-		p := &corev1.Pod{}
-		if started > 0 {
-			p.Status.StartTime = ptr.To(ago(started))
-		}
-
-		if is != "" {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: is}}
-			if placed > 0 {
-				p.Status.Conditions[0].LastTransitionTime = ago(placed)
-			}
-		}
-
-		return &api.TaskInfo{Pod: p, TransactionContext: api.TransactionContext{Status: status}}
+// TestVictimOrderIsConfigured: jobs of other queues lose cards in the order of their priority, unless the argument
+// victimOrder says "Loss": then in the order of what the eviction destroys.
+func TestVictimOrderIsConfigured(t *testing.T) {
+	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{
+		v1alpha1.VictimsByPriority: nil,
+		v1alpha1.VictimsByLoss:     {"victimOrder": "Loss"},
+	} {
+		s := newReclaimScene(t, inferenceWaitsForTraining).withArguments(args).enqueueAndAllocate()
+		check.Equal(t, "victim order", want, s.reclaimPolicy().VictimOrder())
 	}
+}
 
+// TestRunningSinceIsTheOldestPodWithItsCards: the work that an eviction destroys began when the oldest pod of the job
+// got its cards. That is when it started, also in an init container, or else when it got its node. Pods that wait or
+// have ended do not count. Times are in hours before noon.
+func TestRunningSinceIsTheOldestPodWithItsCards(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	hoursAgo := func(hours int) metav1.Time { return metav1.NewTime(noon.Add(-time.Duration(hours) * time.Hour)) }
 	never := time.Unix(math.MaxInt32, 0)
+
+	type podState struct {
+		status     api.TaskStatus
+		started    int                    // hours ago, 0 for never
+		placed     corev1.ConditionStatus // of the condition PodScheduled, "" for none
+		placedTime int                    // hours ago, 0 if the condition has no time
+	}
 	for t, tc := range check.Cases(t, map[string]struct {
-		pods []*api.TaskInfo
+		pods []podState
 		want time.Time
 	}{
-		"no pod":                       {nil, never},
-		"a pod that runs":              {[]*api.TaskInfo{pod(api.Running, 2, 3, "True")}, ago(2).Time},
-		"one in an init container":     {[]*api.TaskInfo{pod(api.Bound, 5, 6, "True")}, ago(5).Time},
-		"one that only has its node":   {[]*api.TaskInfo{pod(api.Bound, 0, 4, "True")}, ago(4).Time},
-		"one that had no node yet":     {[]*api.TaskInfo{pod(api.Bound, 0, 4, "False")}, never},
-		"one that was not reported":    {[]*api.TaskInfo{pod(api.Bound, 0, 0, "")}, never},
-		"the condition without a time": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "True")}, never},
-		"the oldest of them":           {[]*api.TaskInfo{pod(api.Running, 1, 0, ""), pod(api.Bound, 3, 0, ""), pod(api.Bound, 0, 0, "")}, ago(3).Time},
-		"none that waits or has ended": {[]*api.TaskInfo{pod(api.Pending, 0, 9, "True"), pod(api.Succeeded, 9, 0, "")}, never},
+		"no pod: never": {nil, never},
+		"a pod runs, started 2 hours ago: 2": {
+			[]podState{{status: api.Running, started: 2, placed: "True", placedTime: 3}}, hoursAgo(2).Time,
+		},
+		"a pod is bound, and its init container started 5 hours ago: 5": {
+			[]podState{{status: api.Bound, started: 5, placed: "True", placedTime: 6}}, hoursAgo(5).Time,
+		},
+		"a pod has not started, and got its node 4 hours ago: 4": {
+			[]podState{{status: api.Bound, placed: "True", placedTime: 4}}, hoursAgo(4).Time,
+		},
+		"a pod has not started, and had no node 4 hours ago: never": {
+			[]podState{{status: api.Bound, placed: "False", placedTime: 4}}, never,
+		},
+		"a pod has neither a start nor a condition: never": {
+			[]podState{{status: api.Bound}}, never,
+		},
+		"a pod has not started, and the condition has no time: never": {
+			[]podState{{status: api.Bound, placed: "True"}}, never,
+		},
+		"pods started 1 and 3 hours ago, another not yet: 3": {
+			[]podState{{status: api.Running, started: 1}, {status: api.Bound, started: 3}, {status: api.Bound}}, hoursAgo(3).Time,
+		},
+		"a pod waits, and another one has ended: never": {
+			[]podState{{status: api.Pending, placed: "True", placedTime: 9}, {status: api.Succeeded, started: 9}}, never,
+		},
 	}) {
 		job := &api.JobInfo{TaskStatusIndex: map[api.TaskStatus]api.TasksMap{}}
-		for i, task := range tc.pods {
-			task.UID = api.TaskID(rune('a' + i))
-			if job.TaskStatusIndex[task.Status] == nil {
-				job.TaskStatusIndex[task.Status] = api.TasksMap{}
+		for i, state := range tc.pods {
+			pod := &corev1.Pod{}
+			if state.started > 0 {
+				pod.Status.StartTime = ptr.To(hoursAgo(state.started))
 			}
-			job.TaskStatusIndex[task.Status][task.UID] = task
+			if state.placed != "" {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: state.placed}}
+			}
+			if state.placedTime > 0 {
+				pod.Status.Conditions[0].LastTransitionTime = hoursAgo(state.placedTime)
+			}
+
+			if job.TaskStatusIndex[state.status] == nil {
+				job.TaskStatusIndex[state.status] = api.TasksMap{}
+			}
+			job.TaskStatusIndex[state.status][api.TaskID(rune('a'+i))] = &api.TaskInfo{
+				Pod: pod, TransactionContext: api.TransactionContext{Status: state.status},
+			}
 		}
 
 		got := RunningSince(job)

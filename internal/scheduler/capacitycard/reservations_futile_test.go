@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// runSessions runs one session a minute under sessioncheck. The next session sees the PodGroup
-// phases of the previous one. It ends when the last PodGroup is enqueued, since its pods are
-// not bound, and returns the violations.
+// runSessions runs one session a minute and checks each by sessioncheck, whose violations it returns. The next
+// session sees the PodGroup phases of the one before. It stops when the last PodGroup is enqueued, because no pod is
+// ever bound.
 func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck.Violation {
 	s.useClock()
 	j := sessioncheck.New(sessioncheck.Options{})
@@ -45,46 +46,63 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 	return j.TakeViolations()
 }
 
-// gangAndSmall are a gang that was enqueued and a job of one card behind it.
-func gangAndSmall(t *testing.T, quota, gang string) *scene {
-	return newScene(t, "node a model=A; queue q quota="+quota+"; job gang queue=q "+gang+" minCards=0; job small queue=q min=1 pending=1 minCards=1 phase=Pending", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
-}
-
-// TestFutileReservationBlocksNoOtherJob: the job behind a gang that cannot start
-// is enqueued, and the judge has nothing to say.
+// TestFutileReservationBlocksNoOtherJob: a gang was enqueued and reserves quota or cards until its pods are placed.
+// If it cannot start, that reservation ends. Then job small, which needs one card and waits behind it, is enqueued
+// (PodGroup phase Inqueue) within 20 sessions, one a minute. All that time sessioncheck, which knows the rules
+// independently, finds no violation.
 func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, gang string
-		change      func(s *scene, minute int)
+		change      func(s *scene, minute int) // before the session of each minute
 	}{
-		"no pod of the gang fits": {`{"A":16}`, "min=2 pending=2 cards=8", func(s *scene, _ int) {
-			for _, p := range s.Pods[:2] {
-				p.Spec.NodeSelector = map[string]string{"zone": "nowhere"}
-			}
-		}},
-		"a part of the gang fits": {`{"A":16}`, "min=2 pending=2 cards=8", func(*scene, int) {}},
-		"a part fits, and spare pods of it use up the quota": {`{"A":16}`, "min=2 pending=4 cards=8 task=worker,pods:3,min:1 task=head,pods:1,min:1", func(s *scene, _ int) {
-			s.Nodes = []*corev1.Node{session.Node("a", "A", 8), session.Node("b", "A", 8)}
-			s.Pod("gang-3").Spec.NodeSelector = map[string]string{"zone": "nowhere"}
-		}},
-		"the quota was lowered below the gang": {`{"A":4}`, "min=4 pending=4", func(s *scene, minute int) {
-			s.Nodes[0] = session.Node("a", "A", 0) // no node for either yet
-			if minute >= 2 {
-				s.Nodes[0] = session.Node("a", "A", 8)
-				s.addObjects(`queue q quota={"A":2}`)
-			}
-		}},
-		"the quota was lowered below the gang while a part of it runs": {`{"A":4}`, "min=4 running=a*2 pending=2", func(s *scene, minute int) {
-			s.Nodes[0] = session.Node("a", "A", 2)
-			if minute >= 2 {
-				s.Nodes[0] = session.Node("a", "A", 8)
-				s.addObjects(`queue q quota={"A":3}`)
-			}
-		}},
+		"the gang fits no node": {
+			quota: `{"A":16}`, gang: "min=2 pending=2 cards=8",
+			change: func(s *scene, _ int) {
+				for _, p := range s.Pods[:2] {
+					p.Spec.NodeSelector = map[string]string{"zone": "nowhere"}
+				}
+			},
+		},
+		"there are 8 cards for the first pod of the gang, and none for the second": {
+			quota: `{"A":16}`, gang: "min=2 pending=2 cards=8",
+			change: func(*scene, int) {},
+		},
+		"task head of the gang fits no node, and pods of task worker could use up the quota": {
+			quota: `{"A":16}`, gang: "min=2 pending=4 cards=8 task=worker,pods:3,min:1 task=head,pods:1,min:1",
+			change: func(s *scene, _ int) {
+				s.Nodes = []*corev1.Node{session.Node("a", "A", 8), session.Node("b", "A", 8)}
+				s.Pod("gang-3").Spec.NodeSelector = map[string]string{"zone": "nowhere"} // the head
+			},
+		},
+		"the node has no cards for two minutes, then the quota is lowered to 2, below the 4 of the gang": {
+			quota: `{"A":4}`, gang: "min=4 pending=4",
+			change: func(s *scene, minute int) {
+				s.Nodes[0] = session.Node("a", "A", 0)
+				if minute >= 2 {
+					s.Nodes[0] = session.Node("a", "A", 8)
+					s.addObjects(`queue q quota={"A":2}`)
+				}
+			},
+		},
+		"2 pods of the gang run, then the quota is lowered to 3, below its minimum of 4": {
+			quota: `{"A":4}`, gang: "min=4 running=a*2 pending=2",
+			change: func(s *scene, minute int) {
+				s.Nodes[0] = session.Node("a", "A", 2)
+				if minute >= 2 {
+					s.Nodes[0] = session.Node("a", "A", 8)
+					s.addObjects(`queue q quota={"A":3}`)
+				}
+			},
+		},
 	}) {
-		s := gangAndSmall(t, tc.quota, tc.gang)
+		s := newScene(t, fmt.Sprintf(`node a model=A
+			queue q quota=%s
+			job gang queue=q %s minCards=0
+			job small queue=q min=1 pending=1 minCards=1 phase=Pending`, tc.quota, tc.gang),
+			func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
+		violations := s.runSessions(20, func(minute int) { tc.change(s, minute) })
 
-		check.Equal(t, "violations", nil, s.runSessions(20, func(minute int) { tc.change(s, minute) }), cmpopts.EquateEmpty())
-		check.Equal(t, "the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
+		check.Equal(t, "violations", nil, violations, cmpopts.EquateEmpty())
+		check.Equal(t, "phase of the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
 	}
 }

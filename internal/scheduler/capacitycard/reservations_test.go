@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reservedCards is what waits in the queue q of the session that is open.
+// reservedCards returns how many cards enqueued jobs of queue q reserve in the open session.
 func (s *scene) reservedCards() (sum int) {
 	for _, d := range s.p.inqueue["q"].Cards {
 		sum += int(d.Count)
@@ -23,123 +23,146 @@ func (s *scene) reservedCards() (sum int) {
 	return sum
 }
 
-// announces is a PodGroup without pods or minResources, which Volcano enqueues unasked. asks is
-// that of a Volcano job, whose minResources are checked.
-func announces(name, phase, request string) string {
+// uncheckedJob is a PodGroup without pods and without minResources, which Volcano enqueues without asking any plugin.
+// request is its annotation card.request.
+func uncheckedJob(name, phase, request string) string {
 	return fmt.Sprintf("job %s queue=q min=1 phase=%s request=%s;", name, phase, request)
 }
 
-func asks(name string, cards int) string {
+// checkedJob is the PodGroup of a job without pods that needs so many cards A, in phase Pending. Volcano asks the
+// plugin whether to enqueue it.
+func checkedJob(name string, cards int) string {
 	return fmt.Sprintf(`job %s queue=q min=1 phase=Pending minCards=%d request={"A":%d};`, name, cards, cards)
 }
 
-const fourA = `node a model=A; queue q quota={"A":4}; namespace ns team=lab;`
+// quotaOfFour is a queue q with a quota of four cards A, in a cluster with eight.
+const quotaOfFour = `node a model=A; queue q quota={"A":4}; namespace ns team=lab;`
 
-// TestOnlyEnqueuedRequestsAreReserved: a PodGroup that Volcano enqueued unasked reserves cards
-// only if the check would accept it.
+// TestOnlyEnqueuedRequestsAreReserved: an enqueued job (PodGroup phase Inqueue) reserves the cards that it needs
+// until its pods are placed. Volcano enqueues a PodGroup without minResources unasked, and its request may say any
+// number. It reserves cards only if the plugin would have enqueued it: the quota of q is 4 A. The next session and a
+// new process of the scheduler find the same.
 func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		text string
-		// want is what is reserved when the session ends, when the next one opens, and
-		// when the first one of another process does.
-		want int
+		jobs         string
+		wantReserved int
 	}{
-		"what fits":                          {announces("j", "Pending", `{"A":3}`), 3},
-		"more than the quota":                {announces("j", "Pending", `{"A":1000000}`), 0},
-		"more than the quota, after a start": {announces("j", "Inqueue", `{"A":5}`), 0},
-		"what fits, after a start":           {announces("j", "Inqueue", `{"A":4}`), 4},
-		"another card":                       {announces("j", "Pending", `{"B":1}`), 0},
-		"either card":                        {announces("j", "Pending", `{"A|B":4}`), 4},
-		"no cards":                           {announces("j", "Pending", `{"A":0,"X":0}`), 0},
-		"a namespace that the queue does not select": {`queue q quota={"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
-		"two of which one fits":                      {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
-		"what was asked about":                       {asks("j", 2), 2},
+		"it requests 3 A: 3":                                   {uncheckedJob("j", "Pending", `{"A":3}`), 3},
+		"it requests a million: none":                          {uncheckedJob("j", "Pending", `{"A":1000000}`), 0},
+		"it requests 5 A and was enqueued before: none":        {uncheckedJob("j", "Inqueue", `{"A":5}`), 0},
+		"it requests 4 A and was enqueued before: 4":           {uncheckedJob("j", "Inqueue", `{"A":4}`), 4},
+		"it requests a B, which the quota does not have: none": {uncheckedJob("j", "Pending", `{"B":1}`), 0},
+		"it requests 4 of A or B: 4":                           {uncheckedJob("j", "Pending", `{"A|B":4}`), 4},
+		"it requests 0 cards: none":                            {uncheckedJob("j", "Pending", `{"A":0,"X":0}`), 0},
+		"two jobs request 3 A each, and one fits: 3": {
+			uncheckedJob("i", "Pending", `{"A":3}`) + uncheckedJob("j", "Pending", `{"A":3}`), 3,
+		},
+		"the plugin was asked about 2 A: 2": {checkedJob("j", 2), 2},
+		"the queue selects the namespaces of another team: none": {
+			`queue q quota={"A":4} namespaceSelector={"matchLabels":{"team":"chat"}};` + uncheckedJob("j", "Pending", `{"A":3}`), 0,
+		},
 	}) {
-		s := newScene(t, fourA+tc.text).enqueueAndAllocate()
+		s := newScene(t, quotaOfFour+tc.jobs).enqueueAndAllocate()
+		check.Equal(t, "reserved cards in the session", tc.wantReserved, s.reservedCards())
+		check.Equal(t, "reserved cards in the next session", tc.wantReserved, s.reopen().reservedCards())
 
-		check.Equal(t, "cards that are reserved in the session", tc.want, s.reservedCards())
-		check.Equal(t, "in the next one", tc.want, s.reopen().reservedCards())
 		s.m = NewCache()
-		check.Equal(t, "by another process", tc.want, s.reopen().reservedCards())
+		check.Equal(t, "reserved cards in a new process", tc.wantReserved, s.reopen().reservedCards())
 	}
 }
 
-// TestRefusedJobBlocksNoOtherJob: other jobs are enqueued in its session and afterwards.
+// TestRefusedJobBlocksNoOtherJob: a job that requests a million cards cannot start with a quota of 4. It reserves
+// nothing, so job j with 4 cards is enqueued in the same session, and would be in the next one.
 func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
-	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).enqueueAndAllocate()
+	s := newScene(t, quotaOfFour+uncheckedJob("huge", "Pending", `{"A":1000000}`)+checkedJob("j", 4)).enqueueAndAllocate()
+	s.checkEnqueued(t, "j", "")
+
 	job := s.Job("j")
-	check.Equal(t, fmt.Sprintf("the job that fits is : %s", job.JobFitErrors), scheduling.PodGroupInqueue, job.PodGroup.Status.Phase)
 	job.PodGroup.Status.Phase = scheduling.PodGroupPending
 	_, refusal := s.reopen().p.checkEnqueue(job)
-	check.That(t, refusal == nil, "in the next session: %v", refusal)
+	check.That(t, refusal == nil, "the next session refuses the job: %v", refusal)
 }
 
-// TestReservationCoversTheEnqueuedRequest: a later change of the PodGroup counts only as far as
-// it would be enqueued now.
+// TestReservationCoversTheEnqueuedRequest: two jobs of 2 cards each reserve the quota of 4. Then the owner of job j
+// raises its request to a million, or also creates a pod of 1000 cards. j would not be enqueued with that, so the job
+// other alone keeps its 2 cards.
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
-	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " pending=1 cards=1000"} {
-		t.Run(string(phase), func(t *testing.T) {
-			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).enqueueAndAllocate()
-			group := s.Job("j").PodGroup
-			group.Status.Phase = phase
-			group.Annotations["volcano.sh/card.request"] = `{"A":1000000}`
-			group.Spec.MinResources = nil
-			check.Equal(t, "cards reserved", 2, s.reopen().reservedCards())
-		})
+	for t, tc := range check.Cases(t, map[string]struct {
+		phase scheduling.PodGroupPhase
+		pods  string
+	}{
+		"the job has no pods":           {scheduling.PodGroupInqueue, ""},
+		"the job has a pod, that waits": {scheduling.PodGroupRunning, " pending=1 cards=1000"},
+	}) {
+		s := newScene(t, quotaOfFour+strings.TrimSuffix(checkedJob("j", 2), ";")+tc.pods+";"+checkedJob("other", 2)).enqueueAndAllocate()
+		group := s.Job("j").PodGroup
+		group.Status.Phase = tc.phase
+		group.Annotations["volcano.sh/card.request"] = `{"A":1000000}`
+		group.Spec.MinResources = nil
+
+		check.Equal(t, "reserved cards", 2, s.reopen().reservedCards())
 	}
 }
 
-// TestSumOfManyRequestsDoesNotOverflow: however much they ask for, it is not less than nothing.
+// TestSumOfManyRequestsDoesNotOverflow: 1,100 pods request so much CPU and memory that the sum is beyond an int64.
+// The minimum of their job is then the largest number, and not a negative one that would fit any limit.
 func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
-	s := newScene(t, fourA+"job j queue=q min=1100 pending=1100 cards=0 phase=Pending minCards=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
-	application, _ := s.p.missingMinimum(s.Job("j"))
-	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
+	s := newScene(t, quotaOfFour+"job j queue=q min=1100 pending=1100 cards=0 phase=Pending minCards=0",
+		requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
+
+	minimum, _ := s.p.missingMinimum(s.Job("j"))
+	check.Equal(t, "thousandths of a CPU", math.MaxInt64, minimum.MilliCPU)
+	check.Equal(t, "bytes of memory", math.MaxInt64, minimum.Memory)
 }
 
-// TestLauncherKeepsTheReservationOfItsGang: before the pods exist it is unknown that one of
-// them requests no cards, so its CPU counts. That CPU may be insufficient, but the job keeps
-// its reserved cards.
+// TestLauncherKeepsTheReservationOfItsGang: job j has two pods with a card each and a launcher without cards, and job
+// other needs two cards. With cardUnlimitedCpuMemory only pods without cards need CPU quota. The quota of 1 CPU is in
+// use, so the launcher has none. That comes out when the pods exist, after the job was enqueued. j keeps its 2
+// reserved cards, so with those of other 4 are reserved.
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":4} cpu=1; job j queue=q min=3 phase=Pending minCards=2 request={"A":2} pending=2; job other queue=q min=2 minCards=2 request={"A":2}`).
-		addObjects("job cpu queue=q min=1 running=a cards=0").withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
-
-	launcher := s.PodsOf("job launcher queue=q min=3 pending=1 cards=0", annotate("scheduling.k8s.io/group-name", "j"))[0]
+	s := newScene(t, `node a model=A
+		queue q quota={"A":4} cpu=1
+		job j queue=q min=3 phase=Pending minCards=2 request={"A":2} pending=2
+		job other queue=q min=2 minCards=2 request={"A":2}
+		job cpu queue=q min=1 running=a cards=0`).withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true})
+	launcher := s.PodsOf("job launcher queue=q min=3 pending=1 cards=0", annotate("scheduling.k8s.io/group-name", "j"))
 	pods := s.Pods
-	s.Pods = s.Pods[2:]
+	s.Pods = s.Pods[2:] // those of j do not exist yet
 	s.enqueueAndAllocate()
-	check.Equal(t, "reserved when the job is admitted", 4, s.reservedCards())
+	check.Equal(t, "reserved cards when the job is enqueued", 4, s.reservedCards())
 
 	s.Groups[0].Status.Phase = v1beta1.PodGroupInqueue
-	s.Pods = append(pods, launcher)
+	s.Pods = append(pods, launcher...)
 	s.Cache = nil
-	check.Equal(t, "reserved when its pods exist", 4, s.openSession().reservedCards())
+	check.Equal(t, "reserved cards when its pods exist", 4, s.openSession().reservedCards())
 }
 
-// TestReservationSurvivesALoweredQuota: an enqueued job stays ahead of later ones while it
-// waits and may start. When the quota is raised again, it has its reservation again.
+// TestReservationSurvivesALoweredQuota: job j was enqueued with 4 cards. While the quota is 1, it reserves nothing,
+// since it cannot start. When the quota is raised again, it has its reservation again, ahead of later jobs. Each
+// quota lasts three sessions.
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
-	s := newScene(t, fourA+asks("j", 4)).enqueueAndAllocate()
-	for _, quota := range []int{4, 1, 5} {
-		want := map[int]int{4: 4, 1: 0, 5: 4}[quota]
+	s := newScene(t, quotaOfFour+checkedJob("j", 4)).enqueueAndAllocate()
+	for _, step := range []struct{ quota, wantReserved int }{{4, 4}, {1, 0}, {5, 4}} {
 		lowered := *s.Ssn.Queues["q"].Queue
-		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, quota)}
+		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, step.quota)}
 		s.Ssn.Queues["q"].Queue = &lowered
 		for range 3 {
-			check.Equal(t, fmt.Sprintf("cards that are reserved with a quota of %d", quota), want, s.reopen().reservedCards())
+			check.Equal(t, fmt.Sprintf("reserved cards with a quota of %d", step.quota), step.wantReserved, s.reopen().reservedCards())
 			s.m.reservations.removeStale()
 		}
 	}
 
 	delete(s.Ssn.Jobs, "ns/j")
 	s.reopen().m.reservations.removeStale()
-	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.reservations))
+	check.Equal(t, "reservations that are remembered after the PodGroup is gone", 0, len(s.m.reservations))
 }
 
-// TestUnknownCardsAreParsedOnceAndNotReserved: the work of a session is
-// bounded by what queues have, and not by what users write. Each PodGroup of the
-// crowd asks for as many choices among as many cards as a card.request may hold.
+// TestUnknownCardsAreParsedOnceAndNotReserved: users may write requests for many cards that no queue has. The work of
+// a session must not grow with that. 20 PodGroups request as many alternatives of as many cards as card.request may
+// have. Each is parsed once and again only when it changes. None is counted in the queue beside job j, which requests
+// cards of the quota.
 func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
-	s := newScene(t, fourA+asks("j", 4))
+	s := newScene(t, quotaOfFour+checkedJob("j", 4))
 	for g := range 20 {
 		var entries []string
 		for e := range card.MaxQuotaEntries {
@@ -149,21 +172,20 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 			}
 			entries = append(entries, fmt.Sprintf("%q:1", strings.Join(names, "|")))
 		}
-		s.addObjects(announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
+		s.addObjects(uncheckedJob(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
 	}
 
 	s.enqueueAndAllocate()
 	group := s.Job("crowd-7")
 	first := s.p.podGroupRequestFor(group)
 	for session := range 3 {
-		got := s.p.inqueue["q"].Cards
-		check.That(t, len(got) == 1, "session %d: %d requests wait, want that of the job with quota alone", session, len(got))
-		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup was read again", session)
+		check.Equal(t, fmt.Sprintf("requests that the queue counts in session %d", session), 1, len(s.p.inqueue["q"].Cards))
+		check.That(t, s.p.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup is parsed again", session)
 		s.reopen()
 	}
 
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
-	check.Equal(t, "requests after a change", 1, len(s.reopen().p.podGroupRequestFor(group).jobRequest.Cards))
+	check.Equal(t, "requests of the PodGroup after a change", 1, len(s.reopen().p.podGroupRequestFor(group).jobRequest.Cards))
 
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
@@ -171,13 +193,14 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 		s.reopen().p.podGroupRequestFor(last)
 		s.p.cache.removeStalePodGroupRequests()
 	}
-
 	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroupRequests))
 }
 
-// TestDeploymentHasNoTotalHint: what stands in its template is not asked for in advance.
-func TestDeploymentHasNoTotalHint(t *testing.T) {
-	s := newScene(t, fourA+`job j queue=q min=1 phase=Pending minCards=1 request={"A":9}`)
+// TestPodGroupOfADeploymentHasNoTotal: each pod of a Deployment has a PodGroup of its own, but copies the annotation
+// card.request of the template, here 9 cards for all replicas. So only its minimum of 1 card is reserved.
+func TestPodGroupOfADeploymentHasNoTotal(t *testing.T) {
+	s := newScene(t, quotaOfFour+`job j queue=q min=1 phase=Pending minCards=1 request={"A":9}`)
 	s.Groups[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "j-1", UID: "j-1"}}
-	check.Equal(t, "cards reserved", 1, s.enqueueAndAllocate().reservedCards())
+
+	check.Equal(t, "reserved cards", 1, s.enqueueAndAllocate().reservedCards())
 }

@@ -53,25 +53,21 @@ const (
 	mostAllocs = 0.25
 )
 
-// BenchmarkSession compares what a session costs with this plugin and with
-// Volcano's capacity on the same snapshot: opening and closing, one after the
-// other in turns. It fails when an unchanged session costs more than it may.
-//
-// unchanged is a session in which no pod is new to the scheduler, churn one in
-// which every hundredth is, relabel one in which a node has other cards than
-// before, start the first of a process.
+// BenchmarkSession compares what opening and closing a session costs with this plugin and with Volcano's capacity, in
+// turns on the same snapshot. It fails when an unchanged session costs more than half of capacity's time, or more than
+// a quarter of its allocations.
 func BenchmarkSession(b *testing.B) {
 	for _, size := range []struct{ nodes, pods, queues int }{{1000, 10_000, 200}, {5000, 100_000, 1000}} {
 		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
 		for _, state := range []struct {
-			name   string
-			before func()
-			limits bool
+			name      string
+			before    func() // each session of this plugin
+			isLimited bool
 		}{
-			{"unchanged", func() {}, true},
-			{"churn", func() { forgetEveryNth(s.m, 100) }, false},
-			{"relabel", func() { relabel(s.m) }, false},
-			{"start", func() { s.m = NewCache() }, false},
+			{"unchanged", func() {}, true},                        // no pod is new to the scheduler
+			{"churn", func() { forgetEveryNth(s.m, 100) }, false}, // every hundredth pod is new
+			{"relabel", func() { relabel(s.m) }, false},           // a node has other cards than before
+			{"start", func() { s.m = NewCache() }, false},         // the first session of a process
 		} {
 			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
 				s.m = NewCache()
@@ -88,7 +84,7 @@ func BenchmarkSession(b *testing.B) {
 					state.before()
 					ours.round(s.Ssn)
 				}
-				compare(b, ours, theirs, state.limits)
+				compare(b, ours, theirs, state.isLimited)
 			})
 		}
 	}
@@ -113,7 +109,7 @@ func relabel(m *Cache) {
 	m.nodes.Update(node)
 }
 
-func compare(b *testing.B, ours, theirs *side, limits bool) {
+func compare(b *testing.B, ours, theirs *side, isLimited bool) {
 	b.ReportMetric(0, "ns/op") // a round of both sides says nothing
 	for name, s := range map[string]*side{"capacity-card": ours, "capacity": theirs} {
 		reportQuantiles(b, name+"-ms", s.times, 1e6)
@@ -125,11 +121,13 @@ func compare(b *testing.B, ours, theirs *side, limits bool) {
 	inAllocs := quantile(ours.allocs, .5) / quantile(theirs.allocs, .5)
 	b.ReportMetric(inTime, "time-ratio")
 	b.ReportMetric(inAllocs, "allocs-ratio")
-	check.That(b, !limits || (inTime <= mostTime && inAllocs <= mostAllocs), "a session costs %.2f of capacity's time and %.2f of its allocations, at most %.2f and %.2f are allowed", inTime, inAllocs, mostTime, mostAllocs)
+	check.That(b, !isLimited || inTime <= mostTime, "a session costs %.2f of capacity's time, at most %.2f is allowed", inTime, mostTime)
+	check.That(b, !isLimited || inAllocs <= mostAllocs,
+		"a session has %.2f of capacity's allocations, at most %.2f is allowed", inAllocs, mostAllocs)
 }
 
-// BenchmarkGrowth shows what a session's cost follows: it is to grow with the
-// pods, and not with nodes times queues.
+// BenchmarkGrowth shows with what the cost of a session grows: it should be the number of pods, and not that of nodes
+// times queues.
 func BenchmarkGrowth(b *testing.B) {
 	cold := make([]byte, 128<<20)
 	for _, size := range []struct{ nodes, pods, queues int }{

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -23,48 +22,57 @@ import (
 
 func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
 
-func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
+// TestPodsOutsideTheSessionAreChargedToTheirQueue: a pod may be on a node although Volcano's session does not have
+// it: its PodGroup is deleted, its job restarts, or another scheduler placed it. It still uses its card. Its
+// annotations name the queue. Of four such pods two name queue q and run. With the two of job j they use the whole
+// quota of four.
+func TestPodsOutsideTheSessionAreChargedToTheirQueue(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	orphans := s.PodsOf("job gone queue=q min=1 running=a*4")
-	annotate("scheduling.volcano.sh/queue-name", "q")(orphans[0]) // a Deployment's pod whose PodGroup is deleted
-	annotate("volcano.sh/queue-name", "q")(orphans[1])            // a vcjob's pod while the job restarts
-	orphans[2].Spec.SchedulerName = "default-scheduler"           // placed past us, names no queue
-	annotate("volcano.sh/queue-name", "q")(orphans[3])
-	orphans[3].Status.Phase = corev1.PodSucceeded
-	s.addToPodLister(orphans...)
-	check.Equal(t, "used cards, two of the job and two of pods without one", 4, s.usedCards("q", "A"))
-	check.That(t, !s.p.ledger.FitsCard("q", "A", 1, false), "a card is left")
+	pods := s.PodsOf("job gone queue=q min=1 running=a*4")
+	annotate("scheduling.volcano.sh/queue-name", "q")(pods[0]) // a Deployment's pod whose PodGroup is deleted
+	annotate("volcano.sh/queue-name", "q")(pods[1])            // a Volcano job's pod while the job restarts
+	pods[2].Spec.SchedulerName = "default-scheduler"           // names no queue
+	annotate("volcano.sh/queue-name", "q")(pods[3])
+	pods[3].Status.Phase = corev1.PodSucceeded // uses its card no more
+	s.addToPodLister(pods...)
+
+	check.Equal(t, "cards that q uses", 4, s.usedCards("q", "A"))
+	check.Equal(t, "another card fits the quota of 4", false, s.p.ledger.FitsCard("q", "A", 1, false))
 }
 
+// TestDeletedPodGroupKeepsTheChargedQueue: Volcano's session leaves out a job whose PodGroup is deleted. Its two pods
+// run on, and the scheduler remembers their queue, so q still uses two cards.
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	delete(s.Ssn.Jobs, "ns/j") // what Volcano's snapshot does without a PodGroup
+	delete(s.Ssn.Jobs, "ns/j")
 	s.addToPodLister(s.Pods...)
-	check.Equal(t, "cards that the queue uses after its PodGroup vanished", 2, s.usedCards("q", "A"))
+
+	check.Equal(t, "cards that q uses", 2, s.usedCards("q", "A"))
 }
 
-// TestMovedPodGroupKeepsTheChargedQueue: who may move a PodGroup, or delete it and
-// make it again in another queue, would have the quota of the first one back
-// and keep the cards.
+// TestMovedPodGroupKeepsTheChargedQueue: the two pods of job j run, charged to queue q. A tenant may move their
+// PodGroup to another queue, or delete it and create it there. With a new charge it would get the quota of q back and
+// keep the cards. So the first charge stays while the process runs. The binding writes it into the pod's annotation
+// charged-queue, from which a new process reads it.
 func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		events    string
-		q, second int
+		events                string
+		wantOfQ, wantOfSecond int // charged cards
 	}{
-		"as it was":                         {"", 2, 0},
-		"created again":                     {"recreate", 2, 0},
-		"created again in another queue":    {"recreate move", 2, 0},
-		"moved":                             {"move", 2, 0},
-		"moved, the binding is seen":        {"move bound=q", 2, 0},
-		"moved, of an older version":        {"move restart", 0, 2},
-		"moved, after a start":              {"move bound=q restart", 2, 0},
-		"its pods are rewritten":            {"bound=second", 2, 0},
-		"bound by a scheduler before":       {"bound=second restart", 0, 2},
-		"its first queue is gone":           {"move drop=q", 0, 2},
-		"the queue of the binding is gone":  {"bound=gone", 2, 0},
-		"that, after a start":               {"bound=gone restart", 2, 0},
-		"its maker wrote a queue, unbound":  {"forged=second", 2, 0},
-		"that, and Volcano tries its nodes": {"forged=second tried", 2, 0},
+		"no event: q":                      {"", 2, 0},
+		"the PodGroup is created again: q": {"recreate", 2, 0},
+		"the PodGroup is created again in the second queue: q":                              {"recreate move", 2, 0},
+		"the PodGroup is moved: q":                                                          {"move", 2, 0},
+		"the PodGroup is moved, and the API server shows q as bound":                        {"move bound=q", 2, 0},
+		"the PodGroup is moved, and a new process finds no charged-queue: the second queue": {"move restart", 0, 2},
+		"the PodGroup is moved, and a new process finds q as bound: q":                      {"move bound=q restart", 2, 0},
+		"a tenant writes the second queue as charged-queue: q":                              {"bound=second", 2, 0},
+		"a new process finds the second queue as bound: the second queue":                   {"bound=second restart", 0, 2},
+		"the PodGroup is moved, and q is deleted: the second queue":                         {"move drop=q", 0, 2},
+		"charged-queue names a missing queue: q":                                            {"bound=gone", 2, 0},
+		"a new process finds a missing queue as bound: q, that of the PodGroup":             {"bound=gone restart", 2, 0},
+		"pods without a node have the second queue as charged-queue: q":                     {"forged=second", 2, 0},
+		"pods without a node have it, and Volcano tries nodes for them: q":                  {"forged=second tried", 2, 0},
 	}) {
 		s := oneJob(t).addObjects(`queue second quota={"A":4}`).enqueueAndAllocate()
 		for range 2 { // and again in the session after that
@@ -74,12 +82,12 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			s.p.buildSnapshot()
 		}
 
-		check.Equal(t, "cards that q is charged", tc.q, s.usedCards("q", "A"))
-		check.Equal(t, "cards that second is charged", tc.second, s.usedCards("second", "A"))
+		check.Equal(t, "cards that are charged to q", tc.wantOfQ, s.usedCards("q", "A"))
+		check.Equal(t, "cards that are charged to second", tc.wantOfSecond, s.usedCards("second", "A"))
 	}
 }
 
-// applyEvent plays an event of the job j.
+// applyEvent changes job j or the process as an event says.
 func (s *scene) applyEvent(event string) {
 	job := s.Job("j")
 	switch event, queue, _ := strings.Cut(event, "="); event {
@@ -91,7 +99,7 @@ func (s *scene) applyEvent(event string) {
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
 		s.p.cache = NewCache()
-	case "bound", "forged": // by the binder, or by the maker of a pod that is not bound yet
+	case "bound", "forged": // by the binder, or by the creator of a pod that is not bound yet
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
 			annotate("cardquota.dev/charged-queue", queue)(task.Pod)
@@ -108,253 +116,333 @@ func (s *scene) applyEvent(event string) {
 	}
 }
 
-func TestNodeWithoutLabelKeepsTheCharges(t *testing.T) {
+// TestChargesFollowTheLabelOfTheNode: two pods of queue q run on node a, which has cards A at first. Without its
+// label they stay charged for A, because they still use those cards. With the label of B they are charged for B. The
+// node takes no new pod that names A either way.
+func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	for _, tc := range []struct {
-		model string
-		a, b  int
-		why   string
-	}{{"-", 2, 0, "no named card"}, {"B", 0, 2, "another card than <A>"}} {
+		model            string // "-" for none
+		wantOfA, wantOfB int
+		wantReason       string
+	}{
+		{model: "-", wantOfA: 2, wantReason: "no named card"},
+		{model: "B", wantOfB: 2, wantReason: "another card than <A>"},
+	} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
 		s.p.buildSnapshot()
 
-		check.Equal(t, "charged of A with label "+tc.model, tc.a, s.usedCards("q", "A"))
-		check.Equal(t, "charged of B with label "+tc.model, tc.b, s.usedCards("q", "B"))
-		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.why)
+		check.Equal(t, "cards A that are charged with label "+tc.model, tc.wantOfA, s.usedCards("q", "A"))
+		check.Equal(t, "cards B that are charged with label "+tc.model, tc.wantOfB, s.usedCards("q", "B"))
+		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.wantReason)
 	}
 }
 
-// TestSharesWithoutALabelKeepTheCharges: new pods get none of them, also after a restart.
-func TestSharesWithoutALabelKeepTheCharges(t *testing.T) {
+// TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges: node a offers 80 cards, but its label says 8, so a device
+// plugin shares cards without saying so. Its pods stay charged for the two cards A that they were charged for. New
+// pods get none of its cards. Both are so for a new process of the scheduler, too.
+func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	node := session.Node("a", "A", 80)
 	node.Labels["nvidia.com/gpu.count"] = "8"
 	s.Ssn.Nodes["a"].Node = node
-	for _, when := range []string{"after the change", "after a restart"} {
+
+	for _, when := range []string{"after the change", "in a new process"} {
 		s.p.buildSnapshot()
-		check.Equal(t, when+": cards in use", 2, s.usedCards("q", "A"))
+		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
 		s.p.cache = NewCache()
 	}
 }
 
-func TestEventsChangeTheLedgerExactlyOnce(t *testing.T) {
+// TestRepeatedEventsChangeTheLedgerOnce: Volcano sends an event for each placement and eviction, and may send it
+// twice, with a copy of the task. Two pods run and use two cards. One of them is placed again, evicted twice, and
+// restored.
+func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
+	task := s.Task("j-0").Clone()
 
-	task := s.Task("j-0").Clone() // Volcano replays clones
 	for _, step := range []struct {
-		name string
-		do   func(*framework.Event)
-		want int
+		name     string
+		send     func(*framework.Event)
+		wantUsed int
 	}{
-		{"allocate again", s.p.onAllocate, 2}, {"evict", s.p.onDeallocate, 1}, {"evict twice", s.p.onDeallocate, 1}, {"take the eviction back", s.p.onAllocate, 2},
+		{"it is placed once more", s.p.onAllocate, 2},
+		{"it is evicted", s.p.onDeallocate, 1},
+		{"it is evicted once more", s.p.onDeallocate, 1},
+		{"the eviction is undone", s.p.onAllocate, 2},
 	} {
-		step.do(&framework.Event{Task: task})
-		check.That(t, s.usedCards("q", "A") == step.want, "%s: %d cards in use, want %d", step.name, s.usedCards("q", "A"), step.want)
+		step.send(&framework.Event{Task: task})
+		check.Equal(t, "cards that q uses after "+step.name, step.wantUsed, s.usedCards("q", "A"))
 	}
 }
 
-func TestNoDecisionBeforeTheCacheHasSynced(t *testing.T) {
+// TestNotReadyUntilTheCacheHasSynced: after a start Volcano's cache may lack a node or a pod that the API server has.
+// Quota decisions on such a view would be wrong, so there are none while something is missing, for at most
+// cacheSyncTimeout. Once nothing was missing, a later difference stops nothing.
+func TestNotReadyUntilTheCacheHasSynced(t *testing.T) {
 	start := time.Now()
-	absent := "node a is not in the session"
-	missing := func() string { return absent }
-	var c cacheSync
-	check.That(t, c.notReadyReason(missing, start) != "" && c.notReadyReason(missing, start.Add(cacheSyncTimeout-time.Second)) != "", "decided although a node is missing")
-	check.That(t, c.notReadyReason(missing, start.Add(cacheSyncTimeout)) == "", "still waiting after all patience")
+	missing := ""
+	reasonAfter := func(sync *cacheSync, age time.Duration) string {
+		return sync.notReadyReason(func() string { return missing }, start.Add(age))
+	}
 
-	c = cacheSync{}
-	absent = ""
-	check.That(t, c.notReadyReason(missing, start) == "", "waits although nothing is missing")
-	absent = "pod ns/p is not in the session"
-	check.That(t, c.notReadyReason(missing, start) == "", "complete once is complete for good: later misses are charged, not waited for")
+	var incomplete cacheSync
+	missing = "node a is not in the session"
+	const reason = "has not seen every node and pod yet"
+	check.Contains(t, "reason at the start", reasonAfter(&incomplete, 0), reason)
+	check.Contains(t, "reason just before the timeout", reasonAfter(&incomplete, cacheSyncTimeout-time.Second), reason)
+	check.Equal(t, "reason at the timeout", "", reasonAfter(&incomplete, cacheSyncTimeout))
 
+	var complete cacheSync
+	missing = ""
+	check.Equal(t, "reason when nothing is missing", "", reasonAfter(&complete, 0))
+	missing = "pod ns/p is not in the session"
+	check.Equal(t, "reason for what is missing later", "", reasonAfter(&complete, 0))
+}
+
+// TestEachGateIsClosedUntilTheCacheHasSynced: while the scheduler is not ready, each hook that Volcano asks refuses.
+// Queue q has quota for j-0, and the pod may be on node a.
+func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	s.p.notReadyReason = "waits"
 	task := s.Task("j-0")
-	check.That(t, !s.p.allocatable(s.Ssn.Queues["q"], task) && s.p.predicate(task, s.Ssn.Nodes["a"]) != nil && s.p.jobEnqueueable(s.Job("j")) <= 0,
-		"a gate is open before the books are complete")
+
+	check.Equal(t, "allocatable permits", false, s.p.allocatable(s.Ssn.Queues["q"], task))
+	check.Equal(t, "predicate permits", false, s.p.predicate(task, s.Ssn.Nodes["a"]) == nil)
+	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits")
 }
 
-// TestUnsyncedSessionIsEmpty: Volcano writes a refusal to every pod it
-// tried, which would hold up the first session that may decide.
+// TestUnsyncedSessionIsEmpty: pod unseen-0 runs on node a, and Volcano's session lacks it. After a start, the session
+// gets no jobs and queues until the pod is there or the timeout has passed. Otherwise Volcano would try the jobs and
+// write a refusal to each pod, which delays the first session that may decide.
 func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	check.Equal(t, "missing in a complete session", "", s.p.missingFromSession())
+	check.Equal(t, "missing from a complete session", "", s.p.missingFromSession())
 	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
 	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
 
-	s.m.cacheSync = cacheSync{}
+	s.m.cacheSync = cacheSync{} // as after a start
 	jobs := maps.Clone(s.Ssn.Jobs)
 	queues := maps.Clone(s.Ssn.Queues)
-
 	s.reopen()
-	check.That(t, len(s.Ssn.Jobs) == 0 && len(s.Ssn.Queues) == 0,
-		"%d jobs in %d queues would be tried although a pod is missing", len(s.Ssn.Jobs), len(s.Ssn.Queues))
+	check.Equal(t, "jobs of the session while the pod is missing", 0, len(s.Ssn.Jobs))
+	check.Equal(t, "queues of the session while the pod is missing", 0, len(s.Ssn.Queues))
 
 	s.m.cacheSync.waitingSince = time.Now().Add(-cacheSyncTimeout)
 	s.Ssn.Jobs = jobs
 	s.Ssn.Queues = queues
 	s.reopen()
-	check.That(t, len(s.Ssn.Jobs) != 0 && len(s.Ssn.Queues) != 0, "%d jobs in %d queues once deciding began", len(s.Ssn.Jobs), len(s.Ssn.Queues))
-
-	delete(s.Ssn.Nodes, "b")
-	s.listNode(session.Node("b", "B", 8))
-	check.Equal(t, "missing", "node b is not in the session", s.p.missingFromSession())
+	check.Equal(t, "jobs of the session after the timeout", 1, len(s.Ssn.Jobs))
+	check.Equal(t, "queues of the session after the timeout", 1, len(s.Ssn.Queues))
 }
 
-// TestSyncIgnoresNodesOfOtherSchedulers: a node that Volcano's cache never takes, and pods there,
-// hold up no start.
+// TestSyncIgnoresNodesOfOtherSchedulers: Volcano's flag --node-selector makes its cache take only nodes with one of
+// some labels, and MULTI_SCHEDULER_ENABLE only a part of the nodes. A node b that the cache never takes, and pods
+// there, must not hold up the start. Node b has the label pool=b and is not in the session.
 func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
+	const waitsForB = "node b is not in the session"
 	for t, tc := range check.Cases(t, map[string]struct {
-		selectors []string
-		several   string
-		want      string
+		nodeSelector   []string
+		multiScheduler string // the environment variable
+		wantMissing    string
 	}{
-		"all nodes are selected":        {nil, "", "node b is not in the session"},
-		"b is selected":                 {[]string{"pool:other", "pool:b"}, "", "node b is not in the session"},
-		"b is not selected":             {[]string{"pool:other"}, "", ""},
-		"what is no selector":           {[]string{"pool", "pool:"}, "", "node b is not in the session"},
-		"nodes are shared among others": {nil, "true", ""},
+		"no selector, so all nodes are taken: waits for b":            {nil, "", waitsForB},
+		"b has one of the labels: waits for b":                        {[]string{"pool:other", "pool:b"}, "", waitsForB},
+		"b has another label: does not wait":                          {[]string{"pool:other"}, "", ""},
+		"the selectors cannot be read, so all are taken: waits for b": {[]string{"pool", "pool:"}, "", waitsForB},
+		"several schedulers share the nodes: does not wait":           {nil, "true", ""},
 	}) {
 		s := oneJob(t).enqueueAndAllocate()
-		t.Setenv("MULTI_SCHEDULER_ENABLE", tc.several)
-		kept := options.ServerOpts.NodeSelector
-		t.Cleanup(func() { options.ServerOpts.NodeSelector = kept })
+		t.Setenv("MULTI_SCHEDULER_ENABLE", tc.multiScheduler)
+		before := options.ServerOpts.NodeSelector
+		t.Cleanup(func() { options.ServerOpts.NodeSelector = before })
+		options.ServerOpts.NodeSelector = tc.nodeSelector
 
-		options.ServerOpts.NodeSelector = tc.selectors
 		delete(s.Ssn.Nodes, "b")
 		node := session.Node("b", "B", 8)
 		node.Labels["pool"] = "b"
-
 		s.listNode(node)
-		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
-		if tc.want == "" {
+		check.Equal(t, "missing", tc.wantMissing, s.p.missingFromSession())
+
+		if tc.wantMissing == "" {
 			s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=b")...)
-			check.Equal(t, "missing with a pod there", "", s.p.missingFromSession())
+			check.Equal(t, "missing with a pod on b", "", s.p.missingFromSession())
 		}
 	}
 }
 
+// TestRefusalIsReportedOnce: the scheduler writes a refusal to the pod and its events. A refusal that says the same
+// with another total keeps its first text. So a pod is not written again whenever others come and go. Another limit
+// is new. A refusal that was gone for two sessions is new too.
 func TestRefusalIsReportedOnce(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":1}; job j queue=q min=1 pending=1 cards=2`).enqueueAndAllocate()
+	s := newScene(t, `node a model=A
+		queue q quota={"A":1}
+		job j queue=q min=1 pending=1 cards=2`).enqueueAndAllocate()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
-		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
+		return workload.RefusalFor(&quota.InsufficientQuota{
+			Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability,
+		})
 	}
 
+	// The session has refused the pod with a total of 2 and a capability of 1.
 	check.Must(t, len(s.Job("j").NodesFitErrors) == 1, "fit errors %v, status %s", s.Job("j").NodesFitErrors, task.Status)
 	for _, tc := range []struct {
-		what    string
-		refusal *workload.Refusal
-		sweeps  int
-		isNew   bool
-		text    string
+		what          string
+		refusal       *workload.Refusal
+		sessionsEnded int // since the refusal before
+		wantNew       bool
+		wantText      string
 	}{
-		{"a moved total", refusal(3, 1), 0, false, refusal(2, 1).Message},
-		{"a changed quota", refusal(3, 0), 0, true, refusal(3, 0).Message},
-		{"one that comes back in the next session", refusal(3, 0), 1, false, refusal(3, 0).Message},
-		{"one that comes back after two sessions without", refusal(3, 0), 3, true, refusal(3, 0).Message},
+		{what: "the total is 3", refusal: refusal(3, 1), wantText: refusal(2, 1).Message},
+		{what: "the capability is 0", refusal: refusal(3, 0), wantNew: true, wantText: refusal(3, 0).Message},
+		{what: "the same in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message},
+		{
+			what: "the same after two sessions without it", refusal: refusal(3, 0),
+			sessionsEnded: 3, wantNew: true, wantText: refusal(3, 0).Message,
+		},
 	} {
-		for range tc.sweeps {
+		for range tc.sessionsEnded {
 			s.m.messages.removeStale()
 		}
 		text, isNew := s.m.messages.currentMessage(task.Pod.UID, tc.refusal)
-		check.That(t, isNew == tc.isNew && text == tc.text, "%s: got %v, %q, want %v, %q", tc.what, isNew, text, tc.isNew, tc.text)
+		check.Equal(t, "message is new: "+tc.what, tc.wantNew, isNew)
+		check.Equal(t, "text of the message: "+tc.what, tc.wantText, text)
 	}
 }
 
+// TestReservationEndsWhenSomethingElseThanQuotaBlocks: an enqueued job has a reservation until its pods are placed.
+// It ends reservationTimeout after the wait began, so that a job that cannot start blocks no other. A refusal for
+// quota restarts the wait. A job that did not wait for a session begins again.
 func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
-	clock := time.Now()
+	start := time.Now()
 	p := reservations{}
-	check.That(t, p.isActive("g", clock, time.Hour) && p.isActive("g", clock.Add(reservationTimeout-time.Second), time.Hour), "the reservation ended early")
+	isActive := func(age time.Duration) bool { return p.isActive("g", start.Add(age), time.Hour) }
 
-	p.restartWait("g", clock.Add(time.Minute))
-	check.That(t, p.isActive("g", clock.Add(reservationTimeout), time.Hour), "a job that was refused for quota lost its reservation")
-	check.That(t, !p.isActive("g", clock.Add(reservationTimeout+time.Minute), time.Hour), "the reservation never ends")
+	check.Equal(t, "active at first", true, isActive(0))
+	check.Equal(t, "active just before the timeout", true, isActive(reservationTimeout-time.Second))
+	p.restartWait("g", start.Add(time.Minute)) // a refusal for quota
+	check.Equal(t, "active at the timeout, a minute after which a refusal counts", true, isActive(reservationTimeout))
+	check.Equal(t, "active at the timeout after the refusal", false, isActive(reservationTimeout+time.Minute))
 
 	p.removeStale()
-	p.removeStale() // a session without it
-	check.That(t, p.isActive("g", clock.Add(time.Hour), time.Hour), "a PodGroup that waits again has no reservation")
+	p.removeStale() // a session in which it does not wait
+	check.Equal(t, "active when it waits again", true, isActive(time.Hour))
+}
 
-	s := newScene(t, `node a model=A; queue q quota={"A":8}; job next queue=q min=4 pending=4 minCards=4`)
-	s.addObjects("job stuck queue=q min=4 pending=4 minCards=4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"nobody": "has-this"} }).enqueueAndAllocate()
+// TestStuckJobGivesUpItsReservation: queue q has a quota of 8. Job next reserves 4 cards, job stuck 4 more, but its
+// node selector fits no node. An hour later only the 4 cards of next are reserved.
+func TestStuckJobGivesUpItsReservation(t *testing.T) {
+	fitsNoNode := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }
+	s := newScene(t, `node a model=A
+		queue q quota={"A":8}
+		job next queue=q min=4 pending=4 minCards=4`).
+		addObjects("job stuck queue=q min=4 pending=4 minCards=4", fitsNoNode).enqueueAndAllocate()
+
 	s.p.buildSnapshot()
 	before := s.reservedCards()
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
-
 	s.p.buildSnapshot()
-	check.That(t, before >= 4 && s.reservedCards() == before-4, "%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, s.reservedCards())
+	check.That(t, before >= 4, "only %d cards are reserved at first", before)
+	check.Equal(t, "cards that are reserved an hour later", before-4, s.reservedCards())
 }
 
-func TestEvictedTaskKeepsItsCardsUntilThePodIsDeleted(t *testing.T) {
+// TestEvictedPodUsesItsCardUntilItIsDeleted: two pods of queue q run. One of them is being evicted (Releasing in
+// Volcano), but the API server has not deleted it yet, so both still count as used. Once it is deleted, it counts as
+// terminating, and one card is used.
+func TestEvictedPodUsesItsCardUntilItIsDeleted(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	job := s.Job("j")
 	task := s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
 	s.p.buildSnapshot()
-	check.Equal(t, "used cards while an eviction is under way", 2, s.usedCards("q", "A"))
+	check.Equal(t, "cards that q uses during the eviction", 2, s.usedCards("q", "A"))
+
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
 	s.p.buildSnapshot()
-	check.Equal(t, "used cards after the pod was deleted", 1, s.usedCards("q", "A"))
+	check.Equal(t, "cards that q uses after the deletion", 1, s.usedCards("q", "A"))
 }
 
-func TestPodOfMissingQueueGetsAnEvent(t *testing.T) {
+// TestPodOfAMissingQueueGetsAMessage: a pod names a queue that does not exist, so Volcano's session has no job for
+// it, and it would wait without a reason. The plugin writes one to it, but not to a pod of another scheduler.
+func TestPodOfAMissingQueueGetsAMessage(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	lost := s.PodsOf("job lost queue=nowhere min=1 pending=1", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
-	delete(lost.Annotations, "scheduling.k8s.io/group-name")
-	foreign := lost.DeepCopy()
-	foreign.Name = "foreign"
-	foreign.UID = "foreign"
-	foreign.Spec.SchedulerName = "default-scheduler"
+	ours := s.PodsOf("job lost queue=nowhere min=1 pending=1", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
+	delete(ours.Annotations, "scheduling.k8s.io/group-name")
+	ofOthers := ours.DeepCopy()
+	ofOthers.Name = "other"
+	ofOthers.UID = "other"
+	ofOthers.Spec.SchedulerName = "default-scheduler"
 
-	// What cannot be written is said again, so the pod has to be there.
-	check.Value(s.Ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{}))(t)
-	s.addToPodLister(lost, foreign)
-	voice := s.m.messages
-	voice.mutex.Lock()
-	defer voice.mutex.Unlock()
+	// A message that cannot be written is forgotten, so the pod has to exist.
+	check.Value(s.Ssn.KubeClient().CoreV1().Pods(ours.Namespace).Create(t.Context(), ours, metav1.CreateOptions{}))(t)
+	s.addToPodLister(ours, ofOthers)
+	messages := s.m.messages
+	messages.mutex.Lock()
+	defer messages.mutex.Unlock()
 
-	said := voice.lastMessages[lost.UID]
-	check.That(t, said != nil && said.text == "Queue <nowhere> does not exist", "the pod got %+v", said)
-	check.That(t, voice.lastMessages[foreign.UID] == nil, "a pod of another scheduler gets a message")
+	message := messages.lastMessages[ours.UID]
+	check.Must(t, message != nil, "the pod gets no message")
+	check.Equal(t, "message", "Queue <nowhere> does not exist", message.text)
+	check.That(t, messages.lastMessages[ofOthers.UID] == nil, "a pod of another scheduler gets a message")
 }
 
-// TestMappedCards: the argument cards names the cards of nodes. Invalid arguments change nothing of
-// that, because pods that run would be charged for other cards.
-func TestMappedCards(t *testing.T) {
-	mapped := framework.Arguments{"cards": []any{map[any]any{"resource": "nvidia.com/gpu", "model": "X"}}}
-	s := newScene(t, `node a model=A; queue q quota={"X":4}; job j queue=q min=1 pending=1`, annotate("volcano.sh/card.name", "X")).withArguments(mapped).enqueueAndAllocate()
+// TestArgumentNamesTheCardsOfNodes: the argument cards maps a resource of nodes to a card name, here nvidia.com/gpu
+// to X, whatever the label (A) says. Invalid arguments do not change what cards are called. Otherwise pods that run
+// would be charged for other cards.
+func TestArgumentNamesTheCardsOfNodes(t *testing.T) {
+	gpusAreX := framework.Arguments{"cards": []any{map[any]any{"resource": "nvidia.com/gpu", "model": "X"}}}
+	invalid := framework.Arguments{"overCommitFactor": 0.5}
+	s := newScene(t, `node a model=A
+		queue q quota={"X":4}
+		job j queue=q min=1 pending=1 card=X`).withArguments(gpusAreX).enqueueAndAllocate()
 	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
-	check.Equal(t, "charged", 1, s.usedCards("q", "X"))
+	check.Equal(t, "charged cards X", 1, s.usedCards("q", "X"))
+
 	for _, step := range []struct {
-		args framework.Arguments
-		want card.Name
-	}{{framework.Arguments{"overCommitFactor": 0.5}, "X"}, {mapped, "X"}, {nil, "A"}, {framework.Arguments{"overCommitFactor": 0.5}, "A"}} {
+		what     string
+		args     framework.Arguments
+		wantName card.Name
+	}{
+		{"invalid arguments", invalid, "X"},
+		{"the same arguments as first", gpusAreX, "X"},
+		{"no arguments", nil, "A"},
+		{"invalid arguments after none", invalid, "A"},
+	} {
 		s.withArguments(step.args).reopen()
-		check.Equal(t, fmt.Sprint(step.args), []card.Name{step.want}, s.p.inventory.Names())
+		check.Equal(t, "cards with "+step.what, []card.Name{step.wantName}, s.p.inventory.Names())
 	}
 }
 
-// TestRequestsFollowChangedResourceMeanings: what a pod may run on follows
-// the nodes, and a failed card alone changes nothing of it.
-func TestRequestsFollowChangedResourceMeanings(t *testing.T) {
-	s := newScene(t, `node a model=A; node b model=B; queue q quota={"A":4}; job j queue=q min=1 running=a pending=1`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).enqueueAndAllocate()
+// TestRequestsFollowTheCardsOfNodes: a pod that names no card may use each card that the nodes have. Its request is
+// computed once, and again only when the nodes have other cards: not when one of 8 cards of node b fails, but when b
+// gets the label of another model.
+func TestRequestsFollowTheCardsOfNodes(t *testing.T) {
+	s := newScene(t, `node a model=A
+		node b model=B
+		queue q quota={"A":4}
+		job j queue=q min=1 running=a pending=1 card=none`).enqueueAndAllocate()
 	task := s.Task("j-1")
 	before := s.p.RequestFor(task)
+
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
 	s.p.buildSnapshot()
-	check.That(t, s.p.RequestFor(task) == before, "a failed card made a pod request again")
+	check.That(t, s.p.RequestFor(task) == before, "the request is computed again when a card fails")
+
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
 	s.p.buildSnapshot()
-	check.Equal(t, "cards of the pod after the node was relabelled", []card.Name{"A", "C"}, s.p.RequestFor(task).Names)
+	check.Equal(t, "cards of the pod after the label changed", []card.Name{"A", "C"}, s.p.RequestFor(task).Names)
 }
 
-// TestTriedNodeIsNotCharged: Volcano writes the node into the pod's
-// object when it tries it and leaves it there when it gives up.
+// TestTriedNodeIsNotCharged: when Volcano tries a node for a pod, it writes the node into the informer's pod, and
+// leaves it there when it gives up. Such a pod looks as if it ran, but uses no card: q uses the two of job j. Only
+// another object of the pod, which shows what the API server has, counts: then q uses three.
 func TestTriedNodeIsNotCharged(t *testing.T) {
-	s := oneJob(t).addObjects("job w queue=q min=2 pending=1", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate() // a gang of two with one pod is not tried, so try it here
+	// Volcano does not try a gang of two with one pod, so the test does.
+	s := oneJob(t).addObjects("job w queue=q min=2 pending=1", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate()
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName = "a"
 	task.NodeName = "a"
@@ -364,17 +452,17 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	task.Status = api.Pending
 	s.p.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
-	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // cards come to mean something else
+	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // requests are computed again
 	s.p.buildSnapshot()
 
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.addToPodLister(task.Pod)
-		check.Equal(t, "used cards of its running pods", 2, s.usedCards("q", "A"))
+		check.Equal(t, "cards that q uses", 2, s.usedCards("q", "A"))
 	}
 
-	bound := task.Pod.DeepCopy() // what the API server says counts
+	bound := task.Pod.DeepCopy()
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod))
 	s.addToPodLister(bound)
-	check.Equal(t, "used cards after the pod was really bound", 3, s.usedCards("q", "A"))
+	check.Equal(t, "cards that q uses once the pod is bound", 3, s.usedCards("q", "A"))
 }

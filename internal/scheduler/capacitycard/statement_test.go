@@ -174,11 +174,12 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	} // else Volcano forgets the statement, and what it did stays for the session
 }
 
-// TestLedgerFollowsVolcanosStatements runs Volcano's own session, statements and cache through
-// random sequences. Pods are allocated, pipelined, evicted, undone, replayed and committed, and
-// commits, bindings and evictions may fail. Between sessions pods come and go, nodes are
-// relabelled, quotas change, and the process restarts. After every step the ledger equals a
-// recount. No placement exceeds the quota in force, and failed placements are not charged.
+// TestLedgerFollowsVolcanosStatements: the ledger has the charge of each pod, and quota is only as right as the
+// ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit, and tells the plugin
+// by events. The test draws sequences of such steps with Volcano's own sessions and cache, for jobs one, two and
+// three on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods come and go,
+// nodes get other labels, quotas change, and the process restarts. After every step (l.check) the ledger equals a
+// recount of the pods. Placements succeed exactly if the quota in force has room.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
@@ -253,28 +254,30 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	})
 }
 
-// TestOnlyOtherBindingsAreReported runs Volcano's own sessions, statements and cache while
-// another scheduler binds pods. The report contains exactly the pods that were pending and are
-// where no session placed them.
+// TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin reports pods
+// that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting
+// pods. The report has exactly the pods that this process saw waiting and now sees on a node where it has not placed
+// them. It names at most five. A process reports only after it has run for two sessions, because its predecessor may
+// have sent bindings that arrive late.
 func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
-	found := 0
+	reported := 0
 	seed.Check(t, func(t *rapid.T) {
 		l := newLifecycle(t, volcano)
 		clock := time.Now()
 		l.m.now = func() time.Time { return clock }
 
-		sessions := 1 // of this process
-		mine := map[types.UID][]string{}
+		sessions := 1                             // of this process
+		ownPlacements := map[types.UID][]string{} // the nodes where this process has placed a pod
 		want := map[types.UID]string{}
-		next := func(t *rapid.T) {
+		openNextSession := func(t *rapid.T) {
 			waited := map[types.UID]bool{}
 			for _, task := range l.tasks() {
 				if slices.Contains([]api.TaskStatus{api.Allocated, api.Binding}, task.Status) {
-					mine[task.Pod.UID] = append(mine[task.Pod.UID], task.NodeName)
+					ownPlacements[task.Pod.UID] = append(ownPlacements[task.Pod.UID], task.NodeName)
 				}
-				// Bound and Running show their node; after two sessions and an hour all has settled.
+				// Bound and Running show their node; after two sessions and an hour late bindings have arrived.
 				waited[task.Pod.UID] = sessions >= 3 && !slices.Contains([]api.TaskStatus{api.Bound, api.Running}, task.Status)
 			}
 
@@ -282,9 +285,9 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 			l.answerBindings(t)
 			for name, node := range l.bindByOthers(t) {
 				pod := l.pods[name].UID
-				if waited[pod] && !slices.Contains(mine[pod], node) {
+				if waited[pod] && !slices.Contains(ownPlacements[pod], node) {
 					want[pod] = "ns/" + name
-					found++
+					reported++
 				}
 			}
 
@@ -292,7 +295,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 				l.restart()
 				l.m.now = func() time.Time { return clock }
 				sessions = 0
-				clear(mine)
+				clear(ownPlacements)
 				clear(want)
 			}
 
@@ -307,7 +310,8 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
-			check.Equal(t, "bound by other schedulers", expected[:min(len(expected), 5)], l.m.otherBindings.boundByOthersNames(), cmpopts.EquateEmpty())
+			firstFive := expected[:min(len(expected), 5)]
+			check.Equal(t, "pods that other schedulers bound", firstFive, l.m.otherBindings.boundByOthersNames(), cmpopts.EquateEmpty())
 		}
 
 		actions := map[string]func(*rapid.T){
@@ -316,7 +320,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 			"discard":          func(t *rapid.T) { take(t, &l.undecided).Discard() },
 			"commit":           func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
 			"pods come and go": l.podsChange,
-			"the next session": next,
+			"the next session": openNextSession,
 		}
 		for range 10 {
 			t.Repeat(actions)
@@ -324,7 +328,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 		framework.CloseSession(l.ssn)
 	})
-	check.That(t, found != 0, "no other scheduler bound a pod in any draw")
+	check.That(t, reported > 0, "no other scheduler bound a pod in any draw")
 }
 
 // bindByOthers lets another scheduler bind some of the pods without a node. It returns their nodes by

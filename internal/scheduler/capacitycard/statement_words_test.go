@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// unplaced returns Volcano's message about a pod that some nodes refuse.
-func unplaced(statuses ...*api.Status) string {
+// messageOfNodes returns Volcano's message about a pod that some nodes refuse, each with a status.
+func messageOfNodes(statuses ...*api.Status) string {
 	fit := api.NewFitErrors()
 	task := api.NewTaskInfo(builder.Pod("lab", "p").Obj())
 	for i, status := range statuses {
@@ -27,83 +27,91 @@ func unplaced(statuses ...*api.Status) string {
 	return fit.Error()
 }
 
-// TestReasonsOfNodesAreReadAgain: package blocked reads the words of the predicate in the message
-// that Volcano makes of them.
-func TestReasonsOfNodesAreReadAgain(t *testing.T) {
-	otherwise := blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
-	onlyCards := blocked.StatedReason{RefusedByNodes: true}
-	noQuota := func(reason v1alpha1.BlockedReason) blocked.StatedReason {
-		return blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{Reason: reason, Queue: "q"}}}
-	}
+// refusedOtherwise is what package blocked reads when nodes refuse a pod for something else than cards and quota.
+var refusedOtherwise = blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 
-	exhausted := noQuota(v1alpha1.BlockedQuotaExhausted)
-	exhausted.NodeRefusals[0].Requested = 1
-	exhausted.NodeRefusals[0].Total = 9
-	exhausted.NodeRefusals[0].Limit = 8
+// TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano makes one
+// message of the reasons of all nodes. The operator and kubectl know only that message. So package blocked must read
+// each reason of the predicate back: the quota is exhausted (1 card beyond 8 of 8), cards terminate, or the node has
+// no such card. Two nodes refuse for the reason, and a third lacks cards, which says nothing more.
+func TestReasonsOfNodesAreReadAgain(t *testing.T) {
+	cardsOnly := blocked.StatedReason{RefusedByNodes: true}
+	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{
+		Reason: v1alpha1.BlockedQuotaExhausted, Queue: "q", Requested: 1, Total: 9, Limit: 8,
+	}}}
+	terminating := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{
+		Reason: v1alpha1.BlockedCardsTerminating, Queue: "q",
+	}}}
+	stopped := blocked.StatedReason{Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}}
+
 	want := map[int]blocked.StatedReason{
-		jobNotFound:                 otherwise,
-		podRefused:                  {Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}},
-		unnamedCard:                 onlyCards,
-		cardNotAllowed:              onlyCards,
+		jobNotFound:                 refusedOtherwise,
+		podRefused:                  stopped,
+		unnamedCard:                 cardsOnly,
+		cardNotAllowed:              cardsOnly,
 		quotaExceeded:               exhausted,
 		quotaExceededForReclaim:     exhausted,
-		quotaTerminating:            noQuota(v1alpha1.BlockedCardsTerminating),
-		reclaimedByOthers:           otherwise,
-		conflictsWithStuckPod:       otherwise,
-		conflictNotPreemptable:      otherwise,
-		cardsAreStuck:               otherwise,
-		cardsAreStuckWithoutVictims: otherwise,
-		cardNotDeserved:             otherwise,
-		keptForPreemptors:           otherwise,
-		quotaKeptForPreemptors:      otherwise,
+		quotaTerminating:            terminating,
+		reclaimedByOthers:           refusedOtherwise,
+		conflictsWithStuckPod:       refusedOtherwise,
+		conflictNotPreemptable:      refusedOtherwise,
+		cardsAreStuck:               refusedOtherwise,
+		cardsAreStuckWithoutVictims: refusedOtherwise,
+		cardNotDeserved:             refusedOtherwise,
+		keptForPreemptors:           refusedOtherwise,
+		quotaKeptForPreemptors:      refusedOtherwise,
 
-		keptForPreemptorsWithoutVictims: otherwise,
+		keptForPreemptorsWithoutVictims: refusedOtherwise,
+	}
+	texts := map[int]string{ // that some reasons have
+		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message,
+		unnamedCard:    string(gpu),
+		cardNotAllowed: "A|B",
 	}
 
-	lacking := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
+	lacksCards := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
 	for reason := jobNotFound; reason <= quotaKeptForPreemptors; reason++ {
-		key := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8}
-		switch reason {
-		case podRefused:
-			key.text = workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message
-		case unnamedCard:
-			key.text = string(gpu)
-		case cardNotAllowed:
-			key.text = "A|B"
-		}
+		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
+		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards)
 
-		message := unplaced(key.newStatus(8, nil), key.newStatus(8, nil), lacking)
-		check.Equal(t, message, want[reason], blocked.ReadStatedReason("Unschedulable", message, gpu), cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
+		read := blocked.ReadStatedReason("Unschedulable", message, gpu)
+		check.Equal(t, message, want[reason], read, cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
 	}
 }
 
-// TestWordsOfVolcanoAreRead: package blocked reads what this version of Volcano writes.
+// TestWordsOfVolcanoAreRead: package blocked reads why a pod waits from messages that Volcano writes itself. This
+// version of Volcano is asked for them, so a new version with other words fails the test. The pod is the only one of
+// gang g.
 func TestWordsOfVolcanoAreRead(t *testing.T) {
-	pending := func(status api.TaskStatus, node string) (*api.JobInfo, *api.TaskInfo) {
+	// newGang returns a gang with a waiting pod, and what Volcano did with the pod in the last session.
+	newGang := func(status api.TaskStatus, node string) (*api.JobInfo, *api.TaskInfo) {
 		task := api.NewTaskInfo(builder.Pod("lab", "p").PodGroup("g").Obj())
 		task.Status = api.Pending
 		task.LastTransaction = &api.TransactionContext{NodeName: node, Status: status}
 		return api.NewJobInfo("lab/g", task), task
 	}
-
-	statedReasonFor := func(job *api.JobInfo, task *api.TaskInfo) blocked.StatedReason {
+	readOfPod := func(job *api.JobInfo, task *api.TaskInfo) blocked.StatedReason {
 		reason, message, _ := job.TaskSchedulingReason(task.UID)
 		return blocked.ReadStatedReason(reason, message, gpu)
 	}
-	check.Equal(t, "a place in a gang", blocked.StatedReason{Node: "n"}, statedReasonFor(pending(api.Allocated, "n")))
-	check.Equal(t, "a place that is not free", blocked.StatedReason{AwaitsRelease: true}, statedReasonFor(pending(api.Pipelined, "n")))
+	readOfGang := func(job *api.JobInfo) blocked.StatedReason {
+		return blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu)
+	}
 
-	job, task := pending(api.Pending, "")
-	check.Equal(t, "not tried", blocked.StatedReason{}, blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	check.Equal(t, "the pod has node n, and its gang lacks others", blocked.StatedReason{Node: "n"}, readOfPod(newGang(api.Allocated, "n")))
+	check.Equal(t, "the pod awaits cards that are released", blocked.StatedReason{AwaitsRelease: true}, readOfPod(newGang(api.Pipelined, "n")))
+
+	job, task := newGang(api.Pending, "")
+	check.Equal(t, "Volcano has not tried the pod", blocked.StatedReason{}, readOfGang(job))
 	job.NodesFitErrors[task.UID] = api.NewFitErrors()
 	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
+	check.Equal(t, "a node refuses the pod for a taint", refusedOtherwise, readOfPod(job, task))
 
-	otherwise := blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
-	check.Equal(t, "by nodes", otherwise, statedReasonFor(job, task))
-	otherwise.RepeatsOther = true
-	check.Equal(t, "by nodes, of its gang", otherwise, blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu))
+	refusedGang := refusedOtherwise
+	refusedGang.RepeatsOther = true
+	check.Equal(t, "the gang repeats the refusal of its pod", refusedGang, readOfGang(job))
 
 	job.JobFitErrors = "Queue <q> does not exist"
-	check.Equal(t, "by us, of its gang", &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"},
-		blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu).Refusal)
+	missingQueue := &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"}
+	check.Equal(t, "this plugin refuses the gang", missingQueue, readOfGang(job).Refusal)
 }

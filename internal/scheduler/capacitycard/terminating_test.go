@@ -17,11 +17,12 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// newRestartScene is a queue with a quota of two cards, so many pods that end and one
-// that takes their place, on nodes with plenty of cards.
-func newRestartScene(t *testing.T, ending int, changes ...func(*corev1.Pod)) *scene {
-	t.Helper()
-	return newScene(t, fmt.Sprintf(`node a,free model=A; queue q quota={"A":2}; job j queue=q min=1 running=a*%d pending=1`, ending), func(p *corev1.Pod) {
+// newRestartScene has a queue q with a quota of two cards A, on nodes with plenty. So many pods of job j are being
+// deleted on node a, and one pod, the last of the job, waits to take their place. A session has tried to place it.
+func newRestartScene(t *testing.T, terminating int, changes ...func(*corev1.Pod)) *scene {
+	return newScene(t, fmt.Sprintf(`node a,free model=A
+		queue q quota={"A":2}
+		job j queue=q min=1 running=a*%d pending=1`, terminating), func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {
 			return
 		}
@@ -32,105 +33,126 @@ func newRestartScene(t *testing.T, ending int, changes ...func(*corev1.Pod)) *sc
 	}).enqueueAndAllocate()
 }
 
-// TestSecondRestartWaitsForTheFirst: a queue may be restarted as a whole at once.
-// Who does it again and again within the grace period would hold ever more cards.
+// TestSecondRestartWaitsForTheFirst: a pod that is being deleted counts as terminating and not as used, so a queue
+// can be restarted as a whole at once. But a tenant that restarts it again and again within the grace period would
+// hold ever more cards. So nothing new starts while more cards terminate than the quota of 2. Only pods that still
+// use cards count.
 func TestSecondRestartWaitsForTheFirst(t *testing.T) {
-	phase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+	inPhase := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.Phase = phase }
+	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		ending, placed int
-		change         func(*corev1.Pod)
+		terminating, wantPlaced int // pods
+		change                  func(*corev1.Pod)
 	}{
-		"nothing ends":             {0, 1, func(*corev1.Pod) {}},
-		"the whole quota ends":     {2, 1, func(*corev1.Pod) {}},
-		"more than the quota ends": {3, 0, func(*corev1.Pod) {}},
-		"they have finished":       {3, 1, phase(corev1.PodSucceeded)},
-		"they have failed":         {3, 1, phase(corev1.PodFailed)},
-		"they never had a node": {3, 1, func(p *corev1.Pod) {
+		"no pod terminates: the new pod starts":                  {0, 1, nil},
+		"2 terminate, the whole quota: it starts":                {2, 1, nil},
+		"3 terminate, more than the quota: it waits":             {3, 0, nil},
+		"3 are deleted and have succeeded: it starts":            {3, 1, inPhase(corev1.PodSucceeded)},
+		"3 are deleted and have failed: it starts":               {3, 1, inPhase(corev1.PodFailed)},
+		"3 are deleted while they start on their node: it waits": {3, 0, inPhase(corev1.PodPending)},
+		"3 are deleted that never had a node: it starts": {3, 1, func(p *corev1.Pod) {
 			p.Spec.NodeName = ""
 			p.Status.Phase = corev1.PodPending
 		}},
-		"their node is gone":    {3, 1, func(p *corev1.Pod) { p.Spec.NodeName = "gone" }},
-		"they are starting":     {3, 0, phase(corev1.PodPending)},
-		"they ask for no cards": {3, 1, func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }},
+		"3 are deleted whose node is gone: it starts": {3, 1, func(p *corev1.Pod) { p.Spec.NodeName = "gone" }},
+		"3 are deleted that request no cards: it starts": {3, 1, func(p *corev1.Pod) {
+			delete(p.Spec.Containers[0].Resources.Requests, gpu)
+		}},
 	}) {
-		s := newRestartScene(t, tc.ending, tc.change)
-		check.Equal(t, "placed", tc.placed, len(strings.Fields(s.podsByNode("j"))))
-		check.Equal(t, "used cards without those of terminating pods", tc.placed, s.usedCards("q", "A"))
+		s := newRestartScene(t, tc.terminating, func(p *corev1.Pod) {
+			if tc.change != nil {
+				tc.change(p)
+			}
+		})
+		check.Equal(t, "placed pods", tc.wantPlaced, len(strings.Fields(s.podsByNode("j"))))
+		check.Equal(t, "cards that q uses, without terminating ones", tc.wantPlaced, s.usedCards("q", "A"))
 	}
 }
 
-// TestEachCheckCountsTerminatingPods: Volcano may skip any of them.
+// TestEachCheckCountsTerminatingPods: 4 cards terminate, and the quota of q is 2. Volcano may skip any of its
+// questions, so each hook refuses the new pod j-4 with the same reason. The predicate says that evictions do not help
+// (UnschedulableAndUnresolvable). The reason stays as it was first written when fewer terminate, so that the pod is
+// not written for each that ends.
 func TestEachCheckCountsTerminatingPods(t *testing.T) {
+	// The queue is at the begin of the sentence, or after another word.
+	const reason = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
+		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
 	s := newRestartScene(t, 4)
 	task := s.Task("j-4")
 	queue := s.Ssn.Queues["q"]
-	check.That(t, !s.p.allocatable(queue, task), "allocatable permits it")
 
-	const why = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
-		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
+	check.Equal(t, "allocatable permits", false, s.p.allocatable(queue, task))
+	check.Contains(t, "refusals", s.refusals("j"), "Q"+reason)
+	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+reason)
 
-	check.Contains(t, "refusals", s.refusals("j"), "Q"+why)
 	var unfit *api.FitError
 	check.Must(t, errors.As(s.p.predicate(task, s.Ssn.Nodes["free"]), &unfit), "predicate permits it")
-	check.Says(t, unfit, "q"+why)
-	check.Equal(t, "code, with which preemption does not make more pods terminate", api.UnschedulableAndUnresolvable, unfit.Status[0].Code)
-	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+why)
+	check.Says(t, unfit, "q"+reason)
+	check.Equal(t, "code of the predicate", api.UnschedulableAndUnresolvable, unfit.Status[0].Code)
 
-	// It is reported once, and not whenever one of many pods is gone.
 	before := s.m.messages.lastMessages[task.Pod.UID].text
-	s.p.ledger.Release(string(s.Task("j-0").UID))
+	check.Contains(t, "message of the pod", before, "Q"+reason)
+	s.p.ledger.Release(string(s.Task("j-0").UID)) // it has ended
 	s.p.allocatable(queue, task)
-	check.Must(t, before != "", "the pod has no message")
-	check.Equal(t, "message", before, s.m.messages.lastMessages[task.Pod.UID].text)
+	check.Equal(t, "message of the pod when 3 terminate", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }
 
+// TestTerminatingPodsOutsideTheSessionAreCharged: pods whose PodGroup is gone are not in Volcano's session, but their
+// cards count while they terminate. Queue q has a quota of 4 and uses 2. 4 terminating cards leave the other 2 free,
+// and 5 are more than the quota. They count only while their node is ready: on a node that is not, pods may never be
+// seen to end.
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
-	s := oneJob(t).enqueueAndAllocate() // two of four cards are used
-	fits := func(count int) bool { return s.p.ledger.FitsCard("q", "A", card.Count(count), false) }
-	orphans := s.PodsOf("job gone queue=q min=1 running=a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
-	s.addToPodLister(orphans[:4]...)
-	check.That(t, fits(2) && !fits(3), "what ends is counted")
+	s := oneJob(t).enqueueAndAllocate()
+	fits := func(count card.Count) bool { return s.p.ledger.FitsCard("q", "A", count, false) }
+	pods := s.PodsOf("job gone queue=q min=1 running=a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 
-	s.addToPodLister(orphans[4])
-	check.That(t, !fits(1), "a card fits although five end and the quota is four")
+	s.addToPodLister(pods[:4]...)
+	check.Equal(t, "2 cards fit while 4 terminate", true, fits(2))
+	check.Equal(t, "3 cards fit while 4 terminate", false, fits(3))
+	s.addToPodLister(pods[4])
+	check.Equal(t, "1 card fits while 5 terminate", false, fits(1))
 
-	store := s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer()
-	for ready, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: true, corev1.ConditionUnknown: true, corev1.ConditionTrue: false} {
+	nodes := s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer()
+	for ready, wantFits := range map[corev1.ConditionStatus]bool{
+		corev1.ConditionFalse: true, corev1.ConditionUnknown: true, corev1.ConditionTrue: false,
+	} {
 		node := session.Node("a", "A", 8)
 		node.Status.Conditions[0].Status = ready
-		check.NoError(t, store.Add(node))
+		check.NoError(t, nodes.Add(node))
 		s.p.buildSnapshot()
-		check.That(t, fits(1) == want, "their node is ready: %s; a card fits %v, want %v", ready, fits(1), want)
+		check.Equal(t, fmt.Sprintf("1 card fits while 5 terminate on a node with Ready %s", ready), wantFits, fits(1))
 	}
 }
 
-// TestRepeatedDeletionHoldsAtMostTwiceTheQuota runs the attack: pods ignore their termination,
-// and their owner deletes and creates them again and again.
+// TestRepeatedDeletionHoldsAtMostTwiceTheQuota: the pods of a tenant ignore their termination, and it deletes and
+// creates them again and again. The quota is 2. In the first round 2 pods start, in the second 2 more, while the
+// first ones terminate. Then 4 cards terminate, more than the quota, and no other pod starts in 8 rounds.
 func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
-	s := newScene(t, `node a,more model=A; queue q quota={"A":2}; job j queue=q min=1`)
+	s := newScene(t, `node a,more model=A
+		queue q quota={"A":2}
+		job j queue=q min=1`)
 	for round := range 8 {
-		made := s.PodsOf(fmt.Sprintf("job j%d queue=q min=1 pending=2", round), annotate("scheduling.k8s.io/group-name", "j"))
-		s.Pods = append(s.Pods, made...)
+		created := s.PodsOf(fmt.Sprintf("job j%d queue=q min=1 pending=2", round), annotate("scheduling.k8s.io/group-name", "j"))
+		s.Pods = append(s.Pods, created...)
 		s.Cache = nil
 		s.enqueueAndAllocate()
 
-		held := 0
+		cardsInUse := 0
 		for _, p := range s.Pods {
 			if task := s.Task(p.Name); p.Spec.NodeName == "" && api.AllocatedStatus(task.Status) {
 				p.Spec.NodeName = task.NodeName
 				p.Status.Phase = corev1.PodRunning
 			}
-
 			if p.Spec.NodeName != "" {
-				held++
+				cardsInUse++
 				deleted(p)
 				p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)}
 			}
 		}
 
-		// Four after the second round; then those of the first two terminate.
-		check.Must(t, held <= 4 && (round >= 2 || held == 2*(round+1)), "%d cards are held in round %d with a quota of 2", held, round)
+		check.Equal(t, fmt.Sprintf("used and terminating cards in round %d", round), min(2*(round+1), 2*2), cardsInUse)
 	}
 }
 

@@ -185,9 +185,8 @@ func allocateScene(t testing.TB, isTree bool) *scene {
 	return s.withArguments(args)
 }
 
-// addParents adds the queues of the upper levels to a session of newFleet, and puts the queues
-// below each other if they form a tree. Every
-// queue has a guarantee of each model.
+// addParents adds the queues of the upper levels to a session of newFleet, and puts the queues below each other if they
+// form a tree. Every queue has a guarantee of each model.
 func addParents(ssn *framework.Session, isTree bool) {
 	name := func(level, i int) string {
 		if level == len(treeLevels)-1 {

@@ -15,20 +15,21 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// grove is a random tree, as its text says it. All cards are A.
-type grove struct {
+// drawnTree is a random tree of queues with jobs, and the rules of trees as naive sums. All cards are A.
+type drawnTree struct {
+	// parents are the parents of queues, "" for those at the top. quota, deserved and guarantee are cards of queues.
 	parents                    map[string]string
 	quota, deserved, guarantee map[string]int
-	// protected are the pods of jobs that may not be evicted.
+	// protected are the jobs whose pods may not be evicted.
 	protected map[string]bool
 	nodeCards int
 	text      strings.Builder
 }
 
-// drawGrove draws a tree of one to three levels, whose children deserve and are guaranteed no
-// more than their parent, and jobs of single cards in its leaves.
-func drawGrove(t *rapid.T) *grove {
-	g := &grove{
+// drawTree draws a tree of one to three levels, whose children together deserve and are guaranteed no more than their
+// parent. In its leaves are jobs of up to 6 pods with one card each, on a node of 1 to 10 cards.
+func drawTree(t *rapid.T) *drawnTree {
+	g := &drawnTree{
 		parents: map[string]string{}, quota: map[string]int{}, deserved: map[string]int{}, guarantee: map[string]int{},
 		protected: map[string]bool{}, nodeCards: rapid.IntRange(1, 10).Draw(t, "cards"),
 	}
@@ -51,14 +52,15 @@ func drawGrove(t *rapid.T) *grove {
 			if g.protected[name] {
 				protected = "preemptable=false"
 			}
-			fmt.Fprintf(&g.text, "job %s queue=%s min=1 pending=%d %s;", name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
+			fmt.Fprintf(&g.text, "job %s queue=%s min=1 pending=%d %s;",
+				name, queue, rapid.IntRange(1, 6).Draw(t, "pods of "+name), protected)
 		}
 	}
 
 	return g
 }
 
-func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, guarantee int) {
+func (g *drawnTree) drawChildren(t *rapid.T, parent string, level, quota, deserved, guarantee int) {
 	for i := range rapid.IntRange(1, 3).Draw(t, "children of "+parent) {
 		name := fmt.Sprintf("%sq%d", parent, i)
 		g.parents[name] = parent
@@ -68,19 +70,20 @@ func (g *grove) drawChildren(t *rapid.T, parent string, level, quota, deserved, 
 		deserved -= g.deserved[name]
 		guarantee -= g.guarantee[name]
 
-		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`, name, g.quota[name], cmp.Or(parent, "root"), g.deserved[name], g.guarantee[name])
+		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`,
+			name, g.quota[name], cmp.Or(parent, "root"), g.deserved[name], g.guarantee[name])
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
 			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
 		}
 	}
 }
 
-func (g *grove) isParent(queue string) bool {
+func (g *drawnTree) isParent(queue string) bool {
 	return slices.Contains(slices.Collect(maps.Values(g.parents)), queue)
 }
 
 // isBelow reports whether a queue is another one or below it. Every queue is below "".
-func (g *grove) isBelow(queue, ancestor string) bool {
+func (g *drawnTree) isBelow(queue, ancestor string) bool {
 	for at := queue; at != ""; at = g.parents[at] {
 		if at == ancestor {
 			return true
@@ -90,7 +93,7 @@ func (g *grove) isBelow(queue, ancestor string) bool {
 }
 
 // used counts placed pods of the subtree, all or only protected ones.
-func (g *grove) used(placed map[string]int, queue string, s *scene, protectedOnly bool) (n int) {
+func (g *drawnTree) used(placed map[string]int, queue string, s *scene, protectedOnly bool) (n int) {
 	for job, count := range placed {
 		if (!protectedOnly || g.protected[job]) && g.isBelow(string(s.Job(job).Queue), queue) {
 			n += count
@@ -99,8 +102,8 @@ func (g *grove) used(placed map[string]int, queue string, s *scene, protectedOnl
 	return n
 }
 
-// unused is what the subtree is guaranteed beyond its use.
-func (g *grove) unused(placed map[string]int, queue string, s *scene) int {
+// unused is what a queue and those below it are guaranteed and do not use.
+func (g *drawnTree) unused(placed map[string]int, queue string, s *scene) int {
 	below := g.unusedBelow(placed, queue, s)
 	if queue == "" {
 		return below
@@ -108,15 +111,15 @@ func (g *grove) unused(placed map[string]int, queue string, s *scene) int {
 	return max(below, g.guarantee[queue]-g.used(placed, queue, s, false))
 }
 
-// exceeded says which rule the placed pods break, "" for none. grown is the job of the pod that
-// was placed last, "" if only limits are checked.
-func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
+// exceeded says which rule the placed pods break, "" for none. grown is the job of the pod that was placed last.
+// Without it, unused guarantees must still fit the quotas.
+func (g *drawnTree) exceeded(placed map[string]int, s *scene, grown string) string {
 	for queue, quota := range g.quota {
 		if used := g.used(placed, queue, s, false); used > quota {
 			return fmt.Sprintf("%s uses %d of %d", queue, used, quota)
 		}
 		if left := g.unusedBelow(placed, queue, s); g.used(placed, queue, s, false)+left > quota && grown == "" {
-			return fmt.Sprintf("%s has no room for %d cards that its children are guaranteed", queue, left)
+			return fmt.Sprintf("%s has no quota left for %d cards that its children are guaranteed", queue, left)
 		}
 		if unreclaimable := g.used(placed, queue, s, true); unreclaimable > g.deserved[queue] {
 			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, unreclaimable, g.deserved[queue])
@@ -135,7 +138,7 @@ func (g *grove) exceeded(placed map[string]int, s *scene, grown string) string {
 
 // exceededGuarantee says where the pod that was placed last takes what others are guaranteed, "" for
 // nowhere. grown is its job.
-func (g *grove) exceededGuarantee(placed map[string]int, s *scene, grown string) string {
+func (g *drawnTree) exceededGuarantee(placed map[string]int, s *scene, grown string) string {
 	before := maps.Clone(placed)
 	before[grown]--
 	for at := string(s.Job(grown).Queue); ; at = g.parents[at] {
@@ -144,9 +147,9 @@ func (g *grove) exceededGuarantee(placed map[string]int, s *scene, grown string)
 			limit = g.quota[at]
 		}
 
-		now := g.used(placed, at, s, false) + g.unusedBelow(placed, at, s)
-		then := g.used(before, at, s, false) + g.unusedBelow(before, at, s)
-		if now > limit && now > then {
+		claimed := g.used(placed, at, s, false) + g.unusedBelow(placed, at, s)
+		claimedBefore := g.used(before, at, s, false) + g.unusedBelow(before, at, s)
+		if claimed > limit && claimed > claimedBefore {
 			return fmt.Sprintf("%s would take what others are guaranteed below %q", grown, at)
 		}
 		if at == "" {
@@ -155,7 +158,7 @@ func (g *grove) exceededGuarantee(placed map[string]int, s *scene, grown string)
 	}
 }
 
-func (g *grove) unusedBelow(placed map[string]int, queue string, s *scene) (n int) {
+func (g *drawnTree) unusedBelow(placed map[string]int, queue string, s *scene) (n int) {
 	for child, parent := range g.parents {
 		if parent == queue {
 			n += g.unused(placed, child, s)
@@ -164,13 +167,14 @@ func (g *grove) unusedBelow(placed map[string]int, queue string, s *scene) (n in
 	return n
 }
 
-// TestRandomTrees: no queue and no ancestor ever uses more than its quota, pods that may not be
-// evicted never more than what is deserved, and every pod that fits is placed.
-func TestRandomTrees(t *testing.T) {
+// TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, and places their pods. No queue and no
+// ancestor uses more than its quota. Pods that may not be evicted use at most what each queue on their path deserves,
+// and unused guarantees stay free. Every pod that still fits all of that is placed.
+func TestPodsOfRandomTreesAreWithinEachLimit(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
-		g := drawGrove(rt)
+		g := drawTree(rt)
 		s := newTreeScene(t, g.text.String()).enqueueAndAllocate()
-		placed := map[string]int{}
+		placed := map[string]int{} // pods by job
 		for _, job := range s.Ssn.Jobs {
 			for _, task := range job.Tasks {
 				if api.AllocatedStatus(task.Status) {
@@ -186,9 +190,10 @@ func TestRandomTrees(t *testing.T) {
 				continue
 			}
 			placed[job.Name]++
-			why := g.exceeded(placed, s, job.Name)
+			reason := g.exceeded(placed, s, job.Name)
 			placed[job.Name]--
-			check.Must(rt, why != "", "%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
+			check.Must(rt, reason != "",
+				"%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
 		}
 
 		s.Close()

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,47 +17,81 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// lending is two tenants that deserve four of eight cards each. Two queues of the first one
-// deserve two each. All may use all cards.
-const lending = `node a model=A; queue t quota={"A":8} deserved={"A":4}; queue u quota={"A":8} deserved={"A":4}
-	queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}; queue r quota={"A":8} serviceType=training parent=t deserved={"A":2}
-	queue v quota={"A":8} serviceType=training parent=u deserved={"A":4};`
+// lending is two tenants t and u that deserve four of eight cards A each. Below t are queues q and r, which deserve
+// two each, and below u is queue v, which deserves four. Each queue may use all eight cards, so it may borrow.
+const lending = `node a model=A
+	queue t quota={"A":8} deserved={"A":4}
+	queue u quota={"A":8} deserved={"A":4}
+	queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}
+	queue r quota={"A":8} serviceType=training parent=t deserved={"A":2}
+	queue v quota={"A":8} serviceType=training parent=u deserved={"A":4}
+	`
 
-// TestStockReclaimTakesNothingInATree: only cardreclaim knows the rules of trees. A configuration
-// with reclaim is refused, and without that check nothing is evicted either.
-func TestStockReclaimTakesNothingInATree(t *testing.T) {
-	newTreeScene(t, lending+"job k queue=r min=1 running=a*8; job i queue=q min=1 pending=1").evict(reclaim.New()).expectEvictions("", "")
-	newTreeScene(t, lending+`queue q quota={"A":8} priority=80000 serviceType=inference parent=t deserved={"A":2}; queue r quota={"A":8} priority=20000 serviceType=training parent=t deserved={"A":2}; job k queue=r min=1 running=a*8; job i queue=q min=1 pending=1`).evict(reclaim.New()).expectEvictions("", "")
+// TestVolcanosOwnReclaimEvictsNothingInATree: only this program's action cardreclaim knows the rules of trees. A
+// configuration with Volcano's action reclaim is refused before it runs. Should it run, the plugin offers it no
+// victims. r has borrowed six cards, and q may take back two, or reclaim as inference from training.
+func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
+	const jobs = `
+		job k queue=r min=1 running=a*8
+		job i queue=q min=1 pending=1`
+	for _, queues := range []string{"", `queue q quota={"A":8} priority=80000 serviceType=inference parent=t deserved={"A":2}
+		queue r quota={"A":8} priority=20000 serviceType=training parent=t deserved={"A":2}`} {
+		newTreeScene(t, lending+queues+jobs).evict(reclaim.New()).expectEvictions("", "")
+	}
 }
 
-// TestNoBorrowingAfterReclaim: a queue does not borrow for five minutes what was reclaimed from
-// it. What it deserves it may use.
-func TestNoBorrowingAfterReclaim(t *testing.T) {
+// TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A again
+// at once, they would be taken back again. So for five minutes it gets only the two that it deserves. Jobs have four
+// pods of one card each.
+func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
+	const reason = "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct {
-		text   string
-		after  time.Duration
-		placed string
+		scene                  string
+		after                  time.Duration
+		wantPlaced, wantReason string
 	}{
-		"at once":               {"job j queue=r min=1 pending=4", 0, "a:2"},
-		"before five minutes":   {"job j queue=r min=1 pending=4", borrowCooldown - time.Second, "a:2"},
-		"after five minutes":    {"job j queue=r min=1 pending=4", borrowCooldown, "a:4"},
-		"another queue may":     {"job j queue=q min=1 pending=4", 0, "a:4"},
-		"another card":          {`node b model=B; queue r quota={"A":8,"B":8} serviceType=training parent=t deserved={"A":2,"B":0}; queue t quota={"A":8,"B":8} deserved={"A":4}; job j queue=r min=1 pending=4 card=B`, 0, "b:4"},
-		"a job is not enqueued": {`job j queue=r min=3 phase=Pending minCards=3 request={"A":3}`, 0, ""},
+		"r, at once: the two that it deserves": {
+			scene: "job j queue=r min=1 pending=4", after: 0, wantPlaced: "a:2", wantReason: reason,
+		},
+		"r, just before five minutes: the two that it deserves": {
+			scene: "job j queue=r min=1 pending=4", after: borrowCooldown - time.Second, wantPlaced: "a:2", wantReason: reason,
+		},
+		"r, after five minutes: all four": {
+			scene: "job j queue=r min=1 pending=4", after: borrowCooldown, wantPlaced: "a:4",
+		},
+		"q, which lost no cards: all four": {
+			scene: "job j queue=q min=1 pending=4", after: 0, wantPlaced: "a:4",
+		},
+		"r needs cards B, which it did not lose: all four": {
+			scene: `node b model=B
+				queue r quota={"A":8,"B":8} serviceType=training parent=t deserved={"A":2,"B":0}
+				queue t quota={"A":8,"B":8} deserved={"A":4}
+				job j queue=r min=1 pending=4 card=B`,
+			after: 0, wantPlaced: "b:4",
+		},
+		"r has a job without pods that needs three: not enqueued": {
+			scene: `job j queue=r min=3 phase=Pending minCards=3 request={"A":3}`, after: 0, wantPlaced: "", wantReason: reason,
+		},
 	}) {
-		s := newTreeScene(t, lending+tc.text).useClock().openSession()
+		s := newTreeScene(t, lending+tc.scene).useClock().openSession()
 		s.reclaimPolicy().RecordReclaimed("r", "A")
 		s.clock = s.clock.Add(tc.after)
-		s.enqueueAndAllocate()
-		check.Equal(t, "placed", tc.placed, s.podsByNode("j"))
-		if said := s.refusals("j") + s.Job("j").JobFitErrors; tc.placed == "a:2" || tc.placed == "" {
-			check.Contains(t, "reasons", said, "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them")
-		}
-	}
 
-	flat := newScene(t, `node a model=A; queue q quota={"A":8}; job j queue=q min=1 pending=4`).openSession()
-	flat.reclaimPolicy().RecordReclaimed("q", "A")
-	check.Equal(t, "flat: placed", "a:4", flat.enqueueAndAllocate().podsByNode("j"))
+		s.enqueueAndAllocate()
+		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
+		check.Contains(t, "reasons", s.refusals("j")+s.Job("j").JobFitErrors, tc.wantReason)
+	}
+}
+
+// TestFlatQueueMayUseItsQuotaAfterReclaim: without a tree no queue borrows. So the queue gets all cards of its quota
+// of 8 although cards were just taken back from it.
+func TestFlatQueueMayUseItsQuotaAfterReclaim(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue q quota={"A":8}
+		job j queue=q min=1 pending=4`).openSession()
+	s.reclaimPolicy().RecordReclaimed("q", "A")
+
+	check.Equal(t, "placed", "a:4", s.enqueueAndAllocate().podsByNode("j"))
 }
 
 // keepCards opens a session that records that cards were reclaimed on a node for pending pods.
@@ -71,127 +106,288 @@ func (s *scene) keepCards(node string, pods ...string) *scene {
 	return s
 }
 
-// TestReclaimedCardsKeepQuota: what was reclaimed for a pod is kept from every other queue that
-// would borrow it, on the node and in the quotas of the ancestors.
-func TestReclaimedCardsKeepQuota(t *testing.T) {
-	const held = `node a model=A cards=4; node b model=B cards=4; queue t quota={"A":4}; queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}; queue r quota={"A":4} serviceType=training parent=t deserved={"A":1}; job i queue=q min=2 pending=2 card=A;`
-	for t, tc := range check.Cases(t, map[string]struct{ text, placed, why string }{
-		"a borrower waits":                   {`queue t quota={"A":8}; job k queue=r min=1 pending=4`, "a:2", "node(s) reserve cards for pods that reclaimed them"},
-		"quota of the parent is held":        {`queue t quota={"A":3}; job k queue=r min=1 pending=3`, "a:1", "Queue <r> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <4> in its ancestor <t>, but capability is <3>"},
-		"another queue that deserves it":     {`queue r quota={"A":4} serviceType=training parent=t deserved={"A":4}; queue t quota={"A":8}; job k queue=r min=1 pending=4`, "a:4", ""},
-		"other cards are not kept":           {`queue t quota={"A":4,"B":4}; queue r quota={"A":4,"B":4} serviceType=training parent=t deserved={"A":1,"B":0}; job k queue=r min=1 pending=4 card=B`, "b:4", ""},
-		"its own queue may not borrow cards": {`queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}; queue t quota={"A":8}; job k queue=q min=4 pending=4`, "", "node(s) reserve cards for pods that reclaimed them"},
-		"its own queue may not borrow quota": {`node c model=A cards=8; queue t quota={"A":8}; job k queue=q min=4 pending=4`, "", "Queue <q> waits while <A> are held for pods that reclaimed them: requested <1>, total would be <5>, but capability is <4>"},
-		"the queue itself may use its share": {`job k queue=q min=1 pending=2`, "a:2", ""},
+// TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of queue
+// q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they need in q and
+// its parent t. q deserves two cards, r one. Job k has pods of one card each.
+func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
+	const nodeKeepsCards = "node(s) reserve cards for pods that reclaimed them"
+	for t, tc := range check.Cases(t, map[string]struct{ scene, wantPlaced, wantReason string }{
+		"r would borrow, and t has quota for all: k gets the two cards that a has besides": {
+			scene: `queue t quota={"A":8}
+				job k queue=r min=1 pending=4`,
+			wantPlaced: "a:2", wantReason: nodeKeepsCards,
+		},
+		"r would borrow, and t has a quota of three: k gets one": {
+			scene: `queue t quota={"A":3}
+				job k queue=r min=1 pending=3`,
+			wantPlaced: "a:1", wantReason: "Queue <r> waits while <A> are held for pods that reclaimed them: " +
+				"requested <1>, total would be <4> in its ancestor <t>, but capability is <3>",
+		},
+		"r deserves four: k gets all four": {
+			scene: `queue r quota={"A":4} serviceType=training parent=t deserved={"A":4}
+				queue t quota={"A":8}
+				job k queue=r min=1 pending=4`,
+			wantPlaced: "a:4",
+		},
+		"r would borrow B, which is not kept: k gets four": {
+			scene: `queue t quota={"A":4,"B":4}
+				queue r quota={"A":4,"B":4} serviceType=training parent=t deserved={"A":1,"B":0}
+				job k queue=r min=1 pending=4 card=B`,
+			wantPlaced: "b:4",
+		},
+		"q itself would borrow for a gang of four, and a has two cards besides: k gets none": {
+			scene: `queue q quota={"A":8} serviceType=training parent=t deserved={"A":2}
+				queue t quota={"A":8}
+				job k queue=q min=4 pending=4`,
+			wantPlaced: "", wantReason: nodeKeepsCards,
+		},
+		"q itself would borrow for a gang of four, node c has eight cards, and q has quota for two more: k gets none": {
+			scene: `node c model=A cards=8
+				queue t quota={"A":8}
+				job k queue=q min=4 pending=4`,
+			wantPlaced: "", wantReason: "Queue <q> waits while <A> are held for pods that reclaimed them: " +
+				"requested <1>, total would be <5>, but capability is <4>",
+		},
+		"another job of q needs the two that q deserves: k gets two": {
+			scene:      "job k queue=q min=1 pending=2",
+			wantPlaced: "a:2",
+		},
 	}) {
-		s := newTreeScene(t, held+tc.text, func(p *corev1.Pod) {
-			if p.Name == "i-0" || p.Name == "i-1" {
-				p.Spec.NodeSelector = map[string]string{"no": "node"} // waits, whatever is free
-			}
-		})
-
+		cannotStart := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }
+		s := newTreeScene(t, `node a model=A cards=4
+			node b model=B cards=4
+			queue t quota={"A":4}
+			queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}
+			queue r quota={"A":4} serviceType=training parent=t deserved={"A":1}
+			job i queue=q min=2 pending=2 card=A
+			`+tc.scene, changePod("i-0", cannotStart), changePod("i-1", cannotStart))
 		s.keepCards("a", "i-0", "i-1").enqueueAndAllocate()
-		check.Equal(t, "placed", tc.placed, s.podsByNode("k"))
-		check.That(t, containsText(s.refusals("k"), tc.why) || tc.why == "", "said %q, want %q", s.refusals("k"), tc.why)
+
+		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("k"))
+		check.Contains(t, "reasons", s.refusals("k"), tc.wantReason)
 	}
 }
 
-// TestReclaimRules: levels, paths, and what the queues of a tree have above their amounts.
-func TestReclaimRules(t *testing.T) {
-	p := newTreeScene(t, lending+"job k queue=r min=1 running=a*3; job l queue=v min=1 running=a*5; job i queue=q min=1 pending=1; job x queue=q min=1 running=a preemptable=false").openSession().reclaimPolicy()
-	check.Equal(t, "levels", "1 2 1 2", fmt.Sprint(p.Level("q", "r"), p.Level("q", "v"), p.Level("t", "u"), p.Level("q", "u")))
-	check.Equal(t, "paths", "[r] [v u] [u] []", fmt.Sprint(p.PathBelow("q", "r"), p.PathBelow("q", "v"), p.PathBelow("t", "u"), p.PathBelow("q", "t")))
-	check.Equal(t, "above deserved", "1 1 1 -1", fmt.Sprint(p.ledger.AboveDeserved("r", "A"), p.ledger.AboveDeserved("v", "A"), p.ledger.AboveDeserved("u", "A"), p.ledger.AboveDeserved("q", "A")))
-	check.Equal(t, "above guarantee", int64(4), p.ledger.AboveGuarantee("t", "A"))
+// TestReclaimPolicyAnswersForTrees: the action that takes cards back asks the policy of the session how far apart two
+// queues are in the tree. It also asks what each uses beyond its amounts. r uses 3 cards and deserves 2, v 5 and 4,
+// and q uses 1 of 2, for a pod that may not be evicted.
+func TestReclaimPolicyAnswersForTrees(t *testing.T) {
+	p := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
+		job l queue=v min=1 running=a*5
+		job i queue=q min=1 pending=1
+		job x queue=q min=1 running=a preemptable=false`).openSession().reclaimPolicy()
+
+	// Level 1: both are children of the same queue, or at the top. Level 2: only their parents are.
+	for pair, wantLevel := range map[[2]api.QueueID]int{{"q", "r"}: 1, {"q", "v"}: 2, {"t", "u"}: 1, {"q", "u"}: 2} {
+		check.Equal(t, fmt.Sprintf("level of %v", pair), wantLevel, p.Level(pair[0], pair[1]))
+	}
+	for pair, wantPath := range map[[2]api.QueueID]string{{"q", "r"}: "[r]", {"q", "v"}: "[v u]", {"t", "u"}: "[u]", {"q", "t"}: "[]"} {
+		path := fmt.Sprint(p.PathBelow(pair[0], pair[1]))
+		check.Equal(t, fmt.Sprintf("queues from the second one up to below the common parent, of %v", pair), wantPath, path)
+	}
+	for queue, want := range map[string]int64{"r": 3 - 2, "v": 5 - 4, "u": 5 - 4, "q": 1 - 2} {
+		check.Equal(t, "cards above deserved of "+queue, want, p.ledger.AboveDeserved(queue, "A"))
+	}
+	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), p.ledger.AboveGuarantee("t", "A"))
+
 	mayUse := p.ledger.MayUseByLevel("q", "A")
-	check.That(t, len(mayUse.Quota) == 3 && mayUse.Deserved[0] == 1 && mayUse.Deserved[1] == 0, "q may use %+v", mayUse)
+	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
+	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 4 - 4}, mayUse.Deserved[:2])
 	check.Equal(t, "free quota of q", 1, int(p.FreeQuota("q", "A")))
-	check.That(t, p.IsTree() && !p.ReclaimsAll(), "not the arguments")
-	flat := newScene(t, "node a model=A; queue q quota={}").openSession().reclaimPolicy()
-	check.That(t, !flat.IsTree() && flat.Level("q", "r") == 1 && flat.ledger.MayUseByLevel("q", quota.CPUName).Quota[1] == quota.Unlimited, "flat queues have levels")
+	check.Equal(t, "the queues form a tree", true, p.IsTree())
+	check.Equal(t, "pods without cards reclaim CPU", false, p.ReclaimsAll())
 }
 
-// TestDrainedJobs: those with running pods whose queue or ancestor drains.
-func TestDrainedJobs(t *testing.T) {
-	names := func(s *scene) (names []string) {
-		for _, job := range s.reclaimPolicy().DrainedJobs() {
-			names = append(names, job.Name)
-		}
-		return names
+// TestReclaimPolicyAnswersForFlatQueues: queues that form no tree are all at level 1, and nothing limits them
+// together.
+func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
+	p := newScene(t, "node a model=A; queue q quota={}").openSession().reclaimPolicy()
+
+	check.Equal(t, "the queues form a tree", false, p.IsTree())
+	check.Equal(t, "level of two queues", 1, p.Level("q", "r"))
+	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.ledger.MayUseByLevel("q", quota.CPUName).Quota[1])
+}
+
+// TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
+// those of queues below it. So of jobs k to x the running ones k (in r) and l (in q) below t are drained. Job i
+// waits, and v of job x is only held.
+func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
+	s := newTreeScene(t, lending+`queue t quota={"A":8} deserved={"A":4} stopPolicy=HoldAndDrain
+		queue v quota={"A":8} serviceType=training parent=u stopPolicy=Hold
+		job k queue=r min=1 running=a*2
+		job i queue=q min=1 pending=1
+		job l queue=q min=1 running=a
+		job x queue=v min=1 running=a`).openSession()
+	check.Equal(t, "drained jobs", "k l", s.drainedJobs())
+	check.Equal(t, "queue that drains r", "t", string(s.reclaimPolicy().DrainedBy("r")))
+}
+
+// TestFlatQueueDrainsOnlyItsOwnJobs: without a tree a queue that names the drained queue as its parent is not
+// drained.
+func TestFlatQueueDrainsOnlyItsOwnJobs(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue q quota={"A":8} stopPolicy=HoldAndDrain
+		queue r quota={"A":8} parent=q
+		job k queue=q min=1 running=a
+		job l queue=r min=1 running=a`).openSession()
+	check.Equal(t, "drained jobs", "k", s.drainedJobs())
+}
+
+// drainedJobs returns the names of the jobs that the session drains, as "a b".
+func (s *scene) drainedJobs() string {
+	var names []string
+	for _, job := range s.reclaimPolicy().DrainedJobs() {
+		names = append(names, job.Name)
 	}
-	s := newTreeScene(t, lending+`queue t quota={"A":8} deserved={"A":4} stopPolicy=HoldAndDrain; queue v quota={"A":8} serviceType=training parent=u stopPolicy=Hold; job k queue=r min=1 running=a*2; job i queue=q min=1 pending=1; job l queue=q min=1 running=a; job x queue=v min=1 running=a`).openSession()
-	check.Equal(t, "drained jobs", []string{"k", "l"}, names(s))
-	check.Equal(t, "k is drained by", "t", string(s.reclaimPolicy().DrainedBy("r")))
-	flat := newScene(t, `node a model=A; queue q quota={"A":8} stopPolicy=HoldAndDrain; queue r quota={"A":8} parent=q; job k queue=q min=1 running=a; job l queue=r min=1 running=a`).openSession()
-	check.Equal(t, "drained jobs of flat queues", []string{"k"}, names(flat))
+	return strings.Join(names, " ")
 }
 
-// TestReclaimAllResources: pods without cards reclaim CPU by the matrix, if the policy says so.
-func TestReclaimAllResources(t *testing.T) {
-	const cores = `node a model=A; queue q quota={} priority=80000 serviceType=inference cpu=16; queue r quota={} priority=20000 serviceType=training cpu=16; job k queue=r min=1 running=a*16 cards=0; job i queue=q min=1 pending=1 cards=0`
-	for resources, want := range map[string]string{"Cards": "", "All": "k-15"} {
-		s := newScene(t, cores, requests("memory", "0")).withArguments(framework.Arguments{"reclaimResources": resources})
-		for _, node := range s.Nodes {
-			node.Status.Allocatable["cpu"] = amount("16")
-		}
-		goes, _ := s.evict(reclaim.New()).Outcome()
-		check.Equal(t, resources+": go", want, goes)
+// TestPodsWithoutCardsReclaimCPUIfConfigured: training uses all 16 CPU of the node with pods without cards, and an
+// inference pod without cards waits for one CPU. With reclaimResources "All" the youngest training pod is evicted for
+// it; with "Cards" only pods with cards reclaim.
+func TestPodsWithoutCardsReclaimCPUIfConfigured(t *testing.T) {
+	for reclaimResources, wantEvicted := range map[string]string{"Cards": "", "All": "k-15"} {
+		s := newScene(t, `node a model=A
+			queue q quota={} priority=80000 serviceType=inference cpu=16
+			queue r quota={} priority=20000 serviceType=training cpu=16
+			job k queue=r min=1 running=a*16 cards=0
+			job i queue=q min=1 pending=1 cards=0`, requests("memory", "0")).
+			withArguments(framework.Arguments{"reclaimResources": reclaimResources})
+		s.Nodes[0].Status.Allocatable["cpu"] = amount("16")
+
+		evicted, _ := s.evict(reclaim.New()).Outcome()
+		check.Equal(t, "evicted pods with reclaimResources "+reclaimResources, wantEvicted, evicted)
 	}
 }
 
-// TestPreemptInATree: inside a queue preempt frees what the ancestors lack too.
-func TestPreemptInATree(t *testing.T) {
-	const two = `queue q quota={"A":8} serviceType=training deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job k queue=r min=1 running=a*5;`
-	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
-		"the parent's quota is full":                {lending + `queue t quota={"A":4}; job old queue=q min=1 running=a*2 priorityClass=low; job k queue=r min=1 running=a*2; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
-		"and more than the queue's":                 {lending + `queue t quota={"A":3}; job old queue=q min=1 running=a*3 priorityClass=low; job k queue=r min=1 running=a; job new queue=q min=1 pending=1 priorityClass=high`, "old:2", "new@a:1"},
-		"pods that cannot be reclaimed make way":    {lending + `queue q quota={"A":8} serviceType=training reclaimable=false parent=t deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
-		"in a full queue, too":                      {lending + `queue q quota={"A":2} serviceType=training reclaimable=false parent=t deserved={"A":2}; job old queue=q min=1 running=a*2 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
-		"pods of others do not":                     {lending + `queue t quota={"A":4}; job k queue=r min=1 running=a*4 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "", ""},
-		"what is deserved by others is no obstacle": {lending + `job old queue=q min=1 running=a*8 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:1", "new@a:1"},
-		"idle cards are borrowed besides":           {lending + `job old queue=q min=1 running=a*6 priorityClass=low; job new queue=q min=1 pending=1 cards=3 priorityClass=high`, "old:1", "new@a:1"},
-		"none for which another queue waits":        {two + `node a model=A; queue r quota={"A":8} serviceType=training deserved={"A":7}; job new queue=q min=1 pending=1 cards=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:2", "new@a:1"},
-		"unless that queue would borrow, too":       {two + `node a model=A; queue r quota={"A":8} serviceType=training deserved={"A":6}; job new queue=q min=1 pending=1 cards=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:1", "new@a:1"},
-		"nor by a gang, on a node without victims":  {two + `node a model=A cards=7; node b model=A cards=1; queue r quota={"A":8} serviceType=training deserved={"A":7}; job new queue=q min=2 pending=2 priorityClass=high; job x queue=r min=1 pending=1 cards=2`, "old:2", "new@a:2"},
-		"what others are guaranteed stays free":     {lending + `queue u quota={"A":8} deserved={"A":4} guarantee={"A":1}; job old queue=q min=1 running=a*8 priorityClass=low; job new queue=q min=1 pending=1 priorityClass=high`, "old:2", "new@a:1"},
+// TestPreemptInATreeFreesWhatAncestorsLack: preempt evicts pods of lower priority of the same queue, here for job new
+// of queue q. In a tree it frees what the queue and its ancestors lack, and no more. Job old has the lower priority.
+// Victims may be borrowed or deserved cards. But preempt borrows no idle card for which another queue waits within
+// what it deserves.
+func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
+	// q deserves 2 cards and uses them, k of queue r uses 5, one of the 8 cards is idle, and x of r waits.
+	const oneIdle = `queue q quota={"A":8} serviceType=training deserved={"A":2}
+		job old queue=q min=1 running=a*2 priorityClass=low
+		job k queue=r min=1 running=a*5
+		job x queue=r min=1 pending=1 cards=2
+		`
+
+	for t, tc := range check.Cases(t, map[string]struct{ scene, wantEvicted, wantPipelined string }{
+		"t has a quota of 4, q uses 2 and r 2: one goes": {
+			scene: lending + `queue t quota={"A":4}
+				job old queue=q min=1 running=a*2 priorityClass=low
+				job k queue=r min=1 running=a*2
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"the quota of t was lowered to 3, q uses 3 and r 1: two go": {
+			scene: lending + `queue t quota={"A":3}
+				job old queue=q min=1 running=a*3 priorityClass=low
+				job k queue=r min=1 running=a
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:2", wantPipelined: "new@a:1",
+		},
+		"q is not reclaimable, so it may not borrow, and uses the 2 it deserves: one goes": {
+			scene: lending + `queue q quota={"A":8} serviceType=training reclaimable=false parent=t deserved={"A":2}
+				job old queue=q min=1 running=a*2 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"q is not reclaimable, and both its quota and what it deserves, 2, are in use: one goes": {
+			scene: lending + `queue q quota={"A":2} serviceType=training reclaimable=false parent=t deserved={"A":2}
+				job old queue=q min=1 running=a*2 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"t has a quota of 4, which r uses: no pod of another queue goes": {
+			scene: lending + `queue t quota={"A":4}
+				job k queue=r min=1 running=a*4 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+		},
+		"q uses all 8 cards, 6 of them borrowed, and no other queue waits: one goes": {
+			scene: lending + `job old queue=q min=1 running=a*8 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"3 cards are needed, and 2 are idle: one goes, and the idle ones are borrowed": {
+			scene: lending + `job old queue=q min=1 running=a*6 priorityClass=low
+				job new queue=q min=1 pending=1 cards=3 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"2 cards are needed, and r, which deserves 7, waits for the idle one: two go": {
+			scene: oneIdle + `node a model=A
+				queue r quota={"A":8} serviceType=training deserved={"A":7}
+				job new queue=q min=1 pending=1 cards=2 priorityClass=high`,
+			wantEvicted: "old:2", wantPipelined: "new@a:1",
+		},
+		"2 cards are needed, and r, which deserves 6, would borrow the idle one too: one goes": {
+			scene: oneIdle + `node a model=A
+				queue r quota={"A":8} serviceType=training deserved={"A":6}
+				job new queue=q min=1 pending=1 cards=2 priorityClass=high`,
+			wantEvicted: "old:1", wantPipelined: "new@a:1",
+		},
+		"a gang of 2, and r, which deserves 7, waits for the idle card on node b: two go on a": {
+			scene: oneIdle + `node a model=A cards=7
+				node b model=A cards=1
+				queue r quota={"A":8} serviceType=training deserved={"A":7}
+				job new queue=q min=2 pending=2 priorityClass=high`,
+			wantEvicted: "old:2", wantPipelined: "new@a:2",
+		},
+		"q uses all 8 cards, and u is guaranteed one: two go, one of them for u": {
+			scene: lending + `queue u quota={"A":8} deserved={"A":4} guarantee={"A":1}
+				job old queue=q min=1 running=a*8 priorityClass=low
+				job new queue=q min=1 pending=1 priorityClass=high`,
+			wantEvicted: "old:2", wantPipelined: "new@a:1",
+		},
 	}) {
 		var s *scene
 		for range 30 { // Volcano begins with any queue, and passes over the pods of the others
-			s = newTreeScene(t, tc.text).evict(preempt.New())
+			s = newTreeScene(t, tc.scene).evict(preempt.New())
 			if len(s.In(api.Releasing)) > 0 {
 				break
 			}
 		}
 
-		check.Equal(t, "go", tc.goes, countByState(s.In(api.Releasing)))
-		check.Equal(t, "promised", tc.promised, countByState(s.In(api.Pipelined)))
+		check.Equal(t, "evicted pods", tc.wantEvicted, countByState(s.In(api.Releasing)))
+		check.Equal(t, "pipelined pods", tc.wantPipelined, countByState(s.In(api.Pipelined)))
 	}
 }
 
-// TestMissingQuotaInATreeIsTheLeast: less than what is said to be missing does not suffice, neither of all
-// quota nor of what cannot be reclaimed.
+// TestMissingQuotaInATreeIsTheLeast draws 200 trees of queues t above q beside u, with quotas, deserved and
+// guaranteed cards, and a pod that waits in q. missingAmounts says how much quota evictions in q must free for it, in
+// all and of pods that cannot be reclaimed. That suffices, and one less of either does not: preempt evicts enough,
+// and no pod in vain.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 	r := seed.Rand(t)
 	for range 200 {
 		guarantee := r.IntN(3)
-		text := fmt.Sprintf(`node a model=A cards=5; queue t quota={"A":%d} deserved={"A":%d} guarantee={"A":%d}; queue q quota={"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}; queue u quota={"A":8} deserved={"A":8} guarantee={"A":%d}; job old queue=q min=1 running=a*%d; job new queue=q min=1 pending=1 cards=%d`,
-			2+r.IntN(4), 2+r.IntN(3), guarantee, 2+r.IntN(4), []string{"serviceType=training", "serviceType=training reclaimable=false"}[r.IntN(2)], 2+r.IntN(3), guarantee, r.IntN(6), 1+r.IntN(5), 1+r.IntN(2))
+		text := fmt.Sprintf(`node a model=A cards=5
+			queue t quota={"A":%d} deserved={"A":%d} guarantee={"A":%d}
+			queue q quota={"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}
+			queue u quota={"A":8} deserved={"A":8} guarantee={"A":%d}
+			job old queue=q min=1 running=a*%d
+			job new queue=q min=1 pending=1 cards=%d`,
+			2+r.IntN(4), 2+r.IntN(3), guarantee,
+			2+r.IntN(4), []string{"serviceType=training", "serviceType=training reclaimable=false"}[r.IntN(2)], 2+r.IntN(3), guarantee,
+			r.IntN(6),
+			1+r.IntN(5),
+			1+r.IntN(2))
 
 		s := newTreeScene(t, text).openSession()
-		p := s.p
 		task := s.Task("new-0")
-		fits := func(all, unreclaimable int64) bool {
+		fitsAfterRelease := func(all, unreclaimable int64) bool {
 			var released quota.Released
 			released.Add(chargeOf(quota.Cards, "A", all-unreclaimable, false))
 			released.Add(chargeOf(quota.Cards, "A", unreclaimable, true))
-			return p.ledger.FitsAfterRelease("q", p.RequestFor(task).Request, "A", released) == nil
+			return s.p.ledger.FitsAfterRelease("q", s.p.RequestFor(task).Request, "A", released) == nil
 		}
 
-		missing := p.missingAmounts(task, p.ssn.Nodes["a"])
+		missing := s.p.missingAmounts(task, s.Ssn.Nodes["a"])
 		all := int64(missing[quotaCards])
 		unreclaimable := int64(missing[unreclaimableQuota(quotaCards)])
-		check.That(t, fits(all, unreclaimable), "%s: %d, %d of them fixed, do not suffice", text, all, unreclaimable)
-		check.That(t, all == 0 || !fits(all-1, min(unreclaimable, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
-		check.That(t, unreclaimable == 0 || !fits(all, unreclaimable-1), "%s: %d fixed suffice instead of %d", text, unreclaimable-1, unreclaimable)
+		check.That(t, fitsAfterRelease(all, unreclaimable), "%s: %d, %d of them unreclaimable, do not suffice", text, all, unreclaimable)
+		check.That(t, all == 0 || !fitsAfterRelease(all-1, min(unreclaimable, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
+		check.That(t, unreclaimable == 0 || !fitsAfterRelease(all, unreclaimable-1),
+			"%s: %d unreclaimable ones suffice instead of %d", text, unreclaimable-1, unreclaimable)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -24,7 +24,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// knownVCJobs are Volcano jobs by name. They are not read while isUnread is set.
+// knownVCJobs are Volcano jobs by name, as the scheduler reads them. It has not read them yet while isUnread is set.
 type knownVCJobs struct {
 	jobs     map[string]*batch.Job
 	isUnread bool
@@ -37,11 +37,11 @@ func (k *knownVCJobs) VCJob(_, name string) (*batch.Job, bool) {
 	return job, known && !k.isUnread
 }
 
-// newVCJob returns a Volcano job as the informer keeps it. Each task has one pod with so many cards as a
-// limit, and names a card or none, "A:4 :2".
-func newVCJob(uid types.UID, cards ...string) *batch.Job {
+// newVCJob returns the Volcano job j with one task for each text. A task has one pod with so many cards as a limit,
+// and names a card or none: "A:4", ":2".
+func newVCJob(uid types.UID, tasks ...string) *batch.Job {
 	job := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: uid}}
-	for _, text := range cards {
+	for _, text := range tasks {
 		named, count, _ := strings.Cut(text, ":")
 		task := batch.TaskSpec{Replicas: 1, MinAvailable: ptr.To[int32](1)}
 		if named != "" {
@@ -57,144 +57,195 @@ func newVCJob(uid types.UID, cards ...string) *batch.Job {
 	return workload.StripVCJob(job)
 }
 
-// TestEnqueueOfVCJob: before a Volcano job has pods, its templates say what it needs, with limits as
-// requests and the cards that they name. minResources of its PodGroup has only CPU.
+// ownedByVCJob is the owner reference of a PodGroup of the Volcano job j with the UID u.
+var ownedByVCJob = []metav1.OwnerReference{
+	*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job")),
+}
+
+// TestEnqueueOfVCJob: a Volcano job has no pods until Volcano enqueues its PodGroup. Until then its pod templates say
+// what its minimum needs: limits count as requests, and each template names its card. The PodGroup's minResources
+// have only CPU. While the scheduler does not know the job, it does not enqueue it. Node a has cards A, node b cards
+// B.
 func TestEnqueueOfVCJob(t *testing.T) {
 	const unknown = "the scheduler does not know Volcano job <ns/j>, which decides what the PodGroup requests"
-	jobOf := func(cards ...string) *knownVCJobs {
-		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("u", cards...)}}
+	withTasks := func(tasks ...string) *knownVCJobs {
+		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("u", tasks...)}}
 	}
-	refused := func(cards string, requested, limit int) string {
-		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", cards, requested, requested, limit)
+	insufficient := func(name string, requested, limit int) string {
+		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
+			name, requested, requested, limit)
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		quota, request string
-		known          *knownVCJobs
-		why            string // "" for admitted
+		quota       string
+		total       string // the word with the annotation card.request of the PodGroup
+		known       *knownVCJobs
+		wantRefusal string // "" if the job is enqueued
 	}{
-		"limits fit":                              {`{"A":8}`, "", jobOf("A:4", "A:4"), ""},
-		"limits exceed the quota":                 {`{"A":3}`, "", jobOf("A:4", "A:4"), refused("A", 8, 3)},
-		"other cards that the templates name":     {`{"A":8,"B":3}`, "", jobOf("B:4"), refused("B", 4, 3)},
-		"templates without a card name":           {`{"B":2}`, "", jobOf(":3"), refused("B", 3, 2)},
-		"templates without a card name, and none": {`{}`, "", jobOf(":3"), refused("A", 3, 0) + "; the other card it may use has no more room"},
-		"the total is larger": {`{"A":3}`, `{"A":4}`, jobOf("A:1", "A:1"),
-			refused("A", 4, 3) + " (volcano.sh/card.request requests 4 cards in all, the job's minimum is 2)"},
-		"the job is not read yet":          {`{"A":8}`, "", &knownVCJobs{isUnread: true}, unknown},
-		"the job is gone":                  {`{"A":8}`, "", &knownVCJobs{}, unknown},
-		"another job has its name":         {`{"A":8}`, "", &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("other", "A:4")}}, unknown},
-		"a total does not replace the job": {`{"A":8}`, `{"A":4}`, &knownVCJobs{}, unknown},
+		"two pods of 4 A, quota 8: enqueued": {quota: `{"A":8}`, known: withTasks("A:4", "A:4")},
+		"two pods of 4 A, quota 3: refused": {
+			quota: `{"A":3}`, known: withTasks("A:4", "A:4"), wantRefusal: insufficient("A", 8, 3),
+		},
+		"a pod of 4 B, quota 8 A and 3 B: refused": {
+			quota: `{"A":8,"B":3}`, known: withTasks("B:4"), wantRefusal: insufficient("B", 4, 3),
+		},
+		"a pod of 3 cards that names none, quota 2 B: refused for B": {
+			quota: `{"B":2}`, known: withTasks(":3"), wantRefusal: insufficient("B", 3, 2),
+		},
+		"a pod of 3 cards that names none, no quota: refused for A, the first card": {
+			quota: `{}`, known: withTasks(":3"), wantRefusal: insufficient("A", 3, 0) + "; the other card it may use has no more room",
+		},
+		"two pods of 1 A, a total of 4, quota 3: refused for the total": {
+			quota: `{"A":3}`, total: `request={"A":4}`, known: withTasks("A:1", "A:1"),
+			wantRefusal: insufficient("A", 4, 3) + " (volcano.sh/card.request requests 4 cards in all, the job's minimum is 2)",
+		},
+		"no job is read yet: refused": {quota: `{"A":8}`, known: &knownVCJobs{isUnread: true}, wantRefusal: unknown},
+		"the job is gone: refused":    {quota: `{"A":8}`, known: &knownVCJobs{}, wantRefusal: unknown},
+		"a job of the same name has another UID: refused": {
+			quota: `{"A":8}`, known: &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("other", "A:4")}}, wantRefusal: unknown,
+		},
+		"the job is gone, and the PodGroup has a total: refused": {
+			quota: `{"A":8}`, total: `request={"A":4}`, known: &knownVCJobs{}, wantRefusal: unknown,
+		},
 	}) {
-		s := newScene(t, "node a model=A; node b model=B; queue q quota="+tc.quota+" cpu=64; job j queue=q min=2 phase=Pending minCards=0")
+		s := newScene(t, `node a model=A
+			node b model=B
+			queue q cpu=64 quota=`+tc.quota+`
+			job j queue=q min=2 phase=Pending minCards=0 `+tc.total)
 		s.m.UseVCJobs(tc.known)
-		group := s.Groups[0]
-		group.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
-		if tc.request != "" {
-			group.Annotations[v1alpha1.AnnotationCardRequest] = tc.request
-		}
+		s.Groups[0].OwnerReferences = ownedByVCJob
 
-		s.enqueueAndAllocate()
-		job := s.Job("j")
-		check.Equal(t, "admitted", tc.why == "", job.PodGroup.Status.Phase == "Inqueue")
-		check.Equal(t, "reason", tc.why, job.JobFitErrors)
+		job := s.enqueueAndAllocate().Job("j")
+		check.Equal(t, "enqueued", tc.wantRefusal == "", job.PodGroup.Status.Phase == scheduling.PodGroupInqueue)
+		check.Equal(t, "reason", tc.wantRefusal, job.JobFitErrors)
 	}
 }
 
-// TestVotesCountNothingForAnnouncedPodsThatNeverPreempt: a job without pods whose queue is full is not
-// enqueued if the preemption policy of its pods will be Never.
-func TestVotesCountNothingForAnnouncedPodsThatNeverPreempt(t *testing.T) {
+// TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of
+// lower priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. Their
+// preemption policy is that of the pod template, else of the PriorityClass that the template names. Without one it is
+// that of the PodGroup's class, else of the default class. Class "high" and no class preempt, class "polite" never
+// does.
+func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 	never := corev1.PreemptNever
 	lower := corev1.PreemptLowerPriority
 	for t, tc := range check.Cases(t, map[string]struct {
 		isVCJob bool
-		// class and policy are those of the template.
-		class  string
-		policy *corev1.PreemptionPolicy
-		group  string // the class of the PodGroup
-		// isDefault makes the class that never preempts the default one, beside a higher one that does.
-		isDefault bool
-		enqueued  bool
+		// templateClass and templatePolicy are those of the pod template of a Volcano job.
+		templateClass  string
+		templatePolicy *corev1.PreemptionPolicy
+		groupClass     string // of the PodGroup
+		// hasDefaultClass makes polite a default class, beside a default class of higher value that preempts.
+		hasDefaultClass bool
+		wantEnqueued    bool
 	}{
-		"a vcjob":                                  {isVCJob: true, group: "high", enqueued: true},
-		"a vcjob with a template that does not":    {isVCJob: true, group: "high", policy: &never},
-		"a vcjob with a class that does not":       {isVCJob: true, group: "polite"},
-		"a template with a class that does not":    {isVCJob: true, group: "high", class: "polite"},
-		"a template with another class":            {isVCJob: true, group: "polite", class: "high", enqueued: true},
-		"a template that does, whatever the class": {isVCJob: true, group: "polite", policy: &lower, enqueued: true},
-		"a PodGroup":                               {group: "high", enqueued: true},
-		"a PodGroup with a class that does not":    {group: "polite"},
-		"a vcjob of a default class that does not": {isVCJob: true, isDefault: true},
-		"a PodGroup of such a default class":       {isDefault: true},
-		"a class beside such a default class":      {isVCJob: true, isDefault: true, group: "high", enqueued: true},
-		"no class":                                 {isVCJob: true, enqueued: true},
+		"a Volcano job of class high: enqueued": {isVCJob: true, groupClass: "high", wantEnqueued: true},
+		"a Volcano job of class high, and its template says Never: refused": {
+			isVCJob: true, groupClass: "high", templatePolicy: &never,
+		},
+		"a Volcano job of class polite: refused": {isVCJob: true, groupClass: "polite"},
+		"a Volcano job of class high, and its template names polite: refused": {
+			isVCJob: true, groupClass: "high", templateClass: "polite",
+		},
+		"a Volcano job of class polite, and its template names high: enqueued": {
+			isVCJob: true, groupClass: "polite", templateClass: "high", wantEnqueued: true,
+		},
+		"a Volcano job of class polite, and its template says PreemptLowerPriority: enqueued": {
+			isVCJob: true, groupClass: "polite", templatePolicy: &lower, wantEnqueued: true,
+		},
+		"a PodGroup without a Volcano job, of class high: enqueued":  {groupClass: "high", wantEnqueued: true},
+		"a PodGroup without a Volcano job, of class polite: refused": {groupClass: "polite"},
+		"a Volcano job without a class, and polite is the default: refused": {
+			isVCJob: true, hasDefaultClass: true,
+		},
+		"a PodGroup without a Volcano job or a class, and polite is the default: refused": {hasDefaultClass: true},
+		"a Volcano job of class high, and polite is the default: enqueued": {
+			isVCJob: true, hasDefaultClass: true, groupClass: "high", wantEnqueued: true,
+		},
+		"a Volcano job without a class, and there is no default: enqueued": {isVCJob: true, wantEnqueued: true},
 	}) {
-		s := newScene(t, `node a model=A; queue q quota={"A":8} cpu=1000; job low queue=q min=8 running=a*8 priorityClass=low; job j queue=q min=1 phase=Pending minCards=1 priorityClass=high`)
+		s := newScene(t, `node a model=A
+			queue q quota={"A":8} cpu=1000
+			job low queue=q min=8 running=a*8 priorityClass=low
+			job j queue=q min=1 phase=Pending minCards=1 priorityClass=high`)
 		vcJob := newVCJob("u", "A:1")
-		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.class
-		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.policy
+		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.templateClass
+		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.templatePolicy
 		s.m.UseVCJobs(&knownVCJobs{jobs: map[string]*batch.Job{"j": workload.StripVCJob(vcJob)}})
 		s.m.evictionPolicies = s.evictionPolicyOf
 
 		s.openSession()
 		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()
-		polite := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never, GlobalDefault: tc.isDefault}
-		eager := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: &lower, GlobalDefault: tc.isDefault}
-		check.NoError(t, classes.Add(polite))
-		check.NoError(t, classes.Add(eager))
+		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never, GlobalDefault: tc.hasDefaultClass,
+		}))
+		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: &lower, GlobalDefault: tc.hasDefaultClass,
+		}))
 
 		job := s.Job("j")
-		job.PodGroup.Spec.PriorityClassName = tc.group
+		job.PodGroup.Spec.PriorityClassName = tc.groupClass
 		if tc.isVCJob {
-			job.PodGroup.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+			job.PodGroup.OwnerReferences = ownedByVCJob
 		}
 
 		s.Run(enqueue.New(), idleAction{preempt.New()})
-		check.Equal(t, "enqueued", tc.enqueued, !job.IsPending())
+		check.Equal(t, "enqueued", tc.wantEnqueued, !job.IsPending())
 	}
 }
 
-// TestVCJobIsReadAgain: a job that changes, or is read late, is judged by what it is now.
+// TestVCJobIsReadAgain: the quota is 3 A. The PodGroup of a Volcano job waits until the scheduler has read the job,
+// then because the job needs 4 cards. When its owner lowers that to 3, it is enqueued.
 func TestVCJobIsReadAgain(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":3} cpu=64; job j queue=q min=1 phase=Pending minCards=0`)
+	s := newScene(t, `node a model=A
+		queue q quota={"A":3} cpu=64
+		job j queue=q min=1 phase=Pending minCards=0`)
 	known := &knownVCJobs{isUnread: true, jobs: map[string]*batch.Job{"j": newVCJob("u", "A:4")}}
 	s.m.UseVCJobs(known)
-	s.Groups[0].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job"))}
+	s.Groups[0].OwnerReferences = ownedByVCJob
 
-	phases := func() v1beta1.PodGroupPhase {
-		s.enqueueAndAllocate()
-		return v1beta1.PodGroupPhase(s.Job("j").PodGroup.Status.Phase)
-	}
-	check.Equal(t, "before it is read", v1beta1.PodGroupPending, phases())
-
+	s.enqueueAndAllocate().checkEnqueued(t, "j", "the scheduler does not know Volcano job <ns/j>")
 	known.isUnread = false
-	check.Equal(t, "with four cards", v1beta1.PodGroupPending, phases())
+	s.enqueueAndAllocate().checkEnqueued(t, "j", "requested <4>")
 	known.jobs["j"] = newVCJob("u", "A:3")
-	check.Equal(t, "with three cards", v1beta1.PodGroupInqueue, phases())
+	s.enqueueAndAllocate().checkEnqueued(t, "j", "")
 }
 
-// TestTotalWithoutMinimum: a PodGroup with a total and without minResources has a minimum all the same,
-// so the reason names none.
-func TestTotalWithoutMinimum(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":3}; job j queue=q min=2 phase=Pending minCards=0 request={"A":4}`).enqueueAndAllocate()
-	check.Equal(t, "reason", "Queue <q> has insufficient <A> quota: requested <4>, total would be <4>, but capability is <3>", s.Job("j").JobFitErrors)
+// TestRefusalOfATotalNamesNoMinimumOfZero: a PodGroup has a total of 4 cards, more than the quota of 3, and
+// minResources without cards. Its minimum of cards is unknown then, and not 0. So the reason names the total, and no
+// minimum beside it.
+func TestRefusalOfATotalNamesNoMinimumOfZero(t *testing.T) {
+	s := newScene(t, `node a model=A
+		queue q quota={"A":3}
+		job j queue=q min=2 phase=Pending minCards=0 request={"A":4}`).enqueueAndAllocate()
+
+	const reason = "Queue <q> has insufficient <A> quota: requested <4>, total would be <4>, but capability is <3>"
+	check.Equal(t, "reason", reason, s.Job("j").JobFitErrors)
 }
 
-// TestRefusedRequestStaysRefused: while jobs are enqueued, an equal request of an equal job needs no
-// second vote. A smaller one does, and so does an equal one after an eviction.
+// TestRefusedRequestStaysRefused: Volcano asks about each waiting job in each session. While a session enqueues jobs,
+// reservations only grow. So a request that equals a refused one gets the same refusal without another check. A
+// smaller request is checked, and after an eviction all are. The quota is 4. Job t uses 2 cards, one of them for an
+// elastic pod, which can make way. So 3 cards fit, those of job l, but not the 4 of jobs j and k.
 func TestRefusedRequestStaysRefused(t *testing.T) {
-	s := newScene(t, `node a model=A; queue q quota={"A":4}; job t queue=q min=1 running=a*2; job j queue=q min=1 phase=Pending minCards=4; job k queue=q min=1 phase=Pending minCards=4; job l queue=q min=1 phase=Pending minCards=3`).openSession()
-	request := func(name string) *workload.Refusal {
-		_, refusal := s.p.checkEnqueue(s.Job(name))
+	s := newScene(t, `node a model=A
+		queue q quota={"A":4}
+		job t queue=q min=1 running=a*2
+		job j queue=q min=1 phase=Pending minCards=4
+		job k queue=q min=1 phase=Pending minCards=4
+		job l queue=q min=1 phase=Pending minCards=3`).openSession()
+	refusalOf := func(job string) *workload.Refusal {
+		_, refusal := s.p.checkEnqueue(s.Job(job))
 		return refusal
 	}
 
-	first := request("j")
+	first := refusalOf("j")
 	check.Must(t, first != nil, "a request beyond the quota is admitted")
-	check.That(t, request("k") == first, "an equal request is checked again")
-	check.That(t, request("l") == nil, "a smaller request is refused")
+	check.That(t, refusalOf("k") == first, "an equal request is checked again")
+	check.That(t, refusalOf("l") == nil, "a smaller request is refused")
 
 	s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
-	check.That(t, request("l") != nil, "a request is admitted beside a reservation")
+	check.That(t, refusalOf("l") != nil, "the smaller request is admitted beside a reservation of 2")
 	check.NoError(t, framework.NewStatement(s.Ssn).Evict(s.Task("t-0"), "test"))
-	check.That(t, request("k") != first, "an equal request is not checked again after an eviction")
+	check.That(t, refusalOf("k") != first, "an equal request is not checked again after an eviction")
 }

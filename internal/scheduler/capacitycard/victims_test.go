@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"math"
 	"slices"
 	"testing"
 
@@ -11,78 +10,66 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// need is a drawn case of victim choice, with the plainest way to check it.
-type need struct {
-	lacks amounts
-	gives []amounts
+// victimChoice is a drawn choice of victims: the amounts that a node or quota lacks for a pod, and what each
+// candidate would release.
+type victimChoice struct {
+	lacks      amounts
+	candidates []amounts
 }
 
-var whats = []string{"cpu", "nvidia.com/gpu", quotaCards}
+var drawnResources = []string{"cpu", "nvidia.com/gpu", quotaCards}
 
-func drawNeed(t *rapid.T) need {
+func drawVictimChoice(t *rapid.T) victimChoice {
 	draw := func(label string) amounts {
 		a := amounts{}
-		for _, what := range whats {
-			a[what] = float64(rapid.IntRange(0, 4).Draw(t, label+" "+what))
+		for _, resource := range drawnResources {
+			a[resource] = float64(rapid.IntRange(0, 4).Draw(t, label+" "+resource))
 		}
 		return a
 	}
 
-	n := need{lacks: draw("lacks")}
+	c := victimChoice{lacks: draw("lacks")}
 	for range rapid.IntRange(0, 5).Draw(t, "candidates") {
-		n.gives = append(n.gives, draw("gives"))
+		c.candidates = append(c.candidates, draw("gives"))
 	}
-
-	return n
+	return c
 }
 
-// covers reports whether the picked candidates release everything that is missing.
-func (n need) covers(picked []int) bool {
-	for _, what := range whats {
-		left := n.lacks[what]
+// suffices reports whether the picked candidates release everything that is missing.
+func (c victimChoice) suffices(picked []int) bool {
+	for _, resource := range drawnResources {
+		missing := c.lacks[resource]
 		for _, i := range picked {
-			left -= n.gives[i][what]
+			missing -= c.candidates[i][resource]
 		}
-		if left > 0 {
+		if missing > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// fewest is the size of the smallest subset that covers, math.MaxInt if none does.
-func (n need) fewest() int {
-	fewest := math.MaxInt
-	for set := range 1 << len(n.gives) {
-		var picked []int
-		for i := range n.gives {
-			if set&(1<<i) != 0 {
-				picked = append(picked, i)
-			}
-		}
-
-		if n.covers(picked) {
-			fewest = min(fewest, len(picked))
-		}
-	}
-
-	return fewest
-}
-
-// TestVictimsAreMinimal compares with every subset: what is picked is
-// enough, each pick is needed, and nothing is picked only when not even all
-// together are enough.
+// TestVictimsAreMinimal draws up to five candidates for eviction and what a pod lacks, 0 to 4 of each of three
+// resources. The picked victims suffice, and without any one of them they would not: no pod is evicted in vain. If
+// not even all candidates together suffice, none is picked.
 func TestVictimsAreMinimal(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		n := drawNeed(t)
-		picked := irreducibleSubset(n.lacks, n.gives)
-		fewest := n.fewest()
-		check.Must(t, fewest < math.MaxInt || len(picked) == 0, "picked %v although all together are not enough", picked)
-		check.Must(t, fewest == math.MaxInt || n.covers(picked), "picked %v, which is not enough", picked)
+		c := drawVictimChoice(t)
+		var all []int
+		for i := range c.candidates {
+			all = append(all, i)
+		}
 
+		picked := irreducibleSubset(c.lacks, c.candidates)
+		if !c.suffices(all) {
+			check.Must(t, len(picked) == 0, "picked %v although all together do not suffice", picked)
+			return
+		}
+
+		check.Must(t, c.suffices(picked), "picked %v, which does not suffice", picked)
 		for i := range picked {
 			without := slices.Delete(slices.Clone(picked), i, i+1)
-			check.Must(t, !n.covers(without), "picked %v, although %v is enough", picked, without)
+			check.Must(t, !c.suffices(without), "picked %v, although %v suffices", picked, without)
 		}
 	})
 }
