@@ -164,10 +164,14 @@ func (m *minuteScene) runChangingMinute() {
 
 // TestFreeCardsProlongAReservationForAnHour: a reservation lasts five minutes, and begins again when more cards are free
 // than before. The argument maxReservation bounds that, so that a gang that never starts does not keep others waiting:
-// by default to an hour. Here a card becomes free in every other minute, and a small job waits for the end.
+// by default to an hour.
+//
+// The gang needs all 8 cards of node a. Job r uses 7 of them, and job f uses the eighth in every other minute, so a card
+// becomes free again and again. Job small waits until the gang no longer reserves the whole quota.
 func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		args          framework.Arguments
+		args framework.Arguments
+		// least and atMost are the wanted minute, with a tolerance of two.
 		least, atMost int
 	}{
 		"by default: an hour": {nil, 58, 62},
@@ -184,8 +188,9 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 }
 
 // TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, and a card becomes free in every other
-// minute. That prolongs the reservation of the older gang for maxReservation, 20 minutes, then that of the younger one
-// for as long. In the end neither has a reservation.
+// minute, when job f ends. That prolongs the reservation of the older gang for maxReservation, 20 minutes, then that of
+// the younger one for as long. So in minute 12 the older one has its reservation, in minute 32 the younger one, and in
+// minute 60 neither.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 	s := newMinuteScene(newScene(t, `node a model=A cards=8
 		queue q quota={"A":16}; queue o quota={"A":8}
@@ -217,8 +222,9 @@ func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 }
 
 // TestJobWithoutReservationComesAfterItsEquals: a gang of 8 has had its reservation for as long as maxReservation allows,
-// here 6 minutes. After that it comes behind younger jobs of its priority, so that it does not block them. It comes
-// first again when it requests something else, here 7 cards.
+// here 6 minutes: in every other minute a card became free, but never all 8 that it needs. After that it comes behind
+// younger jobs of its priority, so that it does not block them. It comes first again when it requests something else,
+// here 7 cards.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	for range 20 {
@@ -241,8 +247,9 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s.Close()
 }
 
-// TestJobWithoutReservationGetsItAgain: a gang lost its reservation after 6 minutes. Then all running pods are deleted, and
-// its pods are pipelined: Volcano promises them the cards of the terminating pods. With that it has a reservation again.
+// TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of maxReservation, because jobs r
+// and f use the cards that it needs. Then all their pods are deleted, and the pods of the gang are pipelined: Volcano
+// promises them the cards of the terminating pods. With that the gang has a reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
@@ -366,8 +373,8 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 }
 
 // TestCardsAreKeptFromReclaimableJobs: 2 of 4 cards are free, and gang g of inference needs all 4. The free cards are kept
-// for it from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. Anything else
-// would be evicted at once. Whatever else wants a card gets it.
+// for it from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. It would take the
+// cards only to be evicted again. Any other job t gets a card.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
 		"training in a queue of priority 20000: kept from it": {"job t queue=tra min=1 pending=1", ""},

@@ -62,7 +62,12 @@ func newBusyScene(t testing.TB) *scene {
 }
 
 // TestMetricsShowTheSnapshot: the metrics show each queue as it is when a session opens, with each card of its quota and of
-// its requests. All jobs of queue busy were enqueued under a larger quota.
+// its requests.
+//
+// Queue busy has a quota of 2 cards A and none of B, and its job runs uses both cards. Its other jobs were enqueued under a
+// larger quota and wait: waits with 3 pods of one card A, chooses with 2 pods of 2 cards A or B, wrong with a card name that
+// cannot be read, and gated with 3 pods that have a scheduling gate. Queue idle has a quota of 4 cards B, queue cpu none.
+// Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each pod requests 1 CPU and 1 GiB.
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs {
@@ -84,8 +89,8 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		`cardquota_scheduler_used_cards{card="B",queue="busy"}`: 0,
 		`cardquota_scheduler_used_cards{card="B",queue="idle"}`: 0,
 
-		// The reservations: one pod of job chooses needs 2 cards, and only A has quota. Job waits needs 3, more than the
-		// quota has in all, so it reserves nothing.
+		// The reservations: chooses needs one pod of 2 cards for its minimum, and only A has quota. Job waits needs 3, more
+		// than the quota has in all, so it reserves nothing.
 		`cardquota_queue_card_inqueue{card="A",queue="busy"}`:   2,
 		`cardquota_queue_card_inqueue{card="B",queue="busy"}`:   0,
 		`cardquota_queue_card_inqueue{card="A|B",queue="busy"}`: 0,
@@ -150,8 +155,9 @@ func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 	check.Equal(t, "ready while Volcano's cache lacks a node", 0, s.reopen().m.scrape(t)["cardquota_ready{}"])
 }
 
-// TestDeletedQueueHasNoMetrics: all series of a queue end when it is deleted, also its counters. The 2 cards that its pods
-// still use count as those of no queue. The series of a card ends when the queue has neither quota nor usage of it.
+// TestDeletedQueueHasNoMetrics: all series of a queue end when it is deleted, also its counters. Two pods of queue busy still
+// run with a card A each, and these cards count as those of no queue. The series of a card ends when the queue has neither
+// quota nor usage of it: the quota of queue idle changes from cards B, of which it uses none, to A.
 func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	seriesOfBusy := func() string {
@@ -178,7 +184,8 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 
 // TestRepeatedRefusalCountsOnce: Volcano asks about each pending pod again and again. A refusal counts only when its message
 // is new for the pod. While the cache is not synced after a start, all pods are refused with another reason, which does
-// not count as insufficient quota.
+// not count as insufficient quota. The quota of queue busy is used, and 5 of its pods wait for a card: 3 of job waits and
+// 2 of job chooses.
 func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	task := s.Task("waits-0")
@@ -189,7 +196,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
 
-	// 3 pods of job waits and 2 of job chooses were refused in the session.
+	// The session has refused each of the 5 pods.
 	check.Equal(t, "refusals after three more with the known message", 5, refuseThreeTimes())
 
 	s.m.messages.forget(task.Pod.UID)
