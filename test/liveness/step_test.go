@@ -23,9 +23,7 @@ func (w *sequenceRun) applyStep(text string) {
 
 	switch line.Verb {
 	case "node":
-		for _, n := range (&session.Cluster{ID: w.id}).Add(text).Nodes {
-			w.setNode(n)
-		}
+		w.addNodes(text)
 	case "queue":
 		w.queues[line.Name()] = line
 		w.setQueue(line)
@@ -49,6 +47,13 @@ func (w *sequenceRun) applyStep(text string) {
 		w.setFaults(mustParseInt(line.Value("percent")), line.Value("seed"))
 	default:
 		panic(line.Errorf("%q is not a step", line.Verb))
+	}
+}
+
+// addNodes adds the nodes of a line.
+func (w *sequenceRun) addNodes(text string) {
+	for _, n := range (&session.Cluster{ID: w.id}).Add(text).Nodes {
+		w.setNode(n)
 	}
 }
 
