@@ -127,7 +127,10 @@ func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 			want:    "managedFields were removed, so it is unknown who placed it",
 			cards:   chargeOf2.Cards,
 		},
-		"the record was removed, and our scheduler left its annotation": {changes: []func(*corev1.Pod){removeRecord, setChargedQueue}, charge: chargeOf2},
+		"the record was removed, and our scheduler left its annotation": {
+			changes: []func(*corev1.Pod){removeRecord, setChargedQueue},
+			charge:  chargeOf2,
+		},
 		"its creator chose the node, and the pod has the annotation of our scheduler": {
 			changes: []func(*corev1.Pod){setNodeByCreator, setChargedQueue},
 			charge:  chargeOf2,

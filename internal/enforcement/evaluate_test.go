@@ -120,7 +120,11 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 		wantMessage   []string
 		wantNextCheck time.Duration // 0 for never
 	}{
-		"everything in order": {want: "True/Enforced", wantMessage: []string{"the scheduler enforces the quotas"}, wantNextCheck: 14 * time.Second},
+		"everything in order": {
+			want:          "True/Enforced",
+			wantMessage:   []string{"the scheduler enforces the quotas"},
+			wantNextCheck: 14 * time.Second,
+		},
 
 		"a pod of the stock scheduler, never a heartbeat": {
 			changes:     []change{removeHeartbeat, addOtherSchedulers(stockPod), removeLeader},
@@ -155,7 +159,11 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			}},
 			want: "False/NoHeartbeat",
 		},
-		"our scheduler stopped cleanly a second ago: a replica may take over": {changes: []change{stopCleanly, removeLeader}, want: "True/Enforced", wantNextCheck: stale - time.Second},
+		"our scheduler stopped cleanly a second ago: a replica may take over": {
+			changes:       []change{stopCleanly, removeLeader},
+			want:          "True/Enforced",
+			wantNextCheck: stale - time.Second,
+		},
 		"our scheduler stopped cleanly 20 seconds ago, no replica took over": {
 			changes:     []change{setHeartbeatAge(stale), stopCleanly, removeLeader},
 			want:        "False/NoHeartbeat",
@@ -224,9 +232,21 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{"since 2026-01-02T11:59:00Z", ourIdentity},
 			wantNextCheck: 14 * time.Second,
 		},
-		"the heartbeat becomes stale in a microsecond": {changes: []change{setHeartbeatAge(stale - time.Microsecond)}, want: "True/Enforced", wantNextCheck: time.Microsecond},
-		"the heartbeat is 20 seconds old":              {changes: []change{setHeartbeatAge(stale)}, want: "False/NoHeartbeat", wantNextCheck: 14 * time.Second},
-		"the heartbeat is older than the operator":     {changes: []change{receiveNever}, want: "True/Enforced", wantNextCheck: 14 * time.Second},
+		"the heartbeat becomes stale in a microsecond": {
+			changes:       []change{setHeartbeatAge(stale - time.Microsecond)},
+			want:          "True/Enforced",
+			wantNextCheck: time.Microsecond,
+		},
+		"the heartbeat is 20 seconds old": {
+			changes:       []change{setHeartbeatAge(stale)},
+			want:          "False/NoHeartbeat",
+			wantNextCheck: 14 * time.Second,
+		},
+		"the heartbeat is older than the operator": {
+			changes:       []change{receiveNever},
+			want:          "True/Enforced",
+			wantNextCheck: 14 * time.Second,
+		},
 		"the heartbeat is stale, but arrived a second late": {
 			changes:       []change{setHeartbeatAge(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
 			want:          "False/NoHeartbeat",

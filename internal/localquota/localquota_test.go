@@ -51,10 +51,12 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 		"the label of a team": {newQuotaFor(chat), []string{"a", "b"}},
 		"no selector":         {newQuotaFor(nil), nil},
 		"an empty selector, which takes every namespace": {newQuotaFor(&metav1.LabelSelector{}), nil},
-		"an invalid selector":                            {newQuotaFor(&metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}), nil},
-		"the queue belongs to another CardQuota":         {withQueueSynced(v1alpha1.ReasonQueueConflict), nil},
-		"the queue belongs to Volcano":                   {withQueueSynced(v1alpha1.ReasonQueueReserved), nil},
-		"the operator wrote the queue":                   {withQueueSynced(v1alpha1.ReasonSynced), []string{"a", "b"}},
+		"an invalid selector": {
+			quota: newQuotaFor(&metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}),
+		},
+		"the queue belongs to another CardQuota": {withQueueSynced(v1alpha1.ReasonQueueConflict), nil},
+		"the queue belongs to Volcano":           {withQueueSynced(v1alpha1.ReasonQueueReserved), nil},
+		"the operator wrote the queue":           {withQueueSynced(v1alpha1.ReasonSynced), []string{"a", "b"}},
 		"an expression: any team": {
 			quota: newQuotaFor(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}),
 			want:  []string{"a", "b", "search"},
@@ -145,8 +147,13 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 			reason:    v1alpha1.ReasonDraining,
 			want:      "Draining",
 		},
-		"Closed":                                  {queue: "Closed", condition: ready, reason: v1alpha1.ReasonQueueNotOpen, want: "Closed"},
-		"Closing, its parent does not exist":      {queue: "Closing", condition: hierarchy, reason: v1alpha1.ReasonParentNotFound, want: "Closing"},
+		"Closed": {queue: "Closed", condition: ready, reason: v1alpha1.ReasonQueueNotOpen, want: "Closed"},
+		"Closing, its parent does not exist": {
+			queue:     "Closing",
+			condition: hierarchy,
+			reason:    v1alpha1.ReasonParentNotFound,
+			want:      "Closing",
+		},
 		"no state yet, its parent does not exist": {condition: hierarchy, reason: v1alpha1.ReasonParentNotFound},
 	}) {
 		q := builder.CardQuota("chat").Condition(tc.condition, metav1.ConditionFalse, tc.reason, "said").Obj()

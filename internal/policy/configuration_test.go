@@ -166,7 +166,11 @@ func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 			hash:          "x",
 			wantCondition: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap; there is no rendered configuration",
 		},
-		"the base was deleted, and the annotation that names it removed": {from: "", hash: "x", wantCondition: "False/BaseMissing: there is no ConfigMap"},
+		"the base was deleted, and the annotation that names it removed": {
+			from:          "",
+			hash:          "x",
+			wantCondition: "False/BaseMissing: there is no ConfigMap",
+		},
 		"the base has other keys": {
 			base:          &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}},
 			from:          from,
@@ -245,11 +249,31 @@ func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 		spec v1alpha1.ServiceTypePolicySpec
 		want string // the end of the message
 	}{
-		"computeQuota and reclaimResources are unset":                   {hierarchical, v1alpha1.ServiceTypePolicySpec{}, replaced + cards + onlyCards},
-		"all resources are reclaimed":                                   {hierarchical, v1alpha1.ServiceTypePolicySpec{ReclaimResources: "All"}, replaced + cards},
-		"CPU and memory of all pods count, all resources are reclaimed": {hierarchical, v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce", ReclaimResources: "All"}, replaced},
-		"CPU and memory of all pods count":                              {hierarchical, v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce"}, replaced + onlyCards},
-		"a base without a hierarchy":                                    {plainBase, v1alpha1.ServiceTypePolicySpec{}, "merged with this policy"},
+		"computeQuota and reclaimResources are unset": {
+			base: hierarchical,
+			spec: v1alpha1.ServiceTypePolicySpec{},
+			want: replaced + cards + onlyCards,
+		},
+		"all resources are reclaimed": {
+			base: hierarchical,
+			spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: "All"},
+			want: replaced + cards,
+		},
+		"CPU and memory of all pods count, all resources are reclaimed": {
+			base: hierarchical,
+			spec: v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce", ReclaimResources: "All"},
+			want: replaced,
+		},
+		"CPU and memory of all pods count": {
+			base: hierarchical,
+			spec: v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce"},
+			want: replaced + onlyCards,
+		},
+		"a base without a hierarchy": {
+			base: plainBase,
+			spec: v1alpha1.ServiceTypePolicySpec{},
+			want: "merged with this policy",
+		},
 		"a base with the hierarchy switched off": {
 			base: strings.Replace(hierarchical, "true", "false", 1),
 			spec: v1alpha1.ServiceTypePolicySpec{},
@@ -297,10 +321,15 @@ func TestDriftIsAnotherWriterOfTheConfiguration(t *testing.T) {
 			entries: []metav1.ManagedFieldsEntry{writtenBy("helm", `{"f:data":{"f:other":{}}}`)},
 			want:    "an unknown client",
 		},
-		"the operator wrote the text":               {entries: []metav1.ManagedFieldsEntry{writtenBy("cardquota", field)}},
-		"an entry that cannot be read":              {entries: []metav1.ManagedFieldsEntry{writtenBy("helm", "nonsense")}, want: "an unknown client"},
-		"an entry without fields":                   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "an unknown client"},
-		"the operator and helm wrote the same text": {entries: []metav1.ManagedFieldsEntry{writtenBy("cardquota", field), writtenBy("helm", field)}},
+		"the operator wrote the text": {entries: []metav1.ManagedFieldsEntry{writtenBy("cardquota", field)}},
+		"an entry that cannot be read": {
+			entries: []metav1.ManagedFieldsEntry{writtenBy("helm", "nonsense")},
+			want:    "an unknown client",
+		},
+		"an entry without fields": {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "an unknown client"},
+		"the operator and helm wrote the same text": {
+			entries: []metav1.ManagedFieldsEntry{writtenBy("cardquota", field), writtenBy("helm", field)},
+		},
 	}) {
 		by, hasDrifted := DriftedBy(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})
 		check.Equal(t, "writer", tc.want, by)

@@ -215,8 +215,10 @@ func TestSameServiceTypesComparesWhatQueuesHave(t *testing.T) {
 		want bool
 	}{
 		"no policies": {want: true},
-		"no policy, and one with the built-in types":                   {b: newPolicyInForce(builtIn...), want: true},
-		"no policy, and one with a third type":                         {b: newPolicyInForce(append(builtIn, v1alpha1.ServiceTypeStatus{Name: "batch"})...)},
+		"no policy, and one with the built-in types": {b: newPolicyInForce(builtIn...), want: true},
+		"no policy, and one with a third type": {
+			b: newPolicyInForce(append(builtIn, v1alpha1.ServiceTypeStatus{Name: "batch"})...),
+		},
 		"no policy, and one without training":                          {b: newPolicyInForce(builtIn[0])},
 		"other numbers of CardQuotas, reclaimFrom and minimum runtime": {newPolicyInForce(builtIn...), newPolicyInForce(counted...), true},
 		"another priority": {

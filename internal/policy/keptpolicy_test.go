@@ -53,8 +53,11 @@ func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 		read, last *v1alpha1.ServiceTypePolicy
 		want       v1alpha1.QueueHierarchy
 	}{
-		"the first policy, unset: Flat":         {read: fresh, want: v1alpha1.QueueHierarchyFlat},
-		"the first policy, Tree":                {read: &v1alpha1.ServiceTypePolicy{Spec: newTreePolicy().Spec}, want: v1alpha1.QueueHierarchyTree},
+		"the first policy, unset: Flat": {read: fresh, want: v1alpha1.QueueHierarchyFlat},
+		"the first policy, Tree": {
+			read: &v1alpha1.ServiceTypePolicy{Spec: newTreePolicy().Spec},
+			want: v1alpha1.QueueHierarchyTree,
+		},
 		"created again, unset: the tree stays":  {fresh, newTreePolicy(), v1alpha1.QueueHierarchyTree},
 		"created again, Flat":                   {flat, newTreePolicy(), v1alpha1.QueueHierarchyFlat},
 		"the field was removed: the tree stays": {read: written, want: v1alpha1.QueueHierarchyTree},

@@ -49,9 +49,11 @@ func TestContradictionsOfASpecAreFaults(t *testing.T) {
 		spec  v1alpha1.ServiceTypePolicySpec
 		wants []string // parts of the faults, none if the spec is valid
 	}{
-		"three types that reclaim downwards": {types(newType("a", 3, false, "b", "c"), newType("b", 2, true, "c"), newType("c", 1, true)), nil},
-		"a minimum runtime of a week":        {types(runtime(604800)), nil},
-		"owners of the usual types":          {owners(v1alpha1.OwnerKind{Kind: "Job.batch.volcano.sh", ServiceType: "training"}), nil},
+		"three types that reclaim downwards": {
+			spec: types(newType("a", 3, false, "b", "c"), newType("b", 2, true, "c"), newType("c", 1, true)),
+		},
+		"a minimum runtime of a week": {types(runtime(604800)), nil},
+		"owners of the usual types":   {owners(v1alpha1.OwnerKind{Kind: "Job.batch.volcano.sh", ServiceType: "training"}), nil},
 		"the largest numbers": {
 			spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10000, NodeOrderWeightPercent: 100000, MaxReservationMinutes: 1440},
 		},
@@ -87,8 +89,11 @@ func TestContradictionsOfASpecAreFaults(t *testing.T) {
 			spec:  v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "Europe/Atlantis"},
 			wants: []string{`spec.billingTimeZone: Invalid value: "Europe/Atlantis": there is no such time zone`},
 		},
-		"time zone Local, which differs by container": {v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "Local"}, []string{"there is no such time zone"}},
-		"the shortest reservation":                    {v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 5}, nil},
+		"time zone Local, which differs by container": {
+			spec:  v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "Local"},
+			wants: []string{"there is no such time zone"},
+		},
+		"the shortest reservation": {v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 5}, nil},
 		"too short a reservation": {
 			spec:  v1alpha1.ServiceTypePolicySpec{MaxReservationMinutes: 4},
 			wants: []string{"spec.maxReservationMinutes: Invalid value: 4: must be from 5 to 1440"},

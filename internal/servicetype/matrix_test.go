@@ -115,20 +115,35 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 		matrix Matrix
 		wants  []string
 	}{
-		"from itself":                         {Matrix{"a": reclaimFrom("a")}, []string{`type "a" takes from itself`}},
-		"from one type twice":                 {Matrix{"a": reclaimFrom("b", "b"), "b": reclaimFrom()}, []string{`type "a" takes from "b" twice: remove one`}},
-		"from an unknown type":                {Matrix{"a": reclaimFrom("trainin")}, []string{`type "a" takes from "trainin", which is not defined`}},
-		"from a type that is not reclaimable": {Matrix{"a": reclaimFrom("b"), "b": {}}, []string{`type "a" takes from "b", which is not reclaimable`}},
-		"a circle of two":                     {Matrix{"a": reclaimFrom("b"), "b": reclaimFrom("a")}, []string{"in a circle: a from b from a"}},
+		"from itself": {Matrix{"a": reclaimFrom("a")}, []string{`type "a" takes from itself`}},
+		"from one type twice": {
+			matrix: Matrix{"a": reclaimFrom("b", "b"), "b": reclaimFrom()},
+			wants:  []string{`type "a" takes from "b" twice: remove one`},
+		},
+		"from an unknown type": {
+			matrix: Matrix{"a": reclaimFrom("trainin")},
+			wants:  []string{`type "a" takes from "trainin", which is not defined`},
+		},
+		"from a type that is not reclaimable": {
+			matrix: Matrix{"a": reclaimFrom("b"), "b": {}},
+			wants:  []string{`type "a" takes from "b", which is not reclaimable`},
+		},
+		"a circle of two": {
+			matrix: Matrix{"a": reclaimFrom("b"), "b": reclaimFrom("a")},
+			wants:  []string{"in a circle: a from b from a"},
+		},
 		"a circle of three": {
 			matrix: Matrix{"a": reclaimFrom("b"), "b": reclaimFrom("c"), "c": reclaimFrom("a")},
 			wants:  []string{"in a circle: a from b from c from a"},
 		},
-		"a circle of two behind a third": {Matrix{"a": reclaimFrom("b"), "b": reclaimFrom("c"), "c": reclaimFrom("b")}, []string{"in a circle: b from c from b"}},
-		"a circle of a hundred":          {ring, []string{"in a circle: t000"}},
-		"a name with upper case":         {Matrix{"Training": reclaimFrom()}, []string{`service type "Training" is no name`}},
-		"a name with a space":            {Matrix{"batch jobs": reclaimFrom()}, []string{`service type "batch jobs" is no name`}},
-		"no name":                        {Matrix{"": reclaimFrom()}, []string{`service type "" is no name`}},
+		"a circle of two behind a third": {
+			matrix: Matrix{"a": reclaimFrom("b"), "b": reclaimFrom("c"), "c": reclaimFrom("b")},
+			wants:  []string{"in a circle: b from c from b"},
+		},
+		"a circle of a hundred":  {ring, []string{"in a circle: t000"}},
+		"a name with upper case": {Matrix{"Training": reclaimFrom()}, []string{`service type "Training" is no name`}},
+		"a name with a space":    {Matrix{"batch jobs": reclaimFrom()}, []string{`service type "batch jobs" is no name`}},
+		"no name":                {Matrix{"": reclaimFrom()}, []string{`service type "" is no name`}},
 		"three faults": {
 			matrix: Matrix{"a": reclaimFrom("a", "x"), "B": {}},
 			wants:  []string{`"a" takes from itself`, `from "x", which is not defined`, `"B" is no name`},

@@ -45,14 +45,26 @@ func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 		pod    *corev1.Pod
 		want   string
 	}{
-		"a Deployment's pod":                         {OwnerKinds{"Deployment": "inference"}, withTemplateHash(newPod(replicas)), "inference"},
-		"a Deployment's pod, the key with its group": {OwnerKinds{"Deployment.apps": "inference"}, withTemplateHash(newPod(replicas)), "inference"},
+		"a Deployment's pod": {
+			owners: OwnerKinds{"Deployment": "inference"},
+			pod:    withTemplateHash(newPod(replicas)),
+			want:   "inference",
+		},
+		"a Deployment's pod, the key with its group": {
+			owners: OwnerKinds{"Deployment.apps": "inference"},
+			pod:    withTemplateHash(newPod(replicas)),
+			want:   "inference",
+		},
 		"a Deployment's pod, keys for both: that of the Deployment": {
 			owners: OwnerKinds{"Deployment": "inference", "ReplicaSet": "training", "ReplicaSet.apps": "training"},
 			pod:    withTemplateHash(newPod(replicas)),
 			want:   "inference",
 		},
-		"a Deployment's pod, a key for ReplicaSets":            {OwnerKinds{"ReplicaSet": "training"}, withTemplateHash(newPod(replicas)), "training"},
+		"a Deployment's pod, a key for ReplicaSets": {
+			owners: OwnerKinds{"ReplicaSet": "training"},
+			pod:    withTemplateHash(newPod(replicas)),
+			want:   "training",
+		},
 		"a ReplicaSet of no Deployment, a key for Deployments": {owners: OwnerKinds{"Deployment": "inference"}, pod: newPod(replicas)},
 		"a ReplicaSet of no Deployment, keys for both": {
 			owners: OwnerKinds{"Deployment": "inference", "ReplicaSet": "training"},

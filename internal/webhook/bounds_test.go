@@ -31,10 +31,12 @@ func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 		text       string
 		isTooLarge bool
 	}{
-		"a hundred usual tasks":  {`{"spec":{"tasks":[` + repeat(task, 100) + `]}}`, false},
-		"the largest annotation": {`{"metadata":{"annotations":{"a":"` + repeat("{}", 20_000) + strings.Repeat("x", 200<<10) + `"}}}`, false},
-		"100,000 empty tasks":    {`{"spec":{"tasks":[` + repeat(`{}`, 100_000) + `]}}`, true},
-		"100,000 null tasks":     {`{"spec":{"tasks":[` + repeat(`null`, 100_000) + `]}}`, true},
+		"a hundred usual tasks": {`{"spec":{"tasks":[` + repeat(task, 100) + `]}}`, false},
+		"the largest annotation": {
+			text: `{"metadata":{"annotations":{"a":"` + repeat("{}", 20_000) + strings.Repeat("x", 200<<10) + `"}}}`,
+		},
+		"100,000 empty tasks": {`{"spec":{"tasks":[` + repeat(`{}`, 100_000) + `]}}`, true},
+		"100,000 null tasks":  {`{"spec":{"tasks":[` + repeat(`null`, 100_000) + `]}}`, true},
 	} {
 		check.Equal(t, name+": too many parts", tc.isTooLarge, tooManyParts([]byte(tc.text)))
 	}

@@ -15,10 +15,14 @@ const evictionRule = `{"action":"Ignore","onPodConditions":[{"type":"DisruptionT
 func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 	const others = `{"action":"FailJob","onExitCodes":{"operator":"In","values":[42],"new":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, want string }{
-		"a Job without rules": {`{"kind":"Job","spec":{"new":{"a":[1]},"podReplacementPolicy":"TerminatingOrFailed"}}`,
-			`{"kind":"Job","spec":{"new":{"a":[1]},"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`},
-		"a Job with another rule": {`{"spec":{"podFailurePolicy":{"rules":[` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`,
-			`{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `,` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`},
+		"a Job without rules": {
+			job:  `{"kind":"Job","spec":{"new":{"a":[1]},"podReplacementPolicy":"TerminatingOrFailed"}}`,
+			want: `{"kind":"Job","spec":{"new":{"a":[1]},"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`,
+		},
+		"a Job with another rule": {
+			job:  `{"spec":{"podFailurePolicy":{"rules":[` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`,
+			want: `{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `,` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`,
+		},
 		"a Job with an empty list": {
 			job:  `{"spec":{"podFailurePolicy":{"rules":[]}}}`,
 			want: `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`,
@@ -43,8 +47,11 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 	const stored = `{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `]},"podReplacementPolicy":"Failed","parallelism":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, stored, want string }{
-		"a changed Job without rules": {`{"spec":{"parallelism":2,"podReplacementPolicy":"TerminatingOrFailed"}}`, stored,
-			`{"spec":{"parallelism":2,"podFailurePolicy":{"rules":[` + evictionRule + `]},"podReplacementPolicy":"Failed"}}`},
+		"a changed Job without rules": {
+			job:    `{"spec":{"parallelism":2,"podReplacementPolicy":"TerminatingOrFailed"}}`,
+			stored: stored,
+			want:   `{"spec":{"parallelism":2,"podFailurePolicy":{"rules":[` + evictionRule + `]},"podReplacementPolicy":"Failed"}}`,
+		},
 		"a stored Job without podReplacementPolicy": {
 			job:    `{"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}`,
 			stored: `{"spec":{"podFailurePolicy":{"rules":[]}}}`,

@@ -24,8 +24,11 @@ func TestCompleteJobKeepsOtherFields(t *testing.T) {
 			want:     `{"spec":{"new":{"a":[1]},"maxRetry":100,"policies":[{"action":"RestartJob","event":"PodEvicted"}]}}`,
 			defaults: rules.JobDefaults{MaxRetry: 100, Policies: policies},
 		},
-		"a policy beside another one": {`{"spec":{"policies":[{"exitCode":3}]}}`,
-			`{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`, rules.JobDefaults{Policies: policies}},
+		"a policy beside another one": {
+			job:      `{"spec":{"policies":[{"exitCode":3}]}}`,
+			want:     `{"spec":{"policies":[{"exitCode":3},{"action":"RestartJob","event":"PodEvicted"}]}}`,
+			defaults: rules.JobDefaults{Policies: policies},
+		},
 		"only maxRetry": {`{"spec":{"queue":"q"}}`, `{"spec":{"queue":"q","maxRetry":100}}`, rules.JobDefaults{MaxRetry: 100}},
 	}) {
 		checkSameJSON(t, check.Value(completeJob([]byte(tc.job), tc.defaults))(t), tc.want)

@@ -22,10 +22,10 @@ type fleet struct {
 const perNode = 8
 
 // problem has so many pending pods of so many cards each.
-func (f fleet) problem(waiting int, cards float64) *Problem {
+func (f fleet) problem(pending int, cards float64) *Problem {
 	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
-	p := &Problem{Quotas: flatQuotas(int64(waiting) * int64(cards))}
-	podSet := PodSet{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
+	p := &Problem{Quotas: flatQuotas(int64(pending) * int64(cards))}
+	podSet := PodSet{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: pending}
 	for i := range f.nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, 8000, 32e9}})
 		podSet.Nodes = append(podSet.Nodes, i)
@@ -110,12 +110,12 @@ func BenchmarkSolve(b *testing.B) {
 		"4000 elastic pods of a job":    {nodes: 500, gangs: 500, size: 8, elastic: true},
 	} {
 		for _, size := range []struct {
-			waiting int
+			pending int
 			cards   float64
 		}{{1, 1}, {400, 1}, {512, 1}, {1, 8}, {64, 8}} {
-			p := f.problem(size.waiting, size.cards)
+			p := f.problem(size.pending, size.cards)
 
-			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.pending, size.cards), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					_, ok := solveAll(p)

@@ -15,9 +15,9 @@ func flatQuotas(left ...int64) (quotas []Quota) {
 }
 
 // fullProblem is a problem with full nodes, and pending pods of so many cards each.
-func fullProblem(nodes, waiting int, cards float64, jobs ...Job) *Problem {
+func fullProblem(nodes, pending int, cards float64, jobs ...Job) *Problem {
 	p := &Problem{Quotas: flatQuotas(1000), Jobs: jobs}
-	c := PodSet{Request: Amounts{cards}, Cards: int64(cards), Count: waiting}
+	c := PodSet{Request: Amounts{cards}, Cards: int64(cards), Count: pending}
 	for node := range nodes {
 		p.Nodes = append(p.Nodes, Node{Free: Amounts{0}})
 		c.Nodes = append(c.Nodes, node)

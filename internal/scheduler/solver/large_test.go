@@ -37,9 +37,9 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 		{nodes: 500, gangs: 500, size: 8, spread: true},
 		{nodes: 500, gangs: 450, size: 8, mixed: true},
 	} {
-		for _, waiting := range []int{5, 13, 29, 48, 61, 100, 104, 333, 400, 512} {
-			t.Run(fmt.Sprintf("%+v %d", f, waiting), func(t *testing.T) {
-				p := f.problem(waiting, 1)
+		for _, pending := range []int{5, 13, 29, 48, 61, 100, 104, 333, 400, 512} {
+			t.Run(fmt.Sprintf("%+v %d", f, pending), func(t *testing.T) {
+				p := f.problem(pending, 1)
 				plan := mustSolve(t, p, true)
 
 				least := leastJobSeconds(p)
@@ -58,9 +58,9 @@ func manyPods(t *rapid.T) *Problem {
 		job.Pods = append(job.Pods, Pod{Usage: Amounts{float64(rapid.IntRange(1, 4).Draw(t, "gives"))}, Loss: rapid.Int64Range(1, 100).Draw(t, "loss")})
 	}
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
-	waiting := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
-	job.Elastic = rapid.IntRange(waiting*cards, len(job.Pods)).Draw(t, "spare")
-	return fullProblem(1, waiting, float64(cards), job)
+	pending := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
+	job.Elastic = rapid.IntRange(pending*cards, len(job.Pods)).Draw(t, "spare")
+	return fullProblem(1, pending, float64(cards), job)
 }
 
 // leastPodSeconds returns the least loss, by dynamic programming over the pods and how many of

@@ -33,13 +33,13 @@ func smallProblem(t *rapid.T) *Problem {
 		p.Nodes = append(p.Nodes, Node{Free: amounts(1, "room"), Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})
 	}
 
-	waiting := rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "waiting")
-	for waiting > 0 && len(p.PodSets) < 2 {
-		c := PodSet{Count: waiting, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
+	pending := rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "waiting")
+	for pending > 0 && len(p.PodSets) < 2 {
+		c := PodSet{Count: pending, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
 		if len(p.PodSets) == 0 {
-			c.Count = rapid.IntRange(1, waiting).Draw(t, "count")
+			c.Count = rapid.IntRange(1, pending).Draw(t, "count")
 		}
-		waiting -= c.Count
+		pending -= c.Count
 
 		for node := range p.Nodes {
 			if rapid.IntRange(0, 5).Draw(t, "wanted") < 5 {

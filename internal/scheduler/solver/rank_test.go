@@ -240,16 +240,16 @@ func highestVictimRank(p *Problem, plan *Plan) int {
 // gang frees 8 cards. All gangs of the lowest rank are evicted before any gang of the next rank.
 func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 	f := fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 5}
-	for _, waiting := range []int{8, 800, 801, 1700, 3999} {
-		p := f.problem(waiting, 1)
+	for _, pending := range []int{8, 800, 801, 1700, 3999} {
+		p := f.problem(pending, 1)
 		plan := mustSolve(t, p, true)
 		taken := make([]int, f.ranks)
 		for _, victims := range plan.Victims {
 			taken[p.Jobs[victims.Job].Rank]++
 		}
 
-		for rank, left := 0, (waiting+7)/8; rank < f.ranks; rank++ {
-			check.Equal(t, fmt.Sprintf("gangs of rank %d that are evicted for %d pods", rank, waiting), min(left, 100), taken[rank])
+		for rank, left := 0, (pending+7)/8; rank < f.ranks; rank++ {
+			check.Equal(t, fmt.Sprintf("gangs of rank %d that are evicted for %d pods", rank, pending), min(left, 100), taken[rank])
 			left -= min(left, 100)
 		}
 	}

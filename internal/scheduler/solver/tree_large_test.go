@@ -9,9 +9,9 @@ import (
 // tree makes a fleet's problem one of a tree of ten queues: the root has no quota left, all gangs
 // release what they hold there, and those of every other queue at their parent too. Each queue
 // may lose a part of what it holds.
-func (f fleet) tree(waiting int, cards float64, fits bool, part float64, borrowed bool) *Problem {
-	p := f.problem(waiting, cards)
-	p.Quotas = []Quota{{Levels: []int64{int64(waiting) * int64(cards), int64(f.gangs * f.size), 0}}}
+func (f fleet) tree(pending int, cards float64, fits bool, part float64, borrowed bool) *Problem {
+	p := f.problem(pending, cards)
+	p.Quotas = []Quota{{Levels: []int64{int64(pending) * int64(cards), int64(f.gangs * f.size), 0}}}
 	if fits {
 		for i := range p.Nodes {
 			p.Nodes[i].Free = Amounts{8, 64000, 256e9}
@@ -53,15 +53,15 @@ var trees = map[string]fleet{
 // possible. Where the nodes are full too, each victim frees a card and its quota, so the loss is that without a tree.
 func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
-		for _, waiting := range []int{1, 13, 48, 104, 400} {
+		for _, pending := range []int{1, 13, 48, 104, 400} {
 			for _, part := range []float64{1, 0.5} {
-				p := f.tree(waiting, 1, true, part, false)
+				p := f.tree(pending, 1, true, part, false)
 				plan := mustSolve(t, p, true)
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
 
-				onFullNodes, _ := solveAll(f.tree(waiting, 1, false, part, false))
-				withoutTree, _ := solveAll(f.problem(waiting, 1))
+				onFullNodes, _ := solveAll(f.tree(pending, 1, false, part, false))
+				withoutTree, _ := solveAll(f.problem(pending, 1))
 				check.Must(t, onFullNodes != nil, "no plan on full nodes")
 				check.Equal(t, "loss on full nodes", withoutTree.Loss, onFullNodes.Loss)
 			}

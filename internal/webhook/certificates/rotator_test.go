@@ -56,17 +56,38 @@ func TestCertificateIsRenewedInTime(t *testing.T) {
 		wantRenewed    bool
 		keepsAuthority bool
 	}{
-		"a new certificate":                                               {stored: first, keepsAuthority: true},
-		"274 days later, 91 are left":                                     {after: 274 * day, stored: first, keepsAuthority: true},
-		"276 days later, 89 are left":                                     {after: 276 * day, stored: first, wantRenewed: true, keepsAuthority: true},
-		"400 days later, the certificate has expired":                     {after: 400 * day, stored: first, wantRenewed: true, keepsAuthority: true},
+		"a new certificate":           {stored: first, keepsAuthority: true},
+		"274 days later, 91 are left": {after: 274 * day, stored: first, keepsAuthority: true},
+		"276 days later, 89 are left": {
+			after:          276 * day,
+			stored:         first,
+			wantRenewed:    true,
+			keepsAuthority: true,
+		},
+		"400 days later, the certificate has expired": {
+			after:          400 * day,
+			stored:         first,
+			wantRenewed:    true,
+			keepsAuthority: true,
+		},
 		"3600 days later, the authority is near its end":                  {after: 3600 * day, stored: first, wantRenewed: true},
 		"the clock went back two hours, the certificate is not valid yet": {after: -2 * time.Hour, stored: first, wantRenewed: true},
 		"the clock went back half an hour":                                {after: -30 * time.Minute, stored: first, keepsAuthority: true},
-		"the key of the certificate is lost":                              {stored: withoutKey(first, corev1.TLSPrivateKeyKey), wantRenewed: true, keepsAuthority: true},
-		"the authority's key is lost":                                     {stored: withoutKey(first, caKeyName), wantRenewed: true},
-		"the certificate is for another namespace":                        {stored: ofOtherNamespace, wantRenewed: true, keepsAuthority: true},
-		"another client wrote something else into the Secret":             {stored: map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, wantRenewed: true},
+		"the key of the certificate is lost": {
+			stored:         withoutKey(first, corev1.TLSPrivateKeyKey),
+			wantRenewed:    true,
+			keepsAuthority: true,
+		},
+		"the authority's key is lost": {stored: withoutKey(first, caKeyName), wantRenewed: true},
+		"the certificate is for another namespace": {
+			stored:         ofOtherNamespace,
+			wantRenewed:    true,
+			keepsAuthority: true,
+		},
+		"another client wrote something else into the Secret": {
+			stored:      map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")},
+			wantRenewed: true,
+		},
 	}) {
 		got, isRenewed := renewAt(t, now.Add(tc.after), "cards", tc.stored)
 		check.Equal(t, "renewed", tc.wantRenewed, isRenewed)

@@ -13,14 +13,14 @@ import (
 func BenchmarkTheWorstJob(b *testing.B) {
 	tasks := make([]vcbatch.TaskSpec, MaxTemplates)
 	for i := range tasks {
-		wrong := annotationMap{name: "?", queueName: "x"}
+		wrong := annotationMap{cardName: "?", queueName: "x"}
 		for j := range 500 {
 			wrong[fmt.Sprintf("volcano.sh/card.%d", j)] = ""
 		}
 		tasks[i] = newTask(1, wrong, amounts{gpu: "1", slice: "1"})
 	}
 
-	job := newVCJob("training", annotationMap{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
+	job := newVCJob("training", annotationMap{cardName: "?", cardRequest: `{"NVIDIA-H200":8}`}, tasks...)
 	input := newInput(setOtherTeam)
 	for b.Loop() {
 		load, _ := WorkloadOf(job)

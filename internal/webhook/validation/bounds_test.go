@@ -78,15 +78,23 @@ func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 		changeInput              func(*WorkloadInput)
 		wantRefusal, wantWarning string
 	}{
-		"256 tasks":                                 {now: MaxTemplates},
-		"257 tasks: refused":                        {now: MaxTemplates + 1, wantRefusal: tooMany},
-		"12,800 tasks: refused":                     {now: 50 * MaxTemplates, wantRefusal: tooMany},
-		"512 tasks, 768 before":                     {now: 2 * MaxTemplates, before: 3 * MaxTemplates, wantWarning: "as before: spec: Forbidden: " + tooMany},
+		"256 tasks":             {now: MaxTemplates},
+		"257 tasks: refused":    {now: MaxTemplates + 1, wantRefusal: tooMany},
+		"12,800 tasks: refused": {now: 50 * MaxTemplates, wantRefusal: tooMany},
+		"512 tasks, 768 before": {
+			now:         2 * MaxTemplates,
+			before:      3 * MaxTemplates,
+			wantWarning: "as before: spec: Forbidden: " + tooMany,
+		},
 		"512 tasks, 3 before: refused":              {now: 2 * MaxTemplates, before: 3, wantRefusal: tooMany},
 		"512 tasks of a job with an owner: refused": {now: 2 * MaxTemplates, change: byAnother, wantRefusal: tooMany},
-		"512 tasks, no ServiceTypePolicy":           {now: 2 * MaxTemplates, changeInput: func(w *WorkloadInput) { w.Policy = nil }, wantWarning: tooMany},
+		"512 tasks, no ServiceTypePolicy": {
+			now:         2 * MaxTemplates,
+			changeInput: func(w *WorkloadInput) { w.Policy = nil },
+			wantWarning: tooMany,
+		},
 		"512 tasks and a total of cards: refused": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
-			j.Annotations = annotationMap{request: `{"NVIDIA-H200":8}`}
+			j.Annotations = annotationMap{cardRequest: `{"NVIDIA-H200":8}`}
 		}, wantRefusal: tooMany},
 	}) {
 		var before *Workload
@@ -121,8 +129,8 @@ func TestManyUnknownAnnotationsAreCounted(t *testing.T) {
 // have 1 MiB each still causes sentences of at most 2 KiB.
 func TestLongValuesMakeShortSentences(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	job := newVCJob(long, annotationMap{queueName: long, request: long, serviceType: long, name: long}, newTask(1, annotationMap{name: long}, amounts{gpu: "1"}),
-		newTask(1, annotationMap{serviceType: long}, amounts{gpu: "1"}), newTask(1, annotationMap{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
+	job := newVCJob(long, annotationMap{queueName: long, cardRequest: long, serviceType: long, cardName: long}, newTask(1, annotationMap{cardName: long}, amounts{gpu: "1"}),
+		newTask(1, annotationMap{serviceType: long}, amounts{gpu: "1"}), newTask(1, annotationMap{cardName: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
 
 	job.Name = long
 	job.Spec.Tasks[1].Template.Spec.NodeName = long
@@ -142,7 +150,7 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 func TestValidationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	load, _ := WorkloadOf(newVCJob("open", nil, newTask(1, annotationMap{name: "?"}, nil)))
+	load, _ := WorkloadOf(newVCJob("open", nil, newTask(1, annotationMap{cardName: "?"}, nil)))
 	answer, err := ValidateWorkload(ctx, load, nil, newInput(nil))
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 	check.Equal(t, "result", Result{}, answer)
@@ -159,10 +167,13 @@ func TestOverlargeObjectsAreRefusedUnread(t *testing.T) {
 		result                   Result
 		wantRefusal, wantWarning string
 	}{
-		"a new object: refused":              {result: RefuseOverlarge(false, newInput(nil)), wantRefusal: large},
-		"an object that was as large before": {result: RefuseOverlarge(true, newInput(nil)), wantWarning: "as before: spec: Forbidden: " + large},
-		"schedulerBypassPolicy Warn":         {result: RefuseOverlarge(false, warn), wantWarning: large},
-		"no ServiceTypePolicy":               {result: RefuseOverlarge(false, WorkloadInput{}), wantWarning: large},
+		"a new object: refused": {result: RefuseOverlarge(false, newInput(nil)), wantRefusal: large},
+		"an object that was as large before": {
+			result:      RefuseOverlarge(true, newInput(nil)),
+			wantWarning: "as before: spec: Forbidden: " + large,
+		},
+		"schedulerBypassPolicy Warn": {result: RefuseOverlarge(false, warn), wantWarning: large},
+		"no ServiceTypePolicy":       {result: RefuseOverlarge(false, WorkloadInput{}), wantWarning: large},
 	} {
 		checkOnlyText(t, name+": refusals", texts(tc.result.Errors), tc.wantRefusal)
 		checkOnlyText(t, name+": warnings", tc.result.Warnings, tc.wantWarning)

@@ -17,26 +17,30 @@ import (
 // templates of all kinds. It warns of one that waits, or whose annotation has no effect.
 func TestCardRequestsAreValidated(t *testing.T) {
 	one := amounts{gpu: "1"}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		object                   runtime.Object
 		wantRefusal, wantWarning string
 	}{
-		"a card by name":           {object: newPod(annotationMap{name: "NVIDIA-H200"}, one)},
-		"two alternatives":         {object: newPod(annotationMap{name: "NVIDIA-H200|NVIDIA-H800"}, one)},
+		"a card by name":           {object: newPod(annotationMap{cardName: "NVIDIA-H200"}, one)},
+		"two alternatives":         {object: newPod(annotationMap{cardName: "NVIDIA-H200|NVIDIA-H800"}, one)},
 		"any card":                 {object: newPod(nil, one)},
 		"no card":                  {object: newPod(nil, amounts{"cpu": "1"})},
 		"a device that is no card": {object: newPod(nil, amounts{rdma: "1"})},
 		"a card name with a space: refused": {
-			object:      newPod(annotationMap{name: "NVIDIA H200"}, one),
+			object:      newPod(annotationMap{cardName: "NVIDIA H200"}, one),
 			wantRefusal: `metadata.annotations[volcano.sh/card.name]: Invalid value: "NVIDIA H200": card name "NVIDIA H200"…must be a label value`,
 		},
-		"an invalid card name without a request: refused": {object: newPod(annotationMap{name: "?"}, nil), wantRefusal: `card name "?"`},
+		"an invalid card name without a request: refused": {
+			object:      newPod(annotationMap{cardName: "?"}, nil),
+			wantRefusal: `card name "?"`,
+		},
 		"cards and slices in one pod: refused": {
 			object:      newPod(nil, amounts{gpu: "1", slice: "1"}),
 			wantRefusal: "spec.containers: Forbidden: requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb…remove the other",
 		},
 		"the name of a card and the resource of its slices: refused": {
-			object:      newPod(annotationMap{name: "NVIDIA-H200"}, amounts{slice: "1"}),
+			object:      newPod(annotationMap{cardName: "NVIDIA-H200"}, amounts{slice: "1"}),
 			wantRefusal: "names card <NVIDIA-H200>, which is requested as nvidia.com/gpu, but requests nvidia.com/mig-1g.18gb",
 		},
 		"more than 1,000,000 cards: refused": {
@@ -48,15 +52,15 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			wantRefusal: "requests more than 1000000 of huawei.com/Ascend910",
 		},
 		"a card name without a request": {
-			object:      newPod(annotationMap{name: "NVIDIA-H200"}, nil),
+			object:      newPod(annotationMap{cardName: "NVIDIA-H200"}, nil),
 			wantWarning: "metadata.annotations[volcano.sh/card.name]: names card NVIDIA-H200, but the pod requests no card…resources.limits",
 		},
 		"a card that no node offers": {
-			object:      newPod(annotationMap{name: "NVIDIA-B300"}, one),
+			object:      newPod(annotationMap{cardName: "NVIDIA-B300"}, one),
 			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200, ",
 		},
 		"a resource that no node offers": {
-			object:      newPod(annotationMap{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"}),
+			object:      newPod(annotationMap{cardName: "NVIDIA-B300"}, amounts{"example.com/card": "1"}),
 			wantWarning: "which no node offers as a card; it waits until one does",
 		},
 		"a resource whose card no label names": {
@@ -64,7 +68,7 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			wantWarning: "no node says which card that is…it waits",
 		},
 		"the total of a job on a pod": {
-			object:      newPod(annotationMap{request: `{}`}, one),
+			object:      newPod(annotationMap{cardRequest: `{}`}, one),
 			wantWarning: "metadata.annotations[volcano.sh/card.request]: is read on jobs and PodGroups only",
 		},
 		"a misspelt annotation": {
@@ -72,7 +76,7 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			wantWarning: "metadata.annotations[volcano.sh/card.card]: this annotation is unknown and has no effect: the known ones are volcano.sh/card.quota, ",
 		},
 		"a Deployment with the name of a card and the resource of its slices: refused": {
-			object:      newDeployment(annotationMap{name: "NVIDIA-H200"}, amounts{slice: "1"}),
+			object:      newDeployment(annotationMap{cardName: "NVIDIA-H200"}, amounts{slice: "1"}),
 			wantRefusal: "spec.template.spec.containers: Forbidden: names card <NVIDIA-H200>",
 		},
 		"a misspelt annotation in a template": {
@@ -80,38 +84,38 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			wantWarning: "spec.template.metadata.annotations[volcano.sh/card.nam]: this annotation is unknown",
 		},
 		"the total of a job in a template": {
-			object:      newDeployment(annotationMap{request: `{}`}, one),
+			object:      newDeployment(annotationMap{cardRequest: `{}`}, one),
 			wantWarning: "spec.template.metadata.annotations[volcano.sh/card.request]: has no effect here: write it in metadata.annotations",
 		},
 		"a Deployment with the card name beside its template: refused": {
-			object:      newDeployment(nil, amounts{gpu: "2"}, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+			object:      newDeployment(nil, amounts{gpu: "2"}, func(d *appsv1.Deployment) { d.Annotations = annotationMap{cardName: "NVIDIA-H200"} }),
 			wantRefusal: "metadata.annotations[volcano.sh/card.name]: Forbidden: has no effect here, so its pods, which request 2 nvidia.com/gpu each…write it in spec.template.metadata.annotations",
 		},
 		"a Deployment with the card name in and beside its template": {
-			object: newDeployment(annotationMap{name: "NVIDIA-H200"}, one, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+			object: newDeployment(annotationMap{cardName: "NVIDIA-H200"}, one, func(d *appsv1.Deployment) { d.Annotations = annotationMap{cardName: "NVIDIA-H200"} }),
 		},
 		"a Deployment without cards and a card name beside its template": {
-			object:      newDeployment(nil, nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{name: "NVIDIA-H200"} }),
+			object:      newDeployment(nil, nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{cardName: "NVIDIA-H200"} }),
 			wantWarning: "has no effect here: write it in spec.template",
 		},
 		"an invalid card name in the second task of a vcjob: refused": {
-			object:      newVCJob("open", nil, newTask(1, nil, one), newTask(1, annotationMap{name: "?"}, one)),
+			object:      newVCJob("open", nil, newTask(1, nil, one), newTask(1, annotationMap{cardName: "?"}, one)),
 			wantRefusal: "spec.tasks[1].template.metadata.annotations[volcano.sh/card.name]: Invalid value: \"?\": ",
 		},
 		"an invalid card name in a task of Volcano's CronJob: refused": {
-			object:      &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: newVCJob("open", nil, newTask(1, annotationMap{name: "?"}, one)).Spec}}},
+			object:      &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: newVCJob("open", nil, newTask(1, annotationMap{cardName: "?"}, one)).Spec}}},
 			wantRefusal: "spec.jobTemplate.spec.tasks[0].template",
 		},
 		"an invalid card name in a CronJob: refused": {
-			object:      &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newTemplate(annotationMap{name: "?"}, one)}}}},
+			object:      &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newTemplate(annotationMap{cardName: "?"}, one)}}}},
 			wantRefusal: "spec.jobTemplate.spec.template",
 		},
-		"a pod of a ReplicaSet with an invalid card name: refused": {object: newPod(annotationMap{name: "?"}, one, setReplicaSetAsOwner), wantWarning: `card name "?"`},
+		"a pod of a ReplicaSet with an invalid card name: refused": {
+			object:      newPod(annotationMap{cardName: "?"}, one, setReplicaSetAsOwner),
+			wantWarning: `card name "?"`,
+		},
 	}) {
-		load, ok := WorkloadOf(tc.object)
-		check.Must(t, ok, "is no workload")
-
-		checkAnswer(t, validateNow(t, load, nil, newInput(nil)), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, tc.object, newInput(nil), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
@@ -125,22 +129,21 @@ func TestCardRequestsBeforeNodesAreKnown(t *testing.T) {
 		wantRefusal, wantWarning string
 	}{
 		"a valid name, which waits for a node": {
-			annotations: annotationMap{name: "NVIDIA-H200"},
+			annotations: annotationMap{cardName: "NVIDIA-H200"},
 			wantWarning: "which no node offers as a card; it waits until one does (no node offers a card yet)",
 		},
-		"an invalid name: refused": {annotations: annotationMap{name: "NVIDIA-H200|"}, wantRefusal: "card name is empty"},
+		"an invalid name: refused": {annotations: annotationMap{cardName: "NVIDIA-H200|"}, wantRefusal: "card name is empty"},
 	}) {
-		load, _ := WorkloadOf(newPod(tc.annotations, amounts{gpu: "1"}))
-		checkAnswer(t, validateNow(t, load, nil, input), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, newPod(tc.annotations, amounts{gpu: "1"}), input, tc.wantRefusal, tc.wantWarning)
 	}
 }
 
 // TestUpdatesAreRefusedForNewErrorsOnly: a workload that was created before the webhook, or before a rule, can still be
 // changed. Its old error becomes a warning; a new error refuses the change.
 func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
-	bad := annotationMap{name: "?"}
-	other := annotationMap{name: "|"}
-	good := annotationMap{name: "NVIDIA-H200"}
+	bad := annotationMap{cardName: "?"}
+	other := annotationMap{cardName: "|"}
+	good := annotationMap{cardName: "NVIDIA-H200"}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after            annotationMap
@@ -150,7 +153,7 @@ func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 		"a valid name becomes invalid: refused":        {before: good, after: bad, wantRefusal: `card name "?"`},
 		"an invalid name becomes another one: refused": {before: bad, after: other, wantRefusal: "card name is empty"},
 		"an invalid name becomes valid":                {before: bad, after: good},
-		"a valid name becomes another one":             {before: good, after: annotationMap{name: "NVIDIA-H800"}},
+		"a valid name becomes another one":             {before: good, after: annotationMap{cardName: "NVIDIA-H800"}},
 	}) {
 		before, _ := WorkloadOf(newDeployment(tc.before, amounts{gpu: "1"}))
 		after, _ := WorkloadOf(newDeployment(tc.after, amounts{gpu: "1"}))
@@ -224,7 +227,6 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 			wantWarning: "names card h200, which no node offers now: did you mean NVIDIA-H200?",
 		},
 	}) {
-		load, _ := WorkloadOf(newPod(annotationMap{name: tc.asked}, amounts{gpu: "1"}))
-		checkAnswer(t, validateNow(t, load, nil, newInput(func(w *WorkloadInput) { w.Inventory = tc.known })), "", tc.wantWarning)
+		checkNewWorkload(t, newPod(annotationMap{cardName: tc.asked}, amounts{gpu: "1"}), newInput(func(w *WorkloadInput) { w.Inventory = tc.known }), "", tc.wantWarning)
 	}
 }

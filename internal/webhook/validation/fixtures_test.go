@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -87,8 +88,8 @@ func newPodSpec(limits amounts) corev1.PodSpec {
 type annotationMap = map[string]string
 
 const (
-	name        = v1alpha1.AnnotationCardName
-	request     = v1alpha1.AnnotationCardRequest
+	cardName    = v1alpha1.AnnotationCardName
+	cardRequest = v1alpha1.AnnotationCardRequest
 	queueName   = v1beta1.QueueNameAnnotationKey
 	serviceType = v1alpha1.AnnotationServiceType
 )
@@ -145,6 +146,13 @@ func checkAnswer(t *testing.T, result Result, wantRefusal, wantWarning string) {
 // validateNow validates a workload. before is its last version, nil for a new one.
 func validateNow(t *testing.T, load Workload, before *Workload, input WorkloadInput) Result {
 	return check.Value(ValidateWorkload(t.Context(), load, before, input))(t)
+}
+
+// checkNewWorkload validates a new workload and checks the only refusal and the only warning, "" for none.
+func checkNewWorkload(t *testing.T, object runtime.Object, input WorkloadInput, wantRefusal, wantWarning string) {
+	load, isWorkload := WorkloadOf(object)
+	check.Must(t, isWorkload, "%T is no workload", object)
+	checkAnswer(t, validateNow(t, load, nil, input), wantRefusal, wantWarning)
 }
 
 // texts returns errors as users read them.

@@ -81,6 +81,18 @@ func selectingTeam(name string) change {
 
 func withPriority(n int32) change { return func(q *v1alpha1.CardQuota) { q.Spec.Priority = &n } }
 
+func withServiceType(name string) change {
+	return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = name }
+}
+
+// deserving changes how many of its first card a queue deserves.
+func deserving(n int64) change { return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = &n } }
+
+func setNoSelector(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil }
+
+// setProject is any other change.
+func setProject(q *v1alpha1.CardQuota) { q.Spec.Project = "p" }
+
 func setDeleting(q *v1alpha1.CardQuota) {
 	q.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0)))
 }
@@ -155,10 +167,16 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			wantWarning: "spec.serviceType: is not set, so this is a parent",
 		},
 
-		"three CardQuotas that name each other: refused": {quota: newTreeQuota("a", "c", "", nil), all: quotas{newTreeQuota("b", "a", "", nil), newTreeQuota("c", "b", "", nil)},
-			wantRefusal: "spec.parent: Forbidden: the parents form a cycle: a names c names b names a again"},
-		"a child of two CardQuotas that name each other: refused": {quota: newTreeQuota("a", "b", "training", nil), all: quotas{newTreeQuota("b", "c", "", nil), newTreeQuota("c", "b", "", nil)},
-			wantRefusal: "spec.parent: Forbidden: the parents form a cycle: a names b names c names b again"},
+		"three CardQuotas that name each other: refused": {
+			quota:       newTreeQuota("a", "c", "", nil),
+			all:         quotas{newTreeQuota("b", "a", "", nil), newTreeQuota("c", "b", "", nil)},
+			wantRefusal: "spec.parent: Forbidden: the parents form a cycle: a names c names b names a again",
+		},
+		"a child of two CardQuotas that name each other: refused": {
+			quota:       newTreeQuota("a", "b", "training", nil),
+			all:         quotas{newTreeQuota("b", "c", "", nil), newTreeQuota("c", "b", "", nil)},
+			wantRefusal: "spec.parent: Forbidden: the parents form a cycle: a names b names c names b again",
+		},
 		"the sixth level": {quota: newTreeQuota("q6", "q5", "training", nil), all: chain(5)},
 		"the seventh level: refused": {
 			quota:       newTreeQuota("q7", "q6", "training", nil),
@@ -177,8 +195,11 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat()},
 			wantRefusal: "spec.cards[NVIDIA-H800]: Forbidden: parent chat grants no NVIDIA-H800: grant it there first and apply this again, or remove it from ads",
 		},
-		"a slice of a card of which the parent has whole ones: refused": {quota: newAds(slice7 + " 2 2"), all: quotas{newChat()},
-			wantRefusal: "parent chat grants no " + slice7 + " (it grants 8 NVIDIA-H200, but whole cards never cover their slices and shares)"},
+		"a slice of a card of which the parent has whole ones: refused": {
+			quota:       newAds(slice7 + " 2 2"),
+			all:         quotas{newChat()},
+			wantRefusal: "parent chat grants no " + slice7 + " (it grants 8 NVIDIA-H200, but whole cards never cover their slices and shares)",
+		},
 		"0 of a card that the parent lacks": {quota: newAds("NVIDIA-H800 0 0"), all: quotas{newChat()}},
 		"an inherited quota of a card that the parent lacks: refused": {
 			quota:       newAds("NVIDIA-H800 - 2"),
@@ -190,8 +211,11 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat()},
 			wantRefusal: "spec.cards[NVIDIA-H200].quota: Forbidden: is 9, but parent chat has 8: lower it, or raise the parent first and apply this again",
 		},
-		"deserved 7, the inherited quota is 6: refused": {quota: newAds(h200 + " - 7"), all: quotas{newTreeQuota("chat", "", "", []string{h200 + " 6 9"})},
-			wantRefusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: is 7, but the quota inherited from parent chat is 6"},
+		"deserved 7, the inherited quota is 6: refused": {
+			quota:       newAds(h200 + " - 7"),
+			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 6 9"})},
+			wantRefusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: is 7, but the quota inherited from parent chat is 6",
+		},
 		"an inherited quota": {quota: newAds(h200 + " - 2"), all: quotas{newChat(), newSearch()}},
 		"a quota of 7, the parent inherits 6: refused": {
 			quota:       newTreeQuota("x", "ads", "training", []string{h200 + " 7 1"}),
@@ -229,7 +253,10 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			wantRefusal: "spec.cards[NVIDIA-H200].quota: Forbidden: is not set, and there is no parent to inherit it from",
 		},
 
-		"CPU within that of the parent": {quota: newAds(h200+" 1 1", withCPU("4", "2", "1500m")), all: quotas{newChat(withCPU("8", "2", "2"))}},
+		"CPU within that of the parent": {
+			quota: newAds(h200+" 1 1", withCPU("4", "2", "1500m")),
+			all:   quotas{newChat(withCPU("8", "2", "2"))},
+		},
 		"CPU, the parent has none: refused": {
 			quota:       newAds(h200+" 1 1", withCPU("4", "4", "")),
 			all:         quotas{newChat()},
@@ -245,18 +272,24 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat(withCPU("8", "2", "")), newSearch(withCPU("8", "500m", ""))},
 			wantRefusal: "spec.resources.deserved.cpu: Forbidden: the children of chat have 2500m together (2 here, 500m by search), but chat has 2, 500m too many",
 		},
-		"8 CPU each of two children, only as ceilings": {quota: newAds(h200+" 1 1", withCPU("8", "", "")), all: quotas{newChat(withCPU("8", "", "")), newSearch(withCPU("8", "", ""))}},
+		"8 CPU each of two children, only as ceilings": {
+			quota: newAds(h200+" 1 1", withCPU("8", "", "")),
+			all:   quotas{newChat(withCPU("8", "", "")), newSearch(withCPU("8", "", ""))},
+		},
 		"8 CPU with a guarantee deserve all 8, beside 1 of a sibling: refused": {
 			quota:       newAds(h200+" 1 1", withCPU("8", "", "1")),
 			all:         quotas{newChat(withCPU("8", "", "1")), newSearch(withCPU("8", "1", ""))},
 			wantRefusal: "spec.resources.deserved.cpu: Forbidden: the children of chat have 9 together (8 here, 1 by search), but chat has 8, 1 too many",
 		},
 
-		"a parent with a service type: refused": {quota: newChat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }), all: quotas{newSearch()},
-			wantRefusal: "spec.serviceType: Forbidden: it is the parent of search, and only leaves take jobs"},
+		"a parent with a service type: refused": {
+			quota:       newChat(withServiceType("training")),
+			all:         quotas{newSearch()},
+			wantRefusal: "spec.serviceType: Forbidden: it is the parent of search, and only leaves take jobs",
+		},
 		"a child of a CardQuota with a service type: refused": {
 			quota:       newAds(h200 + " 2 2"),
-			all:         quotas{newChat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" })},
+			all:         quotas{newChat(withServiceType("training"))},
 			wantRefusal: "spec.parent: Forbidden: CardQuota chat has serviceType training and takes jobs, but a parent takes none: remove serviceType there first",
 		},
 		"the first child of a queue with 3 pods: refused": {
@@ -265,19 +298,25 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			queues:      newQueueWithPods("chat", "3"),
 			wantRefusal: "spec.parent: Forbidden: queue chat of CardQuota chat has 3 pods, and a queue with pods cannot become a parent",
 		},
-		"the second child of a queue with 3 pods":                 {quota: newAds(h200 + " 2 2"), all: quotas{newChat(), newSearch()}, queues: newQueueWithPods("chat", "3")},
-		"the largest priority without another service type above": {quota: newTreeQuota("a", "", "training", []string{h200 + " 8"}, withPriority(9999))},
+		"the second child of a queue with 3 pods": {
+			quota:  newAds(h200 + " 2 2"),
+			all:    quotas{newChat(), newSearch()},
+			queues: newQueueWithPods("chat", "3"),
+		},
+		"the largest priority without another service type above": {
+			quota: newTreeQuota("a", "", "training", []string{h200 + " 8"}, withPriority(9999)),
+		},
 		"no namespace has the labels of both child and parent": {
 			quota:       newAds(h200+" 2 2", selectingTeam("ads")),
 			all:         quotas{newChat(selectingTeam("chat"))},
 			wantWarning: "spec.namespaceSelector: no namespace can use queue ads: it needs label team=ads, and chat above it needs team=chat",
 		},
 		"no selector, the parent has one": {
-			quota: newAds(h200+" 2 2", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil }),
+			quota: newAds(h200+" 2 2", setNoSelector),
 			all:   quotas{newChat(selectingTeam("chat"))},
 		},
 		"no selector, the parent selects every namespace": {
-			quota:       newAds(h200+" 2 2", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil }),
+			quota:       newAds(h200+" 2 2", setNoSelector),
 			all:         quotas{newChat()},
 			wantWarning: "spec.namespaceSelector: is not set",
 		},
@@ -287,8 +326,11 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			wantWarning: "spec.priority: has no effect on a parent",
 		},
 
-		"a parent of 8 above an existing child of 9: refused": {quota: newChat(), all: quotas{newTreeQuota("search", "chat", "training", []string{h200 + " 9 4"})},
-			wantRefusal: "spec.cards[NVIDIA-H200].quota: Forbidden: CardQuota search: is 9, but parent chat has 8"},
+		"a parent of 8 above an existing child of 9: refused": {
+			quota:       newChat(),
+			all:         quotas{newTreeQuota("search", "chat", "training", []string{h200 + " 9 4"})},
+			wantRefusal: "spec.cards[NVIDIA-H200].quota: Forbidden: CardQuota search: is 9, but parent chat has 8",
+		},
 		"a parent that deserves 6 above existing children that deserve 9: refused": {
 			quota:       newChat(),
 			all:         quotas{newSearch(), newAds(h200 + " 8 5")},
@@ -300,29 +342,37 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			wantRefusal: "CardQuota x: is 9, but parent search has 8",
 		},
 
-		"the parent deserves 3 instead of 6, its child 4": {quota: newTreeQuota("chat", "", "", []string{h200 + " 8 3 1"}), before: newChat(), all: quotas{newSearch()},
-			wantWarning: "spec: changes what counts in CardQuota search: NVIDIA-H200: deserved is 4, but parent chat has 3, so 3 is in force"},
-		"the parent loses the card of its child": {quota: newTreeQuota("chat", "", "", nil), before: newChat(), all: quotas{newSearch()},
-			wantWarning: "changes what counts in CardQuota search: NVIDIA-H200: quota is 8, but parent chat grants none, so it is 0"},
+		"the parent deserves 3 instead of 6, its child 4": {
+			quota:       newTreeQuota("chat", "", "", []string{h200 + " 8 3 1"}),
+			before:      newChat(),
+			all:         quotas{newSearch()},
+			wantWarning: "spec: changes what counts in CardQuota search: NVIDIA-H200: deserved is 4, but parent chat has 3, so 3 is in force",
+		},
+		"the parent loses the card of its child": {
+			quota:       newTreeQuota("chat", "", "", nil),
+			before:      newChat(),
+			all:         quotas{newSearch()},
+			wantWarning: "changes what counts in CardQuota search: NVIDIA-H200: quota is 8, but parent chat grants none, so it is 0",
+		},
 		"the grandparent deserves 3 instead of 6, and so do all below": {
 			quota:  newTreeQuota("top", "", "", []string{h200 + " 8 3 1"}),
 			before: newTreeQuota("top", "", "", []string{h200 + " 8 6 2"}),
-			all:    quotas{newTreeQuota("chat", "top", "", []string{h200 + " 8 3 1"}), newSearch(func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = ptr.To(int64(3)) })},
+			all:    quotas{newTreeQuota("chat", "top", "", []string{h200 + " 8 3 1"}), newSearch(deserving(3))},
 		},
 		"another change of a child that deserves 4 of 3": {
-			quota:       newSearch(func(q *v1alpha1.CardQuota) { q.Spec.Project = "p" }),
+			quota:       newSearch(setProject),
 			before:      newSearch(),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantWarning: "as before: spec.cards[NVIDIA-H200].deserved: Forbidden: the children of chat have 4 together (4 here), but chat has 3, 1 too many",
 		},
 		"a child deserves 4 instead of 5, of 3": {
 			quota:       newSearch(),
-			before:      newSearch(func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = ptr.To(int64(5)) }),
+			before:      newSearch(deserving(5)),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantWarning: "as before: ",
 		},
 		"a child deserves 5 instead of 4, of 3: refused": {
-			quota:       newSearch(func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = ptr.To(int64(5)) }),
+			quota:       newSearch(deserving(5)),
 			before:      newSearch(),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantRefusal: "the children of chat have 5 together (5 here), but chat has 3, 2 too many",
@@ -345,16 +395,16 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			wantRefusal: "7 together",
 		},
 		"another change of a parent with a service type": {
-			quota: newChat(func(q *v1alpha1.CardQuota) {
-				q.Spec.ServiceType = "training"
-
-				q.Spec.Project = "p"
-			}),
-			before:      newChat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }),
+			quota:       newChat(withServiceType("training"), setProject),
+			before:      newChat(withServiceType("training")),
 			all:         quotas{newSearch()},
 			wantWarning: "as before: spec.serviceType",
 		},
-		"an invalid child that is being deleted": {quota: newAds(h200+" 99 99", setDeleting), before: newAds(h200 + " 9 9"), all: quotas{newChat()}},
+		"an invalid child that is being deleted": {
+			quota:  newAds(h200+" 99 99", setDeleting),
+			before: newAds(h200 + " 9 9"),
+			all:    quotas{newChat()},
+		},
 	}) {
 		checkAnswer(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{All: tc.all, Policy: treePolicy, Queues: tc.queues, Healthy: map[card.Name]card.Count{h200: 16, slice7: 7, "NVIDIA-H800": 8}}), tc.wantRefusal, tc.wantWarning)
 	}
@@ -368,12 +418,15 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 		quotas  quotas
 		refused bool
 	}{
-		"valid: all are accepted":                        {quotas{newChat(), newSearch(), newAds(h200 + " 8 2 1")}, false},
-		"a child of 9, the parent has 8":                 {quotas{newChat(), newSearch(), newAds(h200 + " 9 2 1")}, true},
-		"children deserve 4 + 3, the parent 6":           {quotas{newChat(), newSearch(), newAds(h200 + " 8 3 1")}, true},
-		"three CardQuotas that name each other: refused": {quotas{newTreeQuota("a", "b", "", nil), newTreeQuota("b", "c", "", nil), newTreeQuota("c", "a", "", nil)}, true},
+		"valid: all are accepted":              {quotas{newChat(), newSearch(), newAds(h200 + " 8 2 1")}, false},
+		"a child of 9, the parent has 8":       {quotas{newChat(), newSearch(), newAds(h200 + " 9 2 1")}, true},
+		"children deserve 4 + 3, the parent 6": {quotas{newChat(), newSearch(), newAds(h200 + " 8 3 1")}, true},
+		"three CardQuotas that name each other: refused": {
+			quotas:  quotas{newTreeQuota("a", "b", "", nil), newTreeQuota("b", "c", "", nil), newTreeQuota("c", "a", "", nil)},
+			refused: true,
+		},
 		"a parent with a service type": {
-			quotas:  quotas{newChat(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }), newSearch(), newAds(h200 + " 8 2 1")},
+			quotas:  quotas{newChat(withServiceType("training")), newSearch(), newAds(h200 + " 8 2 1")},
 			refused: true,
 		},
 		"a grandchild of 9 below an inherited quota of 8": {
@@ -398,7 +451,7 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 // TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of fields that
 // only a tree uses. What only a tree allows is refused: a card without a quota, and a CardQuota without a service type.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
-	typeless := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "" }
+	typeless := withServiceType("")
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
@@ -452,8 +505,16 @@ func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 			quota:       low(withPriority(5)),
 			wantRefusal: "spec.priority: Forbidden: service type low has priority 100, so its queues may have up to 104, and service type high begins at 105: write at most 4",
 		},
-		"priority 5 instead of 6":                     {quota: low(withPriority(5)), before: low(withPriority(6)), wantWarning: "as before: spec.priority"},
-		"priority 7 instead of 6: refused":            {quota: low(withPriority(7)), before: low(withPriority(6)), wantRefusal: "spec.priority"},
+		"priority 5 instead of 6": {
+			quota:       low(withPriority(5)),
+			before:      low(withPriority(6)),
+			wantWarning: "as before: spec.priority",
+		},
+		"priority 7 instead of 6: refused": {
+			quota:       low(withPriority(7)),
+			before:      low(withPriority(6)),
+			wantRefusal: "spec.priority",
+		},
 		"a priority of type high, with no type above": {quota: newTreeQuota("a", "", "high", []string{h200 + " 2"}, withPriority(9999))},
 	}) {
 		checkAnswer(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{Policy: policy, Healthy: map[card.Name]card.Count{h200: 16}}), tc.wantRefusal, tc.wantWarning)

@@ -22,7 +22,7 @@ func newJob(changes ...func(*batchv1.Job)) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "j"},
 		Spec: batchv1.JobSpec{
-			Template:     newTemplate(annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"}),
+			Template:     newTemplate(annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "4"}),
 			BackoffLimit: ptr.To[int32](6), PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed),
 		},
 	}
@@ -194,7 +194,7 @@ func TestCronJobsWarnIfTheirJobsGetNoRuleForEvictions(t *testing.T) {
 		changeInput func(*WorkloadInput)
 		wantWarning string
 	}{
-		"an invalid request, of which another rule warns": {change: func(j *batchv1.Job) { j.Spec.Template.Annotations[name] = "?" }},
+		"an invalid request, of which another rule warns": {change: func(j *batchv1.Job) { j.Spec.Template.Annotations[cardName] = "?" }},
 		"the policy adds the rule to its Jobs":            {changeInput: setJobIgnoreEvictions},
 		"restartPolicy OnFailure, with which Kubernetes allows no rules": {
 			change:      restarts,
@@ -240,16 +240,40 @@ func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 		stored, changed *batchv1.Job
 		keeps           bool
 	}{
-		"stored with the rule, applied without rules":                                {addEvictionRule(file()), file(), true},
-		"stored with the rule, applied with an empty list":                           {addEvictionRule(file()), file([]batchv1.PodFailurePolicyRule{}...), true},
-		"stored with the rule before two others, applied with these two":             {addEvictionRule(file(exitCodeRules(2)...)), file(exitCodeRules(2)...), true},
-		"stored with the rule, applied as stored":                                    {addEvictionRule(file(exitCodeRules(2)...)), addEvictionRule(file(exitCodeRules(2)...)), false},
-		"stored with the rule, applied with it and the default podReplacementPolicy": {addEvictionRule(file()), newJob(withRules(workload.EvictionRule())), true},
-		"stored with the rule before two others, applied without rules":              {addEvictionRule(file(exitCodeRules(2)...)), file(), false},
-		"stored with the rule, applied with another one":                             {addEvictionRule(file()), file(exitCodeRules(1)...), false},
-		"stored with two other rules, applied with one":                              {file(exitCodeRules(2)...), file(exitCodeRules(1)...), false},
-		"stored without rules, applied without":                                      {file(), file(), false},
-		"stored with a similar rule, applied without":                                {file(anyOther), file(), false},
+		"stored with the rule, applied without rules": {addEvictionRule(file()), file(), true},
+		"stored with the rule, applied with an empty list": {
+			stored:  addEvictionRule(file()),
+			changed: file([]batchv1.PodFailurePolicyRule{}...),
+			keeps:   true,
+		},
+		"stored with the rule before two others, applied with these two": {
+			stored:  addEvictionRule(file(exitCodeRules(2)...)),
+			changed: file(exitCodeRules(2)...),
+			keeps:   true,
+		},
+		"stored with the rule, applied as stored": {
+			stored:  addEvictionRule(file(exitCodeRules(2)...)),
+			changed: addEvictionRule(file(exitCodeRules(2)...)),
+		},
+		"stored with the rule, applied with it and the default podReplacementPolicy": {
+			stored:  addEvictionRule(file()),
+			changed: newJob(withRules(workload.EvictionRule())),
+			keeps:   true,
+		},
+		"stored with the rule before two others, applied without rules": {
+			stored:  addEvictionRule(file(exitCodeRules(2)...)),
+			changed: file(),
+		},
+		"stored with the rule, applied with another one": {
+			stored:  addEvictionRule(file()),
+			changed: file(exitCodeRules(1)...),
+		},
+		"stored with two other rules, applied with one": {
+			stored:  file(exitCodeRules(2)...),
+			changed: file(exitCodeRules(1)...),
+		},
+		"stored without rules, applied without":       {file(), file(), false},
+		"stored with a similar rule, applied without": {file(anyOther), file(), false},
 		"stored with the rule behind another one, applied without it": {
 			stored:  file(append(exitCodeRules(1), workload.EvictionRule())...),
 			changed: file(exitCodeRules(1)...),

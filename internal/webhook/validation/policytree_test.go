@@ -58,8 +58,12 @@ func TestChangeOfTheHierarchyWarnsOfCardQuotas(t *testing.T) {
 		quotas        []*v1alpha1.CardQuota
 		want          []string
 	}{
-		"Flat becomes Tree, all cards have deserved":     {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{top, leaf, inherits}},
-		"Flat becomes Tree, no CardQuota names a parent": {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("alone")}},
+		"Flat becomes Tree, all cards have deserved": {before: flat, after: tree, quotas: []*v1alpha1.CardQuota{top, leaf, inherits}},
+		"Flat becomes Tree, no CardQuota names a parent": {
+			before: flat,
+			after:  tree,
+			quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("alone")},
+		},
 		"Tree becomes Flat": {
 			before: tree,
 			after:  flat,
@@ -163,7 +167,10 @@ func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 		quotas []*v1alpha1.CardQuota
 		want   string // "" for no warning
 	}{
-		"the next type is 60,000 above":         {after: training(20000), quotas: []*v1alpha1.CardQuota{prior("a", "training", 9999), none}},
+		"the next type is 60,000 above": {
+			after:  training(20000),
+			quotas: []*v1alpha1.CardQuota{prior("a", "training", 9999), none},
+		},
 		"priority 9, the next type is 10 above": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "training", 9), none}},
 		"priority 10, the next type is 10 above": {
 			after:  training(79990),

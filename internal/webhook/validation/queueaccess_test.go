@@ -46,7 +46,11 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			changeInput: setOtherTeam,
 			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + mayNotUse,
 		},
-		"a pod of a ReplicaSet in another namespace: refused": {object: newPod(in("training"), nil, setReplicaSetAsOwner), changeInput: setOtherTeam, wantRefusal: mayNotUse},
+		"a pod of a ReplicaSet in another namespace: refused": {
+			object:      newPod(in("training"), nil, setReplicaSetAsOwner),
+			changeInput: setOtherTeam,
+			wantRefusal: mayNotUse,
+		},
 		"a Deployment in another namespace: refused": {
 			object:      newDeployment(in("training"), nil),
 			changeInput: setOtherTeam,
@@ -57,7 +61,11 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			changeInput: setOtherTeam,
 			wantRefusal: "spec.queue: Forbidden: " + mayNotUse,
 		},
-		"a PodGroup in another namespace: refused": {object: newPodGroup("training"), changeInput: setOtherTeam, wantRefusal: "spec.queue: Forbidden: " + mayNotUse},
+		"a PodGroup in another namespace: refused": {
+			object:      newPodGroup("training"),
+			changeInput: setOtherTeam,
+			wantRefusal: "spec.queue: Forbidden: " + mayNotUse,
+		},
 		"a pod whose PodGroup, in another namespace, names the queue: refused": {
 			object: byGroup,
 			changeInput: func(w *WorkloadInput) {
@@ -80,9 +88,12 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			object:      newPod(in("nowhere"), nil),
 			wantWarning: "there is no queue nowhere: the pods wait until an administrator creates it",
 		},
-		"a PodGroup that names no queue":             {object: newPodGroup("")},
-		"a vcjob that names no queue, its task does": {object: newVCJob("", nil, newTask(1, in("training"), nil)), changeInput: setOtherTeam},
-		"a pod that names no queue":                  {object: newPod(nil, nil), changeInput: setOtherTeam},
+		"a PodGroup that names no queue": {object: newPodGroup("")},
+		"a vcjob that names no queue, its task does": {
+			object:      newVCJob("", nil, newTask(1, in("training"), nil)),
+			changeInput: setOtherTeam,
+		},
+		"a pod that names no queue": {object: newPod(nil, nil), changeInput: setOtherTeam},
 		"a pod of another scheduler": {
 			object:      newPod(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }),
 			changeInput: setOtherTeam,
@@ -96,15 +107,15 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			wantWarning: "is not read here, the queue is default: write it in spec.queue",
 		},
 		"a vcjob that requests 16 cards of a quota of 8": {
-			object:      newVCJob("training", annotationMap{request: `{"NVIDIA-H200":16}`}, newTask(4, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"})),
+			object:      newVCJob("training", annotationMap{cardRequest: `{"NVIDIA-H200":16}`}, newTask(4, annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "4"})),
 			wantWarning: "metadata.annotations[volcano.sh/card.request]: requests 16 NVIDIA-H200 in total, but the quota of queue training is 8",
 		},
 		"a pod that requests 9 cards of a quota of 8": {
-			object:      newPod(annotationMap{queueName: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}),
+			object:      newPod(annotationMap{queueName: "training", cardName: "NVIDIA-H200"}, amounts{gpu: "9"}),
 			wantWarning: "requests 9 NVIDIA-H200, but the quota of queue training is 8",
 		},
 		"a pod that requests all 8 cards of the quota": {
-			object: newPod(annotationMap{queueName: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}),
+			object: newPod(annotationMap{queueName: "training", cardName: "NVIDIA-H200"}, amounts{gpu: "8"}),
 		},
 		"the service type of the queue": {object: newPod(annotationMap{queueName: "training", serviceType: "training"}, nil)},
 		"another service type than that of the queue: refused": {
@@ -133,8 +144,7 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			wantRefusal: `service type "Batch!" is no name`,
 		},
 	}) {
-		load, _ := WorkloadOf(tc.object)
-		checkAnswer(t, validateNow(t, load, nil, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, tc.object, newInput(tc.changeInput), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
@@ -166,7 +176,10 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 	}{
 		"a template with another scheduler: refused":          {object: newDeployment(nil, one, withOtherScheduler), wantRefusal: wrong},
 		"a template without cards and with another scheduler": {object: newDeployment(nil, nil, withOtherScheduler)},
-		"a template that names its node: refused":             {object: newDeployment(nil, one, withNodeName), wantRefusal: "set spec.nodeName a"},
+		"a template that names its node: refused": {
+			object:      newDeployment(nil, one, withNodeName),
+			wantRefusal: "set spec.nodeName a",
+		},
 		"a template with the scheduler's second name": {
 			object:      newDeployment(nil, one, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} },
@@ -181,7 +194,10 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 			object:      newDeployment(nil, one, withOtherScheduler),
 			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}),
 		},
-		"another scheduler, no ServiceTypePolicy":  {object: newDeployment(nil, one, withOtherScheduler), changeInput: func(w *WorkloadInput) { w.Policy = nil }},
+		"another scheduler, no ServiceTypePolicy": {
+			object:      newDeployment(nil, one, withOtherScheduler),
+			changeInput: func(w *WorkloadInput) { w.Policy = nil },
+		},
 		"the pods run as an exempt ServiceAccount": {object: newDeployment(nil, one, runsAs("chat")), changeInput: exempt},
 		"the pods run as a ServiceAccount of the same name in another namespace: refused": {
 			object:      newDeployment(nil, one, runsAs("search")),
@@ -193,8 +209,7 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 			changeInput: func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" },
 		},
 	}) {
-		load, _ := WorkloadOf(tc.object)
-		checkAnswer(t, validateNow(t, load, nil, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, tc.object, newInput(tc.changeInput), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
@@ -221,14 +236,14 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			Annotation(v1alpha1.AnnotationNamespaceSelector, selector).Annotation(stopPolicy, "Hold").Annotation(v1alpha1.AnnotationHoldMessage, "secret message").
 			Parent("secret-parent").Obj()
 	}
-	probe := annotationMap{queueName: "theirs", name: "NVIDIA-H200", serviceType: "training"}
+	probe := annotationMap{queueName: "theirs", cardName: "NVIDIA-H200", serviceType: "training"}
 
 	group := newPodGroup("theirs")
-	group.Annotations = annotationMap{request: `{"NVIDIA-H200":1000}`, serviceType: "training"}
+	group.Annotations = annotationMap{cardRequest: `{"NVIDIA-H200":1000}`, serviceType: "training"}
 	for t, object := range check.Cases(t, map[string]runtime.Object{
 		"a pod":        newPod(probe, amounts{gpu: "1000"}),
 		"a Deployment": newDeployment(probe, amounts{gpu: "1000"}),
-		"a job":        newVCJob("theirs", annotationMap{request: `{"NVIDIA-H200":1000}`, serviceType: "training"}, newTask(1, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "1000"})),
+		"a job":        newVCJob("theirs", annotationMap{cardRequest: `{"NVIDIA-H200":1000}`, serviceType: "training"}, newTask(1, annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "1000"})),
 		"a PodGroup":   group,
 	}) {
 		for t, change := range check.Cases(t, map[string]func(*WorkloadInput){

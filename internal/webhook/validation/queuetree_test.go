@@ -65,59 +65,75 @@ func withTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	}
 }
 
+// setNoChildren makes all queues leaves.
+func setNoChildren(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } }
+
 // TestWorkloadsInATreeOfQueues: in a tree only leaves take work, and all queues of the path to root must allow it: their
 // namespaces and quotas count too. The webhook refuses workloads in parents and in queues of other namespaces. It warns
-// where the workload waits: for a held queue, a broken path, or more quota.
+// where the workload waits: for a held queue, a broken path, or more quota. findTreeQueue has the tree: parent tenant with a
+// quota of 4 H200 for team chat, and below it open, which inherits that, drained with a stop policy, and only-parent.
 func TestWorkloadsInATreeOfQueues(t *testing.T) {
-	in := func(queue string) runtime.Object { return newPod(annotationMap{queueName: queue}, nil) }
+	newPodIn := func(queue string) runtime.Object { return newPod(annotationMap{queueName: queue}, nil) }
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		object                   runtime.Object
 		changeInput              func(*WorkloadInput)
 		wantRefusal, wantWarning string
 	}{
-		"a pod in a leaf": {object: in("open")},
+		"a pod in a leaf": {object: newPodIn("open")},
 		"a pod in a parent: refused": {
-			object:      in("tenant"),
+			object:      newPodIn("tenant"),
 			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: Queue <tenant> is the parent of other queues and takes no jobs: name one of its children",
 		},
 		"a vcjob in a parent: refused": {
 			object:      newVCJob("tenant", nil, newTask(1, nil, nil), newTask(1, nil, nil)),
 			wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent",
 		},
-		"a PodGroup in a parent: refused": {object: newPodGroup("tenant"), wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent"},
+		"a PodGroup in a parent: refused": {
+			object:      newPodGroup("tenant"),
+			wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent",
+		},
 		"a pod of a ReplicaSet in a parent": {
 			object:      newPod(annotationMap{queueName: "tenant"}, nil, setReplicaSetAsOwner),
 			wantWarning: "Queue <tenant> is the parent",
 		},
-		"a pod in a queue that is only a parent and has no children: refused": {object: in("only-parent"), wantRefusal: "Queue <only-parent> is the parent"},
+		"a pod in a queue that is only a parent and has no children: refused": {
+			object:      newPodIn("only-parent"),
+			wantRefusal: "Queue <only-parent> is the parent",
+		},
 		"a queue with a stop policy": {
-			object:      in("drained"),
-			changeInput: func(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } },
+			object:      newPodIn("drained"),
+			changeInput: setNoChildren,
 			wantWarning: "Queue <drained> is held by its stop policy",
 		},
 		"a queue below one with a stop policy": {
-			object:      in("below-drained"),
+			object:      newPodIn("below-drained"),
 			wantWarning: "Queue <below-drained> (its ancestor <drained>) is held by its stop policy",
 		},
 		"a queue that the operator holds": {
-			object: in("drained"),
+			object: newPodIn("drained"),
 			changeInput: func(w *WorkloadInput) {
 				w.Queue = func(name string) *v1beta1.Queue {
 					q := findTreeQueue(name)
 					q.Annotations[v1alpha1.AnnotationHoldMessage] = "CardQuota drained: no path"
 					return q
 				}
-				w.HasChildren = func(string) bool { return false }
+				setNoChildren(w)
 			},
 			wantWarning: "Queue <drained> is held by the operator: nothing new starts in it; CardQuota drained: no path",
 		},
-		"a queue whose parent does not exist": {object: in("orphan"), wantWarning: "Queue <orphan> names parent <gone>, which does not exist"},
-		"a queue in a cycle of parents":       {object: in("a"), wantWarning: "Queue <a> (its ancestor <b>) names parent <a>, which leads back to it"},
-		"a queue six levels below root":       {object: in("deep6")},
-		"a queue seven levels below root":     {object: in("deep7"), wantWarning: "Queue <deep7> is more than 6 levels below <root>"},
+		"a queue whose parent does not exist": {
+			object:      newPodIn("orphan"),
+			wantWarning: "Queue <orphan> names parent <gone>, which does not exist",
+		},
+		"a queue in a cycle of parents": {
+			object:      newPodIn("a"),
+			wantWarning: "Queue <a> (its ancestor <b>) names parent <a>, which leads back to it",
+		},
+		"a queue six levels below root":   {object: newPodIn("deep6")},
+		"a queue seven levels below root": {object: newPodIn("deep7"), wantWarning: "Queue <deep7> is more than 6 levels below <root>"},
 		"a namespace that the queue's parent does not take: refused": {
-			object:      in("open"),
+			object:      newPodIn("open"),
 			changeInput: setOtherTeam,
 			wantRefusal: "Namespace <chat> may not use queue <tenant>…; it is above queue open",
 		},
@@ -127,30 +143,31 @@ func TestWorkloadsInATreeOfQueues(t *testing.T) {
 			wantRefusal: "Namespace <chat> may not use queue <tenant>",
 		},
 		"the webhook does not know the namespace yet": {
-			object:      in("open"),
+			object:      newPodIn("open"),
 			changeInput: func(w *WorkloadInput) { w.Namespace = nil },
 			wantWarning: "Namespace <chat> is not known yet",
 		},
-		"4 cards, as many as the parent's quota": {object: newPod(annotationMap{queueName: "open", name: "NVIDIA-H200"}, amounts{gpu: "4"})},
+		"4 cards, as many as the parent's quota": {
+			object: newPod(annotationMap{queueName: "open", cardName: "NVIDIA-H200"}, amounts{gpu: "4"}),
+		},
 		"5 cards, the queue inherits the parent's quota of 4": {
-			object:      newPod(annotationMap{queueName: "open", name: "NVIDIA-H200"}, amounts{gpu: "5"}),
+			object:      newPod(annotationMap{queueName: "open", cardName: "NVIDIA-H200"}, amounts{gpu: "5"}),
 			wantWarning: "requests 5 NVIDIA-H200, but the quota of queue open is 4",
 		},
 		"5 cards, the queue has a quota of 8, its parent of 4": {
-			object: newPod(annotationMap{queueName: "drained", name: "NVIDIA-H200"}, amounts{gpu: "5"}),
+			object: newPod(annotationMap{queueName: "drained", cardName: "NVIDIA-H200"}, amounts{gpu: "5"}),
 			changeInput: func(w *WorkloadInput) {
-				w.HasChildren = func(string) bool { return false }
+				setNoChildren(w)
 				w.Queue = findTreeQueueWithoutHold
 			},
 			wantWarning: "the quota of queue drained is 4",
 		},
 		"a vcjob of 5 cards, the queue inherits a quota of 4": {
-			object:      newVCJob("open", annotationMap{request: `{"NVIDIA-H200":5}`}, newTask(5, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "1"})),
+			object:      newVCJob("open", annotationMap{cardRequest: `{"NVIDIA-H200":5}`}, newTask(5, annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "1"})),
 			wantWarning: "requests 5 NVIDIA-H200 in total, but the quota of queue open is 4",
 		},
 	}) {
-		load, _ := WorkloadOf(tc.object)
-		checkAnswer(t, validateNow(t, load, nil, newInput(withTree(tc.changeInput))), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, tc.object, newInput(withTree(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
 	}
 }
 
@@ -164,8 +181,7 @@ func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
 // each queue for which a tree refuses or warns, nothing is said.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
-		load, _ := WorkloadOf(newPod(annotationMap{queueName: queue}, nil))
-		checkAnswer(t, validateNow(t, load, nil, newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue })), "", "")
+		checkNewWorkload(t, newPod(annotationMap{queueName: queue}, nil), newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue }), "", "")
 	}
 }
 
@@ -205,7 +221,10 @@ func TestQueueAnnotationsOfATreeAreValidated(t *testing.T) {
 			annotations: annotationMap{stopPolicy: "hold"},
 			wantRefusal: `metadata.annotations[volcano.sh/stop-policy]: Invalid value: "hold": this stop policy is unknown, and holds the queue: write one of None, Hold, HoldAndDrain`,
 		},
-		`parent-only is not "true"`: {annotations: annotationMap{v1alpha1.AnnotationParentOnly: "yes"}, wantWarning: `has no effect unless it is "true"`},
+		`parent-only is not "true"`: {
+			annotations: annotationMap{v1alpha1.AnnotationParentOnly: "yes"},
+			wantWarning: `has no effect unless it is "true"`,
+		},
 	}) {
 		checkAnswer(t, ValidateQueue(builder.Queue("q").With(func(q *v1beta1.Queue) { q.Annotations = tc.annotations }).Obj(), nil), tc.wantRefusal, tc.wantWarning)
 	}

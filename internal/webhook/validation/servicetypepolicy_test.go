@@ -64,7 +64,12 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			base:        good,
 			wantRefusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`,
 		},
-		"another change, type a reclaimed from an undefined type before": {policy: policy(wrongAnd), before: policy(wrong), base: good, wantWarning: "as before: "},
+		"another change, type a reclaimed from an undefined type before": {
+			policy:      policy(wrongAnd),
+			before:      policy(wrong),
+			base:        good,
+			wantWarning: "as before: ",
+		},
 		"type a reclaims from a second undefined type: refused": {
 			policy:      policy(wrongTwice),
 			before:      policy(wrong),
@@ -150,7 +155,11 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy",
 		},
 		"the base has Volcano's hierarchy, the policy says Tree": {policy: policy(tree), base: hierarchical},
-		"an invalid base, and no rendered configuration":         {policy: policy(nil), base: text("actions: ["), wantWarning: "; there is no rendered configuration"},
+		"an invalid base, and no rendered configuration": {
+			policy:      policy(nil),
+			base:        text("actions: ["),
+			wantWarning: "; there is no rendered configuration",
+		},
 		"there is no base ConfigMap": {
 			policy:      policy(nil),
 			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap",

@@ -15,13 +15,13 @@ import (
 // exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. The vcjob
 // here has 2 pods with 4 cards each, 8 in all.
 func TestTotalOfAJobMustFitItsPods(t *testing.T) {
-	worker := func(cards string) []annotationMap { return []annotationMap{{name: cards}} }
+	worker := func(cards string) []annotationMap { return []annotationMap{{cardName: cards}} }
 	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {
 		var annotations annotationMap
 		if cards != nil {
 			annotations = cards[0]
 		}
-		return newVCJob("open", annotationMap{request: text}, newTask(2, annotations, limits))
+		return newVCJob("open", annotationMap{cardRequest: text}, newTask(2, annotations, limits))
 	}
 
 	h200 := worker("NVIDIA-H200")
@@ -39,7 +39,10 @@ func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 			object:      job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four),
 			wantRefusal: "requests 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb",
 		},
-		"cards, but the pods request none: refused": {object: job(`{"NVIDIA-H200":8}`, nil, nil), wantRefusal: "none of its pods requests nvidia.com/gpu"},
+		"cards, but the pods request none: refused": {
+			object:      job(`{"NVIDIA-H200":8}`, nil, nil),
+			wantRefusal: "none of its pods requests nvidia.com/gpu",
+		},
 		"other cards than its pods name: refused": {
 			object:      job(`{"NVIDIA-H800":8}`, h200, four),
 			wantRefusal: "requests 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both",
@@ -50,28 +53,29 @@ func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 			object:      job(`{"NVIDIA-H200":4}`, h200, four),
 			wantWarning: "says 4 nvidia.com/gpu in total, but its pods request 8",
 		},
-		"4 of each of two alternatives, 8 in all": {object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
-		"0 of another card":                       {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four)},
+		"4 of each of two alternatives, 8 in all": {
+			object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four),
+		},
+		"0 of another card": {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four)},
 		"a card that no node offers": {
 			object:      job(`{"NVIDIA-B300":8}`, nil, four),
 			wantWarning: "names NVIDIA-B300, which no node offers now",
 		},
 		"a task whose card no label names": {
-			object:      newVCJob("open", annotationMap{request: `{"NVIDIA-H200":8}`}, newTask(1, nil, amounts{ascend: "1"})),
+			object:      newVCJob("open", annotationMap{cardRequest: `{"NVIDIA-H200":8}`}, newTask(1, nil, amounts{ascend: "1"})),
 			wantWarning: "no node says which card that is",
 		},
 		"a Deployment, which can be scaled": {
-			object: newDeployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = annotationMap{request: `{"NVIDIA-H200":400}`} }),
+			object: newDeployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = annotationMap{cardRequest: `{"NVIDIA-H200":400}`} }),
 		},
 		"a PodGroup, whose pods are other objects": {
-			object: &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: annotationMap{request: `{"NVIDIA-H200":400}`}}},
+			object: &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: annotationMap{cardRequest: `{"NVIDIA-H200":400}`}}},
 		},
 		"a PodGroup with a total that is not a JSON object: refused": {
-			object:      &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: annotationMap{request: `[]`}}},
+			object:      &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: annotationMap{cardRequest: `[]`}}},
 			wantRefusal: `metadata.annotations[volcano.sh/card.request]: Invalid value: "[]": "[]" is not a JSON object`,
 		},
 	}) {
-		load, _ := WorkloadOf(tc.object)
-		checkAnswer(t, validateNow(t, load, nil, newInput(nil)), tc.wantRefusal, tc.wantWarning)
+		checkNewWorkload(t, tc.object, newInput(nil), tc.wantRefusal, tc.wantWarning)
 	}
 }

@@ -22,7 +22,7 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	retries := JobDefaults{MaxRetry: DefaultMaxRetry}
 	none := JobDefaults{}
 	job := func(change func(*vcbatch.Job)) *vcbatch.Job {
-		j := newVCJob("training", nil, newTask(2, annotationMap{name: "NVIDIA-H200"}, amounts{gpu: "4"}))
+		j := newVCJob("training", nil, newTask(2, annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "4"}))
 		if change != nil {
 			change(j)
 		}
@@ -44,39 +44,84 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 		changeInput func(*WorkloadInput)
 		want        JobDefaults
 	}{
-		"a job without policies: gets both":                            {job: job(nil), want: both},
-		"maxRetry is 3, Volcano's own default: gets both":              {job: job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }), want: both},
-		"maxRetry is 1, which the user wrote: gets only the policy":    {job: job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }), want: JobDefaults{Policies: restart}},
-		"restarts when a pod is evicted":                               {job: job(on(bus.PodEvictedEvent, bus.RestartJobAction)), want: retries},
-		"restarts a task when a pod is evicted":                        {job: job(on(bus.PodEvictedEvent, bus.RestartTaskAction)), want: retries},
-		"restarts at any event":                                        {job: job(on(bus.AnyEvent, bus.RestartJobAction)), want: retries},
-		"aborts when a pod is evicted: gets nothing":                   {job: job(on(bus.PodEvictedEvent, bus.AbortJobAction)), want: none},
-		"terminates at any event: gets nothing":                        {job: job(on(bus.AnyEvent, bus.TerminateJobAction)), want: none},
-		"synchronises when a pod is evicted":                           {job: job(on(bus.PodEvictedEvent, bus.SyncJobAction)), want: retries},
-		"restarts when a pod fails, not when it is evicted: gets both": {job: job(on(bus.PodFailedEvent, bus.RestartJobAction)), want: both},
-		"completes with a task: gets both":                             {job: job(on(bus.TaskCompletedEvent, bus.CompleteJobAction)), want: both},
+		"a job without policies: gets both": {job: job(nil), want: both},
+		"maxRetry is 3, Volcano's own default: gets both": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }),
+			want: both,
+		},
+		"maxRetry is 1, which the user wrote: gets only the policy": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }),
+			want: JobDefaults{Policies: restart},
+		},
+		"restarts when a pod is evicted": {
+			job:  job(on(bus.PodEvictedEvent, bus.RestartJobAction)),
+			want: retries,
+		},
+		"restarts a task when a pod is evicted": {
+			job:  job(on(bus.PodEvictedEvent, bus.RestartTaskAction)),
+			want: retries,
+		},
+		"restarts at any event":                      {job: job(on(bus.AnyEvent, bus.RestartJobAction)), want: retries},
+		"aborts when a pod is evicted: gets nothing": {job: job(on(bus.PodEvictedEvent, bus.AbortJobAction)), want: none},
+		"terminates at any event: gets nothing":      {job: job(on(bus.AnyEvent, bus.TerminateJobAction)), want: none},
+		"synchronises when a pod is evicted": {
+			job:  job(on(bus.PodEvictedEvent, bus.SyncJobAction)),
+			want: retries,
+		},
+		"restarts when a pod fails, not when it is evicted: gets both": {
+			job:  job(on(bus.PodFailedEvent, bus.RestartJobAction)),
+			want: both,
+		},
+		"completes with a task: gets both": {
+			job:  job(on(bus.TaskCompletedEvent, bus.CompleteJobAction)),
+			want: both,
+		},
 		"restarts at several events, eviction among them": {
 			job: job(func(j *vcbatch.Job) {
 				j.Spec.Policies = []vcbatch.LifecyclePolicy{{Events: []bus.Event{bus.PodFailedEvent, bus.PodEvictedEvent}, Action: bus.RestartJobAction}}
 			}),
 			want: retries,
 		},
-		"a task has a policy for eviction":                          {job: job(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }), want: retries},
-		"minAvailable 1 of 2 pods: an evicted pod does not stop it": {job: job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }), want: retries},
-		"minAvailable 2 of 2 pods: gets both":                       {job: job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }), want: both},
-		"a task with minAvailable 0":                                {job: job(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }), want: retries},
-		"runs with 1 of 2 partitions":                               {job: job(parts(1)), want: retries},
-		"runs with 2 of 2 partitions: gets both":                    {job: job(parts(2)), want: both},
-		"requests no card: gets nothing":                            {job: newVCJob("training", nil, newTask(2, nil, amounts{"cpu": "1"})), want: none},
-		"requests a card that no node offers yet: gets both": {
-			job:  newVCJob("training", nil, newTask(2, annotationMap{name: "NVIDIA-B300"}, amounts{"example.com/card": "1"})),
+		"a task has a policy for eviction": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }),
+			want: retries,
+		},
+		"minAvailable 1 of 2 pods: an evicted pod does not stop it": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }),
+			want: retries,
+		},
+		"minAvailable 2 of 2 pods: gets both": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }),
 			want: both,
 		},
-		"in a queue of inference, which is not reclaimable: gets nothing": {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }), want: none},
-		"in a queue without a service type: gets nothing":                 {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }), want: none},
-		"in a queue that does not exist: gets nothing":                    {job: job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), want: none},
-		"vcjobEvictionPolicy Unchanged: gets nothing":                     {job(nil), off, none},
-		"no ServiceTypePolicy: gets nothing":                              {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
+		"a task with minAvailable 0": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }),
+			want: retries,
+		},
+		"runs with 1 of 2 partitions":            {job: job(parts(1)), want: retries},
+		"runs with 2 of 2 partitions: gets both": {job: job(parts(2)), want: both},
+		"requests no card: gets nothing": {
+			job:  newVCJob("training", nil, newTask(2, nil, amounts{"cpu": "1"})),
+			want: none,
+		},
+		"requests a card that no node offers yet: gets both": {
+			job:  newVCJob("training", nil, newTask(2, annotationMap{cardName: "NVIDIA-B300"}, amounts{"example.com/card": "1"})),
+			want: both,
+		},
+		"in a queue of inference, which is not reclaimable: gets nothing": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }),
+			want: none,
+		},
+		"in a queue without a service type: gets nothing": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }),
+			want: none,
+		},
+		"in a queue that does not exist: gets nothing": {
+			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }),
+			want: none,
+		},
+		"vcjobEvictionPolicy Unchanged: gets nothing": {job(nil), off, none},
+		"no ServiceTypePolicy: gets nothing":          {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
 		input := newInput(func(w *WorkloadInput) {
 			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
