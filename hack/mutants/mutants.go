@@ -50,7 +50,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
 	{tests: "./internal/cli", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*|TestAGateNames.*)$", mutants: reservationMutants},
 	{tests: "./internal/cli", run: "^(TestTheOperatorIsFound.*|TestAHiddenLease.*)$", mutants: leaseMutants},
-	{tests: "./internal/cli", run: "^(TestEventsOfAnother.*|TestWhyTellsOfEvictions)$", mutants: eventMutants},
+	{tests: "./internal/cli", run: "^(TestEventsOfAnother.*|TestWhyShowsTheLastEviction)$", mutants: eventMutants},
 	{tests: "./internal/cli", run: "^(TestWhySaysToATenant.*|TestWhyOfADeleted.*)$", mutants: deletedQuotaMutants},
 	{tests: "./internal/cli/quotausage", run: "^TestAQueueWithoutAPath.*$", mutants: availableMutants},
 	{tests: "./internal/enforcement", run: "Lease", mutants: operatorLeaseMutants},

@@ -52,8 +52,10 @@ func commandArguments(t *testing.T) map[string][]string {
 	return map[string][]string{"why": {"waits"}, "whatif": {"-f", job}}
 }
 
-// TestEveryCommandOnABadServer: one plain sentence, and exit code 1.
-func TestEveryCommandOnABadServer(t *testing.T) {
+// TestEveryCommandSaysThatTheServerIsBad: each command reads from each of badServers: one that is silent, refuses all
+// credentials, has an error of its own, shows a login page, or ends in the middle. It prints one plain sentence about
+// that, and ends with exit code 1. Only version knows something without a server, its own version.
+func TestEveryCommandSaysThatTheServerIsBad(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
 	arguments := commandArguments(t)
@@ -67,12 +69,13 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 			}
 
 			t.Run(name+"/"+command.Name(), func(t *testing.T) {
+				args := append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...)
 				r := runProgram(t.Context(), t, func(p *program) {
 					p.simulate = simulator.Run
 					if name == silentServer { // the others answer, on a busy machine later
 						p.requestTimeout = 200 * time.Millisecond
 					}
-				}, append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...)...)
+				}, args...)
 				r.exits(exitError).reports("error: ", bad.want).lacks("goroutine")
 
 				if command.Name() == "version" { // it knows its own version without a server
@@ -82,7 +85,7 @@ func TestEveryCommandOnABadServer(t *testing.T) {
 				}
 
 				check.That(t, len(r.errOut) < 400, "no plain sentence: %s", r.errOut)
-				check.Equal(t, "lines, so that a script can search the error", 1, strings.Count(r.errOut, "\n"))
+				check.Equal(t, "lines of the error", 1, strings.Count(r.errOut, "\n")) // a script searches by line
 			})
 		}
 	}

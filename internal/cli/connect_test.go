@@ -47,49 +47,66 @@ func serve(t *testing.T, answers map[string]string) string {
 	return server.URL
 }
 
-// TestRealAnswers reads from servers over HTTP, with the client of the program.
-func TestRealAnswers(t *testing.T) {
+// TestErrorsOfTheConnectionAreExplained: the real client of the program reads over HTTP from a server that serves some paths.
+// Whatever is wrong with it, a user reads one sentence that says what. A CRD of another version is no error: fields that
+// this version does not know are ignored, and what is missing counts as not observed.
+func TestErrorsOfTheConnectionAreExplained(t *testing.T) {
 	const (
-		group = "/apis/cardquota.dev/v1alpha1"
-		list  = "/apis/cardquota.dev/v1alpha1/cardquotas"
+		group       = "/apis/cardquota.dev/v1alpha1"
+		quotas      = group + "/cardquotas"
+		localQuotas = group + "/namespaces/default/localcardquotas"
 	)
 
-	local := "/apis/cardquota.dev/v1alpha1/namespaces/default/localcardquotas"
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
-
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(broken, []byte("clusters: {"), 0o600))
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		answers map[string]string
-		args    []string
-		code    int
-		want    string
+		served   map[string]string // answers of the server by path, nil for no server
+		args     []string
+		wantCode int
+		want     string
 	}{
-		"another version of the CRD": {map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, list: quotasOfOtherVersion}, nil, exitOK, "llm not ready: NotObserved"},
-		"no rights":                  {map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, list: refusal, local: refusal}, nil, exitError, `user "tina" may not list cardquotas.cardquota.dev`},
-		"half of the CRDs":           {map[string]string{"/api": coreVersions, "/apis": ourGroup, group: halfOfKinds}, nil, exitError, "no kind CardQuota of cardquota.dev"},
-		"no CRDs":                    {map[string]string{"/api": coreVersions, "/apis": otherGroup}, nil, exitError, "no kind CardQuota of cardquota.dev"},
-		"credentials that ended":     {map[string]string{"/api": "401", "/apis": "401"}, nil, exitError, "does not accept your credentials"},
-		"no server":                  {nil, []string{"--server", closed.URL}, exitError, "does not answer: connection refused"},
-		"an unknown context":         {nil, []string{"--context", "gone"}, exitError, "context was not found for specified context: gone"},
-		"a broken kubeconfig":        {nil, []string{"--kubeconfig", broken}, exitError, "error loading config file"},
+		"CardQuotas of another version": {
+			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, quotas: quotasOfOtherVersion},
+			wantCode: exitOK, want: "llm not ready: NotObserved",
+		},
+		"neither CardQuotas nor LocalCardQuotas may be listed": {
+			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, quotas: refusal, localQuotas: refusal},
+			wantCode: exitError, want: `user "tina" may not list cardquotas.cardquota.dev`,
+		},
+		"only the kind ServiceTypePolicy is installed": {
+			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: halfOfKinds},
+			wantCode: exitError, want: "no kind CardQuota of cardquota.dev",
+		},
+		"no kind of Cardquota is installed": {
+			served:   map[string]string{"/api": coreVersions, "/apis": otherGroup},
+			wantCode: exitError, want: "no kind CardQuota of cardquota.dev",
+		},
+		"the credentials have expired": {
+			served:   map[string]string{"/api": "401", "/apis": "401"},
+			wantCode: exitError, want: "does not accept your credentials",
+		},
+		"the server is not running":   {args: []string{"--server", closed.URL}, wantCode: exitError, want: "does not answer: connection refused"},
+		"the context does not exist":  {args: []string{"--context", "gone"}, wantCode: exitError, want: "context was not found for specified context: gone"},
+		"the kubeconfig is not valid": {args: []string{"--kubeconfig", broken}, wantCode: exitError, want: "error loading config file"},
 	}) {
 		args := []string{"top", "--kubeconfig", empty}
-		if tc.answers != nil {
-			args = append(args, "--server", serve(t, tc.answers))
+		if tc.served != nil {
+			args = append(args, "--server", serve(t, tc.served))
 		}
 
-		r := runProgram(t.Context(), t, func(*program) {}, append(args, tc.args...)...).exits(tc.code).lacks("goroutine")
-		check.Contains(t, "output", strings.Join(strings.Fields(r.out+r.errOut), " "), tc.want)
+		r := runProgram(t.Context(), t, func(*program) {}, append(args, tc.args...)...).exits(tc.wantCode).says(tc.want).lacks("goroutine")
 		checkColumns(t, r.errOut)
 	}
 }
 
+// TestAMissingFileIsNoSilentServer: an error of the operating system may be about a file or about a connection. That of a file
+// is shown as it is, and does not blame the API server.
 func TestAMissingFileIsNoSilentServer(t *testing.T) {
 	_, err := os.Stat("testdata/no-such-kubeconfig")
-	text := explainError(err)
-	check.That(t, strings.Contains(text, "no-such-kubeconfig") && !strings.Contains(text, "API server"), "%s", text)
+	check.Text(t, "explanation", explainError(err)).Has("no-such-kubeconfig").Lacks("API server")
 }

@@ -18,14 +18,15 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestVersionWithoutACluster: it shows its own version, as kubectl does, and then the error.
-func TestVersionWithoutACluster(t *testing.T) {
+// TestVersionWithoutAClusterShowsItsOwn: as kubectl version does, and then the error.
+func TestVersionWithoutAClusterShowsItsOwn(t *testing.T) {
 	runProgram(t.Context(), t, func(p *program) {
 		p.connect = func() (client.WithWatch, error) { return nil, errors.New("no cluster") }
 	}, "version").exits(exitError).prints("kubectl cardquota").reports("error: no cluster")
 }
 
-// TestErrorsAreOneLineForScripts: they are wrapped on a terminal only.
+// TestErrorsAreOneLineForScripts: a script searches errors line by line, so an error is wrapped only on a terminal. The error
+// here has 259 characters.
 func TestErrorsAreOneLineForScripts(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("a long error ", 20))
 	for t, isTerminal := range check.Cases(t, map[string]bool{"terminal": true, "script": false}) {
@@ -34,77 +35,98 @@ func TestErrorsAreOneLineForScripts(t *testing.T) {
 			p.connect = func() (client.WithWatch, error) { return nil, errors.New(long) }
 		}, "top")
 		check.Equal(t, "is one line", !isTerminal, strings.Contains(r.errOut, long+"\n"))
-
 		if isTerminal {
 			checkColumns(t, strings.TrimPrefix(r.errOut, "error: "))
 		}
 	}
 }
 
-// TestUsageErrorsNameTheHelp: kubectl does so, too, and only there.
+// TestUsageErrorsNameTheHelp: as with kubectl, an error in the words that the user typed ends with how to get help. An error
+// of the cluster does not.
 func TestUsageErrorsNameTheHelp(t *testing.T) {
-	for args, want := range map[string]string{
+	for command, want := range map[string]string{
 		"top --nothing":  "See 'kubectl cardquota top --help' for usage.\n",
 		"nothing":        "See 'kubectl cardquota --help' for usage.\n",
 		"version extra":  "See 'kubectl cardquota version --help' for usage.\n",
 		"top -o nothing": "See 'kubectl cardquota top --help' for usage.\n",
 	} {
-		execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...).exits(exitError).reports("error: ", want)
+		execute(t, nil, mayReadAll, command).exits(exitError).reports("error: ", want)
 	}
 
-	execute(t, nil, interceptor.Funcs{}, "top", "missing").lacks("--help")
+	execute(t, nil, mayReadAll, "top missing").lacks("--help")
 }
 
-// TestTopSelectsByLabels, as kubectl get does.
+// TestTopSelectsByLabels: -l works as in kubectl get, and one that cannot be parsed is refused.
 func TestTopSelectsByLabels(t *testing.T) {
-	labelled := builder.CardQuota("labelled").Card("A", 1).Obj()
-	labelled.Labels = map[string]string{"team": "chat"}
-	objects := []client.Object{labelled, builder.CardQuota("other").Card("A", 1).Obj()}
-	execute(t, objects, interceptor.Funcs{}, "top", "-l", "team=chat", "-o", "json").exits(exitOK).prints(`"labelled"`).lacks(`"other"`)
-	execute(t, objects, interceptor.Funcs{}, "top", "-l", "team in").exits(exitError).reports("--selector team in: ")
+	objects := []client.Object{
+		builder.CardQuota("labelled").Label("team", "chat").Card("A", 1).Obj(),
+		builder.CardQuota("other").Card("A", 1).Obj(),
+	}
+	execute(t, objects, mayReadAll, "top -l team=chat -o json").exits(exitOK).prints(`"labelled"`).lacks(`"other"`)
+	execute(t, objects, mayReadAll, "top", "-l", "team in").exits(exitError).reports("--selector team in: ")
 }
 
-// TestAForbiddenWatchEnds: a user who may list and not watch would wait for ever.
-func TestAForbiddenWatchEnds(t *testing.T) {
+// TestAForbiddenWatchEndsWithAnError: a user who may list CardQuotas and not watch them would wait for ever.
+func TestAForbiddenWatchEndsWithAnError(t *testing.T) {
 	refuse := interceptor.Funcs{Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 		return nil, forbidden("watch", v1alpha1.GroupVersion.WithResource("cardquotas").GroupResource())
 	}}
-	execute(t, []client.Object{builder.CardQuota("a").Obj()}, refuse, "top", "--watch").exits(exitError).reports("may not watch cardquotas.cardquota.dev")
+	execute(t, []client.Object{builder.CardQuota("a").Obj()}, refuse, "top --watch").exits(exitError).reports("may not watch cardquotas.cardquota.dev")
 }
 
-// TestListsArePrintedAsKubectlGetDoes: by the printers of kubectl, from the fields of -o json.
+// TestListsArePrintedAsKubectlGetDoes: users have scripts for kubectl get, so all its formats work, with the fields of
+// -o json. The CardQuotas are llm-training and llm-chat of tenant llm, ads of ads, and new of vision.
 func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "template")
-	check.NoError(t, os.WriteFile(file, []byte("{{range .items}}{{.tenant}} {{end}}"), 0o600))
+	template := filepath.Join(t.TempDir(), "template")
+	check.NoError(t, os.WriteFile(template, []byte("{{range .items}}{{.tenant}} {{end}}"), 0o600))
+	million := []client.Object{countedQuota("a", "a", "", v1alpha1.CardStatus{Name: "A", Quota: 1000000}).Obj()}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		objects []client.Object
+		command string
 		args    []string
 		want    string
 	}{
-		"names":                {flatQuotas(), []string{"top", "llm-chat", "ads", "-o", "name"}, "cardquota.cardquota.dev/ads\ncardquota.cardquota.dev/llm-chat\n"},
-		"names of nodes":       {fleet(), []string{"inventory", "--nodes", "-o", "name"}, "node/h200-0\nnode/h200-1\nnode/mig-0\nnode/new-0\n"},
-		"a path":               {flatQuotas(), []string{"top", "-o", "jsonpath={range .items[*]}{.name}={.cards[0].quota} {end}"}, "ads=4 llm-chat=8 llm-training=8 new=2 "},
-		"a path as JSON":       {flatQuotas(), []string{"top", "ads", "-o", "jsonpath-as-json={.items[*].name}"}, "[\n    \"ads\"\n]\n"},
-		"a template":           {flatQuotas(), []string{"top", "-o", "go-template={{len .items}}"}, "4"},
-		"--template":           {flatQuotas(), []string{"top", "--template", "{{.kind}}"}, "CardUsageList"},
-		"columns":              {flatQuotas(), []string{"top", "llm-training", "-o", "custom-columns=NAME:.name,USED:.cards[*].used"}, "NAME           USED\nllm-training   6,3\n"},
-		"no headers":           {flatQuotas(), []string{"top", "llm-training", "--no-headers", "-o", "custom-columns=NAME:.name,X:.nothing"}, "llm-training   <none>\n"},
-		"a template of a file": {flatQuotas(), []string{"top", "-o", "go-template-file=" + file}, "ads llm llm vision "},
-		"columns of cards":     {fleet(), []string{"inventory", "--no-headers", "-o", "custom-columns=CARD:.name,TOTAL:.total"}, "NVIDIA-H200                     16\nNVIDIA-H200/mig-1g.18gb-mixed   14\n"},
-		"a large number":       {[]client.Object{counted("a", "a", "", v1alpha1.CardStatus{Name: "A", Quota: 1000000}).Obj()}, []string{"top", "-o", "jsonpath={.items[0].cards[0].quota}"}, "1000000"},
-		"a path in braces":     {flatQuotas(), []string{"top", "ads", "--no-headers", "-o", "custom-columns=N:{.name},T:tenant"}, "ads   ads\n"},
+		"names of CardQuotas": {
+			flatQuotas(), "top llm-chat ads -o name", nil, "cardquota.cardquota.dev/ads\ncardquota.cardquota.dev/llm-chat\n",
+		},
+		"names of nodes": {
+			fleetWithFaults(), "inventory --nodes -o name", nil, "node/h200-0\nnode/h200-1\nnode/mig-0\nnode/new-0\n",
+		},
+		"a path": {
+			flatQuotas(), "top -o", []string{"jsonpath={range .items[*]}{.name}={.cards[0].quota} {end}"}, "ads=4 llm-chat=8 llm-training=8 new=2 ",
+		},
+		"a path, as JSON":          {flatQuotas(), "top ads -o jsonpath-as-json={.items[*].name}", nil, "[\n    \"ads\"\n]\n"},
+		"a path to a large number": {million, "top -o jsonpath={.items[0].cards[0].quota}", nil, "1000000"},
+		"a template":               {flatQuotas(), "top -o", []string{"go-template={{len .items}}"}, "4"},
+		"a template in a flag":     {flatQuotas(), "top --template {{.kind}}", nil, "CardUsageList"},
+		"a template in a file":     {flatQuotas(), "top -o go-template-file=" + template, nil, "ads llm llm vision "},
+		"columns": {
+			flatQuotas(), "top llm-training -o custom-columns=NAME:.name,USED:.cards[*].used", nil, "NAME           USED\nllm-training   6,3\n",
+		},
+		"columns without headers, of a field that does not exist": {
+			flatQuotas(), "top llm-training --no-headers -o custom-columns=NAME:.name,X:.nothing", nil, "llm-training   <none>\n",
+		},
+		"columns with paths in braces": {
+			flatQuotas(), "top ads --no-headers -o custom-columns=N:{.name},T:tenant", nil, "ads   ads\n",
+		},
+		"columns of cards": {
+			fleetWithFaults(), "inventory --no-headers -o custom-columns=CARD:.name,TOTAL:.total", nil,
+			"NVIDIA-H200                     16\nNVIDIA-H200/mig-1g.18gb-mixed   14\n",
+		},
 	}) {
-		r := execute(t, tc.objects, interceptor.Funcs{}, tc.args...).silently()
+		r := execute(t, tc.objects, mayReadAll, tc.command, tc.args...).reportsNothing()
 		check.Equal(t, "output", tc.want, r.out)
 	}
 
-	r := execute(t, flatQuotas(), interceptor.Funcs{}, "top", "ads", "--no-headers")
-	check.That(t, strings.HasPrefix(r.out, "ads\n"), "the table has a header:\n%s", r.out)
+	table := execute(t, flatQuotas(), mayReadAll, "top ads --no-headers").out
+	check.That(t, strings.HasPrefix(table, "ads\n"), "a table with --no-headers has a header:\n%s", table)
 }
 
-// TestWrongFormatsAreRefusedBeforeTheClusterIsRead, with a hint at the help.
-func TestWrongFormatsAreRefusedBeforeTheClusterIsRead(t *testing.T) {
-	for args, want := range map[string]string{
+// TestWrongFormatsAreRefusedWithAHint: the error says what is wrong with the format, and how to get help. Format name is for
+// lists of objects, not for why and the sums of inventory.
+func TestWrongFormatsAreRefusedWithAHint(t *testing.T) {
+	for command, want := range map[string]string{
 		"top -o jsonpath":                "template format specified but no template given",
 		"top -o jsonpath={":              "unclosed action",
 		"top -o custom-columns=NAME":     `custom-columns has the column "NAME": write HEADER:.path`,
@@ -113,25 +135,25 @@ func TestWrongFormatsAreRefusedBeforeTheClusterIsRead(t *testing.T) {
 		"top -o json=x":                  "write table, wide, json, yaml, name, custom-columns, jsonpath,",
 		"why pod/a -o name":              "write table, wide, json or yaml",
 	} {
-		execute(t, nil, interceptor.Funcs{}, strings.Fields(args)...).exits(exitError).reports(want, " --help' for usage.\n")
+		execute(t, nil, mayReadAll, command).exits(exitError).reports(want, " --help' for usage.\n")
 	}
 
-	execute(t, fleet(), interceptor.Funcs{}, "inventory", "-o", "name").reports("--output name is for lists of objects, such as top and inventory --nodes")
+	execute(t, fleetWithFaults(), mayReadAll, "inventory -o name").reports("--output name is for lists of objects, such as top and inventory --nodes")
 }
 
-// TestTopOfAllNamespaces: a user of several namespaces who may not list CardQuotas sees each LocalCardQuota,
-// also two of one name.
-func TestTopOfAllNamespaces(t *testing.T) {
-	first := localQuota()
-	second := localQuota()
-	second.Namespace = "other"
-	objects := []client.Object{first, second}
-	may := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
+// TestTopOfAllNamespacesShowsEachLocalCardQuota: a user of several namespaces who may not list CardQuotas sees the
+// LocalCardQuotas llm of namespaces lab and other, of one namespace with -n and of both with -A.
+func TestTopOfAllNamespacesShowsEachLocalCardQuota(t *testing.T) {
+	inOther := localQuota()
+	inOther.Namespace = "other"
+	objects := []client.Object{localQuota(), inOther}
+	noCardQuotas := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
 
-	name := "localcardquota.cardquota.dev/" + first.Name + "\n"
-	check.Equal(t, "names in one namespace", name, execute(t, objects, may, "top", "-n", first.Namespace, "-o", "name").out)
-	check.Equal(t, "names in all namespaces", name+name, execute(t, objects, may, "top", "-A", "-o", "name").out)
+	const name = "localcardquota.cardquota.dev/llm\n"
+	check.Equal(t, "names in namespace lab", name, execute(t, objects, noCardQuotas, "top -n lab -o name").out)
+	check.Equal(t, "names in all namespaces", name+name, execute(t, objects, noCardQuotas, "top -A -o name").out)
 
-	execute(t, objects, may, "top", "--all-namespaces").prints("namespace "+first.Namespace+"\n", "namespace other\n", "These are the LocalCardQuotas of all namespaces.")
-	execute(t, nil, may, "top", "-A").reports("no namespace has a LocalCardQuota")
+	execute(t, objects, noCardQuotas, "top --all-namespaces").
+		prints("namespace lab\n", "namespace other\n", "These are the LocalCardQuotas of all namespaces.")
+	execute(t, nil, noCardQuotas, "top -A").reports("no namespace has a LocalCardQuota")
 }

@@ -24,7 +24,7 @@ import (
 
 var page = filepath.Join("..", "..", "docs", "kubectl.md")
 
-// shownCluster is what a command reads.
+// shownCluster is the cluster of a command in docs/kubectl.md.
 type shownCluster struct {
 	objects   []client.Object
 	intercept interceptor.Funcs
@@ -36,21 +36,22 @@ func shownClusters(t *testing.T) map[string]shownCluster {
 		"top":                         {objects: flatQuotas()},
 		"top institute":               {objects: treeQuotas()},
 		"why train-0 -n lab":          {objects: waitingCluster()},
-		"whatif -n lab -f serve.yaml": {objects: sharedFleet()},
-		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: sharedFleet()},
-		"inventory":         {objects: fleet()},
-		"inventory --nodes": {objects: fleet()},
-		"doctor":            {usedCluster(), notInstalled(&v1alpha1.CardQuotaList{})},
-		"import":            {objects: usedCluster()},
+		"whatif -n lab -f serve.yaml": {objects: twoNodesWithTraining()},
+		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: twoNodesWithTraining()},
+		"inventory":         {objects: fleetWithFaults()},
+		"inventory --nodes": {objects: fleetWithFaults()},
+		"doctor":            {clusterWithoutCardQuotas(), notInstalled(&v1alpha1.CardQuotaList{})},
+		"import":            {objects: clusterWithoutCardQuotas()},
 		"report --month 2026-10 --prices prices.yaml": {objects: storedSums(t)},
-		"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyOf("v0.2.0")}},
+		"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyWithScheduler("v0.2.0")}},
 	}
 }
 
 const consolePrompt = "```console\n$ kubectl cardquota "
 
-// TestThePageShowsWhatTheCommandsPrint compares each block of docs/kubectl.md that begins with a
-// prompt with what the command prints. With -update it writes the page.
+// TestThePageShowsWhatTheCommandsPrint: docs/kubectl.md has examples of commands with their output, in blocks that begin with
+// a prompt. Each is exactly what the command prints on the cluster that shownClusters has for it, and none of these
+// commands is missing on the page. With -update the test writes the page.
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.0"
@@ -68,7 +69,7 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 		loaded, isShown := shown[command]
 		check.Must(t, ok && isShown, "%s: no cluster of the test shows kubectl cardquota %s", page, command)
 		seen[command] = true
-		r := execute(t, loaded.objects, loaded.intercept, strings.Fields(files.Replace(command))...)
+		r := execute(t, loaded.objects, loaded.intercept, files.Replace(command))
 		want += consolePrompt + command + "\n" + r.out + "```\n" + after
 	}
 
@@ -82,13 +83,16 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryRuleAndField checks that docs/kubectl.md describes each rule of doctor, each
-// command, and each field of the documents.
+// TestThePageHasEveryRuleAndField: docs/kubectl.md describes each command, each rule of doctor, and each field of the JSON that
+// the commands print.
 func TestThePageHasEveryRuleAndField(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 
 	words := diagnosis.RuleNames()
-	for _, document := range []any{quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{}, whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{}} {
+	for _, document := range []any{
+		quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{},
+		whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{},
+	} {
 		words = append(words, jsonFields(reflect.TypeOf(document))...)
 	}
 
@@ -127,7 +131,8 @@ func jsonFields(of reflect.Type) []string {
 	return names
 }
 
-// TestEveryTypedCommandExists parses the commands of the page and of the examples in help texts.
+// TestEveryTypedCommandExists: each "kubectl cardquota …" in docs/kubectl.md and in the examples of help texts is a command
+// with flags that exist.
 func TestEveryTypedCommandExists(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,13 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/scheduler/simulator"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 var update = flag.Bool("update", false, "write the golden files from what the commands print")
 
-// at is the time of every test.
+// at is the time of every test, a Monday at noon.
 var at = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // result is what a command printed, and its exit code. Its methods check it, one after the other.
@@ -57,13 +59,20 @@ func (r result) reports(wants ...string) result {
 	return r
 }
 
-// lacks checks that the command printed none of some texts.
+// lacks checks that output, errors and notes have none of some texts. Lines may be broken.
 func (r result) lacks(unwanted ...string) result {
-	for _, text := range unwanted {
-		check.That(r.t, !strings.Contains(r.out+r.errOut, text), "%q prints %q:\n%s%s", r.args, text, r.out, r.errOut)
-	}
+	check.Text(r.t, fmt.Sprintf("output and errors of %q", r.args), withJoinedLines(r.out)+withJoinedLines(r.errOut)).Lacks(unwanted...)
 	return r
 }
+
+// says checks that output, errors and notes together have each text. Lines may be broken.
+func (r result) says(wants ...string) result {
+	check.Contains(r.t, fmt.Sprintf("output and errors of %q", r.args), withJoinedLines(r.out+r.errOut), wants...)
+	return r
+}
+
+// oneLine returns the output with its words in one line.
+func (r result) oneLine() string { return strings.Join(strings.Fields(r.out), " ") }
 
 // printsNothing checks that there is no output.
 func (r result) printsNothing() result {
@@ -71,14 +80,14 @@ func (r result) printsNothing() result {
 	return r
 }
 
-// silently checks that there are no errors and notes.
-func (r result) silently() result {
+// reportsNothing checks that there are no errors and notes.
+func (r result) reportsNothing() result {
 	check.Equal(r.t, fmt.Sprintf("errors of %q", r.args), "", r.errOut)
 	return r
 }
 
-// fits checks that no line is longer than a terminal.
-func (r result) fits() result {
+// fitsTerminal checks that no line is longer than a terminal.
+func (r result) fitsTerminal() result {
 	checkColumns(r.t, r.out+r.errOut)
 	return r
 }
@@ -94,26 +103,28 @@ func withJoinedLines(text string) string {
 	return text + "\n" + strings.Join(strings.Fields(text), " ")
 }
 
-// execute runs a command against a cluster with some objects. intercept may refuse requests.
-func execute(t *testing.T, objects []client.Object, intercept interceptor.Funcs, args ...string) result {
-	return executeOn(t, newCluster(t, objects, intercept), args...)
+// mayReadAll refuses no request.
+var mayReadAll = interceptor.Funcs{}
+
+// execute runs "kubectl cardquota COMMAND ARGS" against a cluster with some objects. intercept may refuse requests.
+// Words of the command are separated by spaces, an argument may have some.
+func execute(t *testing.T, objects []client.Object, intercept interceptor.Funcs, command string, args ...string) result {
+	cluster := newCluster(t, objects, intercept)
+	return runProgram(t.Context(), t, func(p *program) {
+		p.simulate = simulator.Run
+		p.connect = func() (client.WithWatch, error) { return cluster, nil }
+		p.now = func() time.Time { return at }
+		p.isTerminal = func(io.Writer) bool { return false }
+	}, append(strings.Fields(command), args...)...)
 }
 
+// newCluster is an API server with some objects. Its user may change everything, unless intercept says otherwise.
 func newCluster(t *testing.T, objects []client.Object, intercept interceptor.Funcs) client.WithWatch {
 	scheme := check.Value(newScheme())(t)
 	if intercept.Create == nil {
 		intercept.Create = grant(func(authorizationv1.ResourceAttributes) bool { return true })
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).WithReturnManagedFields().Build()
-}
-
-func executeOn(t *testing.T, c client.WithWatch, args ...string) result {
-	return runProgram(t.Context(), t, func(p *program) {
-		p.simulate = simulator.Run
-		p.connect = func() (client.WithWatch, error) { return c, nil }
-		p.now = func() time.Time { return at }
-		p.isTerminal = func(io.Writer) bool { return false }
-	}, args...)
 }
 
 // runProgram runs a command of a program that was set up.
@@ -157,6 +168,16 @@ func forbid(resource schema.GroupResource, ofList client.ObjectList) interceptor
 			return forbidden("list", resource)
 		}
 		return c.List(ctx, list, options...)
+	}}
+}
+
+// forbidGet refuses to read objects of a resource by their name, or only those of some names.
+func forbidGet[Object client.Object](resource schema.GroupResource, names ...string) interceptor.Funcs {
+	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if _, ok := object.(Object); ok && (len(names) == 0 || slices.Contains(names, key.Name)) {
+			return forbidden("get", resource)
+		}
+		return c.Get(ctx, key, object, options...)
 	}}
 }
 
@@ -221,6 +242,18 @@ func sameKind(c client.Client, a, b client.ObjectList) bool {
 	return err == nil && otherErr == nil && left == right
 }
 
-var cardQuotas = schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}
+var (
+	cardQuotas = schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}
+	leases     = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+)
+
+// cardQuotaIn returns the CardQuota of a name, one of the objects, to be changed.
+func cardQuotaIn(objects []client.Object, name string) *v1alpha1.CardQuota {
+	at := slices.IndexFunc(objects, func(object client.Object) bool {
+		_, isQuota := object.(*v1alpha1.CardQuota)
+		return isQuota && object.GetName() == name
+	})
+	return objects[at].(*v1alpha1.CardQuota)
+}
 
 func timeAgo(d time.Duration) metav1.Time { return metav1.NewTime(at.Add(-d)) }

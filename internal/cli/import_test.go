@@ -16,8 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// usedCluster is a cluster with queues in use and no CardQuota.
-func usedCluster() []client.Object {
+// clusterWithoutCardQuotas has a node of 8 H200. Two running pods of queue research hold 2 cards each, and a third one waits
+// for 8. Queue chat has a quota of 4, and queue default nothing.
+func clusterWithoutCardQuotas() []client.Object {
 	objects := []client.Object{
 		builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(),
 		builder.Queue("research").Capability("256", "2Ti").Obj(),
@@ -28,7 +29,10 @@ func usedCluster() []client.Object {
 
 	for _, pod := range builder.Pod("lab", "train").Queue("research").GPUs(2).Running("h200-0").Copies(2) {
 		// As the API server records it for a pod that a scheduler bound.
-		pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}}}
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)},
+		}}
 		objects = append(objects, pod)
 	}
 
@@ -37,30 +41,32 @@ func usedCluster() []client.Object {
 	return objects
 }
 
-func TestImport(t *testing.T) {
-	pods := schema.GroupResource{Resource: "pods"}
+// TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for research and chat, or for
+// the queue that the user names, and the notes on the error stream. A user who may not list pods gets what annotations say.
+func TestImportPrintsCardQuotasForQueues(t *testing.T) {
+	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 
 	for name, tc := range map[string]struct {
 		intercept interceptor.Funcs
-		args      []string
+		command   string
 	}{
-		"all":    {interceptor.Funcs{}, nil},
-		"one":    {interceptor.Funcs{}, []string{"default", "--service-type", "inference"}},
-		"json":   {interceptor.Funcs{}, []string{"-o", "json"}},
-		"tenant": {forbid(pods, &corev1.PodList{}), nil},
+		"all":    {mayReadAll, "import"},
+		"one":    {mayReadAll, "import default --service-type inference"},
+		"json":   {mayReadAll, "import -o json"},
+		"tenant": {noPods, "import"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, usedCluster(), tc.intercept, append([]string{"import"}, tc.args...)...).exits(exitOK)
+			r := execute(t, clusterWithoutCardQuotas(), tc.intercept, tc.command).exits(exitOK).fitsTerminal()
 			compareGolden(t, "import-"+name, r.out+"== on the error stream\n"+r.errOut)
-			checkColumns(t, r.out+r.errOut)
 		})
 	}
 }
 
-// TestImportsOfAllFormatsAreAlike: files of either format have the same CardQuotas.
+// TestImportsOfAllFormatsAreAlike: a file of YAML and one of JSON have the same two CardQuotas, when doctor -f reads them. An
+// empty list is a document too. Other formats, such as wide, cannot be applied and are refused.
 func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	read := func(format string) []*v1alpha1.CardQuota {
-		r := execute(t, usedCluster(), interceptor.Funcs{}, "import", "-o", format)
+		r := execute(t, clusterWithoutCardQuotas(), mayReadAll, "import -o "+format)
 		files := manifestFiles{names: []string{"-"}}
 		quotas, _, err := files.readCardQuotas(strings.NewReader(r.out))
 		check.NoError(t, err)
@@ -68,14 +74,15 @@ func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	}
 
 	fromYAML := read("yaml")
-	check.That(t, len(fromYAML) == 2, "CardQuotas %v", fromYAML)
+	check.Equal(t, "number of CardQuotas", 2, len(fromYAML))
 	check.Equal(t, "CardQuotas of json", fromYAML, read("json"))
 
-	execute(t, nil, interceptor.Funcs{}, "import", "-o", "json").exits(exitOK).prints(`"items": []`)
-	execute(t, nil, interceptor.Funcs{}, "import", "-o", "wide").exits(exitError).reports("write yaml or json")
+	execute(t, nil, mayReadAll, "import -o json").exits(exitOK).prints(`"items": []`)
+	execute(t, nil, mayReadAll, "import -o wide").exits(exitError).reports("write yaml or json")
 }
 
-// TestImportKnowsMappedCards: cards that the labels of nodes do not name count as the policy says.
+// TestImportKnowsMappedCards: no label of node a says which card amd.com/gpu is, but the policy maps the resource to MI300X. A
+// pod of queue research uses 2 of them, so the CardQuota of research has MI300X.
 func TestImportKnowsMappedCards(t *testing.T) {
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
@@ -83,45 +90,49 @@ func TestImportKnowsMappedCards(t *testing.T) {
 		policy, builder.Node("a").Resource("amd.com/gpu", "8").Obj(), builder.Queue("research").Obj(),
 		builder.Pod("lab", "train").Queue("research").Requests("amd.com/gpu", "2").Running("a").Obj(),
 	}
-	execute(t, objects, interceptor.Funcs{}, "import", "research").exits(exitOK).prints("MI300X")
+	execute(t, objects, mayReadAll, "import research").exits(exitOK).prints("MI300X")
 }
 
-// TestImportMakesATree: for a tree if the policy or the user says so.
-func TestImportMakesATree(t *testing.T) {
-	objects := append(usedCluster(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).Parent("research").Obj())
-	r := execute(t, objects, interceptor.Funcs{}, "import", "team")
-	check.That(t, !strings.Contains(r.out, "parent: research") && strings.Contains(r.out, "With --tree"), "flat queues: %s", r.out)
-	for _, args := range [][]string{{"import", "team", "--tree"}, {"import", "team"}} {
-		execute(t, objects, interceptor.Funcs{}, args...).prints("parent: research", "deserved: 2")
-		policy := builder.ServiceTypePolicy().Obj()
-		policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
-		objects = append(objects, policy)
-	}
+// TestImportMakesATreeIfThePolicyOrTheUserSaysSo: Queue team has parent research and a quota of 2. In flat queues a parent has
+// no effect, so import drops it and says how to keep it. In a tree, by --tree or by the policy, the CardQuota has the
+// parent and deserves its quota.
+func TestImportMakesATreeIfThePolicyOrTheUserSaysSo(t *testing.T) {
+	objects := append(clusterWithoutCardQuotas(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).Parent("research").Obj())
+	treePolicy := builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj()
+
+	execute(t, objects, mayReadAll, "import team").prints("With --tree").lacks("parent: research")
+	execute(t, objects, mayReadAll, "import team --tree").prints("parent: research", "deserved: 2")
+	execute(t, append(objects, treePolicy), mayReadAll, "import team").prints("parent: research", "deserved: 2")
 }
 
-// TestImportSaysWhatItKnows: that nothing is missing only if it knows, and nothing without the CardQuotas,
-// since a Queue could get a second one.
-func TestImportSaysWhatItKnows(t *testing.T) {
+// TestImportClaimsOnlyWhatItKnows: "nothing to import" is true only if the user may read all and asks for all queues. Without
+// the right to list pods, import prints only queues that the user names: a queue without annotation may be in use. Without
+// the right to list CardQuotas it prints none, since a Queue could get a second CardQuota.
+func TestImportClaimsOnlyWhatItKnows(t *testing.T) {
 	const nothing = "There is nothing to import"
 	owned := []client.Object{builder.Queue("q").Quota(`{"A":1}`).Obj(), builder.CardQuota("q").Obj()}
-	execute(t, owned, interceptor.Funcs{}, "import").exits(exitOK).reports(nothing)
-
-	r := execute(t, owned, interceptor.Funcs{}, "import", "q")
-	check.That(t, !strings.Contains(r.errOut, nothing) && strings.Contains(r.errOut, "CardQuota q has the queue"), "of other queues nothing is known: %s", r.errOut)
+	execute(t, owned, mayReadAll, "import").exits(exitOK).reports(nothing)
+	execute(t, owned, mayReadAll, "import q").reports("CardQuota q has the queue").lacks(nothing)
 
 	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 	execute(t, append(owned, builder.Queue("used").Obj()), noPods, "import").
-		lacks(nothing).
-		reports("No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`)
-	check.Contains(t, "a named one", execute(t, usedCluster(), noPods, "import", "default").out, "queueName: default")
+		reports("No CardQuota is printed.", "Left out: used: no annotation", `may not list pods`).
+		lacks(nothing)
+	execute(t, clusterWithoutCardQuotas(), noPods, "import default").prints("queueName: default")
 
-	execute(t, usedCluster(), forbid(schema.GroupResource{Group: "cardquota.dev", Resource: "cardquotas"}, &v1alpha1.CardQuotaList{}), "import").
+	noCardQuotas := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
+	execute(t, clusterWithoutCardQuotas(), noCardQuotas, "import").
 		exits(exitError).printsNothing().
 		reports("may not list cardquotas.cardquota.dev")
 }
 
-func TestImportNeedsQueues(t *testing.T) {
-	execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import").exits(exitError).reports("no kind Queue of scheduling.volcano.sh")
-	execute(t, usedCluster(), interceptor.Funcs{}, "import", "research", "reserch").exits(exitError).printsNothing().reports("there is no Queue reserch")
-	execute(t, usedCluster(), interceptor.Funcs{}, "import", "--service-type", "Training").exits(exitError).reports("is no name of a service type")
+// TestImportRefusesWhatItCannotImport: a cluster without Volcano, a Queue that does not exist beside one that does, and a service
+// type with a capital letter, which is no name. It prints nothing then.
+func TestImportRefusesWhatItCannotImport(t *testing.T) {
+	execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import").
+		exits(exitError).reports("no kind Queue of scheduling.volcano.sh")
+	execute(t, clusterWithoutCardQuotas(), mayReadAll, "import research reserch").
+		exits(exitError).printsNothing().reports("there is no Queue reserch")
+	execute(t, clusterWithoutCardQuotas(), mayReadAll, "import --service-type Training").
+		exits(exitError).reports("is no name of a service type")
 }

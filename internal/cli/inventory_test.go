@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// fleet is a fleet with an inventory, and with nodes in which something is wrong.
-func fleet() []client.Object {
+// fleetWithFaults has five nodes: h200-0 with 8 H200, of which pods use 5, h200-1 with 8 and not ready, mig-0 with 14 slices and
+// cordoned, new-0 with 8 cards that no label names, and cpu-0 without cards. The CardInventory has counted them.
+func fleetWithFaults() []client.Object {
 	inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{
 		Nodes: 4, AnomaliesTotal: 2,
 		Cards: []v1alpha1.InventoryCard{
@@ -44,67 +44,86 @@ func fleet() []client.Object {
 	}
 }
 
-func TestInventory(t *testing.T) {
-	pods := schema.GroupResource{Resource: "pods"}
+// TestInventoryShowsCardsOrNodes: the golden files have the cards of the CardInventory, or with --nodes those of each node. A user
+// who may not list pods sees the nodes without used and free cards. Tables without -o fit a terminal.
+func TestInventoryShowsCardsOrNodes(t *testing.T) {
+	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
+	withNPUs := append(fleetWithFaults(),
+		builder.Node("npu-0").NPUs("Ascend-910B", 8).Resource("nvidia.com/mig-1g.18gb", "7").Obj(), // slices without a label
+		builder.Node("npu-1").NPUs("Ascend-910B", 8).Obj())
 
 	for name, tc := range map[string]struct {
 		objects   []client.Object
 		intercept interceptor.Funcs
-		args      []string
+		command   string
 	}{
-		"cards": {fleet(), interceptor.Funcs{}, nil},
-		"wide":  {fleet(), interceptor.Funcs{}, []string{"-o", "wide"}},
-		"yaml":  {fleet(), interceptor.Funcs{}, []string{"-o", "yaml"}},
-		"nodes": {fleet(), interceptor.Funcs{}, []string{"--nodes"}},
-		"nodes-anomaly": {append(fleet(), builder.Node("npu-0").NPUs("Ascend-910B", 8).Resource("nvidia.com/mig-1g.18gb", "7").Obj(),
-			builder.Node("npu-1").NPUs("Ascend-910B", 8).Obj()), interceptor.Funcs{}, []string{"--nodes"}},
-		"nodes-json": {fleet(), interceptor.Funcs{}, []string{"--nodes", "-o", "json"}},
-		"tenant":     {fleet(), forbid(pods, &corev1.PodList{}), []string{"--nodes"}},
-		"no-nodes":   {nil, interceptor.Funcs{}, []string{"--nodes"}},
+		"cards":         {fleetWithFaults(), mayReadAll, "inventory"},
+		"wide":          {fleetWithFaults(), mayReadAll, "inventory -o wide"},
+		"yaml":          {fleetWithFaults(), mayReadAll, "inventory -o yaml"},
+		"nodes":         {fleetWithFaults(), mayReadAll, "inventory --nodes"},
+		"nodes-anomaly": {withNPUs, mayReadAll, "inventory --nodes"},
+		"nodes-json":    {fleetWithFaults(), mayReadAll, "inventory --nodes -o json"},
+		"tenant":        {fleetWithFaults(), noPods, "inventory --nodes"},
+		"no-nodes":      {nil, mayReadAll, "inventory --nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, tc.objects, tc.intercept, append([]string{"inventory"}, tc.args...)...).exits(exitOK).silently().matchesGolden("inventory-" + name)
-			if !slices.Contains(tc.args, "-o") {
-				checkColumns(t, r.out)
+			r := execute(t, tc.objects, tc.intercept, tc.command).exits(exitOK).reportsNothing().matchesGolden("inventory-" + name)
+			if !strings.Contains(tc.command, "-o") {
+				r.fitsTerminal()
 			}
 		})
 	}
 }
 
-func TestInventoryWithoutTheOperator(t *testing.T) {
-	execute(t, nil, interceptor.Funcs{}, "inventory").exits(exitError).printsNothing().reports("no CardInventory cluster", "--nodes")
+// TestInventoryWithoutTheOperatorAdvisesTheNodes: the operator writes the CardInventory. Without it inventory has nothing to
+// show, but inventory --nodes, which reads the nodes, has.
+func TestInventoryWithoutTheOperatorAdvisesTheNodes(t *testing.T) {
+	execute(t, nil, mayReadAll, "inventory").exits(exitError).printsNothing().reports("no CardInventory cluster", "--nodes")
 }
 
-// TestMappedCards: cards that the labels of nodes do not name count as the policy says, in every
-// command.
-func TestMappedCards(t *testing.T) {
-	inForce := policyOf("v0.2.0")
-	written := policyOf("v0.2.0")
-	removed := policyOf("v0.2.0")
-	deleted := amdInventory("MI300X")
-	inForce.Status.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
-	written.Spec.Cards = inForce.Status.Cards
-	removed.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
-	removed.Spec.Cards = inForce.Status.Cards
+// TestEveryCommandKnowsMappedCards: no label of a node says which card amd.com/gpu is. The policy maps the resource to MI300X, or,
+// while the policy is deleted, the CardInventory still names it. Each command then counts 8 MI300X, of which a pod uses 2,
+// and whatif simulates them.
+func TestEveryCommandKnowsMappedCards(t *testing.T) {
+	mappings := []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
+	inForce := policyWithScheduler("v0.2.0")
+	inForce.Status.Cards = mappings
+	written := policyWithScheduler("v0.2.0")
+	written.Spec.Cards = mappings
 
-	for source, object := range map[string]client.Object{"in force": inForce, "written, and not in force yet": written, "kept while the policy is deleted": deleted} {
-		objects := append(amdCluster(), object)
-		for command, want := range map[string]string{"inventory --nodes": "MI300X      8     2     6", "doctor": "hold 2 MI300X", "why waits -n lab": "at most 6 MI300X", "import research": "MI300X"} {
-			r := execute(t, objects, interceptor.Funcs{}, strings.Fields(command)...)
-			check.Contains(t, source+": "+command, r.out, want)
-		}
+	for t, tc := range check.Cases(t, map[string]struct {
+		source client.Object
+		// whatif writes a mapping that is not in force into the configuration of the simulated scheduler.
+		wantConfiguration string
+	}{
+		"the status of the policy has the mapping":                  {inForce, ""},
+		"the spec of the policy has it, and it is not in force yet": {written, "model: MI300X"},
+		"the policy is deleted, and the CardInventory has the card": {amdInventory("MI300X"), "model: MI300X"},
+	}) {
+		objects := append(clusterWithUnnamedCards(), tc.source)
+		execute(t, objects, mayReadAll, "inventory --nodes").prints("MI300X      8     2     6")
+		execute(t, objects, mayReadAll, "doctor").prints("hold 2 MI300X")
+		execute(t, objects, mayReadAll, "why waits -n lab").prints("at most 6 MI300X")
+		execute(t, objects, mayReadAll, "import research").prints("MI300X")
 
 		cluster := &simulation.Cluster{Nodes: []*corev1.Node{builder.Node("a").Resource("amd.com/gpu", "8").Obj()}}
-		text := check.Value(readConfiguration(t.Context(), &reader{client: newCluster(t, objects, interceptor.Funcs{})}, defaultSystemNamespace, cluster))(t)
-		check.Equal(t, source+": whatif", card.Count(8), cluster.Inventory().Physical()["MI300X"])
-		check.That(t, source == "in force" || strings.Contains(text, "model: MI300X"), "%s: the scheduler has the configuration\n%s", source, text)
+		r := &reader{client: newCluster(t, objects, mayReadAll)}
+		configuration := check.Value(readConfiguration(t.Context(), r, defaultSystemNamespace, cluster))(t)
+		check.Equal(t, "MI300X for whatif", card.Count(8), cluster.Inventory().Physical()["MI300X"])
+		check.Contains(t, "configuration for whatif", configuration, tc.wantConfiguration)
 	}
-
-	execute(t, append(amdCluster(), removed), interceptor.Funcs{}, "inventory", "--nodes").lacks("MI300X")
 }
 
-// amdCluster is a node with cards that no label names, and pods that use and request them.
-func amdCluster() []client.Object {
+// TestARemovedMappingHasNoEffect: the spec has a mapping that the status of an installed policy does not have.
+func TestARemovedMappingHasNoEffect(t *testing.T) {
+	removed := policyWithScheduler("v0.2.0")
+	removed.Spec.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
+	removed.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
+	execute(t, append(clusterWithUnnamedCards(), removed), mayReadAll, "inventory --nodes").lacks("MI300X")
+}
+
+// clusterWithUnnamedCards is node a with 8 amd.com/gpu that no label names. A pod uses 2 of them, and another waits for 7.
+func clusterWithUnnamedCards() []client.Object {
 	return []client.Object{
 		builder.Node("a").Resource("amd.com/gpu", "8").Obj(), builder.Queue("research").Obj(),
 		builder.Pod("lab", "runs").Queue("research").Requests("amd.com/gpu", "2").Running("a").Obj(),
@@ -122,44 +141,78 @@ func amdInventory(models ...string) *v1alpha1.CardInventory {
 	return inventory
 }
 
-// TestMappingsThatTheInventoryDoesNotTell: without the policy a command says that it does not know which
-// node has which card.
-func TestMappingsThatTheInventoryDoesNotTell(t *testing.T) {
-	objects := append(amdCluster(), builder.Node("b").Resource("amd.com/gpu", "8").Obj(), amdInventory("MI210", "MI300X"))
-	const gap = "the CardInventory does not say which card of amd.com/gpu a node has: create the policy again"
+// TestAMappingThatIsNotKnownIsSaid: the policy is deleted, and the CardInventory has 8 MI210 and 8 MI300X of amd.com/gpu. Two nodes
+// offer 8 each, and nothing says which node has which card. So each command says that, and what helps.
+func TestAMappingThatIsNotKnownIsSaid(t *testing.T) {
+	objects := append(clusterWithUnnamedCards(), builder.Node("b").Resource("amd.com/gpu", "8").Obj(), amdInventory("MI210", "MI300X"))
 	for _, command := range []string{"inventory --nodes", "import research", "why waits -n lab", "doctor"} {
-		r := execute(t, objects, interceptor.Funcs{}, strings.Fields(command)...)
-		check.Contains(t, command, strings.Join(strings.Fields(r.out+r.errOut), " "), gap)
+		execute(t, objects, mayReadAll, command).says("the CardInventory does not say which card of amd.com/gpu a node has: create the policy again")
 	}
 }
 
-func TestMappingsThatTheInventoryTells(t *testing.T) {
+// TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory shows which card a resource is, if it lists one
+// card for all that nodes without labels offer of the resource. With two cards, or fewer cards than the nodes offer, the
+// mapping is unknown. Nodes with labels need none.
+func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 	amd := func(name string) *builder.NodeBuilder { return builder.Node(name).Resource("amd.com/gpu", "8") }
+	labelled := func(name string) *builder.NodeBuilder {
+		return amd(name).Label("amd.com/gpu.product", "MI210").Label("amd.com/gpu.memory", "1")
+	}
 	listed := func(name, resource string, total int64) v1alpha1.InventoryCard {
 		return v1alpha1.InventoryCard{Name: name, Resources: []string{resource}, Total: total}
 	}
+	unknown := []corev1.ResourceName{"amd.com/gpu"}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		nodes   []*builder.NodeBuilder
-		cards   []v1alpha1.InventoryCard
-		want    []v1alpha1.CardMapping
-		unknown []corev1.ResourceName
+		nodes       []*builder.NodeBuilder
+		cards       []v1alpha1.InventoryCard
+		want        []v1alpha1.CardMapping
+		wantUnknown []corev1.ResourceName
 	}{
-		"labels tell":            {[]*builder.NodeBuilder{builder.Node("a").GPUs("NVIDIA-H200", 8)}, []v1alpha1.InventoryCard{listed("NVIDIA-H200", "nvidia.com/gpu", 8)}, nil, nil},
-		"one model":              {[]*builder.NodeBuilder{amd("a"), amd("b")}, []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 16)}, []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}, nil},
-		"slices":                 {[]*builder.NodeBuilder{builder.Node("a").Resource("nvidia.com/mig-1g.18gb", "7")}, []v1alpha1.InventoryCard{listed("X/mig-1g.18gb-mixed", "nvidia.com/mig-1g.18gb", 7)}, []v1alpha1.CardMapping{{Resource: "nvidia.com/mig-1g.18gb", Model: "X"}}, nil},
-		"two models":             {[]*builder.NodeBuilder{amd("a"), amd("b")}, []v1alpha1.InventoryCard{listed("MI210", "amd.com/gpu", 8), listed("MI300X", "amd.com/gpu", 8)}, nil, []corev1.ResourceName{"amd.com/gpu"}},
-		"of some nodes only":     {[]*builder.NodeBuilder{amd("a"), amd("b")}, []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)}, nil, []corev1.ResourceName{"amd.com/gpu"}},
-		"that no node has":       {[]*builder.NodeBuilder{amd("a")}, []v1alpha1.InventoryCard{{Name: "MI300X", Quota: 8}}, nil, nil},
-		"nodes may not be read":  {nil, []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)}, nil, nil},
-		"beside a labelled node": {[]*builder.NodeBuilder{amd("a"), amd("b").Label("amd.com/gpu.product", "MI210").Label("amd.com/gpu.memory", "1")}, []v1alpha1.InventoryCard{listed("MI210", "amd.com/gpu", 8), listed("MI300X", "amd.com/gpu", 8)}, nil, []corev1.ResourceName{"amd.com/gpu"}},
+		"the labels of the node name the card": {
+			nodes: []*builder.NodeBuilder{builder.Node("a").GPUs("NVIDIA-H200", 8)},
+			cards: []v1alpha1.InventoryCard{listed("NVIDIA-H200", "nvidia.com/gpu", 8)},
+		},
+		"16 MI300X for 8 + 8 of two nodes": {
+			nodes: []*builder.NodeBuilder{amd("a"), amd("b")},
+			cards: []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 16)},
+			want:  []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}},
+		},
+		"slices: the model is in the name before the slash": {
+			nodes: []*builder.NodeBuilder{builder.Node("a").Resource("nvidia.com/mig-1g.18gb", "7")},
+			cards: []v1alpha1.InventoryCard{listed("X/mig-1g.18gb-mixed", "nvidia.com/mig-1g.18gb", 7)},
+			want:  []v1alpha1.CardMapping{{Resource: "nvidia.com/mig-1g.18gb", Model: "X"}},
+		},
+		"8 MI210 and 8 MI300X for two nodes": {
+			nodes:       []*builder.NodeBuilder{amd("a"), amd("b")},
+			cards:       []v1alpha1.InventoryCard{listed("MI210", "amd.com/gpu", 8), listed("MI300X", "amd.com/gpu", 8)},
+			wantUnknown: unknown,
+		},
+		"8 MI300X for 8 + 8 of two nodes: one of them has another card": {
+			nodes:       []*builder.NodeBuilder{amd("a"), amd("b")},
+			cards:       []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)},
+			wantUnknown: unknown,
+		},
+		"MI300X has a quota, and no node has it": {
+			nodes: []*builder.NodeBuilder{amd("a")},
+			cards: []v1alpha1.InventoryCard{{Name: "MI300X", Quota: 8}},
+		},
+		"the user may not list nodes": {
+			cards: []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)},
+		},
+		"one node has labels for MI210, the other has none": {
+			nodes:       []*builder.NodeBuilder{amd("a"), labelled("b")},
+			cards:       []v1alpha1.InventoryCard{listed("MI210", "amd.com/gpu", 8), listed("MI300X", "amd.com/gpu", 8)},
+			wantUnknown: unknown,
+		},
 	}) {
 		var nodes []*corev1.Node
 		for _, node := range tc.nodes {
 			nodes = append(nodes, node.Obj())
 		}
-		entries, unknown := inferMappings(nodes, tc.cards)
-		check.Equal(t, "mappings", tc.want, entries)
-		check.Equal(t, "unknown", tc.unknown, unknown)
+
+		mappings, unknown := inferMappings(nodes, tc.cards)
+		check.Equal(t, "mappings", tc.want, mappings)
+		check.Equal(t, "unknown", tc.wantUnknown, unknown)
 	}
 }

@@ -12,23 +12,21 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// topOfPages shows CardQuotas of a server that has many. It returns the output and the sizes of the
-// pages. If the state of the first page expires, the server has no second page.
-func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
+// topOfServer runs top against a server that has so many CardQuotas. It returns the output and the sizes of the pages in
+// which the server has returned them. If the first page expires, the server refuses the second one.
+func topOfServer(t *testing.T, all int, expires bool) (out string, pages []int) {
 	const list = "/apis/cardquota.dev/v1alpha1/cardquotas"
 
-	var sizes []int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fixed := map[string]string{"/api": coreVersions, "/apis": ourGroup, "/apis/cardquota.dev/v1alpha1": ourKinds}
+		kinds := map[string]string{"/api": coreVersions, "/apis": ourGroup, "/apis/cardquota.dev/v1alpha1": ourKinds}
 		if r.URL.Path != list {
-			answer(w, http.StatusOK, fixed[r.URL.Path])
+			answer(w, http.StatusOK, kinds[r.URL.Path])
 			return
 		}
 
@@ -39,7 +37,8 @@ func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 		}
 
 		if expires && begin > 0 {
-			answer(w, http.StatusGone, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"The provided continue parameter is too old"}`)
+			answer(w, http.StatusGone, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,
+				"message":"The provided continue parameter is too old"}`)
 			return
 		}
 
@@ -48,67 +47,82 @@ func topOfPages(t *testing.T, all int, expires bool) (string, []int) {
 			items = append(items, fmt.Sprintf(`{"metadata":{"name":"q%d"},"spec":{"tenant":"t%d","cards":[{"name":"NVIDIA-H200","quota":8}]}}`, i, i))
 		}
 
-		sizes = append(sizes, len(items))
+		pages = append(pages, len(items))
 		next := ""
 		if begin+limit < all {
 			next = strconv.Itoa(begin + limit)
 		}
-		answer(w, http.StatusOK, fmt.Sprintf(`{"kind":"CardQuotaList","apiVersion":"cardquota.dev/v1alpha1","metadata":{"continue":%q},"items":[%s]}`, next, strings.Join(items, ",")))
+		const page = `{"kind":"CardQuotaList","apiVersion":"cardquota.dev/v1alpha1","metadata":{"continue":%q},"items":[%s]}`
+		answer(w, http.StatusOK, fmt.Sprintf(page, next, strings.Join(items, ",")))
 	}))
 	t.Cleanup(server.Close)
 
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
-	r := runProgram(t.Context(), t, func(*program) {}, "top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide").exits(exitOK).silently()
+	r := runProgram(t.Context(), t, func(*program) {}, "top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide").exits(exitOK).reportsNothing()
 
-	return r.out, sizes
+	return r.out, pages
 }
 
-// TestLongListsComeInPages: ten thousand CardQuotas are read in pages, and all are shown.
+// TestLongListsComeInPages: a list of all objects at once would load the API server. 10,000 CardQuotas are read in 20 pages of
+// 500, and all are shown.
 func TestLongListsComeInPages(t *testing.T) {
-	out, sizes := topOfPages(t, 10_000, false)
-	check.That(t, len(sizes) == 20 && slices.Max(sizes) == 500, "pages of %v objects", sizes)
+	const expires = false
+	out, pages := topOfServer(t, 10_000, expires)
+	check.Equal(t, "pages", slices.Repeat([]int{500}, 20), pages)
 	check.Contains(t, "output", out, "q0 ", "q4999 ", "q9999 ")
 }
 
-// TestAListThatExpiresIsReadAgain: each CardQuota is shown once, also those of the first page.
+// TestAListThatExpiresIsReadAgain: an API server forgets the state of a first page after some minutes. Then the program reads
+// the list again, without pages, and shows each CardQuota once, also those of the first page.
 func TestAListThatExpiresIsReadAgain(t *testing.T) {
-	const all = 1200
-	out, sizes := topOfPages(t, all, true)
-	check.Equal(t, "pages", []int{500, all}, sizes)
+	const (
+		all     = 1200
+		expires = true
+	)
+
+	out, pages := topOfServer(t, all, expires)
+	check.Equal(t, "pages", []int{500, all}, pages)
 	for i := range all {
-		name := fmt.Sprintf("q%d ", i)
-		check.That(t, strings.Count(out, " "+name) == 1, "%s is shown %d times", name, strings.Count(out, " "+name))
+		check.Equal(t, fmt.Sprintf("how often q%d is shown", i), 1, strings.Count(out, fmt.Sprintf(" q%d ", i)))
 	}
 }
 
-// TestWhyOfThousandsOfPods: a job with thousands of pods is one entry, among thousands of others.
-func TestWhyOfThousandsOfPods(t *testing.T) {
-	objects := busyCluster()
+// TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each, among 2000 pods of other jobs. Why sums
+// its pods up in less than 40 lines.
+func TestWhyOfThousandsOfPodsIsShort(t *testing.T) {
+	objects := clusterWithOneFreeCard()
 	for i := range 2000 {
 		for _, owner := range []string{"huge", fmt.Sprint("other-", i)} {
-			objects = append(objects, builder.Pod("lab", fmt.Sprintf("%s-%d", owner, i)).Queue("llm").Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", owner).
-				Unschedulable("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <5>, but capability is <4>").Obj())
+			pod := builder.Pod("lab", fmt.Sprintf("%s-%d", owner, i)).Queue("llm").Card("NVIDIA-H200").GPUs(2)
+			objects = append(objects, pod.Owner("batch.volcano.sh/v1alpha1", "Job", owner).Unschedulable(saysQuota).Obj())
 		}
 	}
-	r := execute(t, objects, interceptor.Funcs{}, "why", "-n", "lab", "vcjob/huge")
-	check.That(t, r.code == exitWaits && r.errOut == "" && strings.Count(r.out, "\n") < 40, "exit code %d: %s%s", r.code, r.errOut, r.out)
-	check.Contains(t, "explanation", r.out, "Job lab/huge waits for 4000 NVIDIA-H200", "(QuotaExhausted)")
-	checkColumns(t, r.out)
+
+	r := execute(t, objects, mayReadAll, "why -n lab vcjob/huge").exits(exitWaits).reportsNothing().fitsTerminal().
+		prints("Job lab/huge waits for 4000 NVIDIA-H200", "(QuotaExhausted)")
+	check.That(t, strings.Count(r.out, "\n") < 40, "a long explanation:\n%s", r.out)
 }
 
-// TestTextsOfAnyScriptFit: what tenants write into annotations returns in messages.
-func TestTextsOfAnyScriptFit(t *testing.T) {
-	for name, text := range map[string]string{
-		"without spaces": strings.Repeat("英伟达显卡配额，", 3), "from right to left": strings.Repeat("حصة البطاقات ", 20), "combined": strings.Repeat("क्षि ", 60), "control": "\x1b[31mred\u202e",
-	} {
-		pod := builder.Pod("lab", "waits").Queue("llm").Card(text).GPUs(2).Unschedulable("Pod annotation volcano.sh/card.name: model \"" + text + "\" must be a label value").Obj()
-		r := execute(t, append(busyCluster(), client.Object(pod)), interceptor.Funcs{}, "why", "-n", "lab", "waits").exits(exitWaits).silently()
-		check.Contains(t, name, r.out, "(InvalidRequest)")
+// TestTextsOfAnyScriptFitATerminal: what a tenant writes into an annotation, here a wrong card name, returns in the message that
+// an administrator reads. It must not control the terminal, and lines have at most 80 columns. Only a word that cannot be
+// broken, such as a quoted name, may be a longer line of its own.
+func TestTextsOfAnyScriptFitATerminal(t *testing.T) {
+	for t, text := range check.Cases(t, map[string]string{
+		"Chinese, without spaces":                      strings.Repeat("英伟达显卡配额，", 3),
+		"Arabic, from right to left":                   strings.Repeat("حصة البطاقات ", 20),
+		"Devanagari, of combined characters":           strings.Repeat("क्षि ", 60),
+		"an escape sequence and a change of direction": "\x1b[31mred\u202e",
+	}) {
+		pod := builder.Pod("lab", "waits").Queue("llm").Card(text).GPUs(2).
+			Unschedulable("Pod annotation volcano.sh/card.name: model \"" + text + "\" must be a label value").Obj()
+		r := execute(t, append(clusterWithOneFreeCard(), client.Object(pod)), mayReadAll, "why -n lab waits").
+			exits(exitWaits).reportsNothing().prints("(InvalidRequest)")
 
-		check.That(t, !strings.ContainsAny(r.out, "\x1b\u202e"), "%s: it can control a terminal: %q", name, r.out)
-		for line := range strings.Lines(r.out) { // a word that cannot be broken, such as a quoted name, has a line of its own
-			check.That(t, output.Width(strings.TrimSpace(line)) <= output.Columns || len(strings.Fields(line)) == 1, "%s: a long line: %s", name, line)
+		check.Text(t, "output", r.out).Lacks("\x1b", "\u202e")
+		for line := range strings.Lines(r.out) {
+			isOneWord := len(strings.Fields(line)) == 1
+			check.That(t, isOneWord || output.Width(strings.TrimSpace(line)) <= output.Columns, "a long line: %s", line)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -25,7 +23,8 @@ func wholePod() *corev1.Pod {
 	pod := builder.Pod("lab", "train-0").Queue("research").Card("NVIDIA-H200").GPUs(2).CPU("4").Sidecar(builder.GPU, "1").Running("h200-0").Obj()
 	for subresource, fields := range map[string]string{"": `{"f:spec":{"f:containers":{}}}`, "status": `{"f:status":{"f:phase":{}}}`} {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: "unread", Subresource: subresource, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Manager: "unread", Subresource: subresource, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
 		})
 	}
 
@@ -71,23 +70,26 @@ func wholePod() *corev1.Pod {
 	return pod
 }
 
-// TestListsDropWhatIsNotRead compares what is made of a whole pod and of what a list keeps of it.
+// TestListsDropWhatIsNotRead: a cluster has many pods, and most of a pod matters to no command. So a list keeps a part of each
+// pod. In wholePod all other values are "unread", and none of them is kept. What the commands compute of a pod is the
+// same from the kept part.
 func TestListsDropWhatIsNotRead(t *testing.T) {
 	whole := wholePod()
-	r := &reader{client: newCluster(t, []client.Object{whole.DeepCopy()}, interceptor.Funcs{})}
+	r := &reader{client: newCluster(t, []client.Object{whole.DeepCopy()}, mayReadAll)}
 	var pods []*corev1.Pod
 	check.Value(listInto(t.Context(), r, newPodList, &pods))(t)
 
 	kept := pods[0]
 	text := check.Value(json.Marshal(kept))(t)
-	check.That(t, !strings.Contains(string(text), "unread"), "the list keeps what no command reads: %s", text)
+	check.Text(t, "pod of the list", string(text)).Lacks("unread")
 
-	resolver := workload.Resolver{Inventory: (&workloads{nodes: []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}}).tracker().Inventory()}
+	nodes := []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}
+	resolver := workload.Resolver{Inventory: (&workloads{nodes: nodes}).tracker().Inventory()}
 	describe := func(pod *corev1.Pod) []string {
 		var facts []string
 		for _, fact := range []any{
-			resolver.Request(pod), resolver.Usage(pod, nil, nil), workload.ReferenceFor(pod), workload.HostPorts(&pod.Spec), enforcement.ProvenanceOf(pod),
-			requestedBy(pod), pod.Status.NominatedNodeName, pod.Spec.Containers[0].Image,
+			resolver.Request(pod), resolver.Usage(pod, nil, nil), workload.ReferenceFor(pod), workload.HostPorts(&pod.Spec),
+			enforcement.ProvenanceOf(pod), requestedBy(pod), pod.Status.NominatedNodeName, pod.Spec.Containers[0].Image,
 		} {
 			facts = append(facts, fmt.Sprintf("%+v", fact))
 		}
@@ -112,15 +114,24 @@ func requestedBy(pod *corev1.Pod) map[corev1.ResourceName]string {
 	return texts
 }
 
-// TestOnlyTheSimulationKeepsImagesOfNodes: they are as large as the rest of a node.
+// TestOnlyTheSimulationKeepsImagesOfNodes: a node lists its images, which are as large as the rest of it. Volcano's plugins
+// may score nodes by them, so the simulation of whatif keeps them. All other commands drop them, and managedFields.
 func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	node := builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}
-	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}}}
-	r := &reader{client: newCluster(t, []client.Object{node}, interceptor.Funcs{})}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)},
+	}}
+
+	r := &reader{client: newCluster(t, []client.Object{node}, mayReadAll)}
 	loaded := check.Value(readWorkloads(t.Context(), r))(t)
-	check.That(t, len(loaded.nodes) == 1 && loaded.nodes[0].Status.Images == nil && loaded.nodes[0].ManagedFields == nil, "nodes %v", loaded.nodes)
+	check.Must(t, len(loaded.nodes) == 1, "nodes %v", loaded.nodes)
+	check.Equal(t, "images", 0, len(loaded.nodes[0].Status.Images))
+	check.Equal(t, "managed fields", 0, len(loaded.nodes[0].ManagedFields))
+
 	simulated, _, err := readSimulated(t.Context(), r, defaultSystemNamespace)
 	check.NoError(t, err)
-	check.That(t, len(simulated.Nodes) == 1 && len(simulated.Nodes[0].Status.Images) == 1, "nodes of the simulation %v", simulated.Nodes)
+	check.Must(t, len(simulated.Nodes) == 1, "nodes of the simulation %v", simulated.Nodes)
+	check.Equal(t, "images in the simulation", 1, len(simulated.Nodes[0].Status.Images))
 }

@@ -12,13 +12,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestManifestsOfAURL: a web server that does not answer is not the API server.
-func TestManifestsOfAURL(t *testing.T) {
+// newManifestServer is a web server: /serve.yaml is a manifest, /half.yaml ends too early, /silent.yaml does not answer.
+func newManifestServer(t *testing.T) string {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -40,35 +39,45 @@ func TestManifestsOfAURL(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(ended) })
 
+	return server.URL
+}
+
+// TestManifestsAreReadFromURLs: -f takes a URL, as that of kubectl does. An error names the URL, and neither the API server nor
+// a flag for it, which are not to blame.
+func TestManifestsAreReadFromURLs(t *testing.T) {
+	url := newManifestServer(t)
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 
-	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "-n", "lab", "-f", server.URL+"/serve.yaml").exits(exitOK)
+	execute(t, twoNodesWithTraining(), mayReadAll, "whatif -n lab -f "+url+"/serve.yaml").exits(exitOK)
 	for address, want := range map[string]string{
-		server.URL + "/none.yaml":  "/none.yaml: the server answers 404 Not Found",
-		server.URL + "/half.yaml":  "/half.yaml: unexpected EOF",
+		url + "/none.yaml":         "/none.yaml: the server answers 404 Not Found",
+		url + "/half.yaml":         "/half.yaml: unexpected EOF",
 		closed.URL + "/serve.yaml": "/serve.yaml: connection refused",
 		"https://[none/serve.yaml": "https://[none/serve.yaml: ",
 	} {
-		r := execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "-n", "lab", "-f", address)
-		text := strings.Join(strings.Fields(r.errOut), " ")
-		check.That(t, r.code == exitError && !strings.Contains(text, "API server") && !strings.Contains(text, "--context"), "%s: exit code %d: %s", address, r.code, text)
-		check.Contains(t, address, text, "error: read --filename: ", want)
+		r := execute(t, twoNodesWithTraining(), mayReadAll, "whatif -n lab -f "+address).exits(exitError).reports("error: read --filename: ", want)
+		check.Text(t, "error of "+address, r.errOut).Lacks("API server", "--context")
 	}
+}
 
-	silent := manifestFiles{names: []string{server.URL + "/silent.yaml"}, timeout: 10 * time.Millisecond}
+// TestAURLThatDoesNotAnswerEnds: after a timeout, here of 10 ms, with an error that names the URL, and at once when the user
+// presses Ctrl-C, which cancels the context.
+func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
+	silent := manifestFiles{names: []string{newManifestServer(t) + "/silent.yaml"}, timeout: 10 * time.Millisecond}
 	_, err := silent.readObjects(nil)
 	check.Refused(t, err, "/silent.yaml does not answer in time")
 
-	ctx, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	silent.context = func() context.Context { return ctx }
-	silent.timeout = 0
+	silent.context = func() context.Context { return canceled }
+	silent.timeout = 0 // no timeout of its own
 	_, err = silent.readObjects(nil)
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 }
 
-// TestManifestsKeepTheirOrder: the first of the files is the oldest workload.
+// TestManifestsKeepTheirOrder: Volcano starts the older of two jobs first, so for whatif the first of the files is the oldest
+// workload. The files are one of a folder, one of a URL, and standard input ("-").
 func TestManifestsKeepTheirOrder(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "apiVersion: v1\nkind: Pod\nmetadata: {name: from-url}\n")
@@ -84,5 +93,6 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 		check.That(t, m.GroupVersionKind() != schema.GroupVersionKind{}, "%s has no kind", m.GetName())
 	}
 
-	check.Equal(t, "objects", []string{"serve of " + filepath.Join("testdata", "serve.yaml"), "from-url of ", "from-stdin of standard input"}, got)
+	want := []string{"serve of " + filepath.Join("testdata", "serve.yaml"), "from-url of ", "from-stdin of standard input"}
+	check.Equal(t, "objects", want, got)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// storedSums are the ConfigMaps of an operator that has counted since the end of September: lab uses three cards
-// and two slices of one all the time, chat eight by day, and a pod without a queue one on one day.
+// storedSums are the ConfigMaps of an operator that has counted from 2026-09-29 until now, 2026-11-23, in the zone of Berlin.
+// Tenant lab uses 3 H200 and 2 slices all the time, chat 8 H200 from 8 to 20 o'clock, and a pod without a queue one H200 on
+// 2026-10-05.
 func storedSums(t *testing.T) []client.Object {
 	zone := check.Value(time.LoadLocation("Europe/Berlin"))(t)
 
@@ -56,7 +58,8 @@ func storedSums(t *testing.T) []client.Object {
 	}
 
 	configMap := func(number int) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(number), Labels: cardseconds.ConfigMapLabels()}}
+		meta := metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(number), Labels: cardseconds.ConfigMapLabels()}
+		return &corev1.ConfigMap{ObjectMeta: meta}
 	}
 
 	running := configMap(0)
@@ -66,98 +69,128 @@ func storedSums(t *testing.T) []client.Object {
 	return []client.Object{running, archived}
 }
 
-func TestReport(t *testing.T) {
+// TestReportSumsUpStoredUse: the golden files have reports of this month, of a month, of days and of a time that is counted only
+// in part, by tenant or by queue, with prices or without, in each format. CSV is for programs, so its notes are on the
+// error stream.
+func TestReportSumsUpStoredUse(t *testing.T) {
 	objects := storedSums(t)
-	for name, args := range map[string]string{
-		"this-month": "",
-		"month":      "--month 2026-10 --prices testdata/prices.yaml",
-		"days":       "--from 2026-10-05 --to 2026-10-06 --by queue --prices testdata/prices.yaml",
-		"wide":       "--from 2026-10-05 --to 2026-10-06 --by queue --prices testdata/prices.yaml -o wide",
-		"json":       "--month 2026-10 --by project --tenant lab --prices testdata/prices.yaml -o json",
-		"two-months": "--from 2026-10-01 --to 2026-12-01",
-		"open-day":   "--from 2026-11-22 --to 2026-11-23",
-		"early":      "--month 2026-09",
-		"csv":        "--from 2026-10-04 --to 2026-10-06 --by queue --prices testdata/prices.yaml -o csv",
-		"nothing":    "--from 2026-11-23 --tenant none",
+	for name, command := range map[string]string{
+		"this-month": "report",
+		"month":      "report --month 2026-10 --prices testdata/prices.yaml",
+		"days":       "report --from 2026-10-05 --to 2026-10-06 --by queue --prices testdata/prices.yaml",
+		"wide":       "report --from 2026-10-05 --to 2026-10-06 --by queue --prices testdata/prices.yaml -o wide",
+		"json":       "report --month 2026-10 --by project --tenant lab --prices testdata/prices.yaml -o json",
+		"two-months": "report --from 2026-10-01 --to 2026-12-01",
+		"open-day":   "report --from 2026-11-22 --to 2026-11-23", // not yet written into an entry of its own
+		"early":      "report --month 2026-09",
+		"csv":        "report --from 2026-10-04 --to 2026-10-06 --by queue --prices testdata/prices.yaml -o csv",
+		"nothing":    "report --from 2026-11-23 --tenant none",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(args)...)...).exits(exitOK).matchesGolden("report-" + name)
+			r := execute(t, objects, mayReadAll, command).exits(exitOK).matchesGolden("report-" + name)
 			if name == "csv" {
-				check.Contains(t, "notes of the csv", r.errOut, "No price, so no amount")
-				check.That(t, strings.HasPrefix(r.out, "from,to,tenant,project,queue,service_type,card,card_seconds,card_hours,per_card_hour,currency,amount,namespace\r\n"), "%s", r.out)
-			} else {
-				check.Equal(t, "errors", "", r.errOut)
+				const header = "from,to,tenant,project,queue,service_type,card,card_seconds,card_hours,per_card_hour,currency,amount,namespace\r\n"
+				r.reports("No price, so no amount")
+				check.That(t, strings.HasPrefix(r.out, header), "%s", r.out)
+				return
 			}
 
-			if name != "csv" && name != "json" && name != "wide" {
-				checkColumns(t, r.out)
+			r.reportsNothing()
+			if name != "json" && name != "wide" {
+				r.fitsTerminal()
 			}
 		})
 	}
 }
 
-// TestDaysAddUpToTheirMonth: exactly.
+// TestDaysAddUpToTheirMonth: exactly, so that bills by day and by month agree. Tenant lab uses 3 H200 all the time. October has
+// 31 days and one hour, because summer time ends.
 func TestDaysAddUpToTheirMonth(t *testing.T) {
+	const (
+		lastDay   = 3 * 24 * 3600
+		wholeDays = 3 * (30*24 + 1) * 3600 // the 30 days before, one of 25 hours
+	)
+
 	objects := storedSums(t)
-	report := func(args ...string) string {
-		return execute(t, objects, interceptor.Funcs{}, append([]string{"report", "-o", "csv"}, args...)...).out
+	for times, wantCardSeconds := range map[string]int{
+		"--month 2026-10":                   wholeDays + lastDay,
+		"--from 2026-10-01 --to 2026-10-31": wholeDays,
+		"--from 2026-10-31 --to 2026-11-01": lastDay,
+	} {
+		execute(t, objects, mayReadAll, "report -o csv "+times).prints(fmt.Sprintf(",NVIDIA-H200,%d,", wantCardSeconds))
 	}
-	check.Contains(t, "month with an hour more", report("--month", "2026-10"), ",NVIDIA-H200,8046000,")
-	check.Contains(t, "its first days", report("--from", "2026-10-01", "--to", "2026-10-31"), ",NVIDIA-H200,7786800,")
-	check.Contains(t, "its last day", report("--from", "2026-10-31", "--to", "2026-11-01"), ",NVIDIA-H200,259200,")
 }
 
-func TestReportErrors(t *testing.T) {
+// TestReportRefusesTimesAndFlagsWithoutAnswer: it is 2026-11-23. Each error says what is wrong and what to write. The operator
+// has dropped the days until 2026-10-10, of which only the month is stored any more.
+func TestReportRefusesTimesAndFlagsWithoutAnswer(t *testing.T) {
+	objects := storedSumsWithoutEarlyDays(t)
+
+	for t, tc := range check.Cases(t, map[string]struct{ flags, want string }{
+		"days that are dropped": {
+			"--from 2026-10-05 --to 2026-10-12", "the days until 2026-10-10 are stored no more: ask for whole months, such as --month 2026-10",
+		},
+		"a duration instead of a day":      {"--from 24h", `"24h" is no day: write 2026-10-01`},
+		"a month and a day":                {"--month 2026-10 --from 2026-10-01", "but not both"},
+		"a month by its name":              {"--month october", `"october" is no month`},
+		"the next month":                   {"--month 2026-12", "lies in the future"},
+		"tomorrow":                         {"--from 2026-11-24", "lies in the future"},
+		"the end before the begin":         {"--from 2026-11-02 --to 2026-11-01", "the time is empty"},
+		"two years":                        {"--from 2025-01-03 --to 2026-11-02", "more than 400 days"},
+		"an unknown grouping":              {"--by team", "--by: write tenant, project or queue"},
+		"prices that do not exist":         {"--prices missing.yaml", "read --prices: open missing.yaml"},
+		"a file that has no prices":        {"--prices testdata/serve.yaml", "field apiVersion not found"},
+		"an unknown format":                {"-o xml", "write table, wide, json, yaml or csv"},
+		"a namespace without the operator": {"--system-namespace cards", "namespace cards has no card-seconds"},
+	}) {
+		execute(t, objects, mayReadAll, "report "+tc.flags).exits(exitError).printsNothing().reports(tc.want).fitsTerminal()
+	}
+}
+
+// storedSumsWithoutEarlyDays are storedSums after the days until 2026-10-10 were dropped.
+func storedSumsWithoutEarlyDays(t *testing.T) []client.Object {
 	objects := storedSums(t)
 	running := objects[0].(*corev1.ConfigMap)
 	running.Data[cardseconds.TextKey] = strings.Replace(running.Data[cardseconds.TextKey], `,"since"`, `,"daysDropped":"2026-10-10","since"`, 1)
-
-	for name, tc := range map[string]struct{ args, want string }{
-		"a dropped day":     {"--from 2026-10-05 --to 2026-10-12", "the days until 2026-10-10 are stored no more: ask for whole months, such as --month 2026-10"},
-		"a time":            {"--from 24h", `"24h" is no day: write 2026-10-01`},
-		"both":              {"--month 2026-10 --from 2026-10-01", "but not both"},
-		"no month":          {"--month october", `"october" is no month`},
-		"a month to come":   {"--month 2026-12", "lies in the future"},
-		"days to come":      {"--from 2026-11-24", "lies in the future"},
-		"backwards":         {"--from 2026-11-02 --to 2026-11-01", "the time is empty"},
-		"too long":          {"--from 2025-01-03 --to 2026-11-02", "more than 400 days"},
-		"by what":           {"--by team", "--by: write tenant, project or queue"},
-		"no prices":         {"--prices missing.yaml", "read --prices: open missing.yaml"},
-		"wrong prices":      {"--prices testdata/serve.yaml", "field apiVersion not found"},
-		"no such format":    {"-o xml", "write table, wide, json, yaml or csv"},
-		"another namespace": {"--system-namespace cards", "namespace cards has no card-seconds"},
-	} {
-		r := execute(t, objects, interceptor.Funcs{}, append([]string{"report"}, strings.Fields(tc.args)...)...).exits(exitError).printsNothing()
-		check.Contains(t, name, strings.Join(strings.Fields(r.errOut), " "), tc.want)
-		checkColumns(t, r.errOut)
-	}
-
-	whole := execute(t, objects, interceptor.Funcs{}, "report", "--from", "2026-10-01", "--to", "2026-11-01")
-	check.Equal(t, "exit code of a whole month with dropped days", exitOK, whole.code)
-
-	refused := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
-	}}
-	r := execute(t, objects, refused, "report")
-	check.That(t, r.code == exitError && strings.Contains(r.errOut, "configmaps") && strings.Contains(r.errOut, "kubectl get lcq -o wide"), "%s", r.errOut)
+	return objects
 }
 
-// TestReportBeforeTheFirstUse reads the empty ConfigMaps of an operator that has seen no card in use.
-func TestReportBeforeTheFirstUse(t *testing.T) {
+// TestAWholeMonthIsReportedWithoutItsDays: the days until 2026-10-10 are dropped, and the sum of October is stored. The first and
+// the last day of a month are the month.
+func TestAWholeMonthIsReportedWithoutItsDays(t *testing.T) {
+	execute(t, storedSumsWithoutEarlyDays(t), mayReadAll, "report --from 2026-10-01 --to 2026-11-01").exits(exitOK)
+}
+
+// TestReportWithoutRightsNamesWhatATenantMayRead: the sums are in ConfigMaps of the operator. A tenant who may not read them sees
+// the card-hours of this month and the last one in its LocalCardQuotas (lcq).
+func TestReportWithoutRightsNamesWhatATenantMayRead(t *testing.T) {
+	noConfigMaps := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
+	}}
+	execute(t, storedSums(t), noConfigMaps, "report").exits(exitError).reports("configmaps", "kubectl get lcq -o wide")
+}
+
+// TestReportBeforeTheFirstUseSaysThatNothingIsKnown: the operator has seen no card in use yet, so its ConfigMap is empty.
+func TestReportBeforeTheFirstUseSaysThatNothingIsKnown(t *testing.T) {
 	empty := storedSums(t)[0].(*corev1.ConfigMap)
 	empty.Data = map[string]string{cardseconds.TextKey: "", cardseconds.WriterKey: "manager"}
-	execute(t, []client.Object{empty}, interceptor.Funcs{}, "report").
+	execute(t, []client.Object{empty}, mayReadAll, "report").
 		exits(exitOK).
 		prints("Cards used from 2026-11-01T00:00:00Z to 2026-11-01T00:00:00Z.", "Nothing is known", "The operator has stored no sums yet.")
 }
 
-func TestReportCompletion(t *testing.T) {
+// TestReportCompletesTheValuesOfItsFlags: tenants are those of CardQuotas, each once, and months the last twelve.
+func TestReportCompletesTheValuesOfItsFlags(t *testing.T) {
 	objects := []client.Object{builder.CardQuota("a").Tenant("lab").Obj(), builder.CardQuota("b").Tenant("lab").Obj()}
 	for flag, want := range map[string]string{
-		"--by": "tenant project queue", "--tenant": "lab", "-o": "table wide json yaml csv", "--from": "",
-		"--month": "2026-11 2026-10 2026-09 2026-08 2026-07 2026-06 2026-05 2026-04 2026-03 2026-02 2026-01 2025-12",
+		"--by":     "tenant project queue",
+		"--tenant": "lab",
+		"-o":       "table wide json yaml csv",
+		"--from":   "",
+		"--month":  "2026-11 2026-10 2026-09 2026-08 2026-07 2026-06 2026-05 2026-04 2026-03 2026-02 2026-01 2025-12",
 	} {
-		r := execute(t, objects, interceptor.Funcs{}, "__complete", "report", flag, "")
+		r := execute(t, objects, mayReadAll, "__complete", "report", flag, "")
+
 		words, _, _ := strings.Cut("\n"+r.out, "\n:")
 		check.Equal(t, "completions of "+flag, want, strings.Join(strings.Fields(words), " "))
 	}

@@ -3,12 +3,12 @@ package cli
 import (
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestNearWords(t *testing.T) {
+// TestAMistypedWordHasNearWords: of the flags, those are near that the word begins, or that differ by a few letters or a swap
+// of two. A short word has few letters to differ in. The result does not depend on the order of the flags.
+func TestAMistypedWordHasNearWords(t *testing.T) {
 	flags := []string{"watch", "namespace", "no-headers", "as", "as-group", "as-uid", "output", "sort-by"}
 	for typed, want := range map[string][]string{
 		"wacth":      {"watch"},
@@ -22,28 +22,24 @@ func TestNearWords(t *testing.T) {
 		"namespaces": {"namespace"},
 		"nothing":    nil,
 	} {
-		check.Equal(t, typed, want, nearWords(typed, flags))
+		check.Equal(t, "words near "+typed, want, nearWords(typed, flags))
 	}
 
-	check.Equal(t, "the order of the words does not count", nearWords("n", []string{"no-headers", "namespace"}), nearWords("n", flags))
-	check.Equal(t, "a swapped short word", []string{"top"}, nearWords("tpo", []string{"why", "top"}))
+	check.Equal(t, "words near n, the flags in another order", nearWords("n", flags), nearWords("n", []string{"no-headers", "namespace"}))
+	check.Equal(t, "commands near tpo", []string{"top"}, nearWords("tpo", []string{"why", "top"}))
 }
 
-// TestSuggestions: each flag is written as it is typed, and the words have one order.
-func TestSuggestions(t *testing.T) {
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"top", "--n"}, "top has no flag --n: did you mean --namespace or --no-headers?"},
-		{[]string{"top", "--x"}, "top has no flag --x\n"},
-		{[]string{"why", "s/chat"}, "did you mean statefulset?"},
-		{[]string{"why", "d/chat"}, "did you mean daemonset or deployment?"},
+// TestSuggestionsAreWrittenAsTheUserTypesThem: a flag with its dashes, and several words always in the same order. They come
+// from a map, which has another order each time, so each command runs twenty times.
+func TestSuggestionsAreWrittenAsTheUserTypesThem(t *testing.T) {
+	for command, want := range map[string]string{
+		"top --n":    "top has no flag --n: did you mean --namespace or --no-headers?",
+		"top --x":    "top has no flag --x\n",
+		"why s/chat": "did you mean statefulset?",
+		"why d/chat": "did you mean daemonset or deployment?",
 	} {
-		for range 20 { // a map has another order each time
-			r := execute(t, busyCluster(), interceptor.Funcs{}, append(tc.args, "-n", "lab")...)
-
-			check.Contains(t, tc.args[1], r.errOut, tc.want)
+		for range 20 {
+			execute(t, clusterWithOneFreeCard(), mayReadAll, command+" -n lab").reports(want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -32,36 +31,39 @@ func deployment(program, image string) *appsv1.Deployment {
 	}
 }
 
-func policyOf(version string) *v1alpha1.ServiceTypePolicy {
+func policyWithScheduler(version string) *v1alpha1.ServiceTypePolicy {
 	return builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) {
 		p.Status.Scheduler = &v1alpha1.SchedulerStatus{Identity: "scheduler-0_a", Version: version}
 	}).Obj()
 }
 
-func TestVersion(t *testing.T) {
+// TestVersionShowsWhichProgramsFit: kubectl cardquota v0.2.1 shows its own version, that of the operator by the image of its
+// Deployment, and that of the scheduler by the status of the policy. Another minor version does not fit. The golden files
+// have the whole output, also for users who may read less, and for a cluster without the programs.
+func TestVersionShowsWhichProgramsFit(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"
 
-	fits := []client.Object{deployment("cardquota-manager", "registry:5000/cardquota-manager:v0.2.0"), policyOf("v0.2.0")}
-	differs := []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.3.0"), policyOf("v0.1.0")}
+	fits := []client.Object{deployment("cardquota-manager", "registry:5000/cardquota-manager:v0.2.0"), policyWithScheduler("v0.2.0")}
+	differs := []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.3.0"), policyWithScheduler("v0.1.0")}
 	digest := []client.Object{deployment("cardquota-manager", "cardquota-manager@sha256:0123")}
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
 		objects   []client.Object
 		intercept interceptor.Funcs
-		args      []string
+		command   string
 	}{
-		"fits":    {fits, interceptor.Funcs{}, nil},
-		"json":    {fits, interceptor.Funcs{}, []string{"-o", "json"}},
-		"differs": {differs, interceptor.Funcs{}, nil},
-		"unknown": {digest, interceptor.Funcs{}, nil},
-		"tenant":  {fits, forbid(deployments, &appsv1.DeploymentList{}), nil},
-		"lab":     {nil, forbidCluster("lab"), nil},
-		"client":  {nil, interceptor.Funcs{}, []string{"--client"}},
-		"nothing": {nil, interceptor.Funcs{}, nil},
+		"fits":    {fits, mayReadAll, "version"},
+		"json":    {fits, mayReadAll, "version -o json"},
+		"differs": {differs, mayReadAll, "version"},
+		"unknown": {digest, mayReadAll, "version"},
+		"tenant":  {fits, forbid(deployments, &appsv1.DeploymentList{}), "version"},
+		"lab":     {nil, forbidCluster("lab"), "version"}, // a user of namespace lab alone
+		"client":  {nil, mayReadAll, "version --client"},
+		"nothing": {nil, mayReadAll, "version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			execute(t, tc.objects, tc.intercept, append([]string{"version"}, tc.args...)...).exits(exitOK).silently().matchesGolden("version-" + name).fits()
+			execute(t, tc.objects, tc.intercept, tc.command).exits(exitOK).reportsNothing().matchesGolden("version-" + name).fitsTerminal()
 		})
 	}
 }
@@ -77,40 +79,42 @@ func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
 	return lease
 }
 
-// TestTheOperatorIsFoundByItsLease: it may run without a Deployment.
+// TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It holds a Lease, by which version
+// knows that it runs, and a label of the Lease may have its version. Nothing has renewed the Lease for an hour: the
+// operator is gone, and doctor finds ProgramMissing.
 func TestTheOperatorIsFoundByItsLease(t *testing.T) {
-	for name, tc := range map[string]struct {
-		lease         *coordinationv1.Lease
-		version       string
-		isFoundMissed bool
+	for t, tc := range check.Cases(t, map[string]struct {
+		lease       *coordinationv1.Lease
+		wantVersion string
+		wantMissing bool
 	}{
-		"with its version":    {operatorLease(time.Second, "v0.2.0"), "cardquota-manager v0.2.0", false},
-		"without its version": {operatorLease(time.Second, ""), "cardquota-manager runs and holds its Lease, which does not state its version", false},
-		"gone":                {operatorLease(time.Hour, "v0.2.0"), "nothing holds the Lease volcano-system/cardquota-manager", true},
-	} {
-		objects := append(usedCluster(), tc.lease, policyOf("v0.2.0"))
-		r := execute(t, objects, interceptor.Funcs{}, "version")
-		check.Contains(t, name, strings.Join(strings.Fields(r.out), " "), tc.version)
+		"renewed a second ago, with a version": {
+			operatorLease(time.Second, "v0.2.0"), "cardquota-manager v0.2.0", false,
+		},
+		"renewed a second ago, without a version": {
+			operatorLease(time.Second, ""), "cardquota-manager runs and holds its Lease, which does not state its version", false,
+		},
+		"renewed an hour ago": {
+			operatorLease(time.Hour, "v0.2.0"), "nothing holds the Lease volcano-system/cardquota-manager", true,
+		},
+	}) {
+		objects := append(clusterWithoutCardQuotas(), tc.lease, policyWithScheduler("v0.2.0"))
+		execute(t, objects, mayReadAll, "version").prints(tc.wantVersion)
 
-		r = execute(t, objects, interceptor.Funcs{}, "doctor")
-		check.That(t, strings.Contains(r.out, "volcano-system/cardquota-manager  ProgramMissing") == tc.isFoundMissed, "%s: %s", name, r.out)
+		doctor := execute(t, objects, mayReadAll, "doctor").out
+		check.Equal(t, "is missing for doctor", tc.wantMissing, strings.Contains(doctor, "volcano-system/cardquota-manager  ProgramMissing"))
 	}
 }
 
-// TestAHiddenLeaseSaysNothing: a user who may list Deployments may not read the Lease of the operator.
+// TestAHiddenLeaseSaysNothing: the operator runs and holds its Lease, but the user may not read the Lease. Then version does not
+// claim that the operator is not installed, and doctor not that it is missing. Both name the missing right.
 func TestAHiddenLeaseSaysNothing(t *testing.T) {
-	mayNotGet := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-		if _, isLease := object.(*coordinationv1.Lease); isLease && key.Name == "cardquota-manager" {
-			return forbidden("get", schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
-		}
-		return c.Get(ctx, key, object, options...)
-	}}
-
-	objects := append(usedCluster(), operatorLease(time.Second, "v0.2.0"), policyOf("v0.2.0"))
-	r := execute(t, objects, mayNotGet, "version")
-	check.Text(t, "version", strings.Join(strings.Fields(r.out), " ")).
-		Has("cardquota-manager unknown", "may not get leases.coordination.k8s.io").
-		Lacks("not installed") // that is not known
-
-	execute(t, objects, mayNotGet, "doctor").prints("may not get leases.coordination.k8s.io").lacks("cardquota-manager  ProgramMissing")
+	noLease := forbidGet[*coordinationv1.Lease](leases, "cardquota-manager")
+	objects := append(clusterWithoutCardQuotas(), operatorLease(time.Second, "v0.2.0"), policyWithScheduler("v0.2.0"))
+	execute(t, objects, noLease, "version").
+		prints("cardquota-manager unknown", "may not get leases.coordination.k8s.io").
+		lacks("not installed")
+	execute(t, objects, noLease, "doctor").
+		prints("may not get leases.coordination.k8s.io").
+		lacks("cardquota-manager  ProgramMissing")
 }

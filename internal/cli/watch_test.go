@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
@@ -36,108 +35,91 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-func TestWatchShowsEachChangeOnce(t *testing.T) {
-	for t, isTerminal := range check.Cases(t, map[string]bool{"terminal": true, "file": false}) {
-		synctest.Test(t, func(t *testing.T) {
-			cluster := newCluster(t, flatQuotas(), interceptor.Funcs{})
-			var out screen
-			p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
-			p.connect = func() (client.WithWatch, error) { return cluster, nil }
-			p.isTerminal = func(io.Writer) bool { return isTerminal }
-
-			ctx, stop := context.WithCancel(t.Context())
-			code := make(chan int)
-			go func() { code <- p.execute(ctx, []string{"top", "llm-chat", "--watch"}) }()
-
-			// All times are of the test's own clock. The program may begin a wait at each whole second.
-			time.Sleep(refreshInterval * 5 / 2)
-			check.That(t, strings.Count(out.String(), "llm-chat") == 1, "at first:\n%s", out.String())
-
-			quota := &v1alpha1.CardQuota{}
-			check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
-			change := func(used int64) {
-				quota.Status.Cards[0].Used = used
-				quota.Status.Cards[0].Free = 8 - used
-				check.NoError(t, cluster.Update(ctx, quota))
-			}
-
-			change(1)
-			synctest.Wait() // a change after a quiet second is shown at once
-			check.That(t, strings.Count(out.String(), "llm-chat") == 2, "after a change:\n%s", out.String())
-
-			change(2)
-			change(3)
-			synctest.Wait()
-			check.That(t, strings.Count(out.String(), "llm-chat") == 2, "within a second after a table:\n%s", out.String())
-
-			time.Sleep(3 * refreshInterval)
-			check.That(t, strings.Count(out.String(), "llm-chat") == 3, "two changes within a second are one table:\n%s", out.String())
-			check.That(t, strings.Contains(out.String(), "\x1b[2J") == isTerminal, "the screen is cleared on a terminal alone: %q", out.String())
-
-			quota.Labels = map[string]string{"a": "b"} // changes no number
-			check.NoError(t, cluster.Update(ctx, quota))
-			time.Sleep(3 * refreshInterval)
-			check.That(t, strings.Count(out.String(), "llm-chat") == 3, "after a change of a label:\n%s", out.String())
-
-			stop()
-			check.That(t, <-code == exitOK, "Ctrl-C is no error")
-		})
-	}
-}
-
-// TestWatchPrintsDocuments: each change prints a whole document, without controls of a terminal.
-func TestWatchPrintsDocuments(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct {
-		args []string
-		want func(used string) string
-	}{
-		"json":     {[]string{"-o", "jsonpath={.items[0].cards[0].used}"}, func(used string) string { return "0\n" + used }},
-		"columns":  {[]string{"-o", "custom-columns=USED:.cards[0].used", "--no-headers"}, func(used string) string { return "0\n\n" + used + "\n" }},
-		"the name": {[]string{"-o", "name"}, func(string) string { return "cardquota.cardquota.dev/llm-chat\n" }},
-	}) {
-		synctest.Test(t, func(t *testing.T) {
-			out, stop := watchChat(t, tc.args...)
-			check.Equal(t, "output", tc.want("3"), out.String())
-			stop()
-		})
-	}
-
-	for format, separator := range map[string]string{"json": "}\n{", "yaml": "\n---\napiVersion: "} {
-		t.Run(format, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				out, stop := watchChat(t, "-o", format)
-				check.Equal(t, "documents", 2, strings.Count(out.String(), "CardUsageList"))
-				check.Contains(t, "output", out.String(), separator)
-				check.That(t, !strings.Contains(out.String(), "\x1b"), "it controls a terminal: %q", out.String())
-				stop()
-			})
-		})
-	}
-}
-
-// watchChat watches a CardQuota on a terminal while three of its cards become used. It runs in a bubble of
-// synctest.
-func watchChat(t *testing.T, args ...string) (out *screen, stop func()) {
-	cluster := newCluster(t, flatQuotas(), interceptor.Funcs{})
+// startWatch starts "kubectl cardquota top llm-chat --watch" against a cluster in which nothing has changed for 2.5 seconds. It
+// runs in a bubble of synctest, so all times are those of the test's own clock. setUsed changes how many of the 8 cards of
+// llm-chat are used. stop is Ctrl-C, which is no error.
+func startWatch(t *testing.T, isTerminal bool, args ...string) (cluster client.WithWatch, out *screen, setUsed func(int64), stop func()) {
+	cluster = newCluster(t, flatQuotas(), mayReadAll)
 	out = &screen{}
 	p := newProgram(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: out})
 	p.connect = func() (client.WithWatch, error) { return cluster, nil }
-	p.isTerminal = func(io.Writer) bool { return true }
+	p.isTerminal = func(io.Writer) bool { return isTerminal }
 
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() { code <- p.execute(ctx, append([]string{"top", "llm-chat", "--watch"}, args...)) }()
-	time.Sleep(refreshInterval * 5 / 2)
+	time.Sleep(refreshInterval * 5 / 2) // the program may begin a wait at each whole second
 
-	quota := &v1alpha1.CardQuota{}
-	check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
-	quota.Status.Cards[0].Used = 3
-	quota.Status.Cards[0].Free = 5
-	check.NoError(t, cluster.Update(ctx, quota))
-	time.Sleep(3 * refreshInterval)
-
-	return out, func() {
+	setUsed = func(used int64) {
+		quota := &v1alpha1.CardQuota{}
+		check.NoError(t, cluster.Get(ctx, client.ObjectKey{Name: "llm-chat"}, quota))
+		quota.Status.Cards[0].Used = used
+		quota.Status.Cards[0].Free = 8 - used
+		check.NoError(t, cluster.Update(ctx, quota))
+	}
+	return cluster, out, setUsed, func() {
 		cancel()
-		check.Equal(t, "exit code", exitOK, <-code)
+		check.Equal(t, "exit code after Ctrl-C", exitOK, <-code)
+	}
+}
+
+// TestWatchShowsEachChangeOnce: a change after a quiet second is shown at once, in a table of its own. Changes within a second
+// after a table are shown together in the next one. A change that changes no number makes no table. Only a terminal is
+// cleared before each table (\x1b[2J).
+func TestWatchShowsEachChangeOnce(t *testing.T) {
+	for t, isTerminal := range check.Cases(t, map[string]bool{"on a terminal": true, "in a file": false}) {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, out, setUsed, stop := startWatch(t, isTerminal)
+			countTables := func() int { return strings.Count(out.String(), "llm-chat") }
+			check.Equal(t, "tables before any change", 1, countTables())
+
+			setUsed(1)
+			synctest.Wait()
+			check.Equal(t, "tables right after the first change", 2, countTables())
+
+			setUsed(2)
+			setUsed(3)
+			synctest.Wait()
+			check.Equal(t, "tables right after two more changes", 2, countTables())
+			time.Sleep(3 * refreshInterval)
+			check.Equal(t, "tables some seconds later", 3, countTables())
+
+			quota := &v1alpha1.CardQuota{}
+			check.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Name: "llm-chat"}, quota))
+			quota.Labels = map[string]string{"a": "b"}
+			check.NoError(t, cluster.Update(t.Context(), quota))
+			time.Sleep(3 * refreshInterval)
+			check.Equal(t, "tables after a change of a label", 3, countTables())
+			check.Equal(t, "clears the screen", isTerminal, strings.Contains(out.String(), "\x1b[2J"))
+			stop()
+		})
+	}
+}
+
+// TestWatchPrintsADocumentForEachChange: programs read the formats of kubectl, so each change prints a whole document, and
+// nothing controls the terminal. At first 0 cards are used, then 3. The name of a CardQuota does not change, so with
+// -o name there is only one document.
+func TestWatchPrintsADocumentForEachChange(t *testing.T) {
+	const isTerminal = true
+	for t, tc := range check.Cases(t, map[string]struct{ format, want string }{
+		"jsonpath":       {"jsonpath={.items[0].cards[0].used}", "0\n3"},
+		"custom columns": {"custom-columns=USED:.cards[0].used", "0\n\n3\n"},
+		"the name":       {"name", "cardquota.cardquota.dev/llm-chat\n"},
+		"json":           {"json", "}\n{"},
+		"yaml":           {"yaml", "\n---\napiVersion: "},
+	}) {
+		synctest.Test(t, func(t *testing.T) {
+			_, out, setUsed, stop := startWatch(t, isTerminal, "--no-headers", "-o", tc.format)
+			setUsed(3)
+			time.Sleep(3 * refreshInterval)
+			stop()
+
+			check.Text(t, "output", out.String()).Has(tc.want).Lacks("\x1b")
+			if tc.format == "json" || tc.format == "yaml" {
+				check.Equal(t, "documents", 2, strings.Count(out.String(), "CardUsageList"))
+			} else {
+				check.Equal(t, "output", tc.want, out.String())
+			}
+		})
 	}
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -27,23 +26,24 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// sharedFleet is two nodes of 8 cards, on one of which a job of training runs.
-func sharedFleet() []client.Object {
-	keeps := false
-	gives := true
+// twoNodesWithTraining has nodes h200-0 and h200-1 of 8 H200. On h200-0 runs job train of queue research: two pods of 4 cards, with
+// a checkpoint 90 minutes ago. Queue research has a quota of 16 and is reclaimable. Queue chat, of inference, has a quota of
+// 12, uses nothing, and is not reclaimable.
+func twoNodesWithTraining() []client.Object {
 	chat := builder.Queue("chat-queue").Quota(`{"NVIDIA-H200":12}`).ServiceType("inference").Capability("64", "1Ti").Priority(80000).Obj()
 	research := builder.Queue("research").Quota(`{"NVIDIA-H200":16}`).ServiceType("training").Capability("64", "1Ti").Priority(20000).Obj()
 	chat.Name = "chat"
-	chat.Spec.Reclaimable = &keeps
+	chat.Spec.Reclaimable = ptr.To(false)
+	research.Spec.Reclaimable = ptr.To(true)
 
-	research.Spec.Reclaimable = &gives
 	objects := []client.Object{
 		builder.Namespace("lab"), builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("h200-1").GPUs("NVIDIA-H200", 8).Obj(),
 		builder.Queue("root").Obj(), builder.Queue("default").Obj(), chat, research,
 		builder.CardQuota("research-quota").Queue("research").Obj(),
 	}
 
-	job := builder.Gang("lab", "train", 2, builder.Pod("lab", "train").Scheduler("volcano").Card("NVIDIA-H200").GPUs(4).CPU("1").Memory("1Gi")).Queue("research").Obj()
+	pod := builder.Pod("lab", "train").Scheduler("volcano").Card("NVIDIA-H200").GPUs(4).CPU("1").Memory("1Gi")
+	job := builder.Gang("lab", "train", 2, pod).Queue("research").Obj()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err != nil {
 		panic(err)
@@ -73,128 +73,141 @@ func sharedFleet() []client.Object {
 	return objects
 }
 
-func TestWhatIf(t *testing.T) {
+// TestWhatIfAnswersFromASimulation: the scheduler runs on a copy of the cluster and nothing is changed. testdata/serve.yaml is a
+// Deployment of inference. The golden files have what would happen if it were created, with another quota, with one more
+// node, or if node h200-0 were drained. If the workload would wait, the exit code says so.
+func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	for name, tc := range map[string]struct {
-		args []string
-		code int
+		command  string
+		wantCode int
 	}{
-		"displaces": {[]string{"-f", "testdata/serve.yaml", "-o", "wide"}, exitOK},
-		"waits":     {[]string{"-f", "testdata/serve.yaml", "--quota", "chat:NVIDIA-H200=4"}, exitWaits},
-		"nodes":     {[]string{"-f", "testdata/serve.yaml", "--add-nodes", "1:NVIDIA-H200"}, exitOK},
-		"drain":     {[]string{"--drain", "h200-0"}, exitOK},
-		"quota":     {[]string{"-f", "testdata/serve.yaml", "--drain", "h200-0", "--quota", "research-quota:NVIDIA-H200=0"}, exitWaits},
-		"yaml":      {[]string{"-f", "testdata/serve.yaml", "-o", "yaml"}, exitOK},
+		"displaces": {"whatif -n lab -f testdata/serve.yaml -o wide", exitOK},
+		"waits":     {"whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=4", exitWaits},
+		"nodes":     {"whatif -n lab -f testdata/serve.yaml --add-nodes 1:NVIDIA-H200", exitOK},
+		"drain":     {"whatif -n lab --drain h200-0", exitOK},
+		"quota":     {"whatif -n lab -f testdata/serve.yaml --drain h200-0 --quota research-quota:NVIDIA-H200=0", exitWaits},
+		"yaml":      {"whatif -n lab -f testdata/serve.yaml -o yaml", exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif", "--namespace", "lab"}, tc.args...)...).exits(tc.code)
-
+			r := execute(t, twoNodesWithTraining(), mayReadAll, tc.command).exits(tc.wantCode)
 			compareGolden(t, "whatif-"+name, r.out+r.errOut)
-			if name != "displaces" && name != "yaml" {
-				checkColumns(t, r.out+r.errOut)
+
+			if !strings.Contains(tc.command, " -o ") {
+				r.fitsTerminal()
 			}
 		})
 	}
 }
 
-// TestWhatIfADrainedNodeIsMissed: a script must not drain a node whose pods find no other one.
+// TestWhatIfADrainedNodeIsMissed: a script must not drain a node whose pods find no other place, so the exit code is that of a
+// workload that waits. Without any node the pods of job train find none. Pod alone on h200-1 has no controller that would
+// create it again, so it ends.
 func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
-	alone := builder.Pod("lab", "alone").Scheduler("volcano").Running("h200-1").Obj()
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no other node":   {[]string{"--drain", "h200-0", "--drain", "h200-1"}, `"drainedPlaced": 0`},
-		"a pod that ends": {[]string{"--drain", "h200-1"}, `"drainedEnded": 1`},
+	objects := append(twoNodesWithTraining(), builder.Pod("lab", "alone").Scheduler("volcano").Running("h200-1").Obj())
+	for command, want := range map[string]string{
+		"whatif --drain h200-0 --drain h200-1": `"drainedPlaced": 0`,
+		"whatif --drain h200-1":                `"drainedEnded": 1`,
 	} {
-		r := execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif", "-o", "json"}, tc.args...)...).exits(exitWaits)
-		check.Contains(t, name, r.out, `"runs": false`, tc.want)
-
-		execute(t, append(sharedFleet(), alone), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...).lacks("Nothing would be displaced")
+		execute(t, objects, mayReadAll, command+" -o json").exits(exitWaits).prints(`"runs": false`, want)
+		execute(t, objects, mayReadAll, command).lacks("Nothing would be displaced")
 	}
 }
 
-// TestWhatIfNamesWhatADrainCosts: the work of its gang since the last checkpoint is lost.
+// TestWhatIfNamesWhatADrainCosts: a drain evicts the two pods of job train, which lose the work since the checkpoint 90 minutes
+// ago: 8 cards * 5,400 s = 43,200 card-seconds, or 12 card-hours.
 func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
-	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "json").
+	execute(t, twoNodesWithTraining(), mayReadAll, "whatif --drain h200-0 -o json").
 		prints(`"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
-	execute(t, sharedFleet(), interceptor.Funcs{}, "whatif", "--drain", "h200-0", "-o", "wide").
+	execute(t, twoNodesWithTraining(), mayReadAll, "whatif --drain h200-0 -o wide").
 		prints("Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
 }
 
-// simulating is a program whose simulation runs until it has reported what it does, or is canceled.
-func simulating(ctx context.Context, t *testing.T, isTerminal bool, simulate Simulator, after <-chan time.Time) result {
-	c := newCluster(t, sharedFleet(), interceptor.Funcs{})
+// runWhatIf runs "whatif --drain h200-0" with another simulation. after is what the program waits for before it says that the
+// simulation takes long.
+func runWhatIf(ctx context.Context, t *testing.T, isTerminal bool, after <-chan time.Time, simulate func() simulation.Result) result {
+	cluster := newCluster(t, twoNodesWithTraining(), mayReadAll)
 	return runProgram(ctx, t, func(p *program) {
-		p.connect = func() (client.WithWatch, error) { return c, nil }
+		p.connect = func() (client.WithWatch, error) { return cluster, nil }
 		p.isTerminal = func(w io.Writer) bool { return isTerminal && w == p.streams.ErrOut }
-		p.simulate = simulate
+		p.simulate = func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+			return simulate(), nil
+		}
 		p.after = func(time.Duration) <-chan time.Time { return after }
 	}, "whatif", "--drain", "h200-0")
 }
 
-// TestWhatIfEndsAtOnce: Ctrl-C does not wait for the session that runs.
+// TestWhatIfEndsAtOnce: Ctrl-C, which cancels the context, does not wait for the simulation, which hangs here.
 func TestWhatIfEndsAtOnce(t *testing.T) {
+	const isTerminal = true
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs := make(chan struct{})
 	defer close(hangs)
-	simulating(ctx, t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
+
+	runWhatIf(ctx, t, isTerminal, nil, func() simulation.Result {
 		cancel()
 		<-hangs
-		return simulation.Result{}, nil
-	}, nil).exits(exitError).printsNothing().silently()
+		return simulation.Result{}
+	}).exits(exitError).printsNothing().reportsNothing()
 }
 
-// TestWhatIfSaysThatItSimulates: to a person, if it takes long, and only once.
+// TestWhatIfSaysThatItSimulates: if the simulation takes long, a person on a terminal reads what happens, once. A script does not,
+// and nothing is said if the simulation ends before that.
 func TestWhatIfSaysThatItSimulates(t *testing.T) {
-	for isTerminal, want := range map[bool]string{true: "The scheduler runs on a snapshot of 2 nodes and 2 pods. Ctrl-C ends it.\n", false: ""} {
+	for t, tc := range check.Cases(t, map[string]struct {
+		isTerminal, takesLong bool
+		want                  string
+	}{
+		"a long simulation, on a terminal": {true, true, "The scheduler runs on a snapshot of 2 nodes and 2 pods. Ctrl-C ends it.\n"},
+		"a long simulation, in a script":   {false, true, ""},
+		"a short simulation":               {true, false, ""},
+	}) {
 		after := make(chan time.Time)
-		r := simulating(t.Context(), t, isTerminal, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
-			after <- at
-			return simulation.Result{IsSettled: true}, nil
-		}, after)
-		check.Equal(t, "output", "\nNothing would be displaced.\n", r.exits(exitOK).out)
-		check.Equal(t, "notes", want, r.errOut)
-	}
+		r := runWhatIf(t.Context(), t, tc.isTerminal, after, func() simulation.Result {
+			if tc.takesLong {
+				after <- at
+			}
+			return simulation.Result{IsSettled: true}
+		}).exits(exitOK)
 
-	simulating(t.Context(), t, true, func(context.Context, *simulation.Cluster, []simulation.Workload, string, time.Time) (simulation.Result, error) {
-		return simulation.Result{IsSettled: true}, nil
-	}, nil).silently()
+		check.Equal(t, "output", "\nNothing would be displaced.\n", r.out)
+		check.Equal(t, "notes", tc.want, r.errOut)
+	}
 }
 
-func TestWhatIfRefuses(t *testing.T) {
-	written := func(name, text string) string {
-		path := filepath.Join(t.TempDir(), name)
-		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-
+// TestWhatIfRefusesWhatItCannotSimulate: the error names the flag or the file, and what to write. Nothing is printed.
+func TestWhatIfRefusesWhatItCannotSimulate(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
 		want string
 	}{
-		"nothing":       {nil, "nothing is asked"},
-		"quota":         {[]string{"--quota", "chat=4"}, "write NAME:CARD=N"},
-		"negative":      {[]string{"--quota", "chat:NVIDIA-H200=-4"}, "--quota chat:NVIDIA-H200=-4"},
-		"no queue":      {[]string{"--quota", "none:NVIDIA-H200=4"}, "no CardQuota and no Queue none"},
-		"no node":       {[]string{"--drain", "none"}, "there is no node none"},
-		"additions":     {[]string{"--add-nodes", "H200"}, "write N:CARD"},
-		"no card":       {[]string{"--add-nodes", "1:NVIDIA-H20"}, "no node has NVIDIA-H20"},
-		"no file":       {[]string{"-f", "testdata/none.yaml"}, "none.yaml"},
-		"no card name":  {[]string{"--quota", "chat:H 200=4"}, "--quota chat:H 200=4: "},
-		"two numbers":   {[]string{"--quota", "chat:NVIDIA-H200=4,5"}, `"4,5" is no number of cards`},
-		"any script":    {[]string{"--quota", "研究:NVIDIA-H200=4"}, "no CardQuota and no Queue 研究"},
-		"nothing in it": {[]string{"-f", written("empty.yaml", "")}, "no objects"},
-		"only comments": {[]string{"-f", written("comments.yaml", "# nothing\n---\n")}, "no objects"},
-		"no manifest":   {[]string{"-f", written("text.yaml", "some words")}, "text.yaml"},
-		"another kind":  {[]string{"-f", written("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n")}, "is no kind that whatif knows"},
-		"no such kind":  {[]string{"-f", written("kind.yaml", "apiVersion: example.com/v1\nkind: 任务\nmetadata: {name: x}\n")}, "example.com/v1, Kind=任务 is no kind that whatif knows"},
+		"no question":                           {nil, "nothing is asked"},
+		"a quota without a card":                {[]string{"--quota", "chat=4"}, "write NAME:CARD=N"},
+		"a negative quota":                      {[]string{"--quota", "chat:NVIDIA-H200=-4"}, "--quota chat:NVIDIA-H200=-4"},
+		"a quota of a missing queue":            {[]string{"--quota", "none:NVIDIA-H200=4"}, "no CardQuota and no Queue none"},
+		"a quota of a missing queue in Chinese": {[]string{"--quota", "研究:NVIDIA-H200=4"}, "no CardQuota and no Queue 研究"},
+		"a quota of a name that no card has":    {[]string{"--quota", "chat:H 200=4"}, "--quota chat:H 200=4: "},
+		"a quota of two numbers":                {[]string{"--quota", "chat:NVIDIA-H200=4,5"}, `"4,5" is no number of cards`},
+		"a drain of a missing node":             {[]string{"--drain", "none"}, "there is no node none"},
+		"new nodes without a number":            {[]string{"--add-nodes", "H200"}, "write N:CARD"},
+		"new nodes with a missing card":         {[]string{"--add-nodes", "1:NVIDIA-H20"}, "no node has NVIDIA-H20"},
+		"a missing file":                        {[]string{"-f", "testdata/none.yaml"}, "none.yaml"},
+		"an empty file":                         {[]string{"-f", writeFile(t, "empty.yaml", "")}, "no objects"},
+		"a file of comments":                    {[]string{"-f", writeFile(t, "comments.yaml", "# nothing\n---\n")}, "no objects"},
+		"a file without manifests":              {[]string{"-f", writeFile(t, "text.yaml", "some words")}, "text.yaml"},
+		"a Service, which has no pods": {
+			[]string{"-f", writeFile(t, "service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n")}, "is no kind that whatif knows",
+		},
+		"a kind that is unknown": {
+			[]string{"-f", writeFile(t, "kind.yaml", "apiVersion: example.com/v1\nkind: 任务\nmetadata: {name: x}\n")},
+			"example.com/v1, Kind=任务 is no kind that whatif knows",
+		},
 	}) {
-		execute(t, sharedFleet(), interceptor.Funcs{}, append([]string{"whatif"}, tc.args...)...).exits(exitError).printsNothing().reports(tc.want)
+		execute(t, twoNodesWithTraining(), mayReadAll, "whatif", tc.args...).exits(exitError).printsNothing().reports(tc.want)
 	}
 }
 
-// TestWhatIfNamesMissingRights: without all of the cluster there is no answer, and every missing right is
-// named.
+// TestWhatIfNamesMissingRights: a simulation without all nodes and pods would be wrong, so there is no answer. The error names each
+// right that the user lacks, here two.
 func TestWhatIfNamesMissingRights(t *testing.T) {
 	refuse := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		switch list.(type) {
@@ -206,73 +219,95 @@ func TestWhatIfNamesMissingRights(t *testing.T) {
 		return c.List(ctx, list, options...)
 	}}
 
-	execute(t, sharedFleet(), refuse, "whatif", "--drain", "h200-0").exits(exitError).printsNothing().reports("may not list nodes", "may not list pods")
+	execute(t, twoNodesWithTraining(), refuse, "whatif --drain h200-0").exits(exitError).printsNothing().reports("may not list nodes", "may not list pods")
 }
 
-// TestWhatIfFindsTheConfiguration: that of another namespace is no secret, and another one than the
-// cluster's is said.
-func TestWhatIfFindsTheConfiguration(t *testing.T) {
-	const missing = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
-	rendered := policy.RenderConfiguration(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), policy.BaseFor(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), "volcano-system"), nil, nil, "").Text
-	configuration := func(namespace, text string) client.Object {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName}, Data: map[string]string{policy.ConfigMapKey: text}}
-	}
+// defaultConfiguration is what the operator writes for the scheduler by default.
+func defaultConfiguration() string {
+	byDefault := policy.Effective(v1alpha1.ServiceTypePolicySpec{})
+	return policy.RenderConfiguration(byDefault, policy.BaseFor(byDefault, "volcano-system"), nil, nil, "").Text
+}
 
-	manager := func(namespace string) client.Object {
+// newConfiguration is the ConfigMap of the scheduler's configuration.
+func newConfiguration(namespace, text string) client.Object {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName}
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{policy.ConfigMapKey: text}}
+}
+
+// TestWhatIfFindsTheConfiguration: the simulated scheduler has the configuration of the cluster, which is in a ConfigMap in the
+// namespace of the operator. If it is not found there, the simulation takes what the operator would write, and a note says so.
+func TestWhatIfFindsTheConfiguration(t *testing.T) {
+	const note = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the " +
+		"configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
+	managerIn := func(namespace string) client.Object {
 		d := deployment("cardquota-manager", "cardquota-manager:v0.2.0")
 		d.SetNamespace(namespace)
 		return d
 	}
 
-	changed := rendered + "# changed\n"
-	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
-	for name, tc := range map[string]struct {
-		objects    []client.Object
-		intercept  interceptor.Funcs
-		args       []string
-		want, note string
+	written := defaultConfiguration()
+	changed := written + "# changed\n"
+	installed := policyWithScheduler("")
+	noDeployments := forbid(schema.GroupResource{Group: "apps", Resource: "deployments"}, &appsv1.DeploymentList{})
+	for t, tc := range check.Cases(t, map[string]struct {
+		objects        []client.Object
+		intercept      interceptor.Funcs
+		args           []string
+		want, wantNote string
 	}{
-		"before the installation":     {nil, interceptor.Funcs{}, nil, rendered, ""},
-		"where it is by default":      {[]client.Object{policyOf(""), configuration("volcano-system", changed)}, interceptor.Funcs{}, nil, changed, ""},
-		"in a namespace of its own":   {[]client.Object{policyOf(""), manager("cards"), configuration("cards", changed)}, interceptor.Funcs{}, nil, changed, ""},
-		"which the user names":        {[]client.Object{policyOf(""), configuration("cards", changed)}, forbid(deployments, &appsv1.DeploymentList{}), []string{"--system-namespace", "cards"}, changed, ""},
-		"which the user may not find": {[]client.Object{policyOf(""), manager("cards"), configuration("cards", changed)}, forbid(deployments, &appsv1.DeploymentList{}), nil, rendered, missing},
-		"not written yet":             {[]client.Object{policyOf(""), manager("volcano-system")}, interceptor.Funcs{}, nil, rendered, missing},
-	} {
-		c := newCluster(t, append(sharedFleet(), tc.objects...), tc.intercept)
+		"nothing is installed": {want: written},
+		"the ConfigMap is in volcano-system": {
+			objects: []client.Object{installed, newConfiguration("volcano-system", changed)}, want: changed,
+		},
+		"operator and ConfigMap are in namespace cards": {
+			objects: []client.Object{installed, managerIn("cards"), newConfiguration("cards", changed)}, want: changed,
+		},
+		"in namespace cards, which the user names": {
+			objects: []client.Object{installed, newConfiguration("cards", changed)}, intercept: noDeployments,
+			args: []string{"--system-namespace", "cards"}, want: changed,
+		},
+		"in namespace cards, and the user may not list Deployments": {
+			objects: []client.Object{installed, managerIn("cards"), newConfiguration("cards", changed)}, intercept: noDeployments,
+			want: written, wantNote: note,
+		},
+		"the operator has not written it yet": {
+			objects: []client.Object{installed, managerIn("volcano-system")}, want: written, wantNote: note,
+		},
+	}) {
+		cluster := newCluster(t, append(twoNodesWithTraining(), tc.objects...), tc.intercept)
 		used := ""
 		r := runProgram(t.Context(), t, func(p *program) {
-			p.connect = func() (client.WithWatch, error) { return c, nil }
+			p.connect = func() (client.WithWatch, error) { return cluster, nil }
 			p.simulate = func(_ context.Context, _ *simulation.Cluster, _ []simulation.Workload, configuration string, _ time.Time) (simulation.Result, error) {
 				used = configuration
 				return simulation.Result{IsSettled: true}, nil
 			}
 		}, append([]string{"whatif", "--drain", "h200-0"}, tc.args...)...).exits(exitOK)
-		check.Equal(t, name+": configuration", tc.want, used)
-		check.Equal(t, name, tc.note, strings.Join(strings.Fields(r.errOut), " "))
+
+		check.Equal(t, "configuration", tc.want, used)
+		check.Equal(t, "note", tc.wantNote, strings.Join(strings.Fields(r.errOut), " "))
 	}
 }
 
-// TestWhatIfSaysThatTheSchedulerIsAnotherRelease: the answer is that of the plugin's own scheduler.
+// TestWhatIfSaysThatTheSchedulerIsAnotherRelease: whatif v0.2.1 simulates with its own scheduler. If the one of the cluster is of
+// another minor version, a note says that the answer may differ.
 func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"
-	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: policy.ConfigMapName}, Data: map[string]string{
-		policy.ConfigMapKey: policy.RenderConfiguration(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), policy.BaseFor(policy.Effective(v1alpha1.ServiceTypePolicySpec{}), "volcano-system"), nil, nil, "").Text}}
 
-	for version, want := range map[string]string{
-		"v0.2.0": "",
-		"":       "",
-		"v0.1.0": "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.1.0:",
-		"v0.3.0": "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.3.0:",
-	} {
-		r := execute(t, append(sharedFleet(), policyOf(version), configuration), interceptor.Funcs{}, "whatif", "--drain", "h200-0")
-		text := strings.Join(strings.Fields(r.errOut), " ")
-		check.That(t, r.code == exitOK && strings.HasPrefix(text, want) && (want == "") == (text == ""), "%s: exit code %d, %s", version, r.code, text)
-		checkColumns(t, r.errOut)
+	for t, tc := range check.Cases(t, map[string]struct{ ofCluster, wantNote string }{
+		"another patch":      {"v0.2.0", ""},
+		"an unknown version": {"", ""},
+		"an older minor":     {"v0.1.0", "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.1.0:"},
+		"a newer minor":      {"v0.3.0", "note: kubectl cardquota v0.2.1 does not fit cardquota-scheduler v0.3.0:"},
+	}) {
+		objects := append(twoNodesWithTraining(), policyWithScheduler(tc.ofCluster), newConfiguration("volcano-system", defaultConfiguration()))
+		r := execute(t, objects, mayReadAll, "whatif --drain h200-0").exits(exitOK).reports(tc.wantNote).fitsTerminal()
+		check.Equal(t, "has a note", tc.wantNote != "", r.errOut != "")
 	}
 }
 
+// TestWhatIfNeedsTheScheduler: the program for Windows does not link the scheduler, so it says that it cannot simulate.
 func TestWhatIfNeedsTheScheduler(t *testing.T) {
 	_, err := newProgram(streams()).answerWhatIf(t.Context(), &whatIf{})
 	check.Says(t, err, errNoSimulator.Error())
@@ -280,38 +315,47 @@ func TestWhatIfNeedsTheScheduler(t *testing.T) {
 
 // waitingFor is a pod of a queue that waits for cards since an hour.
 func waitingFor(name, queue string, count int) []client.Object {
-	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, CreationTimestamp: metav1.NewTime(at.Add(-time.Hour))},
-		Spec: v1beta1.PodGroupSpec{Queue: queue, MinMember: 1}}
-	group.Status.Phase = v1beta1.PodGroupInqueue
+	group := builder.PodGroup("lab", name).Queue(queue).Phase(v1beta1.PodGroupInqueue).Created(at.Add(-time.Hour)).Obj()
 	pod := builder.Pod("lab", name).Scheduler("volcano").Card("NVIDIA-H200").GPUs(count).CPU("1").Memory("1Gi").PodGroup(name).Obj()
 	return []client.Object{group, pod}
 }
 
-// TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: without files the question is about what waits already.
+// TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: pods first and second of queue chat wait for 8 H200 each. The quota of chat is 12,
+// and node h200-1 has 8 cards free. A question without a file is about what waits already; with a file, others are named too.
 func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
-	waits := append(waitingFor("first", "chat", 8), waitingFor("second", "chat", 8)...)
-	for name, tc := range map[string]struct {
-		objects []client.Object
-		args    []string
+	wait := append(waitingFor("first", "chat", 8), waitingFor("second", "chat", 8)...)
+	for t, tc := range check.Cases(t, map[string]struct {
+		waiting []client.Object
+		command string
 		want    []string
-		not     string
+		lacks   string
 	}{
-		"more nodes do not help": {waits, []string{"--quota", "chat:NVIDIA-H200=4", "--add-nodes", "2:NVIDIA-H200"},
-			[]string{"Nothing that waits now would run:", "Pod lab/first", "Pod lab/second", "chat", "8 NVIDIA-H200", "QuotaExhausted", "Queue <chat> has insufficient", "Nothing would be displaced."}, "RUNS"},
-		"one runs": {waits, []string{"--add-nodes", "1:NVIDIA-H200"},
-			[]string{"1 pod that waits now would run:", "RUNS", "Pod lab/first  chat", "These would still wait:", "Pod lab/second"}, "too"},
-		"all run": {waits, []string{"--quota", "chat:NVIDIA-H200=16", "--add-nodes", "2:NVIDIA-H200"},
-			[]string{"2 pods that wait now would run:", "Pod lab/first", "Pod lab/second", "Nothing else waits."}, "QuotaExhausted"},
-		"nothing waits": {nil, []string{"--add-nodes", "1:NVIDIA-H200"}, []string{"Nothing waits now."}, "WAITS"},
-		"beside files": {waits, []string{"-f", "testdata/serve.yaml", "--quota", "chat:NVIDIA-H200=32", "--add-nodes", "4:NVIDIA-H200"},
-			[]string{"2 pods of the cluster that wait now would run too:", "Pod lab/first", "It would run."}, "WAITS"},
-	} {
-		r := execute(t, append(sharedFleet(), tc.objects...), interceptor.Funcs{}, append([]string{"whatif", "-n", "lab"}, tc.args...)...).exits(exitOK)
-		check.Contains(t, name, r.out, tc.want...)
-		check.That(t, !strings.Contains(r.out, tc.not), "%s: %q in %s", name, tc.not, r.out)
+		"two more nodes, and the quota is lowered to 4": {
+			wait, "whatif -n lab --quota chat:NVIDIA-H200=4 --add-nodes 2:NVIDIA-H200",
+			[]string{
+				"Nothing that waits now would run:", "Pod lab/first", "Pod lab/second", "chat", "8 NVIDIA-H200", "QuotaExhausted",
+				"Queue <chat> has insufficient", "Nothing would be displaced.",
+			}, "RUNS",
+		},
+		"one more node, and a quota of 12 for 8 + 8": {
+			wait, "whatif -n lab --add-nodes 1:NVIDIA-H200",
+			[]string{"1 pod that waits now would run:", "RUNS", "Pod lab/first  chat", "These would still wait:", "Pod lab/second"}, "too",
+		},
+		"two more nodes, and a quota of 16": {
+			wait, "whatif -n lab --quota chat:NVIDIA-H200=16 --add-nodes 2:NVIDIA-H200",
+			[]string{"2 pods that wait now would run:", "Pod lab/first", "Pod lab/second", "Nothing else waits."}, "QuotaExhausted",
+		},
+		"nothing waits": {nil, "whatif -n lab --add-nodes 1:NVIDIA-H200", []string{"Nothing waits now."}, "WAITS"},
+		"a file, four more nodes, and a quota of 32": {
+			wait, "whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=32 --add-nodes 4:NVIDIA-H200",
+			[]string{"2 pods of the cluster that wait now would run too:", "Pod lab/first", "It would run."}, "WAITS",
+		},
+	}) {
+		r := execute(t, append(twoNodesWithTraining(), tc.waiting...), mayReadAll, tc.command).exits(exitOK)
+		check.Text(t, "output", r.out).Has(tc.want...).Lacks(tc.lacks)
 		checkColumns(t, r.out)
 	}
 
-	execute(t, append(sharedFleet(), waits...), interceptor.Funcs{}, "whatif", "--add-nodes", "1:NVIDIA-H200", "-o", "json").
+	execute(t, append(twoNodesWithTraining(), wait...), mayReadAll, "whatif --add-nodes 1:NVIDIA-H200 -o json").
 		prints(`"others": [`, `"nodes": [`, `"name": "first"`, `"waiting": [`, `"reason": "QuotaExhausted"`)
 }

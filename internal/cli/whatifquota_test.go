@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/simulation"
@@ -16,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// quotaTree is a cluster of 16 cards with a tree: chat deserves 8 of the 12 of top, free leaves deserved
-// out.
+// quotaTree is a cluster of 16 H200 with a tree of queues: top has a quota of 12, and its children chat and free have 8 each. Chat
+// deserves 8. The spec of free leaves deserved out, so that it deserves its quota.
 func quotaTree() []client.Object {
 	quota := func(name, parent string, count int64, deserved *int64) client.Object {
 		return builder.CardQuota(name).Queue(name).Parent(parent).ServiceType("inference").With(func(q *v1alpha1.CardQuota) {
@@ -46,24 +48,31 @@ func quotaTree() []client.Object {
 	}
 }
 
-// TestWhatIfQuotaChangesWhatAUserWouldChange: kubectl edit raises quota alone, and admission is asked.
+// TestWhatIfQuotaChangesWhatAUserWouldChange: --quota simulates that a user edits the quota of a CardQuota. That does not change
+// deserved where it is written. Admission is asked whether it would accept the quota, if the user may read what that takes.
 func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
-	noList := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		if _, isQuotas := list.(*v1alpha1.CardQuotaList); isQuotas {
-			return forbidden("list", v1alpha1.GroupVersion.WithResource("cardquotas").GroupResource())
-		}
-		return c.List(ctx, list, options...)
-	}}
+	noList := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		flag                  string
-		intercept             interceptor.Funcs
-		queue, deserved, note string
+		intercept    interceptor.Funcs
+		quota        string
+		queue        string
+		wantDeserved string // in the simulation
+		wantNote     string
 	}{
-		"deserved stays":         {"chat:NVIDIA-H200=12", interceptor.Funcs{}, "chat", `{"NVIDIA-H200":8}`, "note: CardQuota chat still deserves 8 NVIDIA-H200, because its deserved is written: above that it borrows"},
-		"deserved is not given":  {"free:NVIDIA-H200=6", interceptor.Funcs{}, "free", `{"NVIDIA-H200":6}`, ""},
-		"more than the parent's": {"chat:NVIDIA-H200=13", interceptor.Funcs{}, "chat", `{"NVIDIA-H200":8}`, "admission would refuse CardQuota chat with this quota: spec.cards[NVIDIA-H200].quota: Forbidden: is 13, but parent top has 12"},
-		"without the right":      {"chat:NVIDIA-H200=13", noList, "chat", `{"NVIDIA-H200":8}`, "you may not list CardQuotas, so it is unknown whether admission would accept the quota"},
+		"chat gets 12, and still deserves the 8 that are written": {
+			mayReadAll, "chat:NVIDIA-H200=12", "chat", `{"NVIDIA-H200":8}`,
+			"note: CardQuota chat still deserves 8 NVIDIA-H200, because its deserved is written: above that it borrows",
+		},
+		"free gets 6, and deserves its quota": {mayReadAll, "free:NVIDIA-H200=6", "free", `{"NVIDIA-H200":6}`, ""},
+		"chat gets 13, more than the 12 of its parent": {
+			mayReadAll, "chat:NVIDIA-H200=13", "chat", `{"NVIDIA-H200":8}`,
+			"admission would refuse CardQuota chat with this quota: spec.cards[NVIDIA-H200].quota: Forbidden: is 13, but parent top has 12",
+		},
+		"chat gets 13, and the user may not list CardQuotas": {
+			noList, "chat:NVIDIA-H200=13", "chat", `{"NVIDIA-H200":8}`,
+			"you may not list CardQuotas, so it is unknown whether admission would accept the quota",
+		},
 	}) {
 		var simulated *simulation.Cluster
 		runProgram(t.Context(), t, func(p *program) {
@@ -72,18 +81,15 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 				simulated = c
 				return simulation.Result{IsSettled: true}, nil
 			}
-		}, "whatif", "--quota", tc.flag).exits(exitOK).reports(tc.note)
+		}, "whatif", "--quota", tc.quota).exits(exitOK).reports(tc.wantNote)
 
 		check.Must(t, simulated != nil, "nothing was simulated")
-		for _, queue := range simulated.Queues {
-			if queue.Name == tc.queue {
-				check.Equal(t, "deserved", tc.deserved, queue.Annotations[v1alpha1.AnnotationCardDeserved])
-			}
-		}
+		at := slices.IndexFunc(simulated.Queues, func(q *v1beta1.Queue) bool { return q.Name == tc.queue })
+		check.Equal(t, "deserved", tc.wantDeserved, simulated.Queues[at].Annotations[v1alpha1.AnnotationCardDeserved])
 	}
 }
 
-// TestWhatIfQuotaIsBounded: a CardQuota has at most a million of a card.
+// TestWhatIfQuotaIsBounded: a CardQuota has at most a million of a card, so whatif refuses one more.
 func TestWhatIfQuotaIsBounded(t *testing.T) {
-	execute(t, quotaTree(), interceptor.Funcs{}, "whatif", "--quota", "chat:NVIDIA-H200=1000001").exits(exitError).reports("from 0 to 1000000")
+	execute(t, quotaTree(), mayReadAll, "whatif --quota chat:NVIDIA-H200=1000001").exits(exitError).reports("from 0 to 1000000")
 }

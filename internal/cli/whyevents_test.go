@@ -11,14 +11,16 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEventsOfAnotherJobOfTheSameName: a Job and a Volcano job may have one name.
-func TestEventsOfAnotherJobOfTheSameName(t *testing.T) {
+// TestEventsOfAnotherJobOfTheSameNameAreNotShown: a Job of Kubernetes and a Volcano job may both have the name twin. An event names
+// the API version of its object, and why of the Job shows events of its version, and those without one.
+func TestEventsOfAnotherJobOfTheSameNameAreNotShown(t *testing.T) {
 	job := inLab(&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(1))}}, "twin")
-	event := eventOf("Job", "twin", "FailedCreate", "exceeded quota: of the other", time.Minute)
-	for version, isOwn := range map[string]bool{"": true, "batch/v1": true, "batch.volcano.sh/v1alpha1": false} {
+	for version, wantShown := range map[string]bool{"": true, "batch/v1": true, "batch.volcano.sh/v1alpha1": false} {
+		event := eventOf("Job", "twin", "FailedCreate", "exceeded quota: of the event", time.Minute)
 		event.InvolvedObject.APIVersion = version
-		text := explainLab(t, append(busyCluster(), job, event.DeepCopy()), "job.batch/twin")
-		check.Contains(t, version, text, "Job lab/twin has no pods")
-		check.Equal(t, version, isOwn, strings.Contains(text, "of the other"))
+
+		text := whyInLab(t, append(clusterWithOneFreeCard(), job, event), "job.batch/twin")
+		check.Contains(t, "why", text, "Job lab/twin has no pods")
+		check.Equal(t, "shows an event of version "+version, wantShown, strings.Contains(text, "of the event"))
 	}
 }

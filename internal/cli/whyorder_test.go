@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -26,66 +24,73 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// queued is a job of queue roomy that waits, with one pod or with none. Its PodGroup is some minutes old.
-type queued struct {
-	name, class string
+// waitingJob is a Volcano job of queue roomy that waits, with one pod or with none. Its PodGroup is some minutes old.
+type waitingJob struct {
+	name, class string // of the PriorityClass
 	minutes     int
 	noPods      bool
 }
 
-func (q queued) objects() []client.Object {
-	group := builder.PodGroup("lab", q.name).Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", q.name).Phase(v1beta1.PodGroupInqueue).Request(`{"NVIDIA-H200":2}`).Obj()
-	group.CreationTimestamp = timeAgo(time.Duration(q.minutes) * time.Minute)
+func (q waitingJob) objects() []client.Object {
+	group := builder.PodGroup("lab", q.name).Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", q.name).
+		Phase(v1beta1.PodGroupInqueue).Request(`{"NVIDIA-H200":2}`).Created(at.Add(-time.Duration(q.minutes) * time.Minute)).Obj()
 	group.Spec.PriorityClassName = q.class
 	if q.noPods {
 		return []client.Object{group}
 	}
 	pod := builder.Pod("lab", q.name+"-0").PodGroup(q.name).Card("NVIDIA-H200").GPUs(2).Owner("batch.volcano.sh/v1alpha1", "Job", q.name).
-		Unschedulable("0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.").Obj()
+		Unschedulable(saysFull).Obj()
 	return []client.Object{group, pod}
 }
 
-// TestWhyKnowsTheOrder: Volcano orders the PodGroups of a queue by their PriorityClass, then by age.
-func TestWhyKnowsTheOrder(t *testing.T) {
-	objects := busyCluster()[:4]
-	objects = append(objects, counted("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj(), builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))
-	for _, q := range []queued{
-		{name: "own", minutes: 5}, {name: "higher", class: "high", minutes: 1}, {name: "older", minutes: 9}, {name: "lower", class: "low", minutes: 9}, {name: "younger", minutes: 2},
-		{name: "podless", minutes: 8, noPods: true}, {name: "higher-podless", class: "high", minutes: 3, noPods: true}, {name: "unknown-class", class: "gone", minutes: 7},
+// TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own has priority 0
+// and is 5 minutes old. Before it come 2 jobs of class high, and 3 that are older: with pods, without pods, and of a class
+// that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of another queue or scheduler are
+// not in the order. Without PriorityClasses only status.blocked says who waits longer.
+func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
+	roomy := countedQuota("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
+	objects := append(clusterWithOneFreeCard()[:4], roomy, builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))
+	for _, job := range []waitingJob{
+		{name: "own", minutes: 5},
+		{name: "higher", class: "high", minutes: 1},
+		{name: "higher-podless", class: "high", minutes: 3, noPods: true},
+		{name: "older", minutes: 9},
+		{name: "podless", minutes: 8, noPods: true},
+		{name: "unknown-class", class: "gone", minutes: 7},
+		{name: "lower", class: "low", minutes: 9},
+		{name: "younger", minutes: 2},
 	} {
-		objects = append(objects, q.objects()...)
+		objects = append(objects, job.objects()...)
 	}
 
-	runs := queued{name: "runs", class: "high", minutes: 9}.objects()
+	runs := waitingJob{name: "runs", class: "high", minutes: 9}.objects()
 	runs[1].(*corev1.Pod).Spec.NodeName = "h200-0"
-	elsewhere := queued{name: "elsewhere", class: "high", minutes: 9}.objects()
-	elsewhere[0].(*v1beta1.PodGroup).Spec.Queue = "free"
-
-	foreign := queued{name: "foreign", class: "high", minutes: 9}.objects()
-	foreign[1].(*corev1.Pod).Spec.SchedulerName = "default-scheduler"
-	ended := queued{name: "ended", class: "high", minutes: 9, noPods: true}.objects()
+	ofOtherQueue := waitingJob{name: "of-other-queue", class: "high", minutes: 9}.objects()
+	ofOtherQueue[0].(*v1beta1.PodGroup).Spec.Queue = "free"
+	ofOtherScheduler := waitingJob{name: "of-other-scheduler", class: "high", minutes: 9}.objects()
+	ofOtherScheduler[1].(*corev1.Pod).Spec.SchedulerName = "default-scheduler"
+	ended := waitingJob{name: "ended", class: "high", minutes: 9, noPods: true}.objects()
 	ended[0].(*v1beta1.PodGroup).Status.Phase = v1beta1.PodGroupCompleted
-	objects = slices.Concat(objects, runs, elsewhere, foreign, ended)
+	objects = slices.Concat(objects, runs, ofOtherQueue, ofOtherScheduler, ended)
 
-	order := func(intercept interceptor.Funcs, name string) string {
-		out := strings.Join(strings.Fields(execute(t, objects, intercept, "why", "-n", "lab", "vcjob/"+name).out), " ")
-		_, gate, _ := strings.Cut(out, "order in the queue Yes ")
-		return gate
-	}
-	for name, want := range map[string]string{
-		"own":            "priority 0, 2 workloads of higher priority and 3 older than it come first",
-		"higher-podless": "priority 1000 (high), nothing in the queue comes first",
-		"older":          "priority 0, 2 workloads of higher priority come first",
+	const gate = "order in the queue Yes "
+	for job, want := range map[string]string{
+		"own":            gate + "priority 0, 2 workloads of higher priority and 3 older than it come first ",
+		"higher-podless": gate + "priority 1000 (high), nothing in the queue comes first",
+		"older":          gate + "priority 0, 2 workloads of higher priority come first ",
 	} {
-		check.That(t, strings.HasPrefix(order(interceptor.Funcs{}, name)+" ", want), "%s: %s", name, order(interceptor.Funcs{}, name))
+		execute(t, objects, mayReadAll, "why -n lab vcjob/"+job).prints(want)
 	}
 
-	refused := forbid(schema.GroupResource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}, &schedulingv1.PriorityClassList{})
-	check.Contains(t, "without the right", order(refused, "own"), "priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
+	classes := schema.GroupResource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
+	execute(t, objects, forbid(classes, &schedulingv1.PriorityClassList{}), "why -n lab vcjob/own").
+		prints(gate+"priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
 }
 
-// TestAheadIsThePlaceInTheOrder: what comes first is what a session of Volcano tries first.
-func TestAheadIsThePlaceInTheOrder(t *testing.T) {
+// TestAheadIsThePlaceInTheOrderOfVolcano: up to six jobs of a queue wait, with random PriorityClasses, minimums and running pods, each
+// of another age. For each job why counts what comes first. The oracle opens a session of Volcano with its plugins priority
+// and gang, and counts the jobs that its JobOrderFn places before.
+func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		standard := rapid.Int32Range(-1, 1).Draw(t, "standard")
 		classes := priorities{values: map[string]int32{"standard": standard}, standard: standard}
@@ -110,7 +115,8 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 		c := session.New(text)
 		for i, group := range c.Groups {
 			group.CreationTimestamp = metav1.NewTime(c.Now.Add(-time.Duration(ages[i]) * time.Minute))
-			group.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: group.Name, Controller: ptr.To(true)}}
+			owner := metav1.OwnerReference{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: group.Name, Controller: ptr.To(true)}
+			group.OwnerReferences = []metav1.OwnerReference{owner}
 		}
 
 		c.Begin()
@@ -139,78 +145,90 @@ func TestAheadIsThePlaceInTheOrder(t *testing.T) {
 					want++
 				}
 			}
-			check.Must(t, w.input.Ahead.Higher+w.input.Ahead.Incomplete+w.input.Ahead.Older == want, "Volcano tries %d before %s of %s, not %+v", want, reference.Name, text, *w.input.Ahead)
+			ahead := *w.input.Ahead
+			check.Must(t, ahead.Higher+ahead.Incomplete+ahead.Older == want, "Volcano tries %d before %s of %s, not %+v", want, reference.Name, text, ahead)
 		}
 	})
 }
 
-// TestWhyComesFirst: a job whose minimum runs is the last of its priority.
-func TestWhyComesFirst(t *testing.T) {
-	w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}}
-	w.input.Queue = "q"
-	at := func(priority int32, isReady bool, minutes int) turn {
-		return turn{priority, isReady, timeAgo(time.Duration(minutes) * time.Minute)}
+// TestWhyAnotherJobComesFirst: Volcano orders jobs by priority, then those whose minimum of pods is not ready (plugin gang), then by
+// age. The explanation counts another job by the first of these reasons for which it comes before the own one, or not at all.
+func TestWhyAnotherJobComesFirst(t *testing.T) {
+	const (
+		isReady    = true // its minimum runs
+		isNotReady = false
+	)
+	job := func(priority int32, isReady bool, minutesOld time.Duration) turn {
+		return turn{priority, isReady, timeAgo(minutesOld * time.Minute)}
 	}
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		own, other turn
 		want       explanation.Ahead
 	}{
-		"older":                         {at(0, false, 1), at(0, false, 2), explanation.Ahead{Older: 1}},
-		"younger":                       {at(0, false, 2), at(0, false, 1), explanation.Ahead{}},
-		"of one age":                    {at(0, false, 1), at(0, false, 1), explanation.Ahead{}},
-		"higher":                        {at(0, false, 2), at(1, false, 1), explanation.Ahead{Higher: 1}},
-		"lower":                         {at(1, false, 1), at(0, false, 2), explanation.Ahead{}},
-		"its own minimum runs":          {at(0, true, 2), at(0, false, 1), explanation.Ahead{Incomplete: 1}},
-		"the other's minimum runs":      {at(0, false, 1), at(0, true, 2), explanation.Ahead{}},
-		"both minimums run":             {at(0, true, 1), at(0, true, 2), explanation.Ahead{Older: 1}},
-		"higher, and its minimum runs":  {at(0, false, 1), at(1, true, 2), explanation.Ahead{Higher: 1}},
-		"lower, and its own one runs":   {at(1, true, 1), at(0, false, 2), explanation.Ahead{}},
-		"higher, and its own one runs":  {at(0, true, 1), at(1, false, 2), explanation.Ahead{Higher: 1}},
-		"lower, and its minimum starts": {at(1, false, 1), at(0, true, 2), explanation.Ahead{}},
-	} {
+		"the other is older":                                    {job(0, isNotReady, 1), job(0, isNotReady, 2), explanation.Ahead{Older: 1}},
+		"the other is younger":                                  {job(0, isNotReady, 2), job(0, isNotReady, 1), explanation.Ahead{}},
+		"both are of one age":                                   {job(0, isNotReady, 1), job(0, isNotReady, 1), explanation.Ahead{}},
+		"the other has a higher priority":                       {job(0, isNotReady, 2), job(1, isNotReady, 1), explanation.Ahead{Higher: 1}},
+		"the other has a lower priority, and is older":          {job(1, isNotReady, 1), job(0, isNotReady, 2), explanation.Ahead{}},
+		"the own minimum runs, and the other is younger":        {job(0, isReady, 2), job(0, isNotReady, 1), explanation.Ahead{Incomplete: 1}},
+		"the minimum of the other runs, and it is older":        {job(0, isNotReady, 1), job(0, isReady, 2), explanation.Ahead{}},
+		"both minimums run, and the other is older":             {job(0, isReady, 1), job(0, isReady, 2), explanation.Ahead{Older: 1}},
+		"the other has a higher priority, and its minimum runs": {job(0, isNotReady, 1), job(1, isReady, 2), explanation.Ahead{Higher: 1}},
+		"the other has a higher priority, the own minimum runs": {job(0, isReady, 1), job(1, isNotReady, 2), explanation.Ahead{Higher: 1}},
+		"the other has a lower priority, the own minimum runs":  {job(1, isReady, 1), job(0, isNotReady, 2), explanation.Ahead{}},
+		"the other has a lower priority, and its minimum runs":  {job(1, isNotReady, 1), job(0, isReady, 2), explanation.Ahead{}},
+	}) {
 		own := v1alpha1.WorkloadReference{Name: "own"}
 		other := v1alpha1.WorkloadReference{Name: "other"}
+		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}}
+		w.input.Queue = "q"
 		w.input.Workload = own
+
 		w.setAhead(map[v1alpha1.WorkloadReference]turn{own: tc.own, other: tc.other})
-		check.Equal(t, name, tc.want, *w.input.Ahead)
+		check.Equal(t, "ahead", tc.want, *w.input.Ahead)
 	}
 }
 
-// TestWhichPodsAreReady: Volcano counts them for the minimum of a PodGroup.
-func TestWhichPodsAreReady(t *testing.T) {
+// TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has succeeded, or if it
+// requests nothing, so that it may run anywhere. A pod that has failed, terminates or has a scheduling gate does not count.
+func TestWhichPodsCountForAMinimum(t *testing.T) {
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
 
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		want bool
 	}{
-		"waiting":          {pod(), false},
-		"waits for a node": {builder.Pod("lab", "p"), true}, // it requests nothing
-		"placed":           {pod().Node("n"), true},
-		"running":          {pod().Running("n"), true},
-		"succeeded":        {pod().Running("n").Phase(corev1.PodSucceeded), true},
-		"failed":           {pod().Running("n").Phase(corev1.PodFailed), false},
-		"terminating":      {pod().Running("n").Deleted(at), false},
-		"gated":            {pod().Gated(), false},
-	} {
-		check.Equal(t, name, tc.want, isReady(tc.pod.Obj()))
+		"without a node": {pod(), false},
+		"without a node, and it requests nothing": {builder.Pod("lab", "p"), true},
+		"with a node, not running yet":            {pod().Node("n"), true},
+		"running":                                 {pod().Running("n"), true},
+		"succeeded":                               {pod().Running("n").Phase(corev1.PodSucceeded), true},
+		"failed":                                  {pod().Running("n").Phase(corev1.PodFailed), false},
+		"terminating":                             {pod().Running("n").Deleted(at), false},
+		"with a scheduling gate":                  {pod().Gated(), false},
+	}) {
+		check.Equal(t, "counts", tc.want, isReady(tc.pod.Obj()))
 	}
 }
 
-// TestTheStandardPriority: a PodGroup without a class has that of the default class.
-func TestTheStandardPriority(t *testing.T) {
+// TestAPodGroupWithoutAClassHasTheDefaultPriority: PriorityClass standard, with priority 7, is the default of the cluster. It counts
+// for a PodGroup without a class, or with one that does not exist. The PodGroup needs 2 pods, so with 2 ready pods its
+// minimum runs, and with 1 it does not.
+func TestAPodGroupWithoutAClassHasTheDefaultPriority(t *testing.T) {
 	standard := builder.PriorityClass("standard", 7)
 	standard.GlobalDefault = true
+	objects := []client.Object{standard, builder.PriorityClass("high", 1000)}
+	classes, isRead, err := readPriorities(t.Context(), &reader{client: newCluster(t, objects, mayReadAll)})
+	check.NoError(t, err)
+	check.Must(t, isRead, "the PriorityClasses are not read")
 
-	classes, ok, err := readPriorities(t.Context(), &reader{client: newCluster(t, []client.Object{standard, builder.PriorityClass("high", 1000)}, interceptor.Funcs{})})
-	check.That(t, ok && err == nil, "error %v", err)
 	for class, want := range map[string]int32{"": 7, "gone": 7, "high": 1000, "standard": 7} {
-		group := &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{PriorityClassName: class}, ObjectMeta: metav1.ObjectMeta{CreationTimestamp: timeAgo(0)}}
-		group.Spec.MinMember = 2
-		for ready, isReady := range map[int32]bool{1: false, 2: true} {
-			got := classes.turnOf(group, ready)
-			check.That(t, got == turn{want, isReady, timeAgo(0)}, "class %q: %+v", class, got)
+		group := builder.PodGroup("lab", "g").MinMember(2).Created(at).Obj()
+		group.Spec.PriorityClassName = class
+		for readyPods, isReady := range map[int32]bool{1: false, 2: true} {
+			got := classes.turnOf(group, readyPods)
+			check.That(t, got == turn{want, isReady, timeAgo(0)}, "class %q, %d ready pods: %+v", class, readyPods, got)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 package cli
 
 import (
-	"strings"
+	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,87 +14,87 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// explainWithoutNodes returns what why says to a user who may list pods and PodGroups, but no nodes.
-func explainWithoutNodes(t *testing.T, objects []client.Object, args ...string) string {
-	mayNotList := forbid(corev1.Resource("nodes"), &corev1.NodeList{})
-	r := execute(t, objects, mayNotList, append([]string{"why", "-n", "lab"}, args...)...)
-	return strings.Join(strings.Fields(r.out), " ")
+// whyInLabWithoutNodes is whyInLab for a user who may list pods and PodGroups, but no nodes.
+func whyInLabWithoutNodes(t *testing.T, objects []client.Object, workload string) string {
+	return execute(t, objects, forbid(corev1.Resource("nodes"), &corev1.NodeList{}), "why -n lab "+workload).oneLine()
 }
 
-// reservingCluster has an enqueued job of two pods, and a PodGroup that waits for the quota that this job
-// reserves.
-func reservingCluster() []client.Object {
-	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <10>, but capability is <8>"
-	worker := builder.Pod("lab", "w").Queue("roomy").Card("NVIDIA-H200").GPUs(3).PodGroup("works").Owner("batch.volcano.sh/v1alpha1", "Job", "works")
-	objects := append(busyCluster(),
-		builder.PodGroup("lab", "works").Queue("roomy").MinMember(2).MinResource(builder.GPU, "6").Request(`{"NVIDIA-H200":6}`).Owner("batch.volcano.sh/v1alpha1", "Job", "works").Phase(v1beta1.PodGroupInqueue).Obj(),
-		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "4").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
-		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(4).PodGroup("next").Obj())
-	for _, pod := range worker.Copies(2) {
+// podsOfWorks returns the pods of Volcano job works in queue roomy, which the scheduler has enqueued.
+func podsOfWorks(pods, cards int) (objects []client.Object) {
+	for _, pod := range newPod("w", "roomy", cards).PodGroup("works").Owner("batch.volcano.sh/v1alpha1", "Job", "works").Copies(pods) {
 		objects = append(objects, pod)
 	}
 	return objects
 }
 
-// TestAJobWithPodsIsNotCalledEmpty: a user who may not list nodes may list all pods of the namespace.
+// groupOfWorks is the PodGroup of job works, which needs two pods to start.
+func groupOfWorks() *builder.PodGroupBuilder {
+	group := builder.PodGroup("lab", "works").Queue("roomy").MinMember(2).Phase(v1beta1.PodGroupInqueue)
+	return group.Owner("batch.volcano.sh/v1alpha1", "Job", "works")
+}
+
+// nextOfRoomy is pod next-0 with its PodGroup, which waits for quota of queue roomy that others reserve. The quota is 8, and total
+// is what the queue would have with it and all reservations.
+func nextOfRoomy(cards, total int) []client.Object {
+	message := fmt.Sprintf("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <8>", cards, total)
+	return []client.Object{
+		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, fmt.Sprint(cards)).Phase(v1beta1.PodGroupPending).Unschedulable(message).Obj(),
+		newPod("next-0", "roomy", cards).PodGroup("next").Obj(),
+	}
+}
+
+// TestAJobWithPodsIsNotCalledEmpty: job works has reserved 6 cards of the quota of 8, and its two pods of 3 cards wait. So next-0,
+// which requests 4, waits for its reservation. Why names job works, and must not say that it has no pods, after which a user
+// would delete it. That holds also for a user who may not list nodes.
 func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
+	group := groupOfWorks().MinResource(builder.GPU, "6").Request(`{"NVIDIA-H200":6}`).Obj()
+	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{group}, podsOfWorks(2, 3), nextOfRoomy(4, 10))
+
 	for name, text := range map[string]string{
-		"everything is readable": explainLab(t, reservingCluster(), "next-0"),
-		"nodes are not":          explainWithoutNodes(t, reservingCluster(), "next-0"),
+		"to a user who may read all":           whyInLab(t, objects, "next-0"),
+		"to a user who may not list the nodes": whyInLabWithoutNodes(t, objects, "next-0"),
 	} {
 		check.Text(t, name, text).Has("Job lab/works (PodGroup works)").Lacks("has no pods", "delete")
 	}
 }
 
-// TestOnlyTheMinimumIsReserved: two pods of ten are enough for the job to start, and one of them runs.
+// TestOnlyTheMinimumIsReserved: job works has ten pods of one card each, and starts with two. So it waits for 2 cards with its
+// reservation, and for 1 when one more of its pods runs already. Pod next-0 waits for 7 cards.
 func TestOnlyTheMinimumIsReserved(t *testing.T) {
-	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <7>, total would be <9>, but capability is <8>"
-	worker := builder.Pod("lab", "w").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("works").Owner("batch.volcano.sh/v1alpha1", "Job", "works")
-	objects := append(busyCluster(),
-		builder.PodGroup("lab", "works").Queue("roomy").MinMember(2).Owner("batch.volcano.sh/v1alpha1", "Job", "works").Phase(v1beta1.PodGroupInqueue).Obj(),
-		builder.PodGroup("lab", "next").Queue("roomy").MinResource(builder.GPU, "7").Phase(v1beta1.PodGroupPending).Unschedulable(saysReserved).Obj(),
-		builder.Pod("lab", "next-0").Queue("roomy").Card("NVIDIA-H200").GPUs(7).PodGroup("next").Obj())
+	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{groupOfWorks().Obj()}, podsOfWorks(10, 1), nextOfRoomy(7, 9))
+	check.Contains(t, "no pod of works runs", whyInLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")
 
-	for _, pod := range worker.Copies(10) {
-		objects = append(objects, pod)
-	}
-	check.Contains(t, "none runs", explainLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")
-
-	objects = append(objects, builder.Pod("lab", "first").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("works").Running("h200-0").Obj())
-	check.Contains(t, "one runs", explainLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
+	objects = append(objects, newPod("first", "roomy", 1).PodGroup("works").Running("h200-0").Obj())
+	check.Contains(t, "one pod of works runs", whyInLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
 }
 
-// gangCluster has a gang of four, of which these pods exist. The status of its CardQuota lists one of them.
-func gangCluster(succeeded int32, pods ...*corev1.Pod) []client.Object {
-	group := builder.PodGroup("lab", "g").Queue("roomy").MinMember(4).Phase(v1beta1.PodGroupInqueue).
-		With(func(g *v1beta1.PodGroup) { g.Status.Succeeded = succeeded })
-
-	objects := append(busyCluster(), group.Obj())
-	for _, pod := range pods {
-		objects = append(objects, pod)
-	}
-
-	for _, object := range objects {
-		if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Name == "roomy" {
-			reference := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "g-0"}
-			quota.Status.Blocked = []v1alpha1.BlockedStatus{{Workload: reference, Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedGangIncomplete, Message: saysGangWaits}}
-		}
-	}
-
-	return objects
-}
-
-const saysGangWaits = "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 1 Unschedulable, 3 Schedulable"
-
-// TestAGangIsCountedWithAllItsPods: the user names one pod of it, and one that has ended is counted once.
+// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user names one of them, or the PodGroup.
+// If all four exist, why does not say that pods are missing. If two exist and one has succeeded, there are three: the
+// PodGroup counts the pod that has succeeded, and the pod itself still exists, which must not count twice.
 func TestAGangIsCountedWithAllItsPods(t *testing.T) {
-	pods := builder.Pod("lab", "g").Queue("roomy").Card("NVIDIA-H200").GPUs(1).PodGroup("g").Unschedulable(saysGangWaits).Copies(4)
-	check.Text(t, "four of four", explainWithoutNodes(t, gangCluster(0, pods...), "g-0")).
+	const message = "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 1 Unschedulable, 3 Schedulable"
+	gang := func(succeeded int32, pods []*corev1.Pod) []client.Object {
+		group := builder.PodGroup("lab", "g").Queue("roomy").MinMember(4).Phase(v1beta1.PodGroupInqueue).Obj()
+		group.Status.Succeeded = succeeded
+		objects := append(clusterWithOneFreeCard(), group)
+		for _, pod := range pods {
+			objects = append(objects, pod)
+		}
+
+		first := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "g-0"}
+		cardQuotaIn(objects, "roomy").Status.Blocked = []v1alpha1.BlockedStatus{
+			{Workload: first, Card: "NVIDIA-H200", Count: 1, Reason: v1alpha1.BlockedGangIncomplete, Message: message},
+		}
+		return objects
+	}
+
+	pods := newPod("g", "roomy", 1).PodGroup("g").Unschedulable(message).Copies(4)
+	check.Text(t, "four of four pods", whyInLabWithoutNodes(t, gang(0, pods), "g-0")).
 		Has("(GangIncomplete): its pods fit, but others of its gang do not.").
-		Lacks("the gang needs") // all of them exist
+		Lacks("the gang needs")
 
 	pods[2].Status.Phase = corev1.PodSucceeded
-	for name, asked := range map[string]string{"one pod": "g-0", "the PodGroup": "pg/g"} {
-		check.Contains(t, name, explainWithoutNodes(t, gangCluster(1, pods[:3]...), asked), "the gang needs 4 pods, 3 exist.")
+	for _, asked := range []string{"g-0", "pg/g"} {
+		check.Contains(t, "three of four pods, by "+asked, whyInLabWithoutNodes(t, gang(1, pods[:3]), asked), "the gang needs 4 pods, 3 exist.")
 	}
 }
