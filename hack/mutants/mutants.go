@@ -56,6 +56,7 @@ var tables = []table{
 	{tests: "./internal/enforcement", run: "Lease", mutants: operatorLeaseMutants},
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
+	{tests: "./internal/workload", run: "^TestWhatAPodIsCharged$", mutants: rareChargeMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequestTakes.*$", mutants: statedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},

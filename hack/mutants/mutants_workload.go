@@ -67,7 +67,6 @@ var workloadMutants = []mutant{
 }
 
 // lastCards`, "label lost, nothing named: every card it may be"},
-	{"internal/workload/resolver.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
 	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
 	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
 	{"internal/workload/resolver.go", `lastCards(request.Unverified, inv, last)`, `lastCards(ResourceCount{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
@@ -189,4 +188,9 @@ var workloadMutants = []mutant{
 	{"internal/workload/resolver.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
 	{"internal/cardquota/usage.go", `workload.IsAssigned(pod)`, `workload.MayBeRunning(pod)`, "only pods that count are charged"},
 	{"internal/workload/request.go", `request.denyUnknownResource(pod, unknown, r.UsesOurScheduler(pod))`, `request.denyUnknownResource(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
+}
+
+// Rules that random nodes and pods reach too rarely.
+var rareChargeMutants = []mutant{
+	{"internal/workload/resolver.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
 }

@@ -19,7 +19,7 @@ import (
 func ruleCluster() *rule.Inventory {
 	inv := rule.NewInventory()
 	theirs := cluster()
-	for _, name := range []string{"h200", "4090", "ascend", "mig", "unnamed"} {
+	for _, name := range []string{"h200", "4090", "ascend", "mig", "sliced", "unnamed"} {
 		known, _ := theirs.Node(name)
 		node := rule.Node{Model: known.Model, Cards: map[corev1.ResourceName]rule.Offer{}}
 		for _, held := range known.Cards {

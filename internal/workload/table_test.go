@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// The cluster of the table: two H200 nodes, one 4090 node, one Ascend node and
-// a node that has cards but does not name them.
+// The cluster of the table: two nodes with whole H200, one of them with slices as well, an H200 node with slices
+// alone, one 4090 node, one Ascend node and a node that has cards but does not name them.
 func cluster() *card.Inventory {
 	whole := func(model string, resource corev1.ResourceName) card.Node {
 		return card.Node{Model: model, Cards: []card.NodeCard{{Name: card.Name(model), Resource: resource, Count: 8}}}
@@ -32,6 +32,10 @@ func cluster() *card.Inventory {
 				{Name: "H200", Resource: "nvidia.com/gpu", Count: 7},
 				{Name: "H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 7},
 			},
+		},
+		"sliced": {
+			Model: "H200",
+			Cards: []card.NodeCard{{Name: "H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 7}},
 		},
 		"unnamed": {Unnamed: []corev1.ResourceName{"vendor.example/ppu"}},
 	})
@@ -252,6 +256,12 @@ func TestWhatAPodIsCharged(t *testing.T) {
 			group:     group("q"),
 			wantQueue: "q",
 			wantCards: append(held("4090", 1), held("H200", 1)...),
+		},
+		"the H200 node offers only slices now, nothing named: a card of its model": {
+			pod:       pod().GPUs(1).Node("sliced"),
+			group:     group("q"),
+			wantQueue: "q",
+			wantCards: held("H200", 1),
 		},
 		"two card resources, placed past us: both are charged": {
 			pod:       pod().GPUs(1).Requests("nvidia.com/mig-1g.18gb", "2").Node("mig"),
