@@ -12,9 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight: when a leader stops, a write that the API server has not answered may still place a
-// pod. If another replica led by then, both would place pods. So the leader keeps the Lease until the write ends, and
-// begins no other one. The write may take 20 seconds (writeEnds).
+// TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight: when a leader stops, a write that the API server has not answered
+// may still place a pod. If another replica led by then, both would place pods. So the leader keeps the Lease until
+// the write ends, and begins no other one: all its requests pass a fence, which is closed then. The write may take
+// 20 seconds (writeEnds).
 func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -208,15 +209,16 @@ func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
 }
 
-// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an error when Kubernetes
-// stops it, and has begun no election.
+// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an
+// error when Kubernetes stops it, and has begun no election. While it waits it has a message for /readyz, and each
+// election would have a fence.
 func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
-		g.Expect(e.String()).NotTo(BeEmpty())
+		g.Expect(e.String()).NotTo(BeEmpty(), "message while it waits")
 		e.stop()
 		g.Expect(<-e.ended).To(Succeed())
-		g.Expect(e.fences).To(BeEmpty())
+		g.Expect(e.fences).To(BeEmpty(), "elections")
 	})
 }
 
@@ -230,7 +232,7 @@ func TestErrorEndsTheWaiting(t *testing.T) {
 		ctx, end := context.WithCancelCause(t.Context())
 		go func() { ended <- runElections(t.Context(), ctx, others.otherSchedulers, nil) }()
 		synctest.Wait()
-		g.Expect(others.String()).NotTo(BeEmpty())
+		g.Expect(others.String()).NotTo(BeEmpty(), "message while it waits")
 
 		end(broken)
 		g.Expect(<-ended).To(MatchError(broken))

@@ -92,23 +92,23 @@ func (s *scene) runningOfTask(job, task string) []types.UID {
 	return uids
 }
 
-// wantRunning waits until exactly the given number of a workload's pods run and the rest wait,
+// wantRunningAndWaiting waits until exactly the given number of a workload's pods run and the rest wait,
 // and checks that this stays so for some sessions.
-func (s *scene) wantRunning(name string, run, wait int) {
-	s.wantPods(map[string]string{name: podCounts(run, wait)})
+func (s *scene) wantRunningAndWaiting(name string, run, wait int) {
+	s.wantPods(map[string]string{name: runningAndWaiting(run, wait)})
 }
 
-// podCounts formats how many pods of a workload run and wait.
-func podCounts(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
+// runningAndWaiting formats how many pods of a workload run and wait.
+func runningAndWaiting(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
 
-// wantPods is wantRunning for several workloads at once.
+// wantPods is wantRunningAndWaiting for several workloads at once.
 func (s *scene) wantPods(want map[string]string) {
 	count := func() any {
 		got := map[string]string{}
 		for name := range want {
 			live := s.podsOf(name)
 			n := inPhase(live, corev1.PodRunning)
-			got[name] = podCounts(n, len(live)-n)
+			got[name] = runningAndWaiting(n, len(live)-n)
 		}
 		return got
 	}
@@ -220,8 +220,8 @@ func (s *scene) waitForCondition(quota, kind string, status metav1.ConditionStat
 	return found
 }
 
-// wantCard waits until the status of a CardQuota has these numbers for a card.
-func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
+// wantUsedPendingAndOver waits until the status of a CardQuota has these numbers for a card.
+func (s *scene) wantUsedPendingAndOver(quota, card string, used, pending, overQuotaBy int64) {
 	s.Eventually(func() string {
 		for _, c := range s.cardQuota(quota).Status.Cards {
 			if c.Name == card {

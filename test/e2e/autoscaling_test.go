@@ -32,13 +32,13 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	load := s.serveLoad()
 	load.set(1)
 	s.createAutoscaler("chat", most)
-	s.wantRunning("chat", 1, 0)
+	s.wantRunningAndWaiting("chat", 1, 0)
 
 	// The load asks for twice the quota, and maxReplicas allows two more than the quota.
 	load.set(2 * quota)
-	s.wantRunning("chat", quota, most-quota)
+	s.wantRunningAndWaiting("chat", quota, most-quota)
 	s.wantReason("chat", insufficientMessage(queue, h200, 1, quota))
-	s.wantCard(queue, h200, quota, most-quota, 0)
+	s.wantUsedPendingAndOver(queue, h200, quota, most-quota, 0)
 	s.wantBlocked(queue, "insufficient <"+h200+"> quota", "Deployment/chat")
 	s.Eventually(func() string { return s.describeView(queue) }).Should(Equal("used 4/4, pending 2, Deployment/chat QuotaExhausted"))
 	text, code := s.askWhy("deployment/chat")
@@ -52,9 +52,9 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	// The replicas that wait go first.
 	stay := s.runningPods("chat")
 	load.set(quota)
-	s.wantRunning("chat", quota, 0)
+	s.wantRunningAndWaiting("chat", quota, 0)
 	s.Expect(s.countSurvivors(stay)).To(Equal(quota))
-	s.wantCard(queue, h200, quota, 2, 0)
+	s.wantUsedPendingAndOver(queue, h200, quota, 2, 0)
 
 	// Then go those with the lowest deletion cost, and their cards serve the other work.
 	for _, pod := range s.podsOf("chat")[:2] {
@@ -63,9 +63,9 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	}
 
 	load.set(2)
-	s.wantPods(map[string]string{"chat": podCounts(2, 0), "nightly": podCounts(2, 0)})
+	s.wantPods(map[string]string{"chat": runningAndWaiting(2, 0), "nightly": runningAndWaiting(2, 0)})
 	s.Expect(s.countSurvivors(stay)).To(Equal(2))
-	s.wantCard(queue, h200, quota, 0, 0)
+	s.wantUsedPendingAndOver(queue, h200, quota, 0, 0)
 	s.wantAllocated(queue)
 }
 

@@ -30,11 +30,11 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 		"long":       `{"` + strings.Repeat("x", 100_000) + `":1}`,
 	}
 
-	want := map[string]string{"good": podCounts(8, 0)}
+	want := map[string]string{"good": runningAndWaiting(8, 0)}
 	for name, text := range texts {
 		s.createAndAwaitOpen(builder.Queue("badtext-" + name).Quota(text).Obj())
 		s.createPods(podSet{name: name, queue: "badtext-" + name, card: h200, count: 1, pods: 1})
-		want[name] = podCounts(0, 1)
+		want[name] = runningAndWaiting(0, 1)
 	}
 
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badtext-good", card: h200, count: 1, pods: 8}))
@@ -76,9 +76,9 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 
 	s.wantGroupReason("bad-request", "PodGroup annotation volcano.sh/card.request: ")
 	// A bare pod does not use the Job's annotation, only its own.
-	s.wantPods(map[string]string{"no-name": podCounts(0, 1), "empty-half": podCounts(0, 1), "no-such": podCounts(0, 1), "job-request": podCounts(1, 0)})
+	s.wantPods(map[string]string{"no-name": runningAndWaiting(0, 1), "empty-half": runningAndWaiting(0, 1), "no-such": runningAndWaiting(0, 1), "job-request": runningAndWaiting(1, 0)})
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
-	s.wantRunning("good", 4, 0)
+	s.wantRunningAndWaiting("good", 4, 0)
 }
 
 // TestAMissingQueueIsReported: a pod and a job name a queue that does not exist. Volcano's webhook refuses the job.
@@ -90,7 +90,7 @@ func TestAMissingQueueIsReported(t *testing.T) {
 
 	// Admission does not deny a pod; it waits, and runs as soon as the queue exists.
 	s.createPods(podSet{name: "pod", queue: "missing-nowhere", card: h200, count: 1, pods: 1})
-	s.wantRunning("pod", 0, 1)
+	s.wantRunningAndWaiting("pod", 0, 1)
 	s.wantReason("pod", "Queue <missing-nowhere> does not exist")
 	s.createQuota("missing-nowhere", cardList(h200, 1))
 	// Volcano's controller retries to create the PodGroup at growing intervals.

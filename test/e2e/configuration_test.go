@@ -108,7 +108,7 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 		s.writeConfig(test.text)
 		s.Eventually(func() []string { return s.configEvents("ConfigurationRejected") }).Should(ContainElement(ContainSubstring(test.report)), test.name)
 		s.createPods(podSet{name: test.name, queue: "broken", card: h200, count: 1, pods: 3})
-		s.wantRunning(test.name, 2, 1)
+		s.wantRunningAndWaiting(test.name, 2, 1)
 		s.Eventually(s.waitForHeartbeat).Should(HaveField("ConfigProblem", ContainSubstring(test.report)), test.name)
 		s.Expect(s.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(good)), "the last good one is in force")
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{app: test.name})).To(Succeed())
@@ -117,7 +117,7 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 	s.Expect(s.Delete(s.ctx, s.configMap())).To(Succeed())
 	s.Eventually(func() []string { return s.configEvents("ConfigurationMissing") }).ShouldNot(BeEmpty())
 	s.createPods(podSet{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
-	s.wantRunning("gone", 2, 1)
+	s.wantRunningAndWaiting("gone", 2, 1)
 
 	// The scheduler takes a good text again: this one lets jobs start without the enqueue
 	// action.
@@ -125,7 +125,7 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 	s.writeConfig(other)
 	s.wantInForce(other)
 	s.Expect(s.waitForHeartbeat().ConfigProblem).To(BeEmpty())
-	s.wantRunning("gone", 2, 1)
+	s.wantRunningAndWaiting("gone", 2, 1)
 }
 
 // aSchedulerThatStartsOnABrokenConfigurationWaits: a scheduler that starts on a broken configuration knows none
@@ -135,7 +135,7 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 	s := newSceneOn(t, "unconfigured", st)
 	s.createQuota("unconfigured", cardList(h200, 2))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "unconfigured", card: h200, count: 1, pods: 4}))
-	s.wantRunning("web", 2, 2)
+	s.wantRunningAndWaiting("web", 2, 2)
 	s.restoreConfig()
 	good := s.configText()
 
@@ -146,12 +146,12 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 
 	s.startScheduler() // returns when it is ready, although it has nothing to go by
 	s.setQuota("unconfigured", cardList(h200, 3))
-	s.wantRunning("web", 2, 2)
+	s.wantRunningAndWaiting("web", 2, 2)
 	s.Consistently(s.leaseHolder).Should(BeEmpty(), "it does not even stand for election")
 	s.Expect(s.deployment.Scheduler.Running()).To(BeTrue())
 
 	s.writeConfig(good)
-	s.wantRunning("web", 3, 1)
+	s.wantRunningAndWaiting("web", 3, 1)
 	resume()
 }
 
@@ -164,19 +164,19 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testClust
 	s.startScheduler() // live and ready
 	s.createAndAwaitOpen(builder.Queue("first").Quota(`{"NVIDIA-H200":1}`).Obj())
 	s.createPods(podSet{name: "pods", queue: "first", card: h200, count: 1, pods: 2})
-	s.wantRunning("pods", 0, 2)
+	s.wantRunningAndWaiting("pods", 0, 2)
 	s.Expect(s.leaseHolder()).To(BeEmpty())
 	_, err := s.readHeartbeat()
 	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "no scheduler enforces yet: %v", err)
 
 	s.Expect(s.cluster.CreateNodes(s.ctx, check.Value(cluster.LoadFleet("testdata/fleet.yaml"))(t))).To(Succeed())
-	s.wantRunning("pods", 0, 2)
+	s.wantRunningAndWaiting("pods", 0, 2)
 	s.Expect(s.cluster.ApplyFile(s.ctx, filepath.Join(suite.root, "config/scheduler/configmap.yaml"))).To(Succeed())
-	s.wantRunning("pods", 1, 1)
+	s.wantRunningAndWaiting("pods", 1, 1)
 
 	s.startManager()
 	resume()
 	s.createQuota("first-managed", cardList(h200, 2))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "first-managed", card: h200, count: 1, pods: 3}))
-	s.wantRunning("web", 2, 1)
+	s.wantRunningAndWaiting("web", 2, 1)
 }

@@ -76,7 +76,7 @@ func (p *enforcementTest) handOver() {
 	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
 	stock := p.startStock(p.stockPod("volcano-scheduler-1"))
 	p.runOnModel(podSet{name: "before", queue: tenant, card: h200, count: 1, pods: 2})
-	p.wantRunning("before", 2, 0)
+	p.wantRunningAndWaiting("before", 2, 0)
 	p.Expect(p.cluster.ApplyFile(p.ctx, filepath.Join(suite.root, "config/samples/policy.yaml"))).To(Succeed())
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 	p.rendered = p.configText()
@@ -104,7 +104,7 @@ func (p *enforcementTest) handOver() {
 	p.waitForEnforced("True/Enforced: ")
 	resume()
 	p.createObjects(p.deploymentOf(podSet{name: "train", queue: tenant, card: h200, count: 1, pods: 3}))
-	p.wantPods(map[string]string{"before": podCounts(2, 0), "train": podCounts(2, 1)})
+	p.wantPods(map[string]string{"before": runningAndWaiting(2, 0), "train": runningAndWaiting(2, 1)})
 	p.wantReason("train", insufficientMessage(tenant, h200, 1, 4))
 }
 
@@ -113,7 +113,7 @@ func (p *enforcementTest) handOver() {
 // leads again.
 func (p *enforcementTest) replaceByStock() {
 	p.scaleDeployment("train", 2) // the stock scheduler would give more than the quota
-	p.wantRunning("train", 2, 0)
+	p.wantRunningAndWaiting("train", 2, 0)
 	page := p.position()
 	resume := p.observer.Excuse(observer.Reason)
 
@@ -178,7 +178,7 @@ func (p *enforcementTest) checkUnreadableConfig() {
 	p.editConfigMap(baseMeta, "actions: [\n")
 	p.waitForCondition(api.ConditionConfigSynced, "False/BaseInvalid: ", thePolicy)
 	p.createPods(podSet{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
-	p.wantRunning("goes-on", 1, 1) // one card is held since before
+	p.wantRunningAndWaiting("goes-on", 1, 1) // one card is held since before
 	p.Expect(p.configText()).To(Equal(p.rendered), "what was rendered last stays")
 	p.Expect(p.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(p.rendered)))
 	p.waitForEnforced("True/Enforced: ")
@@ -192,7 +192,7 @@ func (p *enforcementTest) checkUnreadableConfig() {
 // Volcano's configuration is as it was, and no pod is lost.
 func (p *enforcementTest) handBack() {
 	p.scaleDeployment("train", 1) // the stock scheduler would give more than the quota
-	p.wantRunning("train", 1, 0)
+	p.wantRunningAndWaiting("train", 1, 0)
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
 	held := p.runningPods("before", "train", "meanwhile")
 	p.Expect(held).To(HaveLen(4))
@@ -213,7 +213,7 @@ func (p *enforcementTest) handBack() {
 	p.stopScheduler()
 	stock := p.startStock(p.stockPod("volcano-scheduler-3"))
 	p.runOnModel(podSet{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
-	p.wantRunning("after", 1, 0)
+	p.wantRunningAndWaiting("after", 1, 0)
 	p.Expect(p.countSurvivors(held)).To(Equal(4), "no pod is lost")
 	p.scaleTo0(stock)
 	resume() // nothing waits

@@ -38,30 +38,30 @@ var examples = map[string]example{
 	"queue": {promise: (*scene).sixCards},
 	"cardquota": {promise: func(s *scene) {
 		s.sixCards()
-		s.wantCard(s.clusterName("cr-queue1"), migSlice, 3, 1, 0)
-		s.wantCard(s.clusterName("cr-queue1"), mpsHalf, 2, 1, 0)
+		s.wantUsedPendingAndOver(s.clusterName("cr-queue1"), migSlice, 3, 1, 0)
+		s.wantUsedPendingAndOver(s.clusterName("cr-queue1"), mpsHalf, 2, 1, 0)
 	}},
 	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("cr-job", 2, 0)
+		s.wantRunningAndWaiting("cr-job", 2, 0)
 		s.wantCardsHeld("cr-job", map[string]int64{h200: 2})
-		s.wantCard(s.clusterName("cr-queue1"), h200, 2, 0, 0)
+		s.wantUsedPendingAndOver(s.clusterName("cr-queue1"), h200, 2, 0, 0)
 	}},
 	"deployment": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("cr-deployment", 2, 0)
+		s.wantRunningAndWaiting("cr-deployment", 2, 0)
 		s.scaleDeployment("cr-deployment", 5)
-		s.wantRunning("cr-deployment", 3, 2)
+		s.wantRunningAndWaiting("cr-deployment", 3, 2)
 		s.wantCardsHeld("cr-deployment", map[string]int64{h200: 3})
 		s.wantReason("cr-deployment", withTotal(insufficientMessage(s.clusterName("cr-queue1"), h200, 1, 3), 4))
 		s.scaleDeployment("cr-deployment", 1)
-		s.wantRunning("cr-deployment", 1, 0)
-		s.wantCard(s.clusterName("cr-queue1"), h200, 1, 0, 0)
+		s.wantRunningAndWaiting("cr-deployment", 1, 0)
+		s.wantUsedPendingAndOver(s.clusterName("cr-queue1"), h200, 1, 0, 0)
 	}},
 	"vcjob-alternatives": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("cr-job-alternatives", 2, 0)
+		s.wantRunningAndWaiting("cr-job-alternatives", 2, 0)
 		s.wantCardsHeld("cr-job-alternatives", map[string]int64{rtx4090: 2})
 	}},
 	"vcjob-cards-per-task": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("cr-job-cards-per-task", 3, 0)
+		s.wantRunningAndWaiting("cr-job-cards-per-task", 3, 0)
 		s.wantCardsHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
 		for _, pod := range s.podsOf("cr-job-cards-per-task") {
 			want := map[string]int64{map[string]string{"master": h200, "worker": rtx4090}[pod.Annotations[batchv1alpha1.TaskSpecKey]]: 1}
@@ -70,10 +70,10 @@ var examples = map[string]example{
 	}},
 	"deployment-alternatives": {promise: func(s *scene) {
 		const name = "cr-deployment-alternatives"
-		s.wantRunning(name, 2, 0)
+		s.wantRunningAndWaiting(name, 2, 0)
 		s.wantCardsHeld(name, map[string]int64{rtx4090: 2})
 		s.scaleDeployment(name, 5)
-		s.wantRunning(name, 4, 1)
+		s.wantRunningAndWaiting(name, 4, 1)
 		s.wantCardsHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
 		s.wantReason(name, withTotal(insufficientMessage(s.clusterName("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
 	}},
@@ -81,21 +81,21 @@ var examples = map[string]example{
 		s.wantReason("card-or-slice", "Pod annotation volcano.sh/card.name: "+rtx4090+" is a whole card and "+migSlice+" is a MIG slice of profile 1g.18gb: one resource request cannot mean either")
 		s.wantReason("slice-or-slice", "Pod annotation volcano.sh/card.name: "+migSlice+" is a MIG slice of profile 1g.18gb and "+migLarge+" is a MIG slice of profile 3g.71gb: one resource request cannot mean either")
 		s.wantReason("vendor-or-vendor", "Pod names card <"+ascend+">, which is requested as huawei.com/Ascend910, but requests nvidia.com/gpu")
-		s.wantPods(map[string]string{"card-or-slice": podCounts(0, 1), "slice-or-slice": podCounts(0, 1), "vendor-or-vendor": podCounts(0, 1), "cr-job": podCounts(2, 0)})
+		s.wantPods(map[string]string{"card-or-slice": runningAndWaiting(0, 1), "slice-or-slice": runningAndWaiting(0, 1), "vendor-or-vendor": runningAndWaiting(0, 1), "cr-job": runningAndWaiting(2, 0)})
 	}},
 	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		sentence := insufficientMessage(s.clusterName("cr-queue1"), h200, 5, 3)
 		s.wantGroupReason("too-large", sentence) // what was enqueued before counts as well
 		s.wantReason("too-wide", withTotal(sentence, 5))
-		s.wantPods(map[string]string{"too-large": podCounts(0, 0), "too-wide": podCounts(0, 1)})
+		s.wantPods(map[string]string{"too-large": runningAndWaiting(0, 0), "too-wide": runningAndWaiting(0, 1)})
 	}},
 	"cpu-beside-cards": {promise: func(s *scene) {
-		s.wantPods(map[string]string{"with-cards": podCounts(2, 0), "without-cards": podCounts(4, 2), "without-either": podCounts(0, 1)})
+		s.wantPods(map[string]string{"with-cards": runningAndWaiting(2, 0), "without-cards": runningAndWaiting(4, 2), "without-either": runningAndWaiting(0, 1)})
 		s.wantReason("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.clusterName("scarce-cpu")))
 		s.wantReason("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.clusterName("no-cpu")))
 	}},
 	"h20-shares": {promise: func(s *scene) {
-		s.wantPods(map[string]string{"h20-card": podCounts(1, 1), "h20-half": podCounts(2, 1), "h20-slice": podCounts(3, 1)})
+		s.wantPods(map[string]string{"h20-card": runningAndWaiting(1, 1), "h20-half": runningAndWaiting(2, 1), "h20-slice": runningAndWaiting(3, 1)})
 		for name, want := range map[string]struct {
 			card  string
 			quota int
@@ -105,12 +105,12 @@ var examples = map[string]example{
 		}
 	}},
 	"service-type-inference": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("ai-service", 2, 0)
+		s.wantRunningAndWaiting("ai-service", 2, 0)
 		s.wantCardsHeld("ai-service", map[string]int64{migSlice: 2})
 		s.Expect(s.groupOf("ai-service").Annotations).To(HaveKeyWithValue(api.AnnotationServiceType, "inference"))
 	}},
 	"service-type-training": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		s.wantRunning("ai-job", 2, 0)
+		s.wantRunningAndWaiting("ai-job", 2, 0)
 		s.wantCardsHeld("ai-job", map[string]int64{h200: 2})
 		s.Expect(s.groupOf("ai-job").Annotations).To(And(HaveKeyWithValue(api.AnnotationServiceType, "training"), HaveKey(api.AnnotationCardRequest)))
 	}},
@@ -126,11 +126,11 @@ var examples = map[string]example{
 			s.createObjects(pod)
 		}
 
-		s.wantPods(map[string]string{"pc-high": podCounts(0, 1), "pc-medium-high": podCounts(0, 1), "pc-medium-low": podCounts(0, 1), "pc-low": podCounts(0, 1)})
+		s.wantPods(map[string]string{"pc-high": runningAndWaiting(0, 1), "pc-medium-high": runningAndWaiting(0, 1), "pc-medium-low": runningAndWaiting(0, 1), "pc-low": runningAndWaiting(0, 1)})
 		for i, class := range []string{"pc-high", "pc-medium-high", "pc-medium-low", "pc-low"} {
 			s.Expect(*s.podsOf(class)[0].Spec.Priority).To(BeEquivalentTo(80000 - i*20000))
 			s.setAnnotation(queue, api.AnnotationCardQuota, fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
-			s.wantPods(map[string]string{class: podCounts(1, 0)})
+			s.wantPods(map[string]string{class: runningAndWaiting(1, 0)})
 		}
 	}},
 	"inference-high": {needs: []string{"priority-classes", "queue-inference"}, promise: inferenceHigh},
@@ -138,12 +138,12 @@ var examples = map[string]example{
 	"training-gang-abort": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
 		s.deleteOnePod("training-gang-abort")
 		s.wantPhase("training-gang-abort", batchv1alpha1.Aborted)
-		s.wantRunning("training-gang-abort", 0, 0)
+		s.wantRunningAndWaiting("training-gang-abort", 0, 0)
 	}},
 	"training-gang-restart": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
 		before := s.deleteOnePod("training-gang-restart")
 		s.Eventually(func() int { return s.countSurvivors(before) }).Should(BeZero(), "both pods are replaced")
-		s.wantRunning("training-gang-restart", 2, 0)
+		s.wantRunningAndWaiting("training-gang-restart", 2, 0)
 		s.wantCardsHeld("training-gang-restart", map[string]int64{rtx4090: 8})
 	}},
 }
@@ -165,7 +165,7 @@ var configurations = map[string]example{
 			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
 			s.Eventually(func() string { return s.groupCondition(name) + fmt.Sprint(s.countRunning(name)) }).ShouldNot(Equal("0"))
 		}
-		s.wantPods(map[string]string{"runs": podCounts(2, 0), "waits": podCounts(0, 2), "stays-out": podCounts(0, 0)})
+		s.wantPods(map[string]string{"runs": runningAndWaiting(2, 0), "waits": runningAndWaiting(0, 2), "stays-out": runningAndWaiting(0, 0)})
 	}},
 }
 
@@ -288,7 +288,7 @@ func (s *scene) sixCards() {
 
 	for card, quota := range quotas {
 		s.createObjects(s.deploymentOf(podSet{name: name(card), queue: queue, card: card, count: 1, pods: quota + 1}))
-		want[name(card)] = podCounts(quota, 1)
+		want[name(card)] = runningAndWaiting(quota, 1)
 	}
 
 	s.wantPods(want)
@@ -307,7 +307,7 @@ func trainingLow(s *scene) { s.wantPriority("training-low", 2, 20000, "true") }
 
 // wantPriority checks the pods of a workload on 4090, and what its PriorityClass made of them.
 func (s *scene) wantPriority(name string, running int, priority int32, preemptable string) {
-	s.wantRunning(name, running, 0)
+	s.wantRunningAndWaiting(name, running, 0)
 	s.wantCardsHeld(name, map[string]int64{rtx4090: int64(running)})
 	for _, pod := range s.podsOf(name) {
 		s.Expect(*pod.Spec.Priority).To(Equal(priority))
@@ -317,7 +317,7 @@ func (s *scene) wantPriority(name string, running int, priority int32, preemptab
 
 // deleteOnePod waits until a gang runs, deletes one of its pods and returns those that ran.
 func (s *scene) deleteOnePod(gang string) map[types.UID]string {
-	s.wantRunning(gang, 2, 0)
+	s.wantRunningAndWaiting(gang, 2, 0)
 	s.wantCardsHeld(gang, map[string]int64{rtx4090: 8})
 	members := s.runningPods(gang)
 	s.Expect(s.Delete(s.ctx, &s.podsOf(gang)[0])).To(Succeed())
@@ -335,6 +335,6 @@ func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
 	s.Expect(live.Spec.Priority).To(Equal(priority))
 	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
-	s.wantRunning("web", 8, 1)
+	s.wantRunningAndWaiting("web", 8, 1)
 	s.wantReason("web", withTotal(insufficientMessage(live.Name, rtx4090, 1, 8), 9))
 }

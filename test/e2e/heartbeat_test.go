@@ -85,7 +85,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 
 	// Pods come and go, all bound by this process.
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
-	s.wantRunning("web", 2, 1)
+	s.wantRunningAndWaiting("web", 2, 1)
 
 	s.bindPastScheduler()
 

@@ -19,7 +19,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s := newScene(t, "recreated")
 	s.createQuota("recreated", cardList(h200, 3))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "recreated", card: h200, count: 1, pods: 2}))
-	s.wantRunning("web", 2, 0)
+	s.wantRunningAndWaiting("web", 2, 0)
 
 	// Running pods continue, no new ones start, and the queue stays until then.
 	quota := s.cardQuota("recreated")
@@ -27,7 +27,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.Expect(s.Delete(s.ctx, quota)).To(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
 	s.scaleDeployment("web", 3)
-	s.wantRunning("web", 2, 1)
+	s.wantRunningAndWaiting("web", 2, 1)
 	draining := s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
 	s.Expect(draining.Reason).To(Equal(api.ReasonDraining))
 
@@ -38,7 +38,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 
 	s.createQuota("recreated", cardList(h200, 1))
 	s.createObjects(s.deploymentOf(podSet{name: "again", queue: "recreated", card: h200, count: 1, pods: 2}))
-	s.wantRunning("again", 1, 1)
+	s.wantRunningAndWaiting("again", 1, 1)
 }
 
 // TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore: a cluster may use Volcano's default queue for work without
@@ -48,7 +48,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	s := newScene(t, "untouched")
 	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))
 	s.createPods(podSet{name: "pod", pods: 2})
-	s.wantPods(map[string]string{"web": podCounts(3, 0), "pod": podCounts(2, 0)})
+	s.wantPods(map[string]string{"web": runningAndWaiting(3, 0), "pod": runningAndWaiting(2, 0)})
 
 	// Volcano's webhook denies a job until a scheduler has created the default queue.
 	s.createObjects(s.newVCJob(podSet{name: "batch", pods: 3, gang: 3, annotations: map[string]string{"test.cardquota.dev/run-for": "1s"}}))
@@ -62,6 +62,6 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 
 	// Cards are not allowed there.
 	s.createPods(podSet{name: "cards", card: h200, count: 1, pods: 1})
-	s.wantRunning("cards", 0, 1)
+	s.wantRunningAndWaiting("cards", 0, 1)
 	s.wantReason("cards", insufficientMessage("default", h200, 1, 0))
 }

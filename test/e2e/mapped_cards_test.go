@@ -85,14 +85,14 @@ func quotasHoldForMappedCards(s *scene) {
 	pod := s.barePods(unnamed)[0]
 	delete(pod.Annotations, api.AnnotationCardName)
 
-	s.wantPods(map[string]string{"amd": podCounts(3, 1), "dcu": podCounts(2, 2)})
+	s.wantPods(map[string]string{"amd": runningAndWaiting(3, 1), "dcu": runningAndWaiting(2, 2)})
 	s.createObjects(pod)
-	s.wantRunning("unnamed", 0, 1)
+	s.wantRunningAndWaiting("unnamed", 0, 1)
 	s.wantNodes("amd", "mi300x")
 	s.wantNodes("dcu", "k100")
 	s.wantReason("amd", withTotal(insufficientMessage("mapped", mi300x, 1, 3), 4))
-	s.wantCard("mapped", mi300x, 3, 2, 0)
-	s.wantCard("mapped", k100, 2, 2, 0)
+	s.wantUsedPendingAndOver("mapped", mi300x, 3, 2, 0)
+	s.wantUsedPendingAndOver("mapped", k100, 2, 2, 0)
 
 	inventory := func() api.CardInventoryStatus {
 		return readObject(s, &api.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: api.InventoryName}}).Status

@@ -43,7 +43,7 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 
 	s.createPods(podSet{name: "nameless", queue: "tenancy", count: 1, pods: 1})
 	s.createPods(podSet{name: "cpu", queue: "tenancy", pods: 1})
-	out := map[string]string{"bare": podCounts(0, 1), "web": podCounts(0, 2), "gang": podCounts(0, 0), "nameless": podCounts(0, 1), "cpu": podCounts(0, 1)}
+	out := map[string]string{"bare": runningAndWaiting(0, 1), "web": runningAndWaiting(0, 2), "gang": runningAndWaiting(0, 0), "nameless": runningAndWaiting(0, 1), "cpu": runningAndWaiting(0, 1)}
 
 	for _, name := range []string{"bare", "web", "nameless", "cpu"} {
 		s.wantReason(name, s.notAllowedMessage("tenancy"))
@@ -52,7 +52,7 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.wantGroupReason("gang", s.notAllowedMessage("tenancy"))
 	s.wantPods(out)
 	// Any tenant can name the queue, so its status shows none of that.
-	s.wantCard("tenancy", h200, 0, 0, 0)
+	s.wantUsedPendingAndOver("tenancy", h200, 0, 0, 0)
 	s.Expect(s.cardQuota("tenancy").Status.BlockedTotal).To(BeZero())
 
 	// Another team's label does not help; the right one allows all workloads.
@@ -63,9 +63,9 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.Eventually(func() int { return s.countRunning("bare") + s.countRunning("web") + s.countRunning("nameless") }).Should(Equal(4))
 	s.Logf("the pods run %s after their namespace was labelled", time.Since(labelled).Round(100*time.Millisecond))
 
-	in := map[string]string{"bare": podCounts(1, 0), "web": podCounts(2, 0), "gang": podCounts(2, 0), "nameless": podCounts(1, 0)}
+	in := map[string]string{"bare": runningAndWaiting(1, 0), "web": runningAndWaiting(2, 0), "gang": runningAndWaiting(2, 0), "nameless": runningAndWaiting(1, 0)}
 	s.wantPods(in)
-	s.wantCard("tenancy", h200, 6, 0, 0)
+	s.wantUsedPendingAndOver("tenancy", h200, 6, 0, 0)
 
 	// Without the label nothing new starts, and running pods stay and count.
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:null}}}`, team)
@@ -74,17 +74,17 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.createPods(podSet{name: "late", queue: "tenancy", card: h200, count: 1, pods: 1})
 	s.createObjects(s.deploymentOf(podSet{name: "later", queue: "tenancy", card: h200, count: 1, pods: 1}))
 	s.wantReason("late", s.notAllowedMessage("tenancy"))
-	in["late"] = podCounts(0, 1)
-	in["later"] = podCounts(0, 1)
+	in["late"] = runningAndWaiting(0, 1)
+	in["later"] = runningAndWaiting(0, 1)
 	s.wantPods(in)
-	s.wantCard("tenancy", h200, 6, 0, 0)
+	s.wantUsedPendingAndOver("tenancy", h200, 6, 0, 0)
 
 	// A changed selector has the same effect as a changed label.
 	s.mergePatch(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
 		`{"key":"kubernetes.io/metadata.name","operator":"In","values":["tenancy"]}`)
 
-	in["late"] = podCounts(1, 0)
-	in["later"] = podCounts(1, 0)
+	in["late"] = runningAndWaiting(1, 0)
+	in["later"] = runningAndWaiting(1, 0)
 	s.wantPods(in)
 }
 
@@ -106,13 +106,13 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	const broken = "Queue <handmade-broken> has an invalid volcano.sh/namespace-selector, so no namespace may use it"
 	s.wantReason("theirs", s.notAllowedMessage("handmade-theirs"))
 	s.wantReason("broken", broken)
-	s.wantPods(map[string]string{"mine": podCounts(1, 0), "theirs": podCounts(0, 1), "broken": podCounts(0, 1)})
+	s.wantPods(map[string]string{"mine": runningAndWaiting(1, 0), "theirs": runningAndWaiting(0, 1), "broken": runningAndWaiting(0, 1)})
 	s.Eventually(func() []string { return s.eventMessages("", "Queue", "handmade-broken", "InvalidNamespaceSelector") }).
 		Should(ContainElement(HavePrefix(broken)), "the queue itself says so")
 
 	// Once corrected, it allows its namespace.
 	s.setAnnotation(builder.Queue("handmade-broken").Obj(), api.AnnotationNamespaceSelector, mine)
-	s.wantRunning("broken", 1, 0)
+	s.wantRunningAndWaiting("broken", 1, 0)
 }
 
 // noEvictionForADisallowedNamespace: inference in a namespace that its queue does not allow takes no cards back
@@ -128,5 +128,5 @@ func noEvictionForADisallowedNamespace(t *reclaimTest) {
 	t.wantReason("service", t.notAllowedMessage(t.queueName("inference")))
 	t.checkSamePods(stay)
 	t.labelNamespace("chat")
-	t.wantPods(map[string]string{"trainer": podCounts(6, 2), "service": podCounts(2, 0)})
+	t.wantPods(map[string]string{"trainer": runningAndWaiting(6, 2), "service": runningAndWaiting(2, 0)})
 }

@@ -53,16 +53,16 @@ func preemptsBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
 	s.createQuota("jobs-others", cardList(h200, 8))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
-	s.wantRunning("low", 4, 0)
+	s.wantRunningAndWaiting("low", 4, 0)
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "others", queue: "jobs-others", card: h200, count: 1, pods: 5}))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
-	s.wantPods(map[string]string{"low": podCounts(4, 0), "equal": podCounts(0, 1), "others": podCounts(4, 1)})
+	s.wantPods(map[string]string{"low": runningAndWaiting(4, 0), "equal": runningAndWaiting(0, 1), "others": runningAndWaiting(4, 1)})
 
 	high := s.newVCJob(podSet{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
 	high.Spec.PriorityClassName = "pc-high"
 	high.Spec.Policies = nil
 	s.createObjects(high)
-	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0), "others": podCounts(4, 1)})
+	s.wantPods(map[string]string{"low": runningAndWaiting(2, 2), "equal": runningAndWaiting(0, 1), "high": runningAndWaiting(2, 0), "others": runningAndWaiting(4, 1)})
 }
 
 // preemptsOnTheScarceCard: the pod of high priority accepts H800 or H200, 2 cards. Its queue has quota for either,
@@ -73,9 +73,9 @@ func preemptsOnTheScarceCard(s *scene) {
 	s.createQuota("cards-others", cardList(h800, 8))
 	s.createObjects(s.deploymentOf(podSet{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
 	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
-	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(4, 0)})
+	s.wantPods(map[string]string{"others": runningAndWaiting(8, 0), "low": runningAndWaiting(4, 0)})
 	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
-	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(2, 2), "high": podCounts(1, 0)})
+	s.wantPods(map[string]string{"others": runningAndWaiting(8, 0), "low": runningAndWaiting(2, 2), "high": runningAndWaiting(1, 0)})
 	s.wantNodes("high", "h200")
 }
 
@@ -107,7 +107,7 @@ func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodT
 	prefer(&leaders.Template, "pc-high", "10")
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
 	s.createObjects(job)
-	s.wantRunning("job", 3, 0)
+	s.wantRunningAndWaiting("job", 3, 0)
 
 	// A second leader; the quota of three is used up.
 	live := s.readJob("job")
@@ -148,7 +148,7 @@ func startPolicyCluster(t *testing.T) *testCluster {
 func gangsSurvivePreemption(s *scene) {
 	s.createQuota("gangs", cardList(h200, 16))
 	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
-	s.wantRunning("other", 6, 0)
+	s.wantRunningAndWaiting("other", 6, 0)
 	low := s.newVCJob(podSet{name: "low", queue: "gangs", card: h200, count: 1, pods: 10, gang: 10})
 	low.Spec.PriorityClassName = "pc-low"
 	low.Spec.Policies = []batchv1alpha1.LifecyclePolicy{
@@ -157,16 +157,16 @@ func gangsSurvivePreemption(s *scene) {
 	}
 
 	s.createObjects(low)
-	s.wantRunning("low", 10, 0)
+	s.wantRunningAndWaiting("low", 10, 0)
 	for round := range 4 {
 		name := fmt.Sprintf("high-%d", round)
 		high := s.newVCJob(podSet{name: name, queue: "gangs", card: h200, count: 1, pods: 2, gang: 2})
 		high.Spec.PriorityClassName = "pc-high"
 		high.Spec.Policies = nil
 		s.createObjects(high)
-		s.wantPods(map[string]string{name: podCounts(2, 0), "low": podCounts(0, 10), "other": podCounts(6, 0)})
+		s.wantPods(map[string]string{name: runningAndWaiting(2, 0), "low": runningAndWaiting(0, 10), "other": runningAndWaiting(6, 0)})
 		s.Expect(s.Delete(s.ctx, high, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		s.wantPods(map[string]string{"low": podCounts(10, 0), "other": podCounts(6, 0)})
+		s.wantPods(map[string]string{"low": runningAndWaiting(10, 0), "other": runningAndWaiting(6, 0)})
 		s.wantPhase("low", batchv1alpha1.Running)
 		s.Expect(s.readJob("low").Status.RetryCount).To(BeZero())
 	}
@@ -180,7 +180,7 @@ func drainedGangsReturn(s *scene) {
 	gang := s.newVCJob(podSet{name: "gang", queue: "drained", card: h200, count: 8, pods: 2, gang: 2})
 	gang.Spec.Policies = nil
 	s.createObjects(gang)
-	s.wantRunning("gang", 2, 0)
+	s.wantRunningAndWaiting("gang", 2, 0)
 
 	lost := s.podsOf("gang")[0]
 	node := builder.Node(lost.Spec.NodeName).Obj()
@@ -191,12 +191,12 @@ func drainedGangsReturn(s *scene) {
 	})
 
 	s.createPods(podSet{name: "other", queue: "drained-others", card: h200, count: 8, pods: 1})
-	s.wantPods(map[string]string{"gang": podCounts(2, 0), "other": podCounts(0, 1)})
+	s.wantPods(map[string]string{"gang": runningAndWaiting(2, 0), "other": runningAndWaiting(0, 1)})
 	s.Expect(s.Delete(s.ctx, &lost)).To(Succeed())
-	s.wantPods(map[string]string{"gang": podCounts(1, 1), "other": podCounts(0, 1)})
+	s.wantPods(map[string]string{"gang": runningAndWaiting(1, 1), "other": runningAndWaiting(0, 1)})
 	s.wantBlocked("drained", "runs below its minimum: 1 of 2 pods", "Job/gang")
 
 	s.mergePatch(node, `{"spec":{"unschedulable":null}}`)
-	s.wantPods(map[string]string{"gang": podCounts(2, 0), "other": podCounts(0, 1)})
+	s.wantPods(map[string]string{"gang": runningAndWaiting(2, 0), "other": runningAndWaiting(0, 1)})
 	s.wantPhase("gang", batchv1alpha1.Running)
 }

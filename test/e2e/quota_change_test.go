@@ -19,20 +19,20 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 
 	// a requests ten times its quota before b comes.
 	s.createObjects(s.deploymentOf(podSet{name: "greedy", queue: "neighbours-a", card: h200, count: 1, pods: 20}))
-	s.wantRunning("greedy", 2, 18)
+	s.wantRunningAndWaiting("greedy", 2, 18)
 
 	s.createObjects(s.newVCJob(podSet{name: "modest", queue: "neighbours-b", card: h200, count: 2, pods: 2, gang: 2}))
 	s.createObjects(s.deploymentOf(podSet{name: "small", queue: "neighbours-b", card: rtx4090, count: 1, pods: 1}))
-	s.wantRunning("modest", 2, 0)
-	s.wantRunning("small", 1, 0)
+	s.wantRunningAndWaiting("modest", 2, 0)
+	s.wantRunningAndWaiting("small", 1, 0)
 	s.Expect(s.countRunning("greedy")).To(Equal(2))
 
 	// Cards that b releases do not go to a.
 	s.scaleDeployment("small", 0)
 	s.Expect(s.Delete(s.ctx, s.newVCJob(podSet{name: "modest"}))).To(Succeed())
-	s.wantCard("neighbours-b", h200, 0, 0, 0)
-	s.wantRunning("greedy", 2, 18)
-	s.wantCard("neighbours-a", h200, 2, 18, 0)
+	s.wantUsedPendingAndOver("neighbours-b", h200, 0, 0, 0)
+	s.wantRunningAndWaiting("greedy", 2, 18)
+	s.wantUsedPendingAndOver("neighbours-a", h200, 2, 18, 0)
 }
 
 // TestRaisingAQuotaReleasesWhatWaits: a queue with a quota of 1 has a Deployment of 3 pods and a gang of 4. When
@@ -42,8 +42,8 @@ func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 	s.createQuota("raising", cardList(h200, 1))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "raising", card: h200, count: 1, pods: 3}))
 	s.createObjects(s.newVCJob(podSet{name: "gang", queue: "raising", card: h200, count: 1, pods: 4, gang: 4}))
-	s.wantRunning("web", 1, 2)
-	s.wantRunning("gang", 0, 0)
+	s.wantRunningAndWaiting("web", 1, 2)
+	s.wantRunningAndWaiting("gang", 0, 0)
 
 	at := time.Now()
 	s.setQuota("raising", cardList(h200, 7))
@@ -57,27 +57,27 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s := newScene(t, "lowering")
 	s.createQuota("lowering", cardList(h200, 4))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "lowering", card: h200, count: 1, pods: 4}))
-	s.wantRunning("web", 4, 0)
+	s.wantRunningAndWaiting("web", 4, 0)
 	first := s.runningPods("web")
 
 	s.setQuota("lowering", cardList(h200, 2))
-	s.wantCard("lowering", h200, 4, 0, 2)
+	s.wantUsedPendingAndOver("lowering", h200, 4, 0, 2)
 	over := s.waitForCondition("lowering", api.ConditionWithinQuota, metav1.ConditionFalse)
 	s.Expect(over.Reason).To(Equal(api.ReasonOverQuota))
 	s.waitForCondition("lowering", api.ConditionReady, metav1.ConditionTrue)
 	s.createPods(podSet{name: "more", queue: "lowering", card: h200, count: 1, pods: 1})
-	s.wantRunning("more", 0, 1)
-	s.wantRunning("web", 4, 0)
+	s.wantRunningAndWaiting("more", 0, 1)
+	s.wantRunningAndWaiting("web", 4, 0)
 	s.Expect(s.runningPods("web")).To(Equal(first), "nothing was replaced")
 
 	// Still over the quota, then exactly full, then room for one.
 	s.scaleDeployment("web", 3)
-	s.wantRunning("web", 3, 0)
-	s.wantRunning("more", 0, 1)
+	s.wantRunningAndWaiting("web", 3, 0)
+	s.wantRunningAndWaiting("more", 0, 1)
 	s.scaleDeployment("web", 2)
-	s.wantRunning("more", 0, 1)
+	s.wantRunningAndWaiting("more", 0, 1)
 	s.waitForCondition("lowering", api.ConditionWithinQuota, metav1.ConditionTrue)
 	s.scaleDeployment("web", 1)
-	s.wantRunning("more", 1, 0)
-	s.wantCard("lowering", h200, 2, 0, 0)
+	s.wantRunningAndWaiting("more", 1, 0)
+	s.wantUsedPendingAndOver("lowering", h200, 2, 0, 0)
 }

@@ -14,21 +14,21 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
 
 	s.createObjects(s.newVCJob(podSet{name: "fits", queue: "vcjobs", card: h200, count: 1, pods: 2, gang: 2}))
-	s.wantRunning("fits", 2, 0)
+	s.wantRunningAndWaiting("fits", 2, 0)
 	s.wantNodes("fits", "h200")
 
 	// One model is used up while another is free.
 	s.createObjects(s.newVCJob(podSet{name: "beyond", queue: "vcjobs", card: h200, count: 1, pods: 3}))
-	s.wantRunning("beyond", 1, 2)
+	s.wantRunningAndWaiting("beyond", 1, 2)
 	s.wantReason("beyond", insufficientMessage("vcjobs", h200, 1, 3))
 	s.createObjects(s.newVCJob(podSet{name: "free", queue: "vcjobs", card: h800, count: 4, pods: 2, gang: 2}))
-	s.wantRunning("free", 2, 0)
+	s.wantRunningAndWaiting("free", 2, 0)
 	s.wantNodes("free", "h800")
 
 	// A gang starts completely or not at all; it has no pods while it waits.
 	s.createObjects(s.newVCJob(podSet{name: "gang", queue: "vcjobs", card: h200, count: 1, pods: 5, gang: 5}))
 	s.wantGroupReason("gang", insufficientMessage("vcjobs", h200, 5, 3))
-	s.wantRunning("gang", 0, 0)
+	s.wantRunningAndWaiting("gang", 0, 0)
 
 	// Limits alone announce the same: Kubernetes takes them as requests once there are pods.
 	limits := s.newVCJob(podSet{name: "limits", queue: "vcjobs", card: h200, count: 2, pods: 2, gang: 2})
@@ -38,13 +38,13 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	container.Requests = nil
 	s.createObjects(limits)
 	s.wantGroupReason("limits", insufficientMessage("vcjobs", h200, 4, 3))
-	s.wantRunning("limits", 0, 0)
+	s.wantRunningAndWaiting("limits", 0, 0)
 
 	s.createObjects(s.newVCJob(podSet{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
 	s.wantGroupReason("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
-	s.wantRunning("none", 0, 0)
-	s.wantCard("vcjobs", h200, 3, 11, 0)
-	s.wantCard("vcjobs", h800, 8, 0, 0)
+	s.wantRunningAndWaiting("none", 0, 0)
+	s.wantUsedPendingAndOver("vcjobs", h200, 3, 2+5+4, 0) // beyond, gang and limits wait
+	s.wantUsedPendingAndOver("vcjobs", h800, 8, 0, 0)
 }
 
 // TestQuotaHoldsForBarePods: pods without a controller count like all others. Of the quotas of 3 H200, 8 H800 and 4
@@ -53,7 +53,7 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 	s := newScene(t, "bare")
 	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))
 	s.createPods(podSet{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})
-	s.wantRunning("fits", 1, 0)
+	s.wantRunningAndWaiting("fits", 1, 0)
 
 	for _, w := range []podSet{
 		{name: "beyond", card: h200, count: 1, pods: 4},
@@ -65,13 +65,13 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 		s.createPods(w)
 	}
 
-	s.wantPods(map[string]string{"fits": podCounts(1, 0), "beyond": podCounts(1, 3), "free": podCounts(3, 0), "npu": podCounts(4, 2), "none": podCounts(0, 2)})
+	s.wantPods(map[string]string{"fits": runningAndWaiting(1, 0), "beyond": runningAndWaiting(1, 3), "free": runningAndWaiting(3, 0), "npu": runningAndWaiting(4, 2), "none": runningAndWaiting(0, 2)})
 	s.wantNodes("npu", "ascend910b")
 	s.wantReason("beyond", insufficientMessage("bare", h200, 1, 3))
 	s.wantReason("npu", insufficientMessage("bare", ascend, 1, 4))
 	s.wantReason("none", insufficientMessage("bare", rtx4090, 1, 0))
-	s.wantCard("bare", h200, 3, 3, 0)
-	s.wantCard("bare", ascend, 4, 2, 0)
+	s.wantUsedPendingAndOver("bare", h200, 2+1, 3, 0) // fits and beyond
+	s.wantUsedPendingAndOver("bare", ascend, 4, 2, 0)
 }
 
 // TestAlternativesShareTheQuotasOfTheirCards: a pod may accept two card models, and counts against the quota of the
@@ -81,12 +81,12 @@ func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	s := newScene(t, "either")
 	s.createQuota("either", cardList(rtx4090d, 1, rtx4090, 2))
 	s.createPods(podSet{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})
-	s.wantRunning("either", 3, 2)
-	s.wantCard("either", rtx4090d, 1, 2, 0)
-	s.wantCard("either", rtx4090, 2, 0, 0)
+	s.wantRunningAndWaiting("either", 3, 2)
+	s.wantUsedPendingAndOver("either", rtx4090d, 1, 2, 0)
+	s.wantUsedPendingAndOver("either", rtx4090, 2, 0, 0)
 
 	// A pod that names one of them cannot have the other.
 	s.createPods(podSet{name: "one", queue: "either", card: rtx4090, count: 1, pods: 1})
-	s.wantRunning("one", 0, 1)
+	s.wantRunningAndWaiting("one", 0, 1)
 	s.wantReason("one", insufficientMessage("either", rtx4090, 1, 2))
 }

@@ -16,19 +16,19 @@ func reclaimsWholeGangs(t *reclaimTest) {
 	t.startJob(t.trainingJob("one", 4))
 	t.startJob(t.trainingJob("two", 4))
 	t.createInference("service", 1)
-	t.wantRunning("service", 1, 0)
+	t.wantRunningAndWaiting("service", 1, 0)
 
 	t.Eventually(func() int { return t.countRunning("one") + t.countRunning("two") }).Should(Equal(4))
 	left := t.runningPods("one", "two")
 	t.scaleDeployment("service", 4)
-	t.wantRunning("service", 4, 0)
+	t.wantRunningAndWaiting("service", 4, 0)
 	t.checkSamePods(left)
 
 	t.scaleDeployment("service", 5)
-	t.wantPods(map[string]string{"service": podCounts(5, 0), "one": podCounts(0, 4), "two": podCounts(0, 4)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(5, 0), "one": runningAndWaiting(0, 4), "two": runningAndWaiting(0, 4)})
 	t.wantOneEventEach("one", "two")
 	t.scaleDeployment("service", 0)
-	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 0)})
+	t.wantPods(map[string]string{"one": runningAndWaiting(4, 0), "two": runningAndWaiting(4, 0)})
 }
 
 // wantOneEventEach checks that the evicted jobs and the reclaimer each have one event.
@@ -64,7 +64,7 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 	t.scaleDeployment("service", 5)
 
 	left := t.runningPods("guarded")
-	t.wantPods(map[string]string{"service": podCounts(4, 1), "open": podCounts(0, 4)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(4, 1), "open": runningAndWaiting(0, 4)})
 	t.checkSamePods(left)
 }
 
@@ -87,15 +87,15 @@ func elasticPodsAreEvictedFirst(t *reclaimTest) {
 	gang := t.runningPods("gang")
 
 	t.createInference("service", 3)
-	t.wantPods(map[string]string{"service": podCounts(3, 0), "web": podCounts(1, 1), "willing": podCounts(2, 2)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(3, 0), "web": runningAndWaiting(1, 1), "willing": runningAndWaiting(2, 2)})
 	t.checkSamePods(gang)
 	t.wantJob("willing", batchv1alpha1.Running)
 	t.scaleDeployment("service", 4) // the last pod of the Deployment is less than two of a gang
 
-	t.wantPods(map[string]string{"service": podCounts(4, 0), "web": podCounts(0, 2), "willing": podCounts(2, 2)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(4, 0), "web": runningAndWaiting(0, 2), "willing": runningAndWaiting(2, 2)})
 	t.checkSamePods(gang)
 	t.scaleDeployment("service", 0)
-	t.wantPods(map[string]string{"web": podCounts(2, 0), "willing": podCounts(4, 0)})
+	t.wantPods(map[string]string{"web": runningAndWaiting(2, 0), "willing": runningAndWaiting(4, 0)})
 	t.checkSamePods(gang)
 }
 
@@ -115,7 +115,7 @@ func aRestartingJobIsEvictedWhole(t *reclaimTest) {
 	t.startJob(job)
 	before := t.runningPods("job")
 	t.createInference("service", 1)
-	t.wantPods(map[string]string{"service": podCounts(1, 0), "job": podCounts(3, 1)}) // it starts again on what is left
+	t.wantPods(map[string]string{"service": runningAndWaiting(1, 0), "job": runningAndWaiting(3, 1)}) // it starts again on what is left
 	t.Expect(t.countSurvivors(before)).To(BeZero())
 	t.wantJob("job", batchv1alpha1.Running)
 }
@@ -138,7 +138,7 @@ func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	leaders := t.runningOfTask("job", "leader")
 	t.createInference("service", 2)
 
-	t.wantPods(map[string]string{"service": podCounts(2, 0), "job": podCounts(2, 2)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(2, 0), "job": runningAndWaiting(2, 2)})
 	t.Expect(t.runningOfTask("job", "worker")).To(HaveLen(1))
 	t.Expect(t.runningOfTask("job", "leader")).To(Equal(leaders))
 	t.wantJob("job", batchv1alpha1.Running)

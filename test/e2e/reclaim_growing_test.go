@@ -13,17 +13,17 @@ func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("low", 8)
 	t.createInference("service", 1)
-	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(7, 1), "service": runningAndWaiting(1, 0)})
 	t.scaleDeployment("service", 3)
 
-	t.wantPods(map[string]string{"low": podCounts(5, 3), "service": podCounts(3, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(5, 3), "service": runningAndWaiting(3, 0)})
 	stay := t.runningPods("service")
 	t.scaleDeployment("service", 5)
-	t.wantPods(map[string]string{"low": podCounts(3, 5), "service": podCounts(5, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(3, 5), "service": runningAndWaiting(5, 0)})
 
 	t.Expect(t.countSurvivors(stay)).To(Equal(3))
 	t.scaleDeployment("service", 0)
-	t.wantRunning("low", 8, 0)
+	t.wantRunningAndWaiting("low", 8, 0)
 }
 
 // aGangReclaimsAllOrNothing: a gang of inference needs 8 cards, more than a node has. While its quota (6) or the
@@ -42,7 +42,7 @@ func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.setQuota(t.queueName("inference"), cardList(t.card, 8))
 	t.checkGangWaits("gang")
 	t.removeProtection("stays")
-	t.wantPods(map[string]string{"gang": podCounts(4, 0), "low": podCounts(0, 4), "stays": podCounts(0, 4)})
+	t.wantPods(map[string]string{"gang": runningAndWaiting(4, 0), "low": runningAndWaiting(0, 4), "stays": runningAndWaiting(0, 4)})
 }
 
 // removeProtection removes the protection of a workload: from its PodGroup, to which Volcano

@@ -38,7 +38,7 @@ func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
 	}
 
 	t.Expect(time.Since(first)).To(BeNumerically(">=", granted))
-	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(7, 1), "service": runningAndWaiting(1, 0)})
 }
 
 // setSlowTermination makes pods take some time to end.
@@ -81,7 +81,7 @@ func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	all := t.runningPods("one", "two")
 	t.createInference("service", 2)
 	t.restartSchedulerAfter(1)
-	t.wantRunning("service", 2, 0)
+	t.wantRunningAndWaiting("service", 2, 0)
 	t.Expect(t.countSurvivors(all)).To(Equal(4))
 	t.Expect(t.countRunning("one") * t.countRunning("two")).To(BeZero())
 }
@@ -97,6 +97,6 @@ func aCrashEvictsNoOtherPod(t *reclaimTest) {
 	all := t.runningPods("low")
 	t.createInference("service", 2)
 	t.restartSchedulerAfter(2)
-	t.wantRunning("service", 2, 0)
+	t.wantRunningAndWaiting("service", 2, 0)
 	t.Expect(t.countSurvivors(all)).To(Equal(6))
 }

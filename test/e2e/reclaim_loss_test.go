@@ -38,7 +38,7 @@ func (t *reclaimTest) lastPodStart(name string) time.Time {
 func (t *reclaimTest) wantEvicted(gone, stays string) {
 	left := t.runningPods(stays)
 	t.createInference("service", 1)
-	t.wantPods(map[string]string{"service": podCounts(1, 0), gone: podCounts(0, 4)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(1, 0), gone: runningAndWaiting(0, 4)})
 	t.checkSamePods(left)
 }
 

@@ -15,16 +15,16 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 		t.deploymentInClass("pc-high", t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 50000, false), 1)),
 	)
 
-	waiting := map[string]string{"greedy": podCounts(0, 1), "notebook": podCounts(0, 1), "untyped": podCounts(0, 1), "low": podCounts(8, 0)}
+	waiting := map[string]string{"greedy": runningAndWaiting(0, 1), "notebook": runningAndWaiting(0, 1), "untyped": runningAndWaiting(0, 1), "low": runningAndWaiting(8, 0)}
 	t.wantPods(waiting)
 	t.createInference("service", 1)
-	waiting["low"] = podCounts(7, 1)
-	waiting["service"] = podCounts(1, 0)
+	waiting["low"] = runningAndWaiting(7, 1)
+	waiting["service"] = runningAndWaiting(1, 0)
 	t.wantPods(waiting)
 
 	t.scaleDeployment("service", 3)
-	waiting["low"] = podCounts(6, 2)
-	waiting["service"] = podCounts(2, 1)
+	waiting["low"] = runningAndWaiting(6, 2)
+	waiting["service"] = runningAndWaiting(2, 1)
 	t.wantPods(waiting)
 	t.wantReason("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }
@@ -46,9 +46,9 @@ func onlyTrainingIsReclaimed(t *reclaimTest) {
 
 	stay := t.runningPods("low-service", "notebook", "untyped")
 	t.createObjects(t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("training"), 1)))
-	t.wantPods(map[string]string{"trainer": podCounts(1, 0), "greedy": podCounts(0, 1)})
+	t.wantPods(map[string]string{"trainer": runningAndWaiting(1, 0), "greedy": runningAndWaiting(0, 1)})
 	t.createInference("service", 2)
-	t.wantPods(map[string]string{"trainer": podCounts(0, 1), "greedy": podCounts(0, 1), "service": podCounts(1, 1)})
+	t.wantPods(map[string]string{"trainer": runningAndWaiting(0, 1), "greedy": runningAndWaiting(0, 1), "service": runningAndWaiting(1, 1)})
 	t.checkSamePods(stay)
 }
 
@@ -80,6 +80,6 @@ func protectedPodsStay(t *reclaimTest) {
 	stay := t.runningPods(append(protected, "job")...)
 	t.startTraining("free", 1)
 	t.createInference("service", 2)
-	t.wantPods(map[string]string{"free": podCounts(0, 1), "service": podCounts(1, 1)})
+	t.wantPods(map[string]string{"free": runningAndWaiting(0, 1), "service": runningAndWaiting(1, 1)})
 	t.checkSamePods(stay)
 }

@@ -20,12 +20,12 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 	t.waitUntilRunning("else", 4)
 	stay := t.runningPods("else")
 	t.createInference("one", 1)
-	t.wantPods(map[string]string{"low": podCounts(7, 1), "one": podCounts(1, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(7, 1), "one": runningAndWaiting(1, 0)})
 
 	w = t.newWorkload("either", t.queueName("inference"), 1)
 	w.card = t.other + "|" + t.card
 	t.createObjects(t.deploymentOf(w))
-	t.wantPods(map[string]string{"low": podCounts(6, 2), "one": podCounts(1, 0), "either": podCounts(1, 0)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(6, 2), "one": runningAndWaiting(1, 0), "either": runningAndWaiting(1, 0)})
 	t.wantCardsHeld("either", map[string]int64{t.card: 1})
 	t.checkSamePods(stay)
 }
@@ -38,7 +38,7 @@ func noEvictionWhileCardsAreFree(t *reclaimTest) {
 	gang := t.newWorkload("gang", t.queueName("inference"), 2)
 	gang.gang = 2
 	t.createObjects(t.newVCJob(gang))
-	t.wantRunning("gang", 2, 0)
+	t.wantRunningAndWaiting("gang", 2, 0)
 	t.checkSamePods(stay)
 }
 
@@ -52,14 +52,14 @@ func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 // wantNoEviction checks that training stays while some pods wait, and that it is evicted for a pod
 // that can run.
 func (t *reclaimTest) wantNoEviction(waiting ...string) {
-	want := map[string]string{"low": podCounts(8, 0)}
+	want := map[string]string{"low": runningAndWaiting(8, 0)}
 	for _, name := range waiting {
-		want[name] = podCounts(0, 1)
+		want[name] = runningAndWaiting(0, 1)
 	}
 	t.wantPods(want)
 	t.createInference("service", 1)
-	want["low"] = podCounts(7, 1)
-	want["service"] = podCounts(1, 0)
+	want["low"] = runningAndWaiting(7, 1)
+	want["service"] = runningAndWaiting(1, 0)
 	t.wantPods(want)
 }
 

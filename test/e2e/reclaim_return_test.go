@@ -41,7 +41,7 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 		}
 
 		t.waitUntilRunning("service", 2)
-		t.wantPods(map[string]string{"job": podCounts(0, 4), "service": podCounts(2, 0)})
+		t.wantPods(map[string]string{"job": runningAndWaiting(0, 4), "service": runningAndWaiting(2, 0)})
 		group := t.groupOf("service")
 		t.scaleDeployment("service", 0)
 		t.waitUntilRunning("job", 4)
@@ -64,9 +64,9 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.AbortJobAction}}
 	t.startJob(job)
 	t.createInference("service", 1)
-	t.wantRunning("service", 1, 0)
+	t.wantRunningAndWaiting("service", 1, 0)
 	t.wantPhase("job", batchv1alpha1.Aborted)
-	t.wantRunning("job", 0, 0)
+	t.wantRunningAndWaiting("job", 0, 0)
 }
 
 // aJobWithoutPoliciesReturnsAndWaits: a job without policies is created again after its eviction, waits while
@@ -78,7 +78,7 @@ func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	job.Spec.PriorityClassName = "pc-high"
 	t.startJob(job)
 	t.createInference("service", 1)
-	t.wantPods(map[string]string{"job": podCounts(0, 8), "service": podCounts(1, 0)})
+	t.wantPods(map[string]string{"job": runningAndWaiting(0, 8), "service": runningAndWaiting(1, 0)})
 
 	stay := t.runningPods("service")
 	for range 3 {
@@ -87,6 +87,6 @@ func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 
 	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).To(HaveLen(1))
 	t.scaleDeployment("service", 0)
-	t.wantRunning("job", 8, 0)
+	t.wantRunningAndWaiting("job", 8, 0)
 	t.wantJob("job", batchv1alpha1.Running)
 }

@@ -62,24 +62,27 @@ func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) b
 	}
 
 	NewWithT(check.Trail(t)).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
-	play := func(scene reclaimScene) error {
+	play := func(scene reclaimScene) {
 		if played(scene) {
 			t.Run(scene.name, func(t *testing.T) {
 				scene.run(&reclaimTest{scene: newSceneOn(t, scene.name, st), card: scene.cardName(), other: scene.cardName() + "-OTHER"})
 			})
 		}
-		return nil
 	}
 
-	// They mostly wait, so more of them than there are cores run at the same time.
+	playTogether(reclaimScenes, play)
+	for _, scene := range clusterWideScenes {
+		play(scene)
+	}
+}
+
+// playTogether plays scenes at the same time. They mostly wait, so more of them than there are cores run. Each fails
+// its own test.
+func playTogether[S any](scenes []S, play func(S)) {
 	var together errgroup.Group
 	together.SetLimit(atOnce)
-	for _, scene := range reclaimScenes {
-		together.Go(func() error { return play(scene) })
+	for _, scene := range scenes {
+		together.Go(func() error { play(scene); return nil })
 	}
-
-	_ = together.Wait() // they fail their tests
-	for _, scene := range clusterWideScenes {
-		_ = play(scene)
-	}
+	_ = together.Wait()
 }

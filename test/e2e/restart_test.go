@@ -75,7 +75,7 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluste
 
 	resume()
 	s.Eventually(done, "120s").Should(Equal(3 * pods))
-	s.wantRunning("web", 2, 0)
+	s.wantRunningAndWaiting("web", 2, 0)
 }
 
 // quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp: the operator is killed. The scheduler goes on with the quotas
@@ -85,13 +85,13 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 	s := newSceneOn(t, "alone", st)
 	s.createQuota("alone", cardList(h200, 3))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))
-	s.wantRunning("web", 1, 0)
+	s.wantRunningAndWaiting("web", 1, 0)
 
 	resume := s.observer.Excuse(observer.Status)
 	s.letManagerEnd()
 	s.deployment.Manager.Kill()
 	s.scaleDeployment("web", 5)
-	s.wantRunning("web", 3, 2)
+	s.wantRunningAndWaiting("web", 3, 2)
 	s.setQuota("alone", cardList(h200, 4))
 	s.createObjects(builder.CardQuota("alone-late").Card(h800, 1).Obj())
 
@@ -100,8 +100,8 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 	s.Eventually(func() string { return s.quotaOfQueue("alone") }).Should(Equal(`{"NVIDIA-H200":4}`))
 	s.waitForCondition("alone-late", api.ConditionReady, metav1.ConditionTrue)
 	resume()
-	s.wantRunning("web", 4, 1)
-	s.wantCard("alone", h200, 4, 1, 0)
+	s.wantRunningAndWaiting("web", 4, 1)
+	s.wantUsedPendingAndOver("alone", h200, 4, 1, 0)
 }
 
 // TestAQuotaThatChangesAllTheTimeIsNeverExceeded: the quota changes between 1 and 9 while pods come and go. A stale
@@ -132,5 +132,5 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 		return len(groups.Items)
 	}).Should(BeZero())
 	s.scaleDeployment("web", 8)
-	s.wantRunning("web", 5, 3)
+	s.wantRunningAndWaiting("web", 5, 3)
 }

@@ -34,14 +34,14 @@ func reclaimsCPU(t *treeTest) {
 
 	// Each of two nodes has 64 cores and four cards.
 	t.createObjects(onCores(podSet{name: "batch", queue: t.queueName("borrower"), pods: 2}, "60"))
-	t.wantRunning("batch", 2, 0)
+	t.wantRunningAndWaiting("batch", 2, 0)
 	t.createObjects(onCores(podSet{name: "own", queue: t.queueName("owner"), pods: 1}, "60"))
-	t.wantPods(map[string]string{"batch": podCounts(1, 1), "own": podCounts(1, 0)})
+	t.wantPods(map[string]string{"batch": runningAndWaiting(1, 1), "own": runningAndWaiting(1, 0)})
 	t.createObjects(onCores(podSet{name: "service", queue: t.queueName("inf"), card: t.card, count: 1, pods: 1}, "8"))
 
 	// Of two pods of one priority the younger loses less. Its queue takes nothing back: the other one
 	// holds no more than it deserves.
-	t.wantPods(map[string]string{"batch": podCounts(1, 1), "own": podCounts(0, 1), "service": podCounts(1, 0)})
+	t.wantPods(map[string]string{"batch": runningAndWaiting(1, 1), "own": runningAndWaiting(0, 1), "service": runningAndWaiting(1, 0)})
 }
 
 // cores returns a limit and deserved of CPU, with memory for every pod.

@@ -35,19 +35,19 @@ func survivesRestarts(t *treeTest) {
 	setSlowTermination(firstTaskTemplate(gang))
 
 	t.createObjects(t.deploymentOf(stays))
-	t.wantRunning("stays", 4, 0)
+	t.wantRunningAndWaiting("stays", 4, 0)
 	t.createObjects(pods, gang)
-	t.wantPods(map[string]string{"pods": podCounts(2, 0), "gang": podCounts(2, 0)})
+	t.wantPods(map[string]string{"pods": runningAndWaiting(2, 0), "gang": runningAndWaiting(2, 0)})
 	before := t.wantSamePods("stays")
 
 	t.start("owner", "b", t.card, 4)
 	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", 1))
 	t.restartEverything()
-	t.wantPods(map[string]string{"owner": podCounts(4, 0), "pods": podCounts(0, 2)})
+	t.wantPods(map[string]string{"owner": runningAndWaiting(4, 0), "pods": runningAndWaiting(0, 2)})
 	t.Expect(t.countRunning("gang")).To(BeZero())
 
 	before()
-	t.wantCard(t.queueName("tenant-a"), t.card, 4, 4, 0)
+	t.wantUsedPendingAndOver(t.queueName("tenant-a"), t.card, 4, 4, 0)
 	t.Expect(t.readJob("gang").Status.State.Phase).To(BeElementOf(batchv1alpha1.Pending, batchv1alpha1.Restarting), "it waits and has not failed")
 }
 
@@ -69,7 +69,7 @@ func switchesWithoutEvictions(t *treeTest) {
 	t.createTenants()
 	t.start("borrower", "a", t.card, 7)
 	t.start("owner", "b", t.card, 1)
-	t.wantPods(map[string]string{"borrower": podCounts(7, 0), "owner": podCounts(1, 0)})
+	t.wantPods(map[string]string{"borrower": runningAndWaiting(7, 0), "owner": runningAndWaiting(1, 0)})
 	stay := t.wantSamePods("borrower", "owner")
 	resume := t.observer.Excuse("I3 status")
 
@@ -77,14 +77,14 @@ func switchesWithoutEvictions(t *treeTest) {
 	t.setHierarchy(api.QueueHierarchyFlat)
 	t.wantParents("root", "root")
 	t.scaleDeployment("owner", 2)
-	t.wantPods(map[string]string{"borrower": podCounts(7, 0), "owner": podCounts(1, 1)})
+	t.wantPods(map[string]string{"borrower": runningAndWaiting(7, 0), "owner": runningAndWaiting(1, 1)})
 	stay()
 
 	t.observer.SetTree(true) // first, because the scheduler may evict before the test knows
 	t.setHierarchy(api.QueueHierarchyTree)
 	t.wantParents(t.queueName("tenant-a"), t.queueName("tenant-b"))
 	resume()
-	t.wantPods(map[string]string{"borrower": podCounts(6, 1), "owner": podCounts(2, 0)})
+	t.wantPods(map[string]string{"borrower": runningAndWaiting(6, 1), "owner": runningAndWaiting(2, 0)})
 }
 
 // setHierarchy sets the policy's queueHierarchy and waits until the scheduler runs with it.

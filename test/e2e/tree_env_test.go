@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,13 +98,7 @@ func runTreeScenes(t *testing.T) {
 		})
 	}
 
-	var together errgroup.Group
-	together.SetLimit(atOnce)
-	for _, scene := range scenes {
-		together.Go(func() error { play(scene); return nil })
-	}
-
-	_ = together.Wait() // they fail their tests
+	playTogether(scenes, play)
 	for _, scene := range disturbing {
 		play(scene)
 	}

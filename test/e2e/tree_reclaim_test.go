@@ -26,24 +26,24 @@ func reclaimsFromTheSiblingFirst(t *treeTest) {
 
 	t.startBoth("job-a", "a1", 3)
 	t.startBoth("job-c", "b", 5)
-	t.wantBoth(map[string]string{"job-a": podCounts(3, 0), "job-c": podCounts(5, 0)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(3, 0), "job-c": runningAndWaiting(5, 0)})
 	t.startBoth("job-b", "a2", 1)
-	t.wantBoth(map[string]string{"job-a": podCounts(2, 1), "job-b": podCounts(1, 0), "job-c": podCounts(5, 0)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(2, 1), "job-b": runningAndWaiting(1, 0), "job-c": runningAndWaiting(5, 0)})
 
 	t.scaleBoth("job-b", 2)
-	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(2, 0), "job-c": podCounts(5, 0)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(1, 2), "job-b": runningAndWaiting(2, 0), "job-c": runningAndWaiting(5, 0)})
 	t.scaleBoth("job-b", 3)
-	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 0), "job-c": podCounts(4, 1)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(1, 2), "job-b": runningAndWaiting(3, 0), "job-c": runningAndWaiting(4, 1)})
 	stay := t.wantSamePods("job-a", "job-b", "job-c", "job-a"+onSlices, "job-b"+onSlices, "job-c"+onSlices)
 
 	t.scaleBoth("job-b", 5)
-	t.wantBoth(map[string]string{"job-a": podCounts(1, 2), "job-b": podCounts(3, 2), "job-c": podCounts(4, 1)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(1, 2), "job-b": runningAndWaiting(3, 2), "job-c": runningAndWaiting(4, 1)})
 	stay()
 
 	// What leaves is lent again, also across the tree.
 	t.scaleBoth("job-a", 1)
 	t.scaleBoth("job-c", 3)
-	t.wantBoth(map[string]string{"job-a": podCounts(1, 0), "job-b": podCounts(4, 1), "job-c": podCounts(3, 0)})
+	t.wantBoth(map[string]string{"job-a": runningAndWaiting(1, 0), "job-b": runningAndWaiting(4, 1), "job-c": runningAndWaiting(3, 0)})
 }
 
 // onSlices ends the names of workloads on slices.
@@ -86,13 +86,13 @@ func lendsByNight(t *treeTest) {
 	)
 
 	t.startGang("first", "night", 4, nil)
-	t.wantRunning("first", 4, 0)
+	t.wantRunningAndWaiting("first", 4, 0)
 	t.startGang("second", "night", 4, nil)
-	t.wantRunning("second", 4, 0)
+	t.wantRunningAndWaiting("second", 4, 0)
 	morning := time.Now().Truncate(time.Second)
 
 	t.start("work", "day", t.card, 4)
-	t.wantRunning("work", 4, 0)
+	t.wantRunningAndWaiting("work", 4, 0)
 	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }).Should(Equal(4))
 	t.wantSamePods("first", "second", "work")()
 
@@ -103,7 +103,7 @@ func lendsByNight(t *treeTest) {
 	// The night returns: what was taken back is not lent to the same borrower for a while.
 	cooldown := 5 * time.Minute / time.Duration(deployment.ClockFactor())
 	t.scaleDeployment("work", 0)
-	t.wantRunning("work", 0, 0)
+	t.wantRunningAndWaiting("work", 0, 0)
 	t.Eventually(func() int { return t.countRunning("first") + t.countRunning("second") }, cooldown+soon).Should(Equal(8))
 
 	last := slices.MaxFunc(slices.Concat(t.podsOf("first"), t.podsOf("second")), func(a, b corev1.Pod) int {

@@ -17,14 +17,14 @@ func keepsGuaranteesFree(t *treeTest) {
 	)
 
 	t.start("loose", "loose", t.card, 8)
-	t.wantRunning("loose", 5, 3)
+	t.wantRunningAndWaiting("loose", 5, 3)
 	stay := t.wantSamePods("loose")
 	t.start("safe", "safe", t.card, 3)
-	t.wantRunning("safe", 3, 0)
+	t.wantRunningAndWaiting("safe", 3, 0)
 
 	stay()
 	t.start("service", "inf", t.card, 8)
-	t.wantPods(map[string]string{"service": podCounts(5, 3), "safe": podCounts(3, 0), "loose": podCounts(0, 8)})
+	t.wantPods(map[string]string{"service": runningAndWaiting(5, 3), "safe": runningAndWaiting(3, 0), "loose": runningAndWaiting(0, 8)})
 }
 
 // holdsAndDrains: stopPolicy Hold of a parent lets nothing start below it, and lends its guarantee to others.
@@ -39,26 +39,26 @@ func holdsAndDrains(t *treeTest) {
 
 	t.start("web", "held", t.card, 1)
 	t.startGang("gang", "held", 2, map[string]string{v1beta1.PodPreemptable: "false"})
-	t.wantPods(map[string]string{"web": podCounts(1, 0), "gang": podCounts(2, 0)})
+	t.wantPods(map[string]string{"web": runningAndWaiting(1, 0), "gang": runningAndWaiting(2, 0)})
 	t.start("other", "free", t.card, 5)
-	t.wantRunning("other", 2, 3)
+	t.wantRunningAndWaiting("other", 2, 3)
 
 	t.setStopPolicy("tenant", api.StopPolicyHold)
-	t.wantRunning("other", 5, 0)
+	t.wantRunningAndWaiting("other", 5, 0)
 	stay := t.wantSamePods("web", "gang")
 	t.scaleDeployment("web", 2)
-	t.wantRunning("web", 1, 1)
+	t.wantRunningAndWaiting("web", 1, 1)
 	stay()
 
 	t.setStopPolicy("tenant", api.StopPolicyHoldAndDrain)
 	t.Eventually(func() int { return t.countRunning("gang") }).Should(BeZero())
-	t.wantPods(map[string]string{"web": podCounts(0, 2), "other": podCounts(5, 0)}) // the gang has no pods while it waits
+	t.wantPods(map[string]string{"web": runningAndWaiting(0, 2), "other": runningAndWaiting(5, 0)}) // the gang has no pods while it waits
 	t.Expect(t.countRunning("gang")).To(BeZero())
 	t.Expect(t.readJob("gang").Status.RetryCount).To(BeZero())
 
 	t.setStopPolicy("tenant", api.StopPolicyNone)
 	t.scaleDeployment("other", 2)
-	t.wantPods(map[string]string{"web": podCounts(2, 0), "gang": podCounts(2, 0), "other": podCounts(2, 0)})
+	t.wantPods(map[string]string{"web": runningAndWaiting(2, 0), "gang": runningAndWaiting(2, 0), "other": runningAndWaiting(2, 0)})
 }
 
 // ordersByPriorityInsideAType: of two queues of one service type the one of higher priority starts first, but
@@ -71,24 +71,24 @@ func ordersByPriorityInsideAType(t *treeTest) {
 	)
 
 	t.start("busy", "busy", t.card, 8)
-	t.wantRunning("busy", 8, 0)
+	t.wantRunningAndWaiting("busy", 8, 0)
 	t.start("low", "low", t.card, 4)
-	t.wantRunning("low", 0, 4)
+	t.wantRunningAndWaiting("low", 0, 4)
 	t.start("high", "high", t.card, 4)
 
-	t.wantPods(map[string]string{"busy": podCounts(8, 0), "low": podCounts(0, 4), "high": podCounts(0, 4)})
+	t.wantPods(map[string]string{"busy": runningAndWaiting(8, 0), "low": runningAndWaiting(0, 4), "high": runningAndWaiting(0, 4)})
 	t.scaleDeployment("busy", 4)
-	t.wantPods(map[string]string{"busy": podCounts(4, 0), "low": podCounts(0, 4), "high": podCounts(4, 0)})
+	t.wantPods(map[string]string{"busy": runningAndWaiting(4, 0), "low": runningAndWaiting(0, 4), "high": runningAndWaiting(4, 0)})
 	stay := t.wantSamePods("busy", "high")
 
 	t.scaleDeployment("high", 5)
-	t.wantPods(map[string]string{"low": podCounts(0, 4), "high": podCounts(4, 1)})
+	t.wantPods(map[string]string{"low": runningAndWaiting(0, 4), "high": runningAndWaiting(4, 1)})
 	stay()
 
 	// What the lower queue deserves comes before what the higher one would borrow.
 	stay = t.wantSamePods("high")
 	t.scaleDeployment("busy", 2)
-	t.wantPods(map[string]string{"busy": podCounts(2, 0), "high": podCounts(4, 1), "low": podCounts(2, 2)})
+	t.wantPods(map[string]string{"busy": runningAndWaiting(2, 0), "high": runningAndWaiting(4, 1), "low": runningAndWaiting(2, 2)})
 	stay()
 }
 
@@ -104,12 +104,12 @@ func sumsTheSubtree(t *treeTest) {
 
 	t.start("one", "a", t.card, 4)
 	t.start("two", "a", t.slices, 5)
-	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 1)})
+	t.wantPods(map[string]string{"one": runningAndWaiting(4, 0), "two": runningAndWaiting(4, 1)})
 	t.start("three", "b", t.card, 3)
-	t.wantRunning("three", 2, 1)
+	t.wantRunningAndWaiting("three", 2, 1)
 
-	t.wantCard(t.queueName("tenant"), t.card, 6, 1, 0)
-	t.wantCard(t.queueName("tenant"), t.slices, 4, 1, 0)
-	t.wantCard(t.queueName("project"), t.card, 2, 1, 0)
+	t.wantUsedPendingAndOver(t.queueName("tenant"), t.card, 6, 1, 0)
+	t.wantUsedPendingAndOver(t.queueName("tenant"), t.slices, 4, 1, 0)
+	t.wantUsedPendingAndOver(t.queueName("project"), t.card, 2, 1, 0)
 	t.Expect(t.readQueue(t.queueName("b")).Spec.Parent).To(Equal(t.queueName("project")))
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,11 +18,13 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// whatIfScenes compare what whatif says with what the scheduler then does.
-var whatIfScenes = []struct {
+// whatIfScene compares what whatif says with what the scheduler then does.
+type whatIfScene struct {
 	name string
 	play func(*whatIfTest)
-}{
+}
+
+var whatIfScenes = []whatIfScene{
 	{"wgangs", whatIfReclaimsAGang}, {"wdrain", whatIfANodeIsDrained}, {"wquota", whatIfTheQuotaChanges},
 	{"wagain", whatIfVictimsRunAgain}, {"wkinds", whatIfOfEachKind}, {"wnodes", whatIfOneChoice}, {"wabove", whatIfAnAncestorIsFull}, {"wfull", whatIfNoCardIsFree},
 	{"wparts", whatIfCardsAreScattered}, {"walts", whatIfAlternatives}, {"wyoung", whatIfTooYoungForReclaim}, {"wmore", whatIfNodesAreAdded},
@@ -42,19 +43,13 @@ func runWhatIfScenes(t *testing.T) {
 		api.ServiceType{Name: "batch", Priority: 10000, ReclaimPolicy: api.ReclaimWhenNeeded, MinimumRuntimeSeconds: 3600})
 
 	kubeconfig := grantWhatIf(t, st)
-	var together errgroup.Group
-	together.SetLimit(atOnce)
-	for _, scene := range whatIfScenes {
-		together.Go(func() error {
-			t.Run(scene.name, func(t *testing.T) {
-				s := newSceneOn(t, scene.name, st)
-				s.observer.SetTree(true)
-				scene.play(&whatIfTest{treeTest: &treeTest{scene: s, card: cardOf(scene.name)}, other: cardOf(scene.name) + "-OTHER", kubeconfig: kubeconfig})
-			})
-			return nil
+	playTogether(whatIfScenes, func(scene whatIfScene) {
+		t.Run(scene.name, func(t *testing.T) {
+			s := newSceneOn(t, scene.name, st)
+			s.observer.SetTree(true)
+			scene.play(&whatIfTest{treeTest: &treeTest{scene: s, card: cardOf(scene.name)}, other: cardOf(scene.name) + "-OTHER", kubeconfig: kubeconfig})
 		})
-	}
-	_ = together.Wait() // they fail their tests
+	})
 }
 
 // createTraining creates a queue of training with a quota for the card, and for all of the other one.
@@ -80,7 +75,7 @@ func (t *whatIfTest) startOn(name, node string, pods int) {
 	d := t.deploymentOf(t.of(name, pods, 1))
 	d.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	t.createObjects(d)
-	t.wantRunning(name, pods, 0)
+	t.wantRunningAndWaiting(name, pods, 0)
 }
 
 // whatIfOfEachKind: the file has each kind of workload: a gang, a Deployment, a StatefulSet, a Job, a pod, and pods
@@ -138,7 +133,7 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.Eventually(t.holders).Should(BeEmpty())
 	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(t.card, 8, 0, 0)}})
 	t.start("borrows", "b", t.card, 8)
-	t.wantRunning("borrows", 8, 0)
+	t.wantRunningAndWaiting("borrows", 8, 0)
 
 	// A queue deserves its quota if the CardQuota does not say what it deserves.
 	withQuota := func(count int) []api.Card { return append(cardList(t.card, count), share(t.other, 4, 4, 0)) }
@@ -150,7 +145,7 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 		change:    func() { t.setQuota(t.queueName("q"), withQuota(8)) },
 		want:      []string{"2 newer wait: QuotaExhausted", "8 borrows evicted, 0 run again"},
 	})
-	t.wantRunning("older", 2, 0)
+	t.wantRunningAndWaiting("older", 2, 0)
 }
 
 // whatIfAnAncestorIsFull: the parent's quota is 4, and the sibling uses 2. Of two pods with 2 cards one fits, and
@@ -162,7 +157,7 @@ func whatIfAnAncestorIsFull(t *whatIfTest) {
 		treeQuota{name: "top", cards: []api.Card{share(t.card, 4, 4, 0)}},
 	)
 	t.start("beside", "b", t.card, 2)
-	t.wantRunning("beside", 2, 0)
+	t.wantRunningAndWaiting("beside", 2, 0)
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(t.of("web", 2, 2))}, want: []string{"1 web on 2 " + t.card, "1 web wait: AncestorQuotaExhausted"}})
 }
 
@@ -172,7 +167,7 @@ func whatIfNoCardIsFree(t *whatIfTest) {
 	t.createTraining(8)
 	t.createTree(treeQuota{name: "late", serviceType: "training", cards: []api.Card{share(t.card, 4, 4, 0)}})
 	t.start("holds", "q", t.card, 8)
-	t.wantRunning("holds", 8, 0)
+	t.wantRunningAndWaiting("holds", 8, 0)
 	late := t.of("web", 2, 1)
 	late.queue = t.queueName("late")
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(late)}, want: []string{"2 web wait: NoFreeCard"}})
@@ -216,7 +211,7 @@ func whatIfReclaimsAGang(t *whatIfTest) {
 	serve := t.createServing("training")
 	for _, name := range []string{"older", "younger"} {
 		t.createObjects(t.gang(t.of(name, 4, 1)))
-		t.wantRunning(name, 4, 0)
+		t.wantRunningAndWaiting(name, 4, 0)
 	}
 	t.Eventually(func() bool { return time.Since(t.podsOf("older")[0].Status.StartTime.Time) > 3*time.Second }).Should(BeTrue())
 	node := t.podsOf("younger")[0].Spec.NodeName
@@ -234,7 +229,7 @@ func whatIfVictimsRunAgain(t *whatIfTest) {
 	rolls.card += "|" + t.other
 	serve.queue = t.queueName("serve")
 	t.createObjects(t.deploymentOf(rolls))
-	t.wantRunning("rolls", 8, 0)
+	t.wantRunningAndWaiting("rolls", 8, 0)
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"2 serve on 2 " + t.card, "4 rolls evicted, 4 run again"}})
 }
 
@@ -242,7 +237,7 @@ func whatIfVictimsRunAgain(t *whatIfTest) {
 func whatIfTooYoungForReclaim(t *whatIfTest) {
 	serve := t.createServing("batch")
 	t.createObjects(t.gang(t.of("batch", 8, 1)))
-	t.wantRunning("batch", 8, 0)
+	t.wantRunningAndWaiting("batch", 8, 0)
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, want: []string{"1 serve wait: NoFreeCard"}})
 }
 
@@ -251,12 +246,12 @@ func whatIfTooYoungForReclaim(t *whatIfTest) {
 func whatIfANodeIsDrained(t *whatIfTest) {
 	t.createTraining(8)
 	t.createObjects(t.gang(t.of("ring", 2, 1)))
-	t.wantRunning("ring", 2, 0)
+	t.wantRunningAndWaiting("ring", 2, 0)
 	node := t.podsOf("ring")[0].Spec.NodeName
 	t.startOn("stays", node, 1)
 
 	t.createObjects(t.deploymentOf(t.of("web", 1, 1)))
-	t.wantRunning("web", 1, 0)
+	t.wantRunningAndWaiting("web", 1, 0)
 	t.Expect(t.podsOf("web")[0].Spec.NodeName).To(Equal(node), "nodes in use are filled")
 
 	t.prove(proof{
@@ -280,7 +275,7 @@ func whatIfANodeIsDrained(t *whatIfTest) {
 func whatIfNodesAreAdded(t *whatIfTest) {
 	t.createTraining(12)
 	t.start("holds", "q", t.card, 8)
-	t.wantRunning("holds", 8, 0)
+	t.wantRunningAndWaiting("holds", 8, 0)
 	t.prove(proof{
 		submitted: []client.Object{t.gang(t.of("gang", 2, 2))},
 		flags:     []string{"--add-nodes", "1:" + t.card},

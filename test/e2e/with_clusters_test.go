@@ -16,7 +16,15 @@ import (
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
 	st := startEvictingCluster(t)
-	for name, play := range map[string]func(*scene){"jobs": preemptsBetweenJobs, "cards": preemptsOnTheScarceCard, "pods": preemptsBetweenPods} {
+
+	for name, play := range map[string]func(*scene){
+		// The quota of 4 is full of pods of low priority; a job of 2 pods of high priority preempts 2 of them.
+		"jobs": preemptsBetweenJobs,
+		// A pod accepts 2 H800 or H200. Other queues fill the H800, so it preempts 2 pods of its queue on H200.
+		"cards": preemptsOnTheScarceCard,
+		// Inside a job, a task of higher priority preempts the pods of the other one.
+		"pods": preemptsBetweenPods,
+	} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }
@@ -26,19 +34,30 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
-	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": preemptsByTaskPriority, "drained": drainedGangsReturn} {
+
+	for name, play := range map[string]func(*scene){
+		// A gang of 10 pods is preempted as a whole for 2 pods, 4 times, and restarts each time.
+		"gangs": gangsSurvivePreemption,
+		// Inside a job, annotation volcano.sh/task-priority decides as a PriorityClass does.
+		"task-priority": preemptsByTaskPriority,
+		// A gang of 2 pods on 2 nodes gets its node back after a drain, although another pod waits longer for it.
+		"drained": drainedGangsReturn,
+	} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }
 
-// TestMappedCards: cards of vendors whose nodes have no label that we know count when the policy maps them.
-func TestMappedCards(t *testing.T) {
+// TestMappedCardsCountAsAnyOther: the policy maps resources of AMD and Hygon to cards, because no label of their
+// nodes names one. Then operator, scheduler and webhook count them as any card. Of 4 AMD pods 3 run, which is the
+// quota, and of 4 Hygon pods 2.
+func TestMappedCardsCountAsAnyOther(t *testing.T) {
 	t.Parallel()
 	quotasHoldForMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))
 }
 
-// TestStockReclaim: the scenes in which pods are evicted one by one have the same result with Volcano's own action
-// reclaim.
+// TestStockReclaim: an administrator may keep Volcano's own action reclaim, by which a queue takes back what it
+// deserves. It evicts pods one by one. The scenes in which that suffices (worksWithStockReclaim) have the same
+// result as with our action cardreclaim.
 func TestStockReclaim(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startEvictingCluster(t), func(scene reclaimScene) bool { return scene.worksWithStockReclaim })
@@ -73,23 +92,26 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
-// TestWhatIfIsWhatTheSchedulerDoes: each scene asks kubectl cardquota whatif what would happen, makes it happen,
-// and compares.
+// TestWhatIfIsWhatTheSchedulerDoes: a user asks kubectl cardquota whatif what would happen, and the scheduler then
+// does it. Each scene asks, for example whether a gang would start and which pods it would evict. It makes the
+// change happen, and compares.
 func TestWhatIfIsWhatTheSchedulerDoes(t *testing.T) {
 	t.Parallel()
 	runWhatIfScenes(t)
 }
 
-// TestTreesOfQuotas: the rules of trees of quotas hold in a real cluster. Those that affect the whole cluster run
-// last.
-func TestTreesOfQuotas(t *testing.T) {
+// TestTreesOfQuotasWithTheScheduler: in a tree of quotas siblings lend each other what they do not use, and take it
+// back. Each scene is a function with its numbers in its comment, and has nodes of its own. Scenes that stop a
+// program or change the policy of all run last, one after the other.
+func TestTreesOfQuotasWithTheScheduler(t *testing.T) {
 	t.Parallel()
 	runTreeScenes(t)
 }
 
-// TestCardReclaim: inference takes cards back from training with our action cardreclaim: whole gangs, by least
-// loss, and never in vain.
-func TestCardReclaim(t *testing.T) {
+// TestInferenceTakesCardsBackFromTraining: inference takes cards back from training with our action cardreclaim. It
+// evicts whole gangs, chooses the least loss of work, and evicts no pod in vain. Each scene is a function with its
+// numbers in its comment, and has nodes of its own.
+func TestInferenceTakesCardsBackFromTraining(t *testing.T) {
 	t.Parallel()
 	runReclaimScenes(t, startReclaimingCluster(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })
 }

@@ -107,13 +107,13 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	}
 
 	refused := MatchError(And(ContainSubstring("cardquota-finalizers.cardquota.dev"), ContainSubstring("may change nothing but the finalizers")))
-	const raised = `{"spec":{"tenant":"another"}}`
-	g.Eventually(func() error { return patch(operator, raised) }).Should(refused, "until the API server knows the policy")
+	const otherTenant = `{"spec":{"tenant":"another"}}`
+	g.Eventually(func() error { return patch(operator, otherTenant) }).Should(refused, "until the API server knows the policy")
 	g.Expect(patch(operator, `{"metadata":{"labels":{"a":"b"}}}`)).To(refused)
 	g.Expect(patch(operator, `{"metadata":{"annotations":{"a":"b"}}}`)).To(refused)
 	g.Expect(patch(operator, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`)).To(refused)
 	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "what it is there for")
-	g.Expect(patch(suite.admin, raised)).To(Succeed(), "an administrator changes what they want")
+	g.Expect(patch(suite.admin, otherTenant)).To(Succeed(), "an administrator changes what they want")
 
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}
 	createForTest(t, foreign)

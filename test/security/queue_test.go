@@ -23,9 +23,10 @@ func asNeighbour(q *v1alpha1.CardQuota) {
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
 }
 
-// TestAQueueOfOthersIsRefusedByTheScheduler: a pod was created in a queue before the queue was restricted to
-// another namespace, so no webhook refused it. The scheduler refuses it although the queue has 8 free cards, and
-// places it when the restriction is removed.
+// TestAQueueOfOthersIsRefusedByTheScheduler: a pod of namespace tenant was created in a queue before the queue was
+// restricted to another namespace, so no webhook refused it. First it waits for a quota of 0. Then asNeighbour
+// gives the queue 8 cards and restricts it to namespace neighbour: the scheduler refuses the pod although cards are
+// free. It places the pod when the restriction is removed.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
 	createReadyQuota(t, q)

@@ -59,7 +59,8 @@ func (s *scene) entries() map[string]string {
 
 // TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds are written
 // once, as an entry of their own. Afterwards only the ConfigMap of the running day is written again, also if leaders
-// change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December.
+// change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December. A minute is 60
+// card-seconds.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
@@ -110,13 +111,13 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 // TestALeaderThatEndsAfterAnEntryCountsNothingTwice: a leader that dies right after it wrote the entry of a day leaves the same
 // 120 seconds in the running part. The next leader, a minute later, counts the day once: 120 + 60 seconds in all.
 func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight)
+	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(2)
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
 
 	s.restartAfter(time.Minute)
-	s.useSince(1, s.at.Add(-time.Hour))
+	s.useSince(1, s.at.Add(-time.Hour)) // the same pod, which has had its card for an hour
 	check.NoError(t, s.k.storeSums(t.Context()))
 
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
@@ -127,7 +128,7 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 // Else the entry would have more than the part, and a leader that dies in between would lose the difference in the sum
 // of the month. Here the part is refused for the 2 minutes around midnight; then all 5 minutes are there.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight)
+	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(1)
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
 	s.useOneCard(2)
@@ -135,6 +136,7 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 
 	delete(s.store.refused, 0)
 	s.useOneCard(2)
+	// 2 minutes before midnight, 3 after it
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Equal(t, "entries", 1, len(s.entries()))
 }
@@ -143,7 +145,7 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 // of the day goes into slot 17. The API server loses the answer of that write. The leader may write the entry again,
 // but the day counts once.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight)
+	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(1)
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable")
 	s.useOneCard(1)
@@ -167,11 +169,12 @@ func (s *scene) fillSlots(first cardseconds.Period, left int) {
 	s.store.writes = 100
 }
 
-// TestTheOldestDaysAreDroppedWhenSlotsAreFull: all 48 slots are full of the days from 1 October on. The entry of 29 November
-// needs one, so the entry of 1 October is dropped. A running part records that before, so that a report never
-// takes the missing day for one without use. No month is lost.
+// TestTheOldestDaysAreDroppedWhenSlotsAreFull: closed days are entries in slots, of which there are 48. All are full of the
+// days from 1 October on. One pod uses a card around midnight, so the entry of 29 November needs a slot, and that of
+// 1 October is dropped. The running part records that before, so that a report never takes the missing day for one
+// without use. No month is lost.
 func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight)
+	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.fillSlots("2026-10-01", 0)
 	s.useOneCard(2)
 	check.Equal(t, "entries before the day is closed", cardseconds.Slots, len(s.entries()))
@@ -183,8 +186,8 @@ func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	check.Equal(t, "they were dropped because slots were full", true, s.report().Coverage().LackedRoom)
 	check.Equal(t, "problems", cardinventory.Bills{Refused: map[string]metav1.StatusReason{}, DaysDropped: "2026-10-01"}, s.k.StorageProblems())
 
-	check.Equal(t, "sum of 29 November", "120", s.sum("2026-11-29"))
-	check.Equal(t, "sum of November", "300", s.sum("2026-11"))
+	check.Equal(t, "sum of 29 November: 2 minutes", "120", s.sum("2026-11-29"))
+	check.Equal(t, "sum of November: 5 minutes", "300", s.sum("2026-11"))
 }
 
 // TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots: months are never dropped for other months. October has no slot, so it
@@ -218,7 +221,7 @@ func TestDaysExpire(t *testing.T) {
 // TestSlotsThatMayNotBeReadAreNotUsed: the Role of an earlier version allows the first 8 ConfigMaps. After an upgrade without
 // the new Role, sums go on there, and the metric serves them. The use of months could lack a closed month, so it is unknown.
 func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight)
+	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.k.store = &forbidden{s.store, apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))}
 	s.useOneCard(3)
 
