@@ -43,7 +43,7 @@ var tables = []table{
 	{tests: "./internal/cardseconds", run: "^Test(SumsOfDays|NoChangeOfClock|TimeInWhich|EachPart|CountsAreNot).*$", mutants: billMutants},
 	{tests: "./internal/cardhours", mutants: cardHoursMutants},
 	{tests: "./internal/cardquota", run: "^TestWhoHoldsCardsForBills$", mutants: heldPodsMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "^Test(PodsPreemptOtherJobs.*|EveryQueuePreempts.*|PreemptLooksAtAllNodes|JobIs.*IntoAFullQueue.*|PreemptedCardsAreKept.*|SecondPreemptor.*|PreemptEvictsOnlyElasticPods.*|PreemptTakesNoCards.*|PreemptInATree|MissingQuota.*|PodDoesNotWaitForTheVictim.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^Test(PodsPreemptOtherJobs.*|EveryQueuePreempts.*|PreemptLooksAtAllNodes|JobIs.*IntoAFullQueue.*|PreemptedCardsAreKept.*|SecondPreemptor.*|PreemptEvictsOnlyElasticPods.*|PreemptTakesNoCards.*|PreemptInATree.*|MissingQuota.*|PodDoesNotWaitForTheVictim.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestFreedCardsAreKeptUntilAllVictimsEnd$", mutants: keptPeriodMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},

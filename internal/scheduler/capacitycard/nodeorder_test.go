@@ -65,11 +65,8 @@ func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 		}
 
 		for range 20 { // the order of a map must not matter
-			got := ""
-			if best := s.p.bestNode(s.Task("j-0"), scored); best != nil {
-				got = best.Name
-			}
-			check.Must(t, got == tc.want, "chose %q, want %q", got, tc.want)
+			best := s.p.bestNode(s.Task("j-0"), scored) // nil if Volcano chooses
+			check.Must(t, best == s.Ssn.Nodes[tc.want], "chose %v, want %q", best, tc.want)
 		}
 	}
 }
@@ -101,10 +98,10 @@ func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	check.That(t, b2 > b1, "the B in use scores %v, want more than the unused one with %v", b2, b1)
 }
 
-// TestPackingWeight: nodeOrderWeight multiplies the score for packing. A pod, job or queue that prefers nodes itself
+// TestPackingScoreFollowsWeightAndPreferences: nodeOrderWeight multiplies the score for packing. A pod, job or queue that prefers nodes itself
 // keeps a fifth of it, so that a user's preference decides. A node that its PreferNoSchedule taint says to avoid
 // scores 0. a1 and a2 both have 3 of 8 cards in use, and only a2 has the taint.
-func TestPackingWeight(t *testing.T) {
+func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 	newTaintedScene := func(t *testing.T, change func(*corev1.Pod)) *scene {
 		s := newScene(t, `node a1,a2 model=A
 			queue q quota={"A":99}

@@ -198,32 +198,25 @@ type pricedJob struct {
 	isBatchJob bool     // a Kubernetes Job
 	nodes      []string // of its pods
 	minimum    int
-	// ranHours is how long ago its pods started, and savedHours how long ago they saved their work, -1 for never.
+	// ranHours is how long ago its pods started, and savedHours how long ago they saved their work.
 	ranHours, savedHours int
 	backoffLimit         int
 }
 
+// neverSaved is a value of savedHours that is longer ago than any pod started.
+const neverSaved = 99
+
 func (j *pricedJob) text() string {
-	class := ""
-	if j.isLow {
-		class = "priorityClass=low"
-	}
+	class := map[bool]string{true: "priorityClass=low"}[j.isLow]
 	return fmt.Sprintf("job %s queue=q min=%d running=%s %s age=%dh\n", j.name, j.minimum, strings.Join(j.nodes, ","), class, j.ranHours)
 }
 
 // cost is what the eviction of a pod costs: the priority of the job, 1 if the whole job must go, and the hours of
 // work that are lost. Of two costs the one with the smaller first different number is less.
 func (j *pricedJob) cost() [3]int {
-	lostHours := j.ranHours
+	lostHours := min(j.ranHours, j.savedHours)
 	elastic := len(j.nodes) - j.minimum
-	priority := 0
-
-	if j.savedHours >= 0 {
-		lostHours = min(lostHours, j.savedHours)
-	}
-	if j.isLow {
-		priority = 1
-	}
+	priority := map[bool]int{true: 1}[j.isLow]
 
 	canFail := j.isBatchJob && len(j.nodes) > j.backoffLimit
 	if canFail {
@@ -259,7 +252,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 				name:       fmt.Sprintf("j%d", len(jobs)),
 				isLow:      rapid.Bool().Draw(rt, "low"),
 				isBatchJob: rapid.Bool().Draw(rt, "batch"),
-				savedHours: -1,
+				savedHours: neverSaved,
 			}
 			n := rapid.IntRange(1, min(4, len(free))).Draw(rt, "pods")
 			j.nodes = free[:n]
@@ -282,7 +275,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 		}
 		s := newScene(t, text+"job high queue=q min=1 pending=1 priorityClass=high", func(p *corev1.Pod) {
 			j := jobOf(p.Name)
-			if j != nil && j.savedHours >= 0 {
+			if j != nil && j.savedHours != neverSaved {
 				saved := time.Now().Add(-time.Duration(j.savedHours) * time.Hour)
 				annotate("volcano.sh/checkpoint-time", saved.UTC().Format(time.RFC3339))(p)
 			}

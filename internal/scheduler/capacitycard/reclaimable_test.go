@@ -58,15 +58,19 @@ func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 	rules := s.reclaimPolicy()
 	inference := s.Task("i-0")
 	training := s.Task("t-0")
-	check.Equal(t, "inference may reclaim", true, rules.CanReclaim(inference))
-	check.Equal(t, "inference may reclaim from training", true, rules.CanReclaimFrom(inference, training))
-	check.Equal(t, "training may reclaim from inference", false, rules.CanReclaimFrom(training, inference))
-	check.Equal(t, "training may reclaim from training", false, rules.CanReclaimFrom(training, training))
-
 	withoutJob := inference.Clone()
 	withoutJob.Job = "ns/none"
-	check.Equal(t, "a pod without a job may reclaim", false, rules.CanReclaim(withoutJob))
-	check.Equal(t, "a pod without a job may reclaim from training", false, rules.CanReclaimFrom(withoutJob, training))
+
+	for what, tc := range map[string]struct{ got, want bool }{
+		"inference may reclaim":                         {rules.CanReclaim(inference), true},
+		"inference may reclaim from training":           {rules.CanReclaimFrom(inference, training), true},
+		"training may reclaim from inference":           {rules.CanReclaimFrom(training, inference), false},
+		"training may reclaim from training":            {rules.CanReclaimFrom(training, training), false},
+		"a pod without a job may reclaim":               {rules.CanReclaim(withoutJob), false},
+		"a pod without a job may reclaim from training": {rules.CanReclaimFrom(withoutJob, training), false},
+	} {
+		check.Equal(t, what, tc.want, tc.got)
+	}
 	check.Equal(t, "service type of a pod without a job", "", rules.ServiceType(withoutJob))
 }
 
@@ -110,11 +114,9 @@ func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
 	for pod, wantCount := range map[string]card.Count{"i-0": 0, "t-0": 1, "cpu-0": 0} {
 		check.Equal(t, "cards that are charged for "+pod, wantCount, rules.CardCount(s.Task(pod)))
 	}
-	request := rules.RequestFor(waits)
-	check.Equal(t, "resource of the pod that waits", gpu, request.Resource)
-	check.Equal(t, "cards of the pod that waits", 5, request.Count)
-	check.Equal(t, "cards that it may use", []card.Name{"A"}, request.Names)
-	check.Equal(t, "CPU of the pod that waits", 1000, request.MilliCPU)
+	wantRequest := quota.Request{Names: []card.Name{"A"}, Count: 5, MilliCPU: 1000, Memory: 1 << 30}
+	check.Equal(t, "request of the pod that waits", wantRequest, rules.RequestFor(waits).Request)
+	check.Equal(t, "resource of the pod that waits", gpu, rules.RequestFor(waits).Resource)
 	check.Equal(t, "resource of a pod without cards", "", rules.RequestFor(withoutCards).Resource)
 }
 
@@ -169,11 +171,15 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 		victim := s.Task("t-0")
 		check.Equal(t, "service type of the waiting pod that claims", "training", rules.ServiceType(claiming))
 		check.Equal(t, "service type of the running pod that claims", "training", rules.ServiceType(victim))
-		check.Equal(t, "a claim may reclaim", false, rules.CanReclaim(claiming))
-		check.Equal(t, "preemptive for a claim", false, s.p.preemptive(s.Ssn.Queues["other"], claiming))
-		check.Equal(t, "a claim may reclaim from training", false, rules.CanReclaimFrom(claiming, victim))
-		check.Equal(t, "inference may reclaim", true, rules.CanReclaim(inference))
-		check.Equal(t, "inference may reclaim from a claim", true, rules.CanReclaimFrom(inference, victim))
+		for what, tc := range map[string]struct{ got, want bool }{
+			"a claim may reclaim":                {rules.CanReclaim(claiming), false},
+			"preemptive for a claim":             {s.p.preemptive(s.Ssn.Queues["other"], claiming), false},
+			"a claim may reclaim from training":  {rules.CanReclaimFrom(claiming, victim), false},
+			"inference may reclaim":              {rules.CanReclaim(inference), true},
+			"inference may reclaim from a claim": {rules.CanReclaimFrom(inference, victim), true},
+		} {
+			check.Equal(t, what, tc.want, tc.got)
+		}
 	}
 }
 

@@ -23,13 +23,21 @@ type side struct {
 
 // round opens and closes one session.
 func (s *side) round(ssn *framework.Session) {
-	var before, after runtime.MemStats
 	p := s.open()
-	runtime.ReadMemStats(&before)
 	began := time.Now()
-	p.OnSessionOpen(ssn)
-	p.OnSessionClose(ssn)
-	s.times = append(s.times, time.Since(began))
+	s.measure(func() time.Duration { return time.Since(began) }, func() {
+		p.OnSessionOpen(ssn)
+		p.OnSessionClose(ssn)
+	})
+}
+
+// measure records what a function costs, with its time on a clock.
+func (s *side) measure(clock func() time.Duration, run func()) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := clock()
+	run()
+	s.times = append(s.times, clock()-began)
 	runtime.ReadMemStats(&after)
 	s.allocs = append(s.allocs, after.Mallocs-before.Mallocs)
 	s.bytes = append(s.bytes, after.TotalAlloc-before.TotalAlloc)

@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -140,15 +139,14 @@ func TestShortageIsNotStatedUntilTheCacheHasSynced(t *testing.T) {
 // BenchmarkStateShortagesOfSkippedPods measures how long it takes to state what the nodes lack for an elastic job. Volcano
 // tries one of its pods and skips 2,000 that are alike.
 func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
-	names := make([]string, 100)
-	for i := range names {
-		names[i] = fmt.Sprint("n", i)
-	}
-
-	s := newScene(b, `node `+strings.Join(names, ",")+` model=A cards=4
-		queue q quota={"A":16000}
+	s := newScene(b, `queue q quota={"A":16000}
 		job r queue=q min=1 running=n0 cards=2
-		job j queue=q min=1 running=n1 pending=2001 cards=8 task=worker,pods:2002,min:1`).enqueueAndAllocate()
+		job j queue=q min=1 running=n1 pending=2001 cards=8 task=worker,pods:2002,min:1`)
+	for i := range 100 {
+		s.addObjects(fmt.Sprintf("node n%d model=A cards=4", i))
+	}
+	s.enqueueAndAllocate()
+
 	job := s.Job("j")
 	fleet := s.p.newFleet()
 	for b.Loop() {

@@ -95,15 +95,9 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 	check.Must(t, l.plugin.ledger.Charged(string(task.UID)) == nil, "%s was not placed on %s and is charged", task.UID, node)
 }
 
-func allocates(d *draft, task *api.TaskInfo, node *api.NodeInfo) error { return d.Allocate(task, node) }
-
-func unallocates(d *draft, task *api.TaskInfo) error { return d.UnAllocate(task) }
-
 func pipelines(d *draft, task *api.TaskInfo, node *api.NodeInfo) error {
 	return d.Pipeline(task, node.Name, false)
 }
-
-func unpipelines(d *draft, task *api.TaskInfo) error { return d.UnPipeline(task) }
 
 // commit commits a statement and notes what was asked of the API server.
 func (l *lifecycle) commit(t *rapid.T, d *draft) {
@@ -189,12 +183,12 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 		actions := map[string]func(*rapid.T){
 			"allocate": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3).Draw(t, "times") {
-					l.place(t, allocates, unallocates)
+					l.place(t, (*draft).Allocate, (*draft).UnAllocate)
 				}
 			},
 			"pipeline": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3).Draw(t, "times") {
-					l.place(t, pipelines, unpipelines)
+					l.place(t, pipelines, (*draft).UnPipeline)
 				}
 			},
 			"evict": func(t *rapid.T) {
@@ -225,7 +219,7 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 			"recover": func(t *rapid.T) {
 				saved := take(t, &l.saved)
 				for range rapid.IntRange(0, 2).Draw(t, "rivals") {
-					l.place(t, allocates, unallocates)
+					l.place(t, (*draft).Allocate, (*draft).UnAllocate)
 				}
 				l.recover(t, saved)
 			},
@@ -315,8 +309,8 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		}
 
 		actions := map[string]func(*rapid.T){
-			"allocate":         func(t *rapid.T) { l.place(t, allocates, unallocates) },
-			"pipeline":         func(t *rapid.T) { l.place(t, pipelines, unpipelines) },
+			"allocate":         func(t *rapid.T) { l.place(t, (*draft).Allocate, (*draft).UnAllocate) },
+			"pipeline":         func(t *rapid.T) { l.place(t, pipelines, (*draft).UnPipeline) },
 			"discard":          func(t *rapid.T) { take(t, &l.undecided).Discard() },
 			"commit":           func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
 			"pods come and go": l.podsChange,

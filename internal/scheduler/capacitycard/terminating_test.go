@@ -19,19 +19,19 @@ import (
 
 // newRestartScene has a queue q with a quota of two cards A, on nodes with plenty. So many pods of job j are being
 // deleted on node a, and one pod, the last of the job, waits to take their place. A session has tried to place it.
-func newRestartScene(t *testing.T, terminating int, changes ...func(*corev1.Pod)) *scene {
-	return newScene(t, fmt.Sprintf(`node a,free model=A
+func newRestartScene(t *testing.T, terminating int, change func(*corev1.Pod)) *scene {
+	scene := fmt.Sprintf(`node a,free model=A
 		queue q quota={"A":2}
-		job j queue=q min=1 running=a*%d pending=1`, terminating), func(p *corev1.Pod) {
-		if p.Spec.NodeName == "" {
-			return
-		}
-		deleted(p)
-		for _, change := range changes {
+		job j queue=q min=1 running=a*%d pending=1`, terminating)
+	return newScene(t, scene, func(p *corev1.Pod) {
+		if p.Spec.NodeName != "" {
+			deleted(p)
 			change(p)
 		}
 	}).enqueueAndAllocate()
 }
+
+func unchanged(*corev1.Pod) {}
 
 // TestSecondRestartWaitsForTheFirst: a pod that is being deleted counts as terminating and not as used, so a queue
 // can be restarted as a whole at once. But a tenant that restarts it again and again within the grace period would
@@ -46,9 +46,9 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 		terminating, wantPlaced int // pods
 		change                  func(*corev1.Pod)
 	}{
-		"no pod terminates: the new pod starts":                  {0, 1, nil},
-		"2 terminate, the whole quota: it starts":                {2, 1, nil},
-		"3 terminate, more than the quota: it waits":             {3, 0, nil},
+		"no pod terminates: the new pod starts":                  {0, 1, unchanged},
+		"2 terminate, the whole quota: it starts":                {2, 1, unchanged},
+		"3 terminate, more than the quota: it waits":             {3, 0, unchanged},
 		"3 are deleted and have succeeded: it starts":            {3, 1, inPhase(corev1.PodSucceeded)},
 		"3 are deleted and have failed: it starts":               {3, 1, inPhase(corev1.PodFailed)},
 		"3 are deleted while they start on their node: it waits": {3, 0, inPhase(corev1.PodPending)},
@@ -61,11 +61,7 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 			delete(p.Spec.Containers[0].Resources.Requests, gpu)
 		}},
 	}) {
-		s := newRestartScene(t, tc.terminating, func(p *corev1.Pod) {
-			if tc.change != nil {
-				tc.change(p)
-			}
-		})
+		s := newRestartScene(t, tc.terminating, tc.change)
 		check.Equal(t, "placed pods", tc.wantPlaced, len(strings.Fields(s.podsByNode("j"))))
 		check.Equal(t, "cards that q uses, without terminating ones", tc.wantPlaced, s.usedCards("q", "A"))
 	}
@@ -79,7 +75,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	// The queue is at the begin of the sentence, or after another word.
 	const reason = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
-	s := newRestartScene(t, 4)
+	s := newRestartScene(t, 4, unchanged)
 	task := s.Task("j-4")
 	queue := s.Ssn.Queues["q"]
 

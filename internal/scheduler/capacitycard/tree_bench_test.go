@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -116,24 +116,12 @@ func BenchmarkTreeAllocate(b *testing.B) {
 		for k, s := range scenes {
 			s.openSession()
 			runtime.GC()
-			sides[k].roundOfAllocate(b, s)
+			sides[k].measure(func() time.Duration { return check.ProcessorTime(b) }, func() { s.allocate() })
 			s.Close()
 		}
 	}
 
 	compareWithTree(b, sides, "allocate in a tree, in processor time,")
-}
-
-// roundOfAllocate runs allocate in an open session. The time is that of processors.
-func (s *side) roundOfAllocate(b *testing.B, in *scene) {
-	policy := in.reclaimPolicy()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := check.ProcessorTime(b)
-	policy.Allocate(func() { in.Run(allocate.New()) })
-	s.times = append(s.times, check.ProcessorTime(b)-began)
-	runtime.ReadMemStats(&after)
-	s.allocs = append(s.allocs, after.Mallocs-before.Mallocs)
 }
 
 // allocateScene returns the cluster of BenchmarkTreeAllocate.

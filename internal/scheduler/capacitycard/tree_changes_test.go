@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -242,14 +243,10 @@ func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 // changeNode changes a node between two sessions.
 func (s *scene) changeNode(name string, change func(*corev1.Node)) *scene {
 	s.Close()
-	for i, node := range s.Nodes {
-		if node.Name == name {
-			changed := node.DeepCopy()
-			change(changed)
-			s.Nodes[i] = changed
-			check.NoError(s.t, s.Cache.AddOrUpdateNode(changed))
-		}
-	}
+	i := slices.IndexFunc(s.Nodes, func(node *corev1.Node) bool { return node.Name == name })
+	s.Nodes[i] = s.Nodes[i].DeepCopy()
+	change(s.Nodes[i])
+	check.NoError(s.t, s.Cache.AddOrUpdateNode(s.Nodes[i]))
 	return s
 }
 
