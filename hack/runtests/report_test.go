@@ -33,8 +33,10 @@ func TestTheVerdictSaysWhatFailedWasSkippedOrNotRun(t *testing.T) {
 		"1 test was skipped on a developer's machine: named":   {skipped, false, true, "skipped: test/olm TestX"},
 		"1 test was skipped in CI: fails":                      {skipped, true, false, "1 tests were skipped"},
 		"a group did not run: named with the reason":           {passed, false, true, "not run: olm: no input has changed"},
-		"a test failed: its assertion is repeated":             {failedTest, false, true, "FAIL test/olm TestX\n        a_test.go:3: it is wrong\n"},
-		"a stage failed: named with its error":                 {failedStage, false, false, "failed: lint (exit status 1)"},
+		"a test failed: its assertion is repeated": {
+			failedTest, false, true, "FAIL test/olm TestX\n        a_test.go:3: it is wrong\n",
+		},
+		"a stage failed: named with its error": {failedStage, false, false, "failed: lint (exit status 1)"},
 	}) {
 		var out bytes.Buffer
 		hasPassed := printVerdict(&out, []outcome{tc.outcome}, []string{"not run: olm: no input has changed"}, tc.inCI)
@@ -51,9 +53,11 @@ func TestAFailureShowsItsAssertionFirst(t *testing.T) {
 	twentyLines := strings.Repeat("    day_test.go:1: a command\n", 20)
 
 	for t, tc := range check.Cases(t, map[string]struct{ output, wantShown string }{
-		"an assertion between 20 lines before and after": {twentyLines + assertion + twentyLines, shownAssertion + "        day_test.go:1: a command\n"},
-		"an assertion after 20 lines, at the end":        {twentyLines + assertion, shownAssertion + "    … 11 more"},
-		"no assertion: the first lines":                  {twentyLines, "FAIL test/docs TestX\n        day_test.go:1: a command\n"},
+		"an assertion between 20 lines before and after": {
+			twentyLines + assertion + twentyLines, shownAssertion + "        day_test.go:1: a command\n",
+		},
+		"an assertion after 20 lines, at the end": {twentyLines + assertion, shownAssertion + "    … 11 more"},
+		"no assertion: the first lines":           {twentyLines, "FAIL test/docs TestX\n        day_test.go:1: a command\n"},
 	}) {
 		var out bytes.Buffer
 		printFailure(&out, failure{"test/docs TestX", tc.output})

@@ -59,11 +59,13 @@ func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 		isPreempt   bool
 		wantFailure string
 	}{
-		"preempt freed it: a job of another queue takes it":                  {placedGroup("x", "other", 9), time.Second, true, tookIt},
-		"preempt freed it: a job of equal priority in the queue takes it":    {placedGroup("x", "q", 9), time.Second, true, tookIt},
-		"preempt freed it: a job of higher priority in the queue takes it":   {placedGroup("x", "q", 10), time.Second, true, ""},
-		"preempt freed it: a job takes it five minutes later":                {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
-		"preempt freed it: a job without pods on the node":                   {&group{name: "x", queue: "other", min: 1}, time.Second, true, ""},
+		"preempt freed it: a job of another queue takes it":                {placedGroup("x", "other", 9), time.Second, true, tookIt},
+		"preempt freed it: a job of equal priority in the queue takes it":  {placedGroup("x", "q", 9), time.Second, true, tookIt},
+		"preempt freed it: a job of higher priority in the queue takes it": {placedGroup("x", "q", 10), time.Second, true, ""},
+		"preempt freed it: a job takes it five minutes later":              {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
+		"preempt freed it: a job without pods on the node": {
+			&group{name: "x", queue: "other", min: 1}, time.Second, true, "",
+		},
 		"preempt freed it: job y takes it, for which a card was freed too":   {placedGroup("y", "other", 9), time.Second, true, ""},
 		"cardreclaim freed it: a job takes it from which hi may not reclaim": {placedGroup("x", "other", 9), time.Second, false, ""},
 		"cardreclaim freed it: a job of training takes it":                   {placedGroup("x", "tra", 9), time.Second, false, tookIt},
@@ -144,9 +146,11 @@ func TestAGangThatNeverGetsItsTurnIsFound(t *testing.T) {
 		sessions    []string
 		wantFailure string
 	}{
-		"both pods end, and none starts":                      {"training", []string{"a b", "a", ""}, ""},
-		"4 pods end, and each time another one starts":        {"training", []string{"a b", "b c", "c d", "d e", "e f"}, ""},
-		"5 pods end, and each time another one starts":        {"training", []string{"a b", "b c", "c d", "d e", "e f", "f g"}, "does not get its turn"},
+		"both pods end, and none starts":               {"training", []string{"a b", "a", ""}, ""},
+		"4 pods end, and each time another one starts": {"training", []string{"a b", "b c", "c d", "d e", "e f"}, ""},
+		"5 pods end, and each time another one starts": {
+			"training", []string{"a b", "b c", "c d", "d e", "e f", "f g"}, "does not get its turn",
+		},
 		"5 pods end, of a type from which it may not reclaim": {"notebook", []string{"a b", "b c", "c d", "d e", "e f", "f g"}, ""},
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory(), server: newServer()}

@@ -1,6 +1,7 @@
 package liveness
 
 import (
+	"cmp"
 	"flag"
 	"math/rand/v2"
 	"os"
@@ -26,15 +27,6 @@ var (
 	sequences     = flag.Int("sequences", 1000, "how many random sequences of sessions are played")
 	treeSequences = flag.Int("tree-sequences", 400, "how many random sequences of sessions are played in trees of queues")
 )
-
-// numberOfSequences returns how many sequences a test plays.
-func numberOfSequences(t *testing.T, sequences int) int {
-	given := os.Getenv("DRAWS")
-	if given == "" {
-		return sequences
-	}
-	return check.Value(strconv.Atoi(given))(t)
-}
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
@@ -95,7 +87,7 @@ func TestWhatFitsStartsWhenOtherPodsEnd(t *testing.T) {
 func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) sequence) {
 	r := seed.Rand(t)
 
-	draws := numberOfSequences(t, number)
+	draws := check.Value(strconv.Atoi(cmp.Or(os.Getenv("DRAWS"), strconv.Itoa(number))))(t)
 	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
 			s := generate(r)
@@ -149,9 +141,11 @@ func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 		"a gang of 2 has its nodes promised, and nothing starts": {fleet + inferenceWaits + `
 			job t queue=tra min=3 pending=3
 		` + allocateLacks, "promised and waits for ever"},
-		"a gang of 3 does not fit":                              {fleet + "job i queue=inf min=3 pending=3", ""},
-		"training runs on both cards, and is evicted":           {fleet + trainingRuns + inferenceWaits, ""},
-		"training runs on both cards, and nothing is reclaimed": {fleet + trainingRuns + inferenceWaits + reclaimLacks, "may take and waits for ever"},
+		"a gang of 3 does not fit":                    {fleet + "job i queue=inf min=3 pending=3", ""},
+		"training runs on both cards, and is evicted": {fleet + trainingRuns + inferenceWaits, ""},
+		"training runs on both cards, and nothing is reclaimed": {
+			fleet + trainingRuns + inferenceWaits + reclaimLacks, "may take and waits for ever",
+		},
 		"training is not preemptable, and nothing is reclaimed": {fleet + `
 			job t queue=tra min=2 running=n*2 age=1h preemptable=false
 		` + inferenceWaits + reclaimLacks, ""},

@@ -1,6 +1,9 @@
 package observer
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestBlockedReasonsAndHoldersAreTrue: each entry of status.blocked must have a reason and holders that a recount of
 // the cluster confirms, and may be wrong for 10 s. Node h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a
@@ -15,18 +18,37 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		load queue r quota=H200:99 serviceType=training
 		load pod x queue=r cards=7 node=h200-0
 	`
-	after11s := func(entries string) string {
-		return "load quota q used=0 free=2; write quota q " + entries + "; check; wait 11s"
+	after11s := func(entriesAndHolders ...string) string {
+		return "load quota q used=0 free=2; write quota q " + strings.Join(entriesAndHolders, " ") + "; check; wait 11s"
 	}
 
 	playAndExpectViolations(t, newSceneThatIgnoresWaiting, map[string]scriptCase{
-		"UnknownCard: no node has the card":                                 {after11s(`blocked=pod:a,card:NVIDIA-H2000,count:1,reason:UnknownCard`), ""},
-		"UnknownCard: a node has the card":                                  {after11s(`blocked=pod:a,card:H200,count:1,reason:UnknownCard`), "truth"},
-		"UnknownCard: nodes have the resource":                              {after11s(`blocked=pod:a,card:nvidia.com/gpu,count:1,reason:UnknownCard`), "truth"},
-		"UnknownCard: a node has one of the two alternatives":               {after11s(`blocked=pod:a,card:NVIDIA-H2000|H200,count:1,reason:UnknownCard`), "truth"},
-		"NoFreeCard: 2 wanted, 1 free":                                      {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:7`), ""},
-		"NoFreeCard: 1 wanted, 1 free":                                      {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard holder=pod:x,queue:r,count:7`), "truth"},
-		"NoFreeCard: 1 wanted, 1 free, but other pods of the gang wait too": {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard holder=pod:x,queue:r,count:7 blocked=pod:a,card:H200,count:1,reason:GangIncomplete`), ""},
+		"UnknownCard: no node has the card": {
+			after11s(`blocked=pod:a,card:NVIDIA-H2000,count:1,reason:UnknownCard`), "",
+		},
+		"UnknownCard: a node has the card": {
+			after11s(`blocked=pod:a,card:H200,count:1,reason:UnknownCard`), "truth",
+		},
+		"UnknownCard: nodes have the resource": {
+			after11s(`blocked=pod:a,card:nvidia.com/gpu,count:1,reason:UnknownCard`), "truth",
+		},
+		"UnknownCard: a node has one of the two alternatives": {
+			after11s(`blocked=pod:a,card:NVIDIA-H2000|H200,count:1,reason:UnknownCard`), "truth",
+		},
+		"NoFreeCard: 2 wanted, 1 free": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "",
+		},
+		"NoFreeCard: 1 wanted, 1 free": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "truth",
+		},
+		"NoFreeCard: 1 wanted, 1 free, but other pods of the gang wait too": {
+			xUsesSeven + after11s(
+				`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`,
+				`holder=pod:x,queue:r,count:7`,
+				`blocked=pod:a,card:H200,count:1,reason:GangIncomplete`,
+			),
+			"",
+		},
 		"NoFreeCard: 8 free, on a cordoned node": {`
 			load node h200-0 cordoned=true
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`), ""},
@@ -46,11 +68,13 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 			load node h200-1
 			load pod y queue=r cards=7 node=h200-1
 			load quota q physical=16
-		` + after11s(`blocked=pod:a,card:H200,count:2,reason:Fragmented holder=pod:x,queue:r,count:7 holder=pod:y,queue:r,count:7`), ""},
-		"Fragmented: 1 wanted, 1 free": {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:Fragmented holder=pod:x,queue:r,count:7`), "truth"},
+		` + after11s(`blocked=pod:a,card:H200,count:2,reason:Fragmented`, `holder=pod:x,queue:r,count:7`, `holder=pod:y,queue:r,count:7`), ""},
+		"Fragmented: 1 wanted, 1 free": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:Fragmented`, `holder=pod:x,queue:r,count:7`), "truth",
+		},
 		"Fragmented: 1 wanted, none free": {xUsesSeven + `
 			load pod y queue=r cards=1 node=h200-0
-		` + after11s(`blocked=pod:a,card:H200,count:1,reason:Fragmented holder=pod:x,queue:r,count:7 holder=pod:y,queue:r,count:1`), "truth"},
+		` + after11s(`blocked=pod:a,card:H200,count:1,reason:Fragmented`, `holder=pod:x,queue:r,count:7`, `holder=pod:y,queue:r,count:1`), "truth"},
 		"NodesUnsuitable: a node has free cards": {after11s(`blocked=pod:a,card:H200,count:1,reason:NodesUnsuitable`), ""},
 		"NodesUnsuitable: a cordoned node has free cards": {`
 			load node h200-0 cordoned=true
@@ -66,18 +90,41 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"QueueStopped: queue q is on hold": {`
 			load queue q stopPolicy=Hold
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:QueueStopped`), ""},
-		"QueueStopped: queue q is open":                                    {after11s(`blocked=pod:a,card:H200,count:1,reason:QueueStopped`), "truth"},
-		"QueueNotFound: queue q exists":                                    {after11s(`blocked=pod:a,card:H200,count:1,reason:QueueNotFound`), "truth"},
-		"holders: x is said to use 8, and uses 7":                          {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:8`), "truth"},
-		"holders: x is missing":                                            {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`), "truth"},
-		"holders: QuotaExhausted names x, which is of another queue":       {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted holder=pod:x,queue:r,count:7`), "truth"},
-		"holders: x is said to be of training, and its queue has no type":  {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,serviceType:training,count:7`), "truth"},
-		"holders: x is said to have no type, and its queue is of training": {xOfTrainingUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:7`), "truth"},
-		"holders: x is said to be of training, as its queue is":            {xOfTrainingUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,serviceType:training,count:7`), ""},
-		"holders: QuotaExhausted names none, and the queue uses no card":   {xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`), ""},
+		"QueueStopped: queue q is open": {
+			after11s(`blocked=pod:a,card:H200,count:1,reason:QueueStopped`), "truth",
+		},
+		"QueueNotFound: queue q exists": {
+			after11s(`blocked=pod:a,card:H200,count:1,reason:QueueNotFound`), "truth",
+		},
+		"holders: x is said to use 8, and uses 7": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,count:8`), "truth",
+		},
+		"holders: x is missing": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`), "truth",
+		},
+		"holders: QuotaExhausted names x, which is of another queue": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`, `holder=pod:x,queue:r,count:7`), "truth",
+		},
+		"holders: x is said to be of training, and its queue has no type": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,serviceType:training,count:7`),
+			"truth",
+		},
+		"holders: x is said to have no type, and its queue is of training": {
+			xOfTrainingUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "truth",
+		},
+		"holders: x is said to be of training, as its queue is": {
+			xOfTrainingUsesSeven + after11s(
+				`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`,
+				`holder=pod:x,queue:r,serviceType:training,count:7`,
+			),
+			"",
+		},
+		"holders: QuotaExhausted names none, and the queue uses no card": {
+			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`), "",
+		},
 		"holders: y with 1 card is named, x with 7 is not": {xUsesSeven + `
 			load pod y queue=r cards=1 node=h200-0
-		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard holder=pod:y,queue:r,count:1`), "truth"},
+		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:y,queue:r,count:1`), "truth"},
 		"wrong holders, changed after 9 s to other wrong holders: the time begins again": {xUsesSeven + `
 			load quota q used=0 free=2
 			write quota q blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:8

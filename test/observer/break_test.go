@@ -33,14 +33,14 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the cluster:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	check.Main(m, "observer", func(s *check.SetUp) {
+		s.Cleanup(func() error {
+			if shared.cluster == nil {
+				return nil
+			}
+			return shared.cluster.Stop()
+		})
+	})
 }
 
 // scene is a namespace and a queue of the same name on the shared cluster, of one test.

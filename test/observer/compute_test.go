@@ -55,9 +55,13 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 			load node h200-1 cpu=64
 			wait 1m
 			place y node=h200-0 cpu=8 queue=b`, ""},
-		"a pod that is not preemptable uses 16 cores, a deserves 16": {`place x node=h200-0 cpu=16 queue=a volcano.sh/preemptable=false`, ""},
-		"a pod that is not preemptable uses 17 cores, a deserves 16": {`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota"},
-		"a preemptable pod uses 17 cores, a deserves 16":             {`place x node=h200-0 cpu=17 queue=a`, ""},
+		"a pod that is not preemptable uses 16 cores, a deserves 16": {
+			`place x node=h200-0 cpu=16 queue=a volcano.sh/preemptable=false`, "",
+		},
+		"a pod that is not preemptable uses 17 cores, a deserves 16": {
+			`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota",
+		},
+		"a preemptable pod uses 17 cores, a deserves 16": {`place x node=h200-0 cpu=17 queue=a`, ""},
 		"a queue on hold": {`
 			write queue a stopPolicy=Hold
 			wait 1m

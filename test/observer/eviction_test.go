@@ -19,9 +19,9 @@ func newSceneOfTrainingAndInference() *scene {
 
 // TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim
 // evict pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and
-// has a lower priority. Pod victim runs on node h200-0 of 8 H200, pod waiting waits; the victim is evicted and
-// the other pod is placed. Queue inference has priority 80000, queue training 20000 and is reclaimable.
-// "eviction" is an eviction outside these rules.
+// has a lower priority. Queue inference has priority 80000, queue training 20000 and is reclaimable. A row
+// describes ("make") the pods victim and waiting. Then victim runs on node h200-0 of 8 H200, waiting waits,
+// victim is evicted and waiting is placed. "eviction" is an eviction outside these rules.
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	const ofOneQueue = `
 		make pod victim queue=training cards=1 priority=1
@@ -54,10 +54,18 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"preempt: within a PodGroup an annotation raises the victim to priority 5": {ofOneQueue + withLowJob + `
 			make pod victim group=low volcano.sh/task-priority=5
 			make pod waiting group=low`, "preempt", "eviction"},
-		"preempt: both pods have priority 1":                                        {ofOneQueue + `make pod waiting priority=1`, "preempt", "eviction"},
-		"preempt: the pods are of different queues":                                 {ofTwoQueues + `make pod waiting priority=99`, "preempt", "eviction"},
-		"preempt: the waiting pod wants another card than the node has":             {ofOneQueue + `make pod waiting card=RTX4090`, "preempt", "eviction"},
-		"preempt: the waiting pod wants no cards, so it may lack CPU":               {ofOneQueue + `make pod waiting cards=`, "preempt", "tolerated"},
+		"preempt: both pods have priority 1": {
+			ofOneQueue + `make pod waiting priority=1`, "preempt", "eviction",
+		},
+		"preempt: the pods are of different queues": {
+			ofTwoQueues + `make pod waiting priority=99`, "preempt", "eviction",
+		},
+		"preempt: the waiting pod wants another card than the node has": {
+			ofOneQueue + `make pod waiting card=RTX4090`, "preempt", "eviction",
+		},
+		"preempt: the waiting pod wants no cards, so it may lack CPU": {
+			ofOneQueue + `make pod waiting cards=`, "preempt", "tolerated",
+		},
 		"inference reclaims from training, although the pods have priority 0 and 9": {ofTwoQueues, "reclaim", ""},
 		"the service types are on the pods, not on the queues": {ofTwoQueues + `
 			write queue inference serviceType=
@@ -72,22 +80,34 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"training reclaims from inference": {ofTwoQueues + `
 			make pod victim queue=inference
 			make pod waiting queue=training`, "reclaim", "eviction"},
-		"a service type without a rule reclaims":          {ofTwoQueues + `write queue inference serviceType=notebook`, "reclaim", "eviction"},
-		"reclaim within one queue":                        {ofOneQueue, "reclaim", "eviction"},
-		"the victim's queue is not reclaimable":           {ofTwoQueues + `write queue training reclaimable=false`, "reclaim", "eviction"},
-		"the victim's queue has the same priority":        {ofTwoQueues + `write queue training priority=80000`, "reclaim", "eviction"},
-		"a closed queue reclaims":                         {ofTwoQueues + `write queue inference state=Closed`, "reclaim", "eviction"},
-		"the victim is not preemptable, by an annotation": {ofTwoQueues + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
-		"the victim is not preemptable, by a label":       {ofTwoQueues + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
+		"a service type without a rule reclaims": {
+			ofTwoQueues + `write queue inference serviceType=notebook`, "reclaim", "eviction",
+		},
+		"reclaim within one queue":                 {ofOneQueue, "reclaim", "eviction"},
+		"the victim's queue is not reclaimable":    {ofTwoQueues + `write queue training reclaimable=false`, "reclaim", "eviction"},
+		"the victim's queue has the same priority": {ofTwoQueues + `write queue training priority=80000`, "reclaim", "eviction"},
+		"a closed queue reclaims":                  {ofTwoQueues + `write queue inference state=Closed`, "reclaim", "eviction"},
+		"the victim is not preemptable, by an annotation": {
+			ofTwoQueues + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction",
+		},
+		"the victim is not preemptable, by a label": {
+			ofTwoQueues + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction",
+		},
 		"the PodGroup of the victim is not preemptable": {ofTwoQueues + `
 			write group g queue=training volcano.sh/preemptable=false
 			make pod victim group=g`, "reclaim", "eviction"},
-		"the victim is critical to the system":                   {ofTwoQueues + `make pod victim priorityClass=system-node-critical`, "reclaim", "eviction"},
+		"the victim is critical to the system": {
+			ofTwoQueues + `make pod victim priorityClass=system-node-critical`, "reclaim", "eviction",
+		},
 		"the waiting pod wants another card than the victim has": {ofTwoQueues + `make pod waiting card=RTX4090`, "reclaim", "eviction"},
-		"the waiting pod has the preemptionPolicy Never":         {ofTwoQueues + `make pod waiting preemptionPolicy=Never`, "reclaim", "eviction"},
-		"the waiting pod is of another scheduler":                {ofTwoQueues + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction"},
-		"cardreclaim evicts by the same rules":                   {ofTwoQueues, "cardreclaim", ""},
-		"Volcano's action shuffle evicts":                        {ofTwoQueues, "shuffle", "eviction"},
+		"the waiting pod has the preemptionPolicy Never": {
+			ofTwoQueues + `make pod waiting preemptionPolicy=Never`, "reclaim", "eviction",
+		},
+		"the waiting pod is of another scheduler": {
+			ofTwoQueues + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction",
+		},
+		"cardreclaim evicts by the same rules": {ofTwoQueues, "cardreclaim", ""},
+		"Volcano's action shuffle evicts":      {ofTwoQueues, "shuffle", "eviction"},
 	}) {
 		s := newSceneOfTrainingAndInference()
 		s.observed.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
@@ -117,8 +137,12 @@ func TestOnlyVolcanoMayEvictPods(t *testing.T) {
 		status        corev1.PodStatus
 		wantViolation string
 	}{
-		"evicted by the eviction API":                   {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), "eviction"},
-		"preempted by another scheduler":                {condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), "eviction"},
+		"evicted by the eviction API": {
+			condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), "eviction",
+		},
+		"preempted by another scheduler": {
+			condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), "eviction",
+		},
 		"evicted by Volcano, which names no action":     {condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), "eviction"},
 		"evicted by a kubelet":                          {corev1.PodStatus{Reason: "Evicted"}, "eviction"},
 		"a disruption that was called off: not evicted": {condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), ""},

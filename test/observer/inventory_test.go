@@ -80,15 +80,19 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 		change         func(*status)
 		wantViolations string
 	}{
-		"nothing changes":                           {"", func(*status) {}, ""},
-		"a total of 9 H200 instead of 8":            {"", changeH200(func(c *entry) { c.Total = 9 }), "status"},
-		"another resource":                          {"", changeH200(func(c *entry) { c.Resources = []string{"nvidia.com/other"} }), "status"},
+		"nothing changes":                {"", func(*status) {}, ""},
+		"a total of 9 H200 instead of 8": {"", changeH200(func(c *entry) { c.Total = 9 }), "status"},
+		"another resource": {
+			"", changeH200(func(c *entry) { c.Resources = []string{"nvidia.com/other"} }), "status",
+		},
 		"a sum of quotas of 3 instead of 2":         {"", changeH200(func(c *entry) { c.Quota = 3 }), "status"},
 		"a sum of deserved that no queue has":       {"", changeH200(func(c *entry) { c.Deserved = 1 }), "status"},
 		"over-allocated, although 2 of 8 are quota": {"", changeH200(func(c *entry) { c.OverAllocatedBy = 1 }), "status"},
 		"2 nodes instead of 3":                      {"", func(s *status) { s.Nodes = 2 }, "status"},
 		"a card model is missing":                   {"", func(s *status) { s.Cards = s.Cards[1:] }, "status"},
-		"a card model that no node has":             {"", func(s *status) { s.Cards = append(s.Cards, entry{Name: "NVIDIA-H800"}) }, "status"},
+		"a card model that no node has": {
+			"", func(s *status) { s.Cards = append(s.Cards, entry{Name: "NVIDIA-H800"}) }, "status",
+		},
 
 		"a card is used, and training reads 1 used":               {oneUsed, setTraining(1, 0), ""},
 		"a card is used, and training reads 0 used":               {oneUsed, func(*status) {}, "status"},
@@ -113,13 +117,15 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 			s.Anomalies = nil
 			s.AnomaliesTotal = 0
 		}, "status"},
-		"the anomaly has 7 cards instead of 8":           {"", func(s *status) { s.Anomalies[0].Count = 7 }, "status"},
-		"the anomaly names another node":                 {"", func(s *status) { s.Anomalies[0].Nodes = []string{"h200-0"} }, "status"},
-		"the message of the anomaly names no node":       {"", func(s *status) { s.Anomalies[0].Message = "" }, "status"},
-		"a total of 2 anomalies, and 1 is listed":        {"", func(s *status) { s.AnomaliesTotal = 2 }, "status"},
-		"a change of model that did not happen":          {"", addAnomaly("h200-0", v1alpha1.AnomalyModelChanged, h200, "", 1), "status"},
-		"several models on a node that has one":          {"", addAnomaly("h200-0", v1alpha1.AnomalySeveralModels, "", "", 0), "status"},
-		"a resource without a label, as an anomaly":      {unmapped, addAnomaly("h200-0", v1alpha1.AnomalyUnmappedResource, "", "amd.com/gpu", 4), ""},
+		"the anomaly has 7 cards instead of 8":     {"", func(s *status) { s.Anomalies[0].Count = 7 }, "status"},
+		"the anomaly names another node":           {"", func(s *status) { s.Anomalies[0].Nodes = []string{"h200-0"} }, "status"},
+		"the message of the anomaly names no node": {"", func(s *status) { s.Anomalies[0].Message = "" }, "status"},
+		"a total of 2 anomalies, and 1 is listed":  {"", func(s *status) { s.AnomaliesTotal = 2 }, "status"},
+		"a change of model that did not happen":    {"", addAnomaly("h200-0", v1alpha1.AnomalyModelChanged, h200, "", 1), "status"},
+		"several models on a node that has one":    {"", addAnomaly("h200-0", v1alpha1.AnomalySeveralModels, "", "", 0), "status"},
+		"a resource without a label, as an anomaly": {
+			unmapped, addAnomaly("h200-0", v1alpha1.AnomalyUnmappedResource, "", "amd.com/gpu", 4), "",
+		},
 		"a resource without a label, without an anomaly": {unmapped, func(*status) {}, "status"},
 		"a network device, as an anomaly, which it is not": {
 			`write node h200-0 resource:nvidia.com/hostdev=4`, addAnomaly("h200-0", v1alpha1.AnomalyUnmappedResource, "", "nvidia.com/hostdev", 4), "status",

@@ -40,8 +40,10 @@ func TestTheLastPageIsKeptWhileItsProgramAnswersLate(t *testing.T) {
 		"process 1 answers too late":      {read: Page{Process: 1, Asked: later}, err: context.DeadlineExceeded, want: last},
 		"process 1 answers with an error": {read: Page{Process: 1, Asked: later}, err: errors.New("500"), want: last},
 		"process 2 answers too late":      {read: Page{Process: 2, Asked: later}, err: context.DeadlineExceeded, want: noPage},
-		"process 1 does not listen":       {read: Page{Process: 1, Asked: later}, err: fmt.Errorf("dial: %w", syscall.ECONNREFUSED), want: noPage},
-		"the program was not started":     {read: Page{Asked: later}, err: errors.New("not started"), want: noPage},
+		"process 1 does not listen": {
+			read: Page{Process: 1, Asked: later}, err: fmt.Errorf("dial: %w", syscall.ECONNREFUSED), want: noPage,
+		},
+		"the program was not started": {read: Page{Asked: later}, err: errors.New("not started"), want: noPage},
 	}) {
 		check.Equal(t, "page", tc.want, KeepPage(last, tc.read, tc.err))
 	}

@@ -156,11 +156,19 @@ func TestUsedAndTerminatingCardsStayWithinTwiceTheQuota(t *testing.T) {
 	` + p2Terminates
 
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
-		"2 used, 2 terminating":                                          {p1Terminates + `place a node=h200-0 cards=2`, ""},
-		"1 used, 4 terminating":                                          {p1Terminates + p2Terminates + `place a node=h200-0 cards=1`, "quota"},
-		"2 used, 2 terminating, and 2 that have ended before":            {p1Terminates + `remove pod p1;` + p2Terminates + `place a node=h200-0 cards=2`, ""},
-		"2 used, 2 terminating, and 2 that failed before they were gone": {p1Terminates + `write pod p1 phase=Failed;` + p2Terminates + `place a node=h200-0 cards=2`, ""},
-		"2 used, 2 terminating, and 2 on a node that is gone":            {bothTerminateP1OnAnotherNode + `remove node h200-1; place a node=h200-0 cards=2`, ""},
+		"2 used, 2 terminating": {p1Terminates + `place a node=h200-0 cards=2`, ""},
+		"1 used, 4 terminating": {
+			p1Terminates + p2Terminates + `place a node=h200-0 cards=1`, "quota",
+		},
+		"2 used, 2 terminating, and 2 that have ended before": {
+			p1Terminates + `remove pod p1;` + p2Terminates + `place a node=h200-0 cards=2`, "",
+		},
+		"2 used, 2 terminating, and 2 that failed before they were gone": {
+			p1Terminates + `write pod p1 phase=Failed;` + p2Terminates + `place a node=h200-0 cards=2`, "",
+		},
+		"2 used, 2 terminating, and 2 on a node that is gone": {
+			bothTerminateP1OnAnotherNode + `remove node h200-1; place a node=h200-0 cards=2`, "",
+		},
 		"2 used, 2 terminating, and 2 on a node that is not ready, or was not a moment ago": {bothTerminateP1OnAnotherNode + `
 			write node h200-1 ready=Unknown
 			wait 1m
@@ -172,7 +180,9 @@ func TestUsedAndTerminatingCardsStayWithinTwiceTheQuota(t *testing.T) {
 			write node h200-1 ready=True
 			wait 11s
 			place a node=h200-0 cards=1`, "quota"},
-		"1 used of another card model, 4 of H200 terminating": {`write queue q quota=H200:2,RTX4090:1;` + p1Terminates + p2Terminates + `place a node=rtx4090-0 cards=1 card=RTX4090`, ""},
+		"1 used of another card model, 4 of H200 terminating": {
+			`write queue q quota=H200:2,RTX4090:1;` + p1Terminates + p2Terminates + `place a node=rtx4090-0 cards=1 card=RTX4090`, "",
+		},
 	})
 }
 
@@ -211,7 +221,9 @@ func TestAQueueGivesCardsOnlyToNamespacesThatItSelects(t *testing.T) {
 			place a node=h200-0 cards=1
 			wait 2s
 			place b node=h200-0 cards=1`, "tenancy"},
-		"a namespace that gets its label after the pod was placed": {isLab + `place a node=h200-0 cards=1; write namespace test team=chat`, "tenancy"},
+		"a namespace that gets its label after the pod was placed": {
+			isLab + `place a node=h200-0 cards=1; write namespace test team=chat`, "tenancy",
+		},
 		"a pod that runs when its namespace loses the label": {selectsChat + `
 			load namespace test team=chat
 			place a node=h200-0 cards=1

@@ -35,12 +35,16 @@ func TestAProcessThatPanicsOrEndsByItselfIsFound(t *testing.T) {
 		"a panic from which Kubernetes has recovered": {texts: []string{`E0101 "Observed a panic" panic="oh"` + "\n"}, want: []int{1, 0}},
 		"a fatal error": {texts: []string{"fatal error: concurrent map writes\n"}, want: []int{1, 0}},
 		"a data race":   {texts: []string{"WARNING: DATA RACE\n"}, want: []int{1, 0}},
-		"a panic before the start of the observer":               {loggedBefore: "panic: old\n", want: []int{0}},
-		"a line in two parts, read when it is whole":             {texts: []string{"pan", "ic: oh\n"}, want: []int{0, 1, 0}},
-		"a line without an end, read when the process has ended": {texts: []string{"panic: oh"}, mayEnd: true, ends: true, want: []int{0, 1}},
-		"a process that ends by itself":                          {ends: true, want: []int{1}},
-		"a process that may end":                                 {mayEnd: true, ends: true, want: []int{0}},
-		"a panic of a process that may end":                      {texts: []string{"panic: oh\n"}, mayEnd: true, ends: true, want: []int{1, 0}},
+		"a panic before the start of the observer":   {loggedBefore: "panic: old\n", want: []int{0}},
+		"a line in two parts, read when it is whole": {texts: []string{"pan", "ic: oh\n"}, want: []int{0, 1, 0}},
+		"a line without an end, read when the process has ended": {
+			texts: []string{"panic: oh"}, mayEnd: true, ends: true, want: []int{0, 1},
+		},
+		"a process that ends by itself": {ends: true, want: []int{1}},
+		"a process that may end":        {mayEnd: true, ends: true, want: []int{0}},
+		"a panic of a process that may end": {
+			texts: []string{"panic: oh\n"}, mayEnd: true, ends: true, want: []int{1, 0},
+		},
 	}) {
 		p := &program{log: filepath.Join(t.TempDir(), "log"), done: make(chan struct{})}
 		if tc.loggedBefore != "" { // otherwise there is no log yet

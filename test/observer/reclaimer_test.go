@@ -251,7 +251,9 @@ func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 	playAndExpectViolations(t, newSceneOfTrainingAndInference, map[string]scriptCase{
 		"a leader and a worker are needed": {gang + `write group g task=leader,min:1 task=worker,min:1` + leaderIsEvicted, "eviction"},
 		"no leader is needed":              {gang + `write group g task=leader,min:0 task=worker,min:1` + leaderIsEvicted, ""},
-		"a leader and two workers are needed, which is more than the two of the job": {gang + `write group g task=leader,min:1 task=worker,min:2` + leaderIsEvicted, ""},
+		"a leader and two workers are needed, which is more than the two of the job": {
+			gang + `write group g task=leader,min:1 task=worker,min:2` + leaderIsEvicted, "",
+		},
 	})
 }
 

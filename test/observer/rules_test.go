@@ -81,8 +81,10 @@ func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 			write queue q allocated=H200:2
 			write quota q quota=1 used=2 overQuotaBy=1
 			wait 1m`, ""},
-		"of two CardQuotas for one queue the younger reads nothing": {readsNoneUsed + `load quota late quota=7 queue=q created=1; wait 1m`, ""},
-		"a CardQuota that is being deleted reads nothing":           {`load quota q deleted=true; wait 1m`, ""},
+		"of two CardQuotas for one queue the younger reads nothing": {
+			readsNoneUsed + `load quota late quota=7 queue=q created=1; wait 1m`, "",
+		},
+		"a CardQuota that is being deleted reads nothing": {`load quota q deleted=true; wait 1m`, ""},
 		"the queue of the CardQuota does not exist": {`
 			load quota nowhere
 			check

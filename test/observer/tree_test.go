@@ -31,8 +31,10 @@ func TestPlacementsInATreeStayWithinQuotasAndGuarantees(t *testing.T) {
 	const guarantee = `load queue other guarantee=H200:4; wait 1m;` // others may use 8 - 4 = 4 cards
 
 	playAndExpectViolations(t, newSceneWithTree, map[string]scriptCase{
-		"4 in a and 2 in b: within the leaves and the 6 of top": {`place x node=h200-0 cards=4 queue=a; place y node=h200-0 cards=2 queue=b`, ""},
-		"5 in a: beyond its own 4":                              {`place x node=h200-0 cards=5 queue=a`, "quota"},
+		"4 in a and 2 in b: within the leaves and the 6 of top": {
+			`place x node=h200-0 cards=4 queue=a; place y node=h200-0 cards=2 queue=b`, "",
+		},
+		"5 in a: beyond its own 4": {`place x node=h200-0 cards=5 queue=a`, "quota"},
 		"4 in a and 3 in b: beyond the 6 of top": {`
 			place x node=h200-0 cards=4 queue=a
 			place y node=h200-0 cards=2 queue=b

@@ -24,7 +24,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 		place o3 node=h200-0 cards=2 queue=other
 		wait 1m
 	`
-	// Queue b uses 3 with a gang that needs all of its 3 pods, so it bBorrowsTwo 1.
+	// Queue b uses 3 with a gang that needs all of its 3 pods, so it borrows 1.
 	const gangBorrowsOne = `
 		write group g queue=b min=3
 		place g1 node=h200-0 cards=1 queue=b group=g

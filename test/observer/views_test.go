@@ -61,10 +61,14 @@ func TestLocalCardQuotasShowTheirNamespaceOnly(t *testing.T) {
 		"a holder without a name":                      {"", listing("mine", v1alpha1.CardHolder{Count: 1}), ""},
 		"a workload of another namespace":              {"", listing("theirs"), "status"},
 		"a holder with the name of its queue":          {"", listing("mine", v1alpha1.CardHolder{Queue: "secret"}), "status"},
-		"a holder of another namespace":                {"", listing("mine", v1alpha1.CardHolder{Workload: v1alpha1.WorkloadReference{Namespace: "theirs"}}), "status"},
+		"a holder of another namespace": {
+			"", listing("mine", v1alpha1.CardHolder{Workload: v1alpha1.WorkloadReference{Namespace: "theirs"}}), "status",
+		},
 		"no CPU is used, and the view reads 1 core":    {"", usingCPU("1"), "status"},
 		"2 cores are used, and the view reads 2 cores": {`write quota q usedCPU=2; place a node=h200-0 card= cpu=2`, usingCPU("2"), ""},
-		"1 Gi is used, and the view reads no memory":   {`write quota q usedMemory=1Gi; place a node=h200-0 card= memory=1Gi`, views(viewOf("mine", 0)), "status"},
+		"1 Gi is used, and the view reads no memory": {
+			`write quota q usedMemory=1Gi; place a node=h200-0 card= memory=1Gi`, views(viewOf("mine", 0)), "status",
+		},
 		"a limit of CPU that the CardQuota does not have": {"", viewWith(func(s *status) {
 			s.CPU = &v1alpha1.ResourceStatus{Quota: ptr.To(resource.MustParse("1"))}
 		}), "status"},

@@ -30,16 +30,33 @@ func TestAStatusListsEveryWorkloadThatWaits(t *testing.T) {
 	}
 
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
-		"a and b are listed":                        {abWait + statusLists(aForTwo, bForOne), ""},
-		"no pod is listed":                          {abWait + statusLists("blocked="), "status"},
-		"no pod is listed for 4 s":                  {abWait + `load quota q used=0 free=2 pending=3; check; wait 4s`, "tolerated"},
-		"only a is listed":                          {abWait + statusLists(aForTwo), "status"},
-		"a is listed for 1 card instead of 2":       {abWait + statusLists("blocked=pod:a,card:H200,count:1,reason:QuotaExhausted", bForOne), "status"},
-		"a is listed for another card model":        {abWait + statusLists("blocked=pod:a,card:RTX4090,count:2,reason:QuotaExhausted", bForOne), "status"},
-		"a is listed twice, for 1 card each":        {abWait + statusLists("blocked=pod:a,card:H200,count:1,reason:QuotaExhausted", "blocked=pod:a,card:H200,count:1,reason:GangIncomplete", bForOne), ""},
-		"a pod is listed that does not exist":       {abWait + statusLists(aForTwo, bForOne, "blocked=pod:c,card:H200,count:1,reason:QuotaExhausted"), "status"},
-		"a does not say why, and is not listed yet": {`write pod a cards=3; load quota q used=0 free=2 pending=3; check; wait 9s`, "tolerated"},
-		"a is listed, and does not say why":         {`write pod a cards=3; ` + statusLists("blocked=pod:a,card:H200,count:3,reason:QuotaExhausted"), "reason status"},
+		"a and b are listed":       {abWait + statusLists(aForTwo, bForOne), ""},
+		"no pod is listed":         {abWait + statusLists("blocked="), "status"},
+		"no pod is listed for 4 s": {abWait + `load quota q used=0 free=2 pending=3; check; wait 4s`, "tolerated"},
+		"only a is listed":         {abWait + statusLists(aForTwo), "status"},
+		"a is listed for 1 card instead of 2": {
+			abWait + statusLists("blocked=pod:a,card:H200,count:1,reason:QuotaExhausted", bForOne), "status",
+		},
+		"a is listed for another card model": {
+			abWait + statusLists("blocked=pod:a,card:RTX4090,count:2,reason:QuotaExhausted", bForOne), "status",
+		},
+		"a is listed twice, for 1 card each": {
+			abWait + statusLists(
+				"blocked=pod:a,card:H200,count:1,reason:QuotaExhausted",
+				"blocked=pod:a,card:H200,count:1,reason:GangIncomplete",
+				bForOne,
+			),
+			"",
+		},
+		"a pod is listed that does not exist": {
+			abWait + statusLists(aForTwo, bForOne, "blocked=pod:c,card:H200,count:1,reason:QuotaExhausted"), "status",
+		},
+		"a does not say why, and is not listed yet": {
+			`write pod a cards=3; load quota q used=0 free=2 pending=3; check; wait 9s`, "tolerated",
+		},
+		"a is listed, and does not say why": {
+			`write pod a cards=3; ` + statusLists("blocked=pod:a,card:H200,count:3,reason:QuotaExhausted"), "reason status",
+		},
 		"a pod is listed that runs": {`
 			load pod a cards=2 node=h200-0
 			load queue q quota=H200:2 allocated=H200:2
@@ -47,9 +64,13 @@ func TestAStatusListsEveryWorkloadThatWaits(t *testing.T) {
 			write quota q blocked=pod:a,card:H200,count:2,reason:QuotaExhausted holder=pod:a,queue:q,serviceType:training,count:2
 			check
 			wait 11s`, "status"},
-		"a job without pods is listed for its 3 cards":  {jobWaits + statusLists("blocked=podgroup:g,card:H200,count:3,reason:QuotaExhausted"), ""},
-		"a job without pods is not listed":              {jobWaits + statusLists("blocked="), "status"},
-		"a job without pods is listed for 2 of 3 cards": {jobWaits + statusLists("blocked=podgroup:g,card:H200,count:2,reason:QuotaExhausted"), "status"},
+		"a job without pods is listed for its 3 cards": {
+			jobWaits + statusLists("blocked=podgroup:g,card:H200,count:3,reason:QuotaExhausted"), "",
+		},
+		"a job without pods is not listed": {jobWaits + statusLists("blocked="), "status"},
+		"a job without pods is listed for 2 of 3 cards": {
+			jobWaits + statusLists("blocked=podgroup:g,card:H200,count:2,reason:QuotaExhausted"), "status",
+		},
 		"the PodGroup of a says why, and a is listed": {`
 			write group g queue=q unschedulable=full
 			write pod a cards=3 group=g

@@ -20,10 +20,11 @@ const pIsPlaced = `
 	wait 1m`
 
 // TestFreedCardsAreKeptForThePreemptor: the scheduler keeps a card that an eviction frees for the pod for which
-// it evicted, for five minutes. It nominates that pod to the node. Only a job that comes first, or may not be
-// reclaimed, takes the card; the observer must report any other. Scene: node h200-0 has 8 H200, of which pod
-// "full" uses 7. Pod a of training uses the last one and is evicted for p. Pod q then takes the card, and p is
-// placed pIsPlacedElsewhereLate, on node h200-1.
+// it evicted, for five minutes. It nominates that pod to the node. Only a job of higher priority in the same
+// queue takes the card, or one from which the pod may not reclaim; the observer must report any other. Scene:
+// node h200-0 has 8 H200, of which pod "full" uses 7. Pod a of queue training uses the last one and is evicted
+// for p. Pod q then takes the card, and p is placed later, on node h200-1. Queue other is of training too,
+// queue first is of inference and has the highest priority.
 func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 	// The same, but p is a pod of inference, and cardreclaim evicts a.
 	const aIsReclaimedForP = `
@@ -53,10 +54,18 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 
 	playAndExpectViolations(t, begin, map[string]scriptCase{
 		"p takes the card": {aEndsForP + pIsPlaced, ""},
-		"q takes the card, of another queue of training":          {aEndedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction"},
-		"q takes the card, of a queue of higher priority":         {aEndedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction"},
-		"q takes the card, of the same queue and priority 7 as p": {aEndedForP + `place q node=h200-0 queue=training cards=1 priority=7;` + pIsPlacedElsewhereLate, "eviction"},
-		"q takes the card, of the same queue and priority 8":      {aEndedForP + `place q node=h200-0 queue=training cards=1 priority=8;` + pIsPlacedElsewhereLate, ""},
+		"q takes the card, of another queue of training": {
+			aEndedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
+		},
+		"q takes the card, of a queue of higher priority": {
+			aEndedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
+		},
+		"q takes the card, of the same queue and priority 7 as p": {
+			aEndedForP + `place q node=h200-0 queue=training cards=1 priority=7;` + pIsPlacedElsewhereLate, "eviction",
+		},
+		"q takes the card, of the same queue and priority 8": {
+			aEndedForP + `place q node=h200-0 queue=training cards=1 priority=8;` + pIsPlacedElsewhereLate, "",
+		},
 		"q takes the card, and p is nominated to another node meanwhile": {aEndedForP + `
 			place q node=h200-0 queue=other cards=1 priority=0
 			write pod p nominatedNode=h200-1
@@ -96,8 +105,12 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 			check
 			write pod p node=h200-1
 			wait 1m`, ""},
-		"cardreclaim: q takes the card, of a queue from which p may reclaim":        {aIsReclaimedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction"},
-		"cardreclaim: q takes the card, of inference, from which p may not reclaim": {aIsReclaimedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, ""},
+		"cardreclaim: q takes the card, of a queue from which p may reclaim": {
+			aIsReclaimedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
+		},
+		"cardreclaim: q takes the card, of inference, from which p may not reclaim": {
+			aIsReclaimedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, "",
+		},
 	})
 }
 
@@ -132,13 +145,19 @@ func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
 		` + bIsEvictedToo + `
 			write pod q node=h200-0
 		` + bEndsAndPIsPlaced, ""},
-		"b is evicted after the freed card was used by pod full": {aOfTwoEnds + `write pod full cards=8;` + bIsEvictedToo + bEndsAndPIsPlaced, ""},
+		"b is evicted after the freed card was used by pod full": {
+			aOfTwoEnds + `write pod full cards=8;` + bIsEvictedToo + bEndsAndPIsPlaced, "",
+		},
 		"b is evicted after pod q of priority 9 took the card of a": {aOfTwoEnds + `
 			remove pod a
 			place q node=h200-0 queue=training cards=1 priority=9
 		` + bIsEvictedToo + bEndsAndPIsPlaced, ""},
-		"b is evicted after the node was cordoned":              {aOfTwoEnds + `write node h200-0 cordoned=true;` + bIsEvictedToo + bEndsAndPIsPlaced, ""},
-		"b is evicted after the quota of the queue was changed": {aOfTwoEnds + `write queue training quota=H200:7;` + bIsEvictedToo + bEndsAndPIsPlaced, ""},
+		"b is evicted after the node was cordoned": {
+			aOfTwoEnds + `write node h200-0 cordoned=true;` + bIsEvictedToo + bEndsAndPIsPlaced, "",
+		},
+		"b is evicted after the quota of the queue was changed": {
+			aOfTwoEnds + `write queue training quota=H200:7;` + bIsEvictedToo + bEndsAndPIsPlaced, "",
+		},
 		"b is evicted after a did not end for 60 s; only the eviction of a is wrong, as p was not placed in time": {aOfTwoEnds + `
 			wait 50s
 			check

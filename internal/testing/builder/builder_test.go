@@ -63,10 +63,14 @@ func TestNodesHaveTheResourcesOfTheirDevicePlugins(t *testing.T) {
 		node *NodeBuilder
 		want map[corev1.ResourceName]int64
 	}{
-		"8 whole H200":                    {Node("n").GPUs("NVIDIA-H200", 8), map[corev1.ResourceName]int64{GPU: 8}},
-		"4 whole H200, and 14 MIG slices": {Node("n").GPUs("NVIDIA-H200", 4).MIG("1g.18gb", 14), map[corev1.ResourceName]int64{GPU: 4, "nvidia.com/mig-1g.18gb": 14}},
-		"8 H800, shared by two each":      {Node("n").GPUs("NVIDIA-H800", 8).MPS(2), map[corev1.ResourceName]int64{"nvidia.com/gpu.shared": 16}},
-		"8 Ascend-910B":                   {Node("n").NPUs("Ascend-910B", 8), map[corev1.ResourceName]int64{"huawei.com/Ascend910": 8}},
+		"8 whole H200": {Node("n").GPUs("NVIDIA-H200", 8), map[corev1.ResourceName]int64{GPU: 8}},
+		"4 whole H200, and 14 MIG slices": {
+			Node("n").GPUs("NVIDIA-H200", 4).MIG("1g.18gb", 14), map[corev1.ResourceName]int64{GPU: 4, "nvidia.com/mig-1g.18gb": 14},
+		},
+		"8 H800, shared by two each": {
+			Node("n").GPUs("NVIDIA-H800", 8).MPS(2), map[corev1.ResourceName]int64{"nvidia.com/gpu.shared": 16},
+		},
+		"8 Ascend-910B": {Node("n").NPUs("Ascend-910B", 8), map[corev1.ResourceName]int64{"huawei.com/Ascend910": 8}},
 	}) {
 		node := tc.node.Obj()
 		got := map[corev1.ResourceName]int64{}

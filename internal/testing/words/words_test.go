@@ -41,13 +41,19 @@ func TestLinesAreSplitIntoVerbNamesAndWords(t *testing.T) {
 // duration, and open, which is true or false.
 func TestErrorsNameTheLineAndTheWord(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"all words are right":            {"shelf a books=3 label= age=1h open=true", ""},
-		"a key that shelves do not have": {"\nshelf a books=3 colour=red", `line 2, "shelf a books=3 colour=red": unknown word "colour=red"`},
-		"a value without a key":          {"shelf a books=3 red", `line 1, "shelf a books=3 red": unknown word "red"`},
-		"the required word is missing":   {"shelf a label=x", `line 1, "shelf a label=x": the word books= is missing`},
-		"a number that is none":          {"shelf a books=many", `line 1, "shelf a books=many": word "books=many": "many" is not a number`},
-		"a duration that is none":        {"shelf a books=1 age=old", `line 1, "shelf a books=1 age=old": word "age=old": "old" is not a duration`},
-		"neither true nor false":         {"shelf a books=1 open=yes", `line 1, "shelf a books=1 open=yes": word "open=yes": write one of true, false`},
+		"all words are right": {"shelf a books=3 label= age=1h open=true", ""},
+		"a key that shelves do not have": {
+			"\nshelf a books=3 colour=red", `line 2, "shelf a books=3 colour=red": unknown word "colour=red"`,
+		},
+		"a value without a key":        {"shelf a books=3 red", `line 1, "shelf a books=3 red": unknown word "red"`},
+		"the required word is missing": {"shelf a label=x", `line 1, "shelf a label=x": the word books= is missing`},
+		"a number that is none":        {"shelf a books=many", `line 1, "shelf a books=many": word "books=many": "many" is not a number`},
+		"a duration that is none": {
+			"shelf a books=1 age=old", `line 1, "shelf a books=1 age=old": word "age=old": "old" is not a duration`,
+		},
+		"neither true nor false": {
+			"shelf a books=1 open=yes", `line 1, "shelf a books=1 open=yes": word "open=yes": write one of true, false`,
+		},
 	}) {
 		got := ""
 		if err := Apply(Lines(tc.text)[0], &shelf{}, shelfKeys, "books"); err != nil {

@@ -85,8 +85,14 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
 			equal(t, "card resources", len(offers)+len(unnamed), len(observed.Cards))
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || (len(product.Anomalies) > 0 && product.Model == ""))
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
-				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
+
+			node.Status.Conditions = []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+				{
+					Type:   oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure),
+					Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown),
+				},
+			}
 			equal(t, "ready", workload.NodeReady(node), rule.IsReady(node))
 		}
 	})
@@ -149,7 +155,7 @@ func TestProductAndObserverReadPodsAlike(t *testing.T) {
 
 			equal(t, "waits", workload.IsPending(pod), rule.IsWaiting(pod))
 			equal(t, "is counted", workload.IsAssigned(pod), rule.IsCharged(pod))
-			equal(t, "is ending", workload.IsTerminating(pod), rule.IsTerminating(pod))
+			equal(t, "terminates", workload.IsTerminating(pod), rule.IsTerminating(pod))
 			equal(t, "PodGroup", workload.PodGroupName(pod), rule.PodGroupName(pod))
 
 			group := map[string]string{}
@@ -180,40 +186,40 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 // former charge. Queue q takes pods of namespace lab only. Only a pod of scheduler "volcano" has passed that
 // check, so only its annotations are believed.
 func TestProductAndObserverChargePodsAlike(t *testing.T) {
-	admits := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
+	allowsNamespace := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
 			group := drawGroup(t)
 			product, observed := lastCharge(t)
-			believed := pod.Spec.SchedulerName == "volcano"
-			resolver := workload.Resolver{Inventory: inv.product, Schedulers: []string{"volcano"}, AllowsNamespace: admits}
-			plain := workload.Resolver{Inventory: inv.product}
-			holds := workload.IsAssigned(pod)
-			ends := workload.IsTerminating(pod)
+			isOurs := pod.Spec.SchedulerName == "volcano"
+			resolver := workload.Resolver{Inventory: inv.product, Schedulers: []string{"volcano"}, AllowsNamespace: allowsNamespace}
+			believing := workload.Resolver{Inventory: inv.product} // as if every pod was of our scheduler
+			isPlaced := workload.IsAssigned(pod)
+			isTerminating := workload.IsTerminating(pod)
 
-			var got, ending quota.Charge
-			if holds {
-				got = resolver.Usage(pod, group, product)
+			var charge, terminatingCharge quota.Charge
+			if isPlaced {
+				charge = resolver.Usage(pod, group, product)
 			}
-			if ends {
-				ending = plain.Usage(pod, group, product)
+			if isTerminating {
+				terminatingCharge = believing.Usage(pod, group, product)
 			}
 
-			want, counts := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: believed, AllowsNamespace: admits})
-			equal(t, "holds something", holds, counts)
-			equal(t, "charge", cardSums(got), want.String())
+			observedCharge, isCharged := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: isOurs, AllowsNamespace: allowsNamespace})
+			equal(t, "is placed", isPlaced, isCharged)
+			equal(t, "charge", cardSums(charge), observedCharge.String())
 
-			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
-			equal(t, "ends", ends, terminates)
-			equal(t, "charge at the end", cardSums(ending), terminating.String())
+			observedCharge, isCharged = rule.TerminatingChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
+			equal(t, "terminates", isTerminating, isCharged)
+			equal(t, "charge of a terminating pod", cardSums(terminatingCharge), observedCharge.String())
 
-			last := oneOf(t, "last queue", "", "q")
-			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
-			if holds {
-				want, _ := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
-				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, product)), want.String())
+			lastQueue := oneOf(t, "last queue", "", "q")
+			equal(t, "queue", believing.Queue(pod, group, lastQueue), rule.QueueOf(pod, group, lastQueue))
+			if isPlaced {
+				observedCharge, _ = rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
+				equal(t, "charge of a pod that is believed", cardSums(believing.Usage(pod, group, product)), observedCharge.String())
 			}
 		}
 	})

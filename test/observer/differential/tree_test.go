@@ -203,9 +203,20 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 				ledger.Release(name)
 				delete(pods, name)
 			} else {
-				p := treePod{oneOf(t, "queue", names...), oneOf(t, "card", ledgerCards...), int64(drawInt(t, 1, 4, "count")), drawInt(t, 0, 3, "fixed") == 0, drawInt(t, 0, 5, "offline") == 0}
+				p := treePod{
+					queue:           oneOf(t, "queue", names...),
+					card:            oneOf(t, "card", ledgerCards...),
+					count:           int64(drawInt(t, 1, 4, "count")),
+					isUnreclaimable: drawInt(t, 0, 3, "fixed") == 0,
+					isOffline:       drawInt(t, 0, 5, "offline") == 0,
+				}
 				pods[name] = p
-				ledger.Charge(name, &quota.Charge{Queue: p.queue, Cards: []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}}, IsUnreclaimable: p.isUnreclaimable, IsOffInventory: p.isOffline})
+				ledger.Charge(name, &quota.Charge{
+					Queue:           p.queue,
+					Cards:           []card.Amount{{Name: card.Name(p.card), Count: card.Count(p.count)}},
+					IsUnreclaimable: p.isUnreclaimable,
+					IsOffInventory:  p.isOffline,
+				})
 			}
 
 			queue := oneOf(t, "asking", leaves...)
@@ -217,26 +228,27 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 	})
 }
 
-func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, asks treePod, inventory int64) {
-	use := treeUse(pods, asks.card, func(treePod) bool { return true })
-	for _, n := range treeUse(pods, asks.card, func(p treePod) bool { return p.isOffline }) {
+// compareFree compares whether a request, written as the pod that it would become, fits beside all pods.
+func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, request treePod, inventory int64) {
+	use := treeUse(pods, request.card, func(treePod) bool { return true })
+	for _, n := range treeUse(pods, request.card, func(p treePod) bool { return p.isOffline }) {
 		inventory += n
 	}
 
-	use[asks.queue] += asks.count
-	why := tree.AboveQuota(asks.queue, asks.card, use)
+	use[request.queue] += request.count
+	why := tree.AboveQuota(request.queue, request.card, use)
 	if why == "" {
-		why = tree.TakesGuarantee(asks.queue, asks.card, asks.count, use, inventory)
+		why = tree.TakesGuarantee(request.queue, request.card, request.count, use, inventory)
 	}
 
-	if why == "" && asks.isUnreclaimable {
-		unreclaimable := treeUse(pods, asks.card, func(p treePod) bool { return p.isUnreclaimable })
-		unreclaimable[asks.queue] += asks.count
-		why = tree.AboveDeserved(asks.queue, asks.card, unreclaimable)
+	if why == "" && request.isUnreclaimable {
+		unreclaimable := treeUse(pods, request.card, func(p treePod) bool { return p.isUnreclaimable })
+		unreclaimable[request.queue] += request.count
+		why = tree.AboveDeserved(request.queue, request.card, unreclaimable)
 	}
 
-	fits := ledger.FitsCard(asks.queue, card.Name(asks.card), card.Count(asks.count), asks.isUnreclaimable)
+	fits := ledger.FitsCard(request.queue, card.Name(request.card), card.Count(request.count), request.isUnreclaimable)
 	if fits != (why == "") {
-		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the observer %q (inventory %d)", asks, pods, tree, fits, why, inventory)
+		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the observer %q (inventory %d)", request, pods, tree, fits, why, inventory)
 	}
 }

@@ -28,10 +28,12 @@ func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
-		"one of three jobs":                            {ofThreeJobs + `write pod low-0 evictedBy=preempt`, ""},
-		"all three jobs":                               {ofThreeJobs + evictAll("preempt"), "pod/test/low-1 pod/test/low-2"},
-		"a gang that needs all of its three pods":      {ofOneGang + evictAll("preempt"), ""},
-		"a gang that needs only one of its three":      {ofOneGang + `write group low min=1;` + evictAll("preempt"), "pod/test/low-1 pod/test/low-2"},
+		"one of three jobs":                       {ofThreeJobs + `write pod low-0 evictedBy=preempt`, ""},
+		"all three jobs":                          {ofThreeJobs + evictAll("preempt"), "pod/test/low-1 pod/test/low-2"},
+		"a gang that needs all of its three pods": {ofOneGang + evictAll("preempt"), ""},
+		"a gang that needs only one of its three": {
+			ofOneGang + `write group low min=1;` + evictAll("preempt"), "pod/test/low-1 pod/test/low-2",
+		},
 		"all three jobs, by reclaim: not checked here": {ofThreeJobs + evictAll("reclaim"), ""},
 	}) {
 		newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).expectViolations(Eviction, strings.Fields(tc.wantObjects)...)

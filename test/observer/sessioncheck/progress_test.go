@@ -13,8 +13,8 @@ import (
 // TestAWorkloadThatFitsAndDoesNotStartIsFound: a pod or job that fits the quota of its queue and the nodes must
 // start within three sessions of the scheduler. Here sessions close and decide nothing. Queue q has a quota of
 // 4 H200; nodes h200-0 and rtx4090-0 have 8 cards each. "single" is a pod with a PodGroup of its own. PodGroup
-// phase Inqueue means that Volcano lets the job place its pods; in phase Pending it may not, which must end
-// too. wantObjects must be reported once.
+// phase Inqueue means that Volcano lets the job place its pods. A job that fits may not stay in phase Pending
+// either. Each object must be reported once, and not again after many more sessions.
 func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 	// A quota of 16, and a gang of 2 pods with 8 cards each, of which only one fits on the node. The small job waits too.
 	const gangFitsPartly = `
@@ -48,22 +48,22 @@ func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 			single victim queue=r cards=8
 			write pod victim node=h200-0
 			single a queue=q cards=4
-			enough
-			clean
+			manySessions
+			nothingFound
 			remove pod victim`, "pod/test/a"},
 		"a small job beside a gang that fits only partly, whose reservation ends after 5 minutes": {gangFitsPartly + `
 			sessions 300
-			clean`, "podgroup/test/small"},
+			nothingFound`, "podgroup/test/small"},
 		"a small job beside a gang of 4 that has no node, after the quota is lowered to 2": {`
 			gang g queue=q pods=4 cards=1 nodeSelector=zone=nowhere
 			write group small queue=q request=H200:1 phase=Pending
-			enough
-			clean
+			manySessions
+			nothingFound
 			write queue q quota=H200:2`, "podgroup/test/small"},
 	}) {
-		s := newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).playScript(`enough`)
+		s := newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).playScript(`manySessions`)
 		s.expectViolations(Progress, strings.Fields(tc.wantObjects)...)
-		s.playScript(`enough; clean`)
+		s.playScript(`manySessions; nothingFound`)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestAWorkloadThatDoesNotFitMayWait(t *testing.T) {
 			write queue q quota=H200:4
 		`, 10) + `remove pod a`,
 	}) {
-		newSceneWithQuotaOfFour(t, Options{}).playScript(steps).playScript(`enough; clean`)
+		newSceneWithQuotaOfFour(t, Options{}).playScript(steps).playScript(`manySessions; nothingFound`)
 	}
 }
 
@@ -148,8 +148,8 @@ func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
 
 	s.playScript(`
 		single a queue=q cards=1
-		enough
-		clean`)
+		manySessions
+		nothingFound`)
 }
 
 // TestOnlySessionsThatDecideCount: pod a fits, and must start within three sessions of one scheduler. Sessions that
@@ -165,7 +165,7 @@ func TestOnlySessionsThatDecideCount(t *testing.T) {
 			s.clock = s.clock.Add(time.Second)
 			s.addReading(reading(i))
 		}
-		s.playScript(`clean`)
+		s.playScript(`nothingFound`)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestAQueueWithoutCPUTakesPodsWithCardsWhenTheseAreUnlimited(t *testing.T) {
 	s := newSceneWithQuotaOfFour(t, Options{UnlimitedCPUMemory: true}).playScript(`
 		write queue q cpu= memory=
 		single a queue=q cards=1
-		enough`)
+		manySessions`)
 	s.expectViolations(Progress, "pod/test/a")
 }
 
@@ -187,7 +187,7 @@ func TestPodsOfOtherTestsAreNotReported(t *testing.T) {
 	s.playScript(`
 		single a queue=q cards=1
 		single b queue=q cards=1
-		enough`).expectViolations(Progress, "pod/test/b")
+		manySessions`).expectViolations(Progress, "pod/test/b")
 }
 
 // TestCheckReturnsThePodsWhoseDeadlineIsStillToCome: a test waits until no pod is left whose deadline is still

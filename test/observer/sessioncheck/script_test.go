@@ -46,8 +46,8 @@ func newSceneWithQuotaOfFour(t *testing.T, options Options) *checkerScript {
 //	single NAME queue= …         a pod for H200 with a PodGroup of its own, group-of-NAME
 //	gang NAME queue= pods=N …    a PodGroup and its pods NAME-0, NAME-1 …, for H200
 //	sessions COUNT               sessions close, one a second
-//	enough                       as many as anything may take, and bindings arrive
-//	clean                        nothing has been found
+//	manySessions                 as many sessions close as anything may take, and bindings arrive
+//	nothingFound                 no violation has been found since the last step that looked
 //	wait DURATION
 //
 // The words key=value behind a name are those of package script.
@@ -66,9 +66,9 @@ func (s *checkerScript) playScript(text string) *checkerScript {
 			s.writeGang(line)
 		case "sessions":
 			s.closeSessions(check.Value(strconv.Atoi(line.Name()))(s.T))
-		case "enough":
+		case "manySessions":
 			s.closeSessions(5 + int(bindTimeout/time.Second))
-		case "clean":
+		case "nothingFound":
 			s.expectViolations("")
 		case "wait":
 			s.clock = s.clock.Add(check.Value(time.ParseDuration(line.Name()))(s.T))

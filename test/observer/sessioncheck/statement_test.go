@@ -19,16 +19,24 @@ func TestAPodStatesTheTruthAboutItsQueue(t *testing.T) {
 		message string
 		isTrue  bool
 	}{
-		"request, total and quota are right":          {isTrue, true},
-		"the same within another message":             {"0/2 nodes are available: 1 " + change("Queue", "queue") + ".", true},
-		"a queue r, which is not that of a":           {change("<q>", "<r>"), false},
-		"a quota of 3":                                {change("is <4>", "is <3>"), false},
-		"a request of 3":                              {"Queue <q> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <6>, but capability is <4>", false},
-		"a total of 6":                                {change("be <5>", "be <6>"), false},
-		"a total of 4":                                {change("be <5>", "be <4>"), false},
-		"a card of which the queue has no quota":      {"Queue <q> has insufficient <NVIDIA-L40S> quota: requested <2>, total would be <2>, but capability is <0>", true},
-		"too little CPU, although 9 cores are left":   {"Queue <q> has insufficient CPU quota: requested <1000m>, total would be <11000m>, but capability is <10000m>", false},
-		"too little memory, although 9 GiB are left":  {"Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <11000Mi>, but capability is <10240Mi>", false},
+		"request, total and quota are right": {isTrue, true},
+		"the same within another message":    {"0/2 nodes are available: 1 " + change("Queue", "queue") + ".", true},
+		"a queue r, which is not that of a":  {change("<q>", "<r>"), false},
+		"a quota of 3":                       {change("is <4>", "is <3>"), false},
+		"a request of 3": {
+			"Queue <q> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <6>, but capability is <4>", false,
+		},
+		"a total of 6": {change("be <5>", "be <6>"), false},
+		"a total of 4": {change("be <5>", "be <4>"), false},
+		"a card of which the queue has no quota": {
+			"Queue <q> has insufficient <NVIDIA-L40S> quota: requested <2>, total would be <2>, but capability is <0>", true,
+		},
+		"too little CPU, although 9 cores are left": {
+			"Queue <q> has insufficient CPU quota: requested <1000m>, total would be <11000m>, but capability is <10000m>", false,
+		},
+		"too little memory, although 9 GiB are left": {
+			"Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <11000Mi>, but capability is <10240Mi>", false,
+		},
 		"no limit of CPU, although there is one":      {"Queue <q> has no cpu capability and may use none: set spec.capability.cpu", false},
 		"that q does not exist":                       {"Queue <q> does not exist", false},
 		"that a queue does not exist, which does not": {"Queue <gone> does not exist", true},

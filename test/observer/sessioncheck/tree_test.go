@@ -70,7 +70,9 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 		"5 cards in other, of which it borrows 1, five minutes after it gave cards back": {otherGaveBackSix + `
 			single p queue=other cards=5
 			sessions 300`, "pod/test/p"},
-		"4 cards in other, which it deserves, soon after it gave cards back": {otherGaveBackSix + `single p queue=other cards=4`, "pod/test/p"},
+		"4 cards in other, which it deserves, soon after it gave cards back": {
+			otherGaveBackSix + `single p queue=other cards=4`, "pod/test/p",
+		},
 		"2 cards in a, which it deserves, by a pod that is not preemptable": {`
 			single p queue=a cards=2 volcano.sh/preemptable=false`, "pod/test/p"},
 		"1 card in a, which deserves 3 and uses 2, reclaimed from b, which uses 4 and deserves 1": {bUsesFour + aUsesTwo + `
@@ -79,12 +81,14 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 			write queue b deserved=H200:1
 			write queue b quota=H200:4
 			single p queue=a cards=1`, "pod/test/p"},
-		"2 cards in b, reclaimed from other, which uses 6 and deserves 4": {otherUsesSix + aUsesTwo + `single p queue=b cards=2`, "pod/test/p"},
+		"2 cards in b, reclaimed from other, which uses 6 and deserves 4": {
+			otherUsesSix + aUsesTwo + `single p queue=b cards=2`, "pod/test/p",
+		},
 	}) {
-		s := newSceneWithTree(t).playScript(tc.steps).playScript(`enough`)
+		s := newSceneWithTree(t).playScript(tc.steps).playScript(`manySessions`)
 		s.expectViolations(Progress, strings.Fields(tc.wantObjects)...)
 
-		s.playScript(`enough; clean`)
+		s.playScript(`manySessions; nothingFound`)
 	}
 }
 
@@ -158,7 +162,7 @@ func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 			single r queue=a cards=1
 			single s queue=b cards=1`,
 	}) {
-		newSceneWithTree(t).playScript(steps).playScript(`enough; clean`)
+		newSceneWithTree(t).playScript(steps).playScript(`manySessions; nothingFound`)
 	}
 }
 
@@ -188,6 +192,6 @@ func TestCPUCountsInEveryAncestor(t *testing.T) {
 		single p queue=a cards=1
 		single r queue=b cards=1
 		write pod p node=h200-0
-		clean
+		nothingFound
 		write pod r node=h200-0`).expectViolations(Capacity, "pod/test/r")
 }
