@@ -154,7 +154,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	check.That(t, got.Work <= 41*200*workPerVisit, "work %d, want at most a look at each node", got.Work)
 
 	p.Quotas[0] = flatQuota(41)
-	check.Equal(t, "placed pods", 41, mustSolve(t, p, true).Placed())
+	check.Equal(t, "placed pods", 41, mustSolve(t, p).Placed())
 }
 
 // TestEmptyPodSetsCostNoWork: a caller tries how many pods of each kind fit, with 0 for the other kinds. 63 kinds without
@@ -183,5 +183,5 @@ func TestSolvePlacesPodsBetweenEmptyPodSets(t *testing.T) {
 		pending pods=1 cards=1
 		pending pods=0 cards=1
 		job gang running=n loss=1`).Problem
-	check.Equal(t, "places", [][]int{nil, {0}, nil}, mustSolve(t, p, true).Places)
+	check.Equal(t, "places", [][]int{nil, {0}, nil}, mustSolve(t, p).Places)
 }

@@ -155,9 +155,12 @@ func mustNeedAllVictims(t check.T, p *Problem, plan *Plan) {
 	check.Must(t, why == "", "%s", why)
 }
 
-// mustSolve solves a problem with the largest budget. It ends the test if the plan is wrong, or if there is one
+// mustSolve solves a problem with the largest budget. It ends the test if there is no plan, or the plan is wrong.
+func mustSolve(t check.T, p *Problem) *Plan { return solveIfPossible(t, p, true) }
+
+// solveIfPossible solves a problem with the largest budget. It ends the test if the plan is wrong, or if there is one
 // although none is possible, or the other way round. It returns nil for no plan.
-func mustSolve(t check.T, p *Problem, possible bool) *Plan {
+func solveIfPossible(t check.T, p *Problem, possible bool) *Plan {
 	plan, ok := solveAll(p)
 	check.Must(t, ok == possible, "found a plan: %t, one exists: %t", ok, possible)
 	if ok {

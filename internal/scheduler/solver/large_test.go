@@ -40,7 +40,7 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 		for _, pending := range []int{5, 13, 29, 48, 61, 100, 104, 333, 400, 512} {
 			t.Run(fmt.Sprintf("%+v %d", f, pending), func(t *testing.T) {
 				p := f.problem(pending, 1)
-				plan := mustSolve(t, p, true)
+				plan := mustSolve(t, p)
 
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)

@@ -203,7 +203,7 @@ type victimsCase struct {
 func checkVictims(t *testing.T, cases map[string]victimsCase) {
 	for t, tc := range check.Cases(t, cases) {
 		s := newScene(tc.scene)
-		if plan := mustSolve(t, s.Problem, tc.want != "no plan"); plan != nil {
+		if plan := solveIfPossible(t, s.Problem, tc.want != "no plan"); plan != nil {
 			check.Equal(t, "victims", tc.want, s.formatVictims(plan))
 		}
 	}

@@ -6,20 +6,28 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tree makes a fleet's problem one of a tree of ten queues: the root has no quota left, all gangs
-// release what they hold there, and those of every other queue at their parent too. Each queue
-// may lose a part of what it holds.
-func (f fleet) tree(pending int, cards float64, fits bool, part float64, borrowed bool) *Problem {
-	p := f.problem(pending, cards)
-	p.Quotas = []Quota{{Levels: []int64{int64(pending) * int64(cards), int64(f.gangs * f.size), 0}}}
-	if fits {
+// treeScene is what a problem of a tree has beside its fleet.
+type treeScene struct {
+	pending       int     // pods
+	cards         float64 // of each of them
+	nodesHaveRoom bool    // so that victims release only quota
+	mayLose       float64 // the part of its cards that may be taken from each queue
+	borrowed      bool    // the last victim may exceed that part, as for borrowed cards
+}
+
+// tree makes a fleet's problem one of a tree of ten queues: the root has no quota left, all gangs release what they use
+// there, and those of every other queue at their parent too.
+func (f fleet) tree(scene treeScene) *Problem {
+	p := f.problem(scene.pending, scene.cards)
+	p.Quotas = []Quota{{Levels: []int64{int64(scene.pending) * int64(scene.cards), int64(f.gangs * f.size), 0}}}
+	if scene.nodesHaveRoom {
 		for i := range p.Nodes {
 			p.Nodes[i].Free = Amounts{8, 64000, 256e9}
 		}
 	}
 
 	const queues = 10
-	held := make([]int64, queues)
+	used := make([]int64, queues)
 	for j := range p.Jobs {
 		queue := j % queues
 		p.Jobs[j].Level = 1 + queue%2
@@ -27,17 +35,18 @@ func (f fleet) tree(pending int, cards float64, fits bool, part float64, borrowe
 			pod := &p.Jobs[j].Pods[i]
 			pod.Releases = []QuotaAmount{{0, 1}}
 			pod.Takes = []TakeAmount{{queue, 1}, {queues, 1}}
-			held[queue]++
+			used[queue]++
 		}
 	}
 
 	all := int64(0)
-	for _, n := range held {
-		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: int64(part * float64(n)), Borrowed: borrowed})
-		all += int64(part * float64(n))
+	for _, n := range used {
+		most := int64(scene.mayLose * float64(n))
+		p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: most, Borrowed: scene.borrowed})
+		all += most
 	}
 
-	p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: all, Borrowed: borrowed})
+	p.TakeLimits = append(p.TakeLimits, TakeLimit{Most: all, Borrowed: scene.borrowed})
 	return p
 }
 
@@ -54,13 +63,13 @@ var trees = map[string]fleet{
 func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		for _, pending := range []int{1, 13, 48, 104, 400} {
-			for _, part := range []float64{1, 0.5} {
-				p := f.tree(pending, 1, true, part, false)
-				plan := mustSolve(t, p, true)
+			for _, mayLose := range []float64{1, 0.5} {
+				p := f.tree(treeScene{pending: pending, cards: 1, mayLose: mayLose, nodesHaveRoom: true})
+				plan := mustSolve(t, p)
 				least := leastJobSeconds(p)
 				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
 
-				onFullNodes, _ := solveAll(f.tree(pending, 1, false, part, false))
+				onFullNodes, _ := solveAll(f.tree(treeScene{pending: pending, cards: 1, mayLose: mayLose}))
 				withoutTree, _ := solveAll(f.problem(pending, 1))
 				check.Must(t, onFullNodes != nil, "no plan on full nodes")
 				check.Equal(t, "loss on full nodes", withoutTree.Loss, onFullNodes.Loss)
@@ -74,9 +83,8 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 // nodes have room or are full.
 func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
-		for _, fits := range []bool{true, false} {
-			mustSolve(t, f.tree(20, 8, fits, 0.5, false), true)
-		}
+		mustSolve(t, f.tree(treeScene{pending: 20, cards: 8, mayLose: 0.5, nodesHaveRoom: true}))
+		mustSolve(t, f.tree(treeScene{pending: 20, cards: 8, mayLose: 0.5}))
 	}
 }
 
@@ -84,9 +92,10 @@ func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 // may be taken, 20 cards. The solver proves that there is no plan with little work, without trying sets of victims.
 func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
-		for _, fits := range []bool{true, false} {
+		for _, nodesHaveRoom := range []bool{true, false} {
 			for _, borrowed := range []bool{true, false} {
-				got := Solve(f.tree(64, 8, fits, 0.05, borrowed), maxRefineWork)
+				p := f.tree(treeScene{pending: 64, cards: 8, mayLose: 0.05, nodesHaveRoom: nodesHaveRoom, borrowed: borrowed})
+				got := Solve(p, maxRefineWork)
 				checkNoPlan(t, name, got)
 				check.That(t, got.Work < 1_000_000, "%s: work %d, want less than 1,000,000", name, got.Work)
 			}
@@ -112,8 +121,9 @@ func TestWorkInTreesStaysWithinLimits(t *testing.T) {
 		{fleet{nodes: 500, gangs: 500, size: 8, elastic: true}, 64, 8, 7_000_000},
 		{fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8}, 400, 1, 2_200_000},
 	} {
-		for _, fits := range []bool{true, false} {
-			got := Solve(tc.fleet.tree(tc.pending, tc.cards, fits, 0.5, true), maxRefineWork)
+		for _, nodesHaveRoom := range []bool{true, false} {
+			p := tc.fleet.tree(treeScene{pending: tc.pending, cards: tc.cards, mayLose: 0.5, nodesHaveRoom: nodesHaveRoom, borrowed: true})
+			got := Solve(p, maxRefineWork)
 
 			check.Must(t, got.Plan != nil, "%+v, %d of %g: no plan", tc.fleet, tc.pending, tc.cards)
 			check.That(t, got.Work <= tc.maxWork, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.pending, tc.cards, got.Work, tc.maxWork)

@@ -190,7 +190,7 @@ func TestPodsWithoutCardsNeedNoQuotaOfCards(t *testing.T) {
 		job gang running=n loss=7`)
 	s.PodSets[0].Cards = 0
 
-	check.Equal(t, "victims", "gang", s.formatVictims(mustSolve(t, s.Problem, true)))
+	check.Equal(t, "victims", "gang", s.formatVictims(mustSolve(t, s.Problem)))
 }
 
 // TestSolveWithTwoPodSets: a pending job can have pods of different kinds, here workers and a master. All of them must
@@ -243,7 +243,7 @@ func TestTwoPodSetsShareFreeCards(t *testing.T) {
 		p.Nodes[i].Free = Amounts{2}
 	}
 
-	check.Equal(t, "victims", nil, mustSolve(t, p, true).Victims)
+	check.Equal(t, "victims", nil, mustSolve(t, p).Victims)
 }
 
 // TestResourceThatNoPodRequestsChangesNothing: nodes have further resources beside cards and CPU, here one of which nothing
@@ -268,5 +268,5 @@ func TestResourceThatNoPodRequestsChangesNothing(t *testing.T) {
 		s.Nodes[i].Free = append(s.Nodes[i].Free, 0)
 	}
 
-	check.Equal(t, "victims", "four one elastic-0 elastic-2", s.formatVictims(mustSolve(t, s.Problem, true)))
+	check.Equal(t, "victims", "four one elastic-0 elastic-2", s.formatVictims(mustSolve(t, s.Problem)))
 }

@@ -53,7 +53,7 @@ func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 // TestJobsWithMoreThan256TasksAreRefused: the webhook must answer in time, so it validates at most 256 pod templates of a
 // workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence.
 func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
-	job := func(n int, change func(*vcbatch.Job)) Workload {
+	newJobOfTasks := func(n int, change func(*vcbatch.Job)) Workload {
 		tasks := make([]vcbatch.TaskSpec, n)
 		for i := range tasks {
 			tasks[i] = newTask(1, nil, nil)
@@ -67,42 +67,42 @@ func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 	}
 	const tooMany = "has more than 256 pod templates, and the rest is not validated"
 
-	byAnother := func(j *vcbatch.Job) {
+	setOwner := func(j *vcbatch.Job) {
 		yes := true
 		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		now, before              int
+		tasks, tasksBefore       int
 		change                   func(*vcbatch.Job)
 		changeInput              func(*WorkloadInput)
 		wantRefusal, wantWarning string
 	}{
-		"256 tasks":             {now: MaxTemplates},
-		"257 tasks: refused":    {now: MaxTemplates + 1, wantRefusal: tooMany},
-		"12,800 tasks: refused": {now: 50 * MaxTemplates, wantRefusal: tooMany},
+		"256 tasks":             {tasks: MaxTemplates},
+		"257 tasks: refused":    {tasks: MaxTemplates + 1, wantRefusal: tooMany},
+		"12,800 tasks: refused": {tasks: 50 * MaxTemplates, wantRefusal: tooMany},
 		"512 tasks, 768 before": {
-			now:         2 * MaxTemplates,
-			before:      3 * MaxTemplates,
+			tasks:       2 * MaxTemplates,
+			tasksBefore: 3 * MaxTemplates,
 			wantWarning: "as before: spec: Forbidden: " + tooMany,
 		},
-		"512 tasks, 3 before: refused":              {now: 2 * MaxTemplates, before: 3, wantRefusal: tooMany},
-		"512 tasks of a job with an owner: refused": {now: 2 * MaxTemplates, change: byAnother, wantRefusal: tooMany},
+		"512 tasks, 3 before: refused":              {tasks: 2 * MaxTemplates, tasksBefore: 3, wantRefusal: tooMany},
+		"512 tasks of a job with an owner: refused": {tasks: 2 * MaxTemplates, change: setOwner, wantRefusal: tooMany},
 		"512 tasks, no ServiceTypePolicy": {
-			now:         2 * MaxTemplates,
+			tasks:       2 * MaxTemplates,
 			changeInput: func(w *WorkloadInput) { w.Policy = nil },
 			wantWarning: tooMany,
 		},
-		"512 tasks and a total of cards: refused": {now: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
+		"512 tasks and a total of cards: refused": {tasks: 2 * MaxTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = annotationMap{cardRequest: `{"NVIDIA-H200":8}`}
 		}, wantRefusal: tooMany},
 	}) {
 		var before *Workload
-		if tc.before > 0 {
-			load := job(tc.before, nil)
+		if tc.tasksBefore > 0 {
+			load := newJobOfTasks(tc.tasksBefore, nil)
 			before = &load
 		}
-		checkAnswer(t, validateNow(t, job(tc.now, tc.change), before, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
+		checkAnswer(t, validateNow(t, newJobOfTasks(tc.tasks, tc.change), before, newInput(tc.changeInput)), tc.wantRefusal, tc.wantWarning)
 	}
 
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}

@@ -180,53 +180,53 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 
 	withShares := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "shares": withheld})
 	for t, tc := range check.Cases(t, map[string]struct {
-		asked       string
-		known       *card.Inventory
+		name        string
+		inventory   *card.Inventory
 		wantWarning string
 	}{
 		"a name without its vendor, in lower case": {"h200", all, "names card h200, which no node offers now: did you mean NVIDIA-H200?"},
 		"no similar name, and an unnamed node": {
-			asked:       "NVIDIA-B300",
-			known:       withNew,
+			name:        "NVIDIA-B300",
+			inventory:   withNew,
 			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200; or it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits until the labels are there",
 		},
 		"a name without its vendor, and an unnamed node": {"H200", withNew, "did you mean NVIDIA-H200?; or it is not named yet (1 node"},
 		"no offered name is similar": {
-			asked:       "NVIDIA-B300",
-			known:       all,
+			name:        "NVIDIA-B300",
+			inventory:   all,
 			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200",
 		},
 		"a node withholds the card": {
-			asked:       "NVIDIA-A10G",
-			known:       withShares,
+			name:        "NVIDIA-A10G",
+			inventory:   withShares,
 			wantWarning: "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu",
 		},
 		"a similar name, and an unnamed node": {
-			asked:       "NVIDIA-H20",
-			known:       withNew,
+			name:        "NVIDIA-H20",
+			inventory:   withNew,
 			wantWarning: "names card NVIDIA-H20, which no node offers now: did you mean NVIDIA-H200?; or it is not named yet",
 		},
 		"a label of an unnamed node has the name": {
-			asked:       "NVIDIA-H20",
-			known:       card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}),
+			name:        "NVIDIA-H20",
+			inventory:   card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}),
 			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: names more than one card model: NVIDIA-H20, Tesla-T4)",
 		},
 		"no node has a named card": {
-			asked:       "NVIDIA-H20",
-			known:       card.NewInventory(map[string]card.Node{"new": unnamed}),
+			name:        "NVIDIA-H20",
+			inventory:   card.NewInventory(map[string]card.Node{"new": unnamed}),
 			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits",
 		},
 		"a node with labels of several models": {
-			asked:       "NVIDIA-H20",
-			known:       card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}),
+			name:        "NVIDIA-H20",
+			inventory:   card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}),
 			wantWarning: "it is not named yet (1 node: names more than one card model",
 		},
 		"the first of two alternatives is offered": {
-			asked:       "NVIDIA-H200|h200",
-			known:       all,
+			name:        "NVIDIA-H200|h200",
+			inventory:   all,
 			wantWarning: "names card h200, which no node offers now: did you mean NVIDIA-H200?",
 		},
 	}) {
-		checkNewWorkload(t, newPod(annotationMap{cardName: tc.asked}, amounts{gpu: "1"}), newInput(func(w *WorkloadInput) { w.Inventory = tc.known }), "", tc.wantWarning)
+		checkNewWorkload(t, newPod(annotationMap{cardName: tc.name}, amounts{gpu: "1"}), newInput(func(w *WorkloadInput) { w.Inventory = tc.inventory }), "", tc.wantWarning)
 	}
 }

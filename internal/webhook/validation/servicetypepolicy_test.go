@@ -16,160 +16,166 @@ import (
 // It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator cannot render the
 // scheduler's configuration: it merges the policy with a base, a ConfigMap of Volcano.
 func TestServiceTypePolicyIsValidated(t *testing.T) {
-	gone := metav1.NewTime(time.Unix(1, 0))
-	policy := func(change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
+	newPolicy := func(changes ...func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-		if change != nil {
+		for _, change := range changes {
 			change(&p.Spec)
 		}
 		return p
 	}
 
-	types := func(types ...v1alpha1.ServiceType) func(*v1alpha1.ServiceTypePolicySpec) {
+	withTypes := func(types ...v1alpha1.ServiceType) func(*v1alpha1.ServiceTypePolicySpec) {
 		return func(s *v1alpha1.ServiceTypePolicySpec) { s.ServiceTypes = types }
 	}
 
-	wrong := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}})
-	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
-	denying := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
-	wrongTwice := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
+	setIgnore := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
+	setDeny := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
+	setReclaimOff := func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimOff }
+	setReclaimPods := func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods }
+	setTree := func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyTree }
+	reclaimingFromB := withTypes(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}}) // which is not defined
+	reclaimingFromBAndC := withTypes(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
 
-	text := func(text string) *corev1.ConfigMap {
+	newBase := func(text string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
 	}
-	batch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
+	setBatch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
 
-	good := text(schedulerconfig.BuiltIn)
-	rendered := policy(nil)
+	validBase := newBase(schedulerconfig.BuiltIn)
+	rendered := newPolicy()
 	rendered.Status.ConfigHash = "x"
 
-	from := func(what string) *corev1.ConfigMap {
+	newRenderedFrom := func(what string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: what}}}
 	}
-	tree := func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyTree }
-	hierarchical := text(schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n")
+	hierarchicalBase := newBase(schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n")
 
-	leaving := policy(wrong)
-	leaving.DeletionTimestamp = &gone
+	deleted := newPolicy(reclaimingFromB)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy, before           *v1alpha1.ServiceTypePolicy
 		quotas                   []*v1alpha1.CardQuota
-		base, live               *corev1.ConfigMap
-		unknown                  bool
+		base, renderedConfigMap  *corev1.ConfigMap
+		isBaseUnknown            bool
 		wantRefusal, wantWarning string
 	}{
-		"a policy without entries": {policy: policy(nil), base: good, quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("a")}},
+		"a policy without entries": {policy: newPolicy(), base: validBase, quotas: []*v1alpha1.CardQuota{newQuotaOf8H200("a")}},
 		"type a reclaims from an undefined type: refused": {
-			policy:      policy(wrong),
-			base:        good,
+			policy:      newPolicy(reclaimingFromB),
+			base:        validBase,
 			wantRefusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`,
 		},
 		"another change, type a reclaimed from an undefined type before": {
-			policy:      policy(wrongAnd),
-			before:      policy(wrong),
-			base:        good,
+			policy:      newPolicy(reclaimingFromB, setIgnore),
+			before:      newPolicy(reclaimingFromB),
+			base:        validBase,
 			wantWarning: "as before: ",
 		},
 		"type a reclaims from a second undefined type: refused": {
-			policy:      policy(wrongTwice),
-			before:      policy(wrong),
-			base:        good,
+			policy:      newPolicy(reclaimingFromBAndC),
+			before:      newPolicy(reclaimingFromB),
+			base:        validBase,
 			wantRefusal: `takes from "c"`,
 			wantWarning: "as before: ",
 		},
-		"only metadata of an invalid policy changes": {policy: policy(wrong), before: policy(wrong), base: good},
-		"an invalid policy that is being deleted":    {policy: leaving, before: policy(nil), base: good},
+		"only metadata of an invalid policy changes": {
+			policy: newPolicy(reclaimingFromB),
+			before: newPolicy(reclaimingFromB),
+			base:   validBase,
+		},
+		"an invalid policy that is being deleted": {policy: deleted, before: newPolicy(), base: validBase},
 		"overCommitPercent 50: refused": {
-			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }),
-			base:        good,
+			policy:      newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }),
+			base:        validBase,
 			wantRefusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000",
 		},
-		"cpu as a card: refused": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+		"cpu as a card: refused": {policy: newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) {
 			s.Cards = []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}
-		}), base: good,
+		}), base: validBase,
 			wantRefusal: `spec.cards[cpu].resource: Forbidden: "cpu" is no card`},
 		"a card of another vendor": {
-			policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+			policy: newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) {
 				s.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", ModelLabel: "amd.com/gpu.product-name", NodeSelector: map[string]string{"on": "true"}}}
 			}),
-			base: good,
+			base: validBase,
 		},
 		"two CardQuotas have a service type that is no longer defined": {
-			policy:      policy(types(v1alpha1.ServiceType{Name: "inference"})),
-			base:        good,
-			quotas:      []*v1alpha1.CardQuota{newQuotaOf8H200("b", batch), newQuotaOf8H200("a", batch), newQuotaOf8H200("c")},
+			policy:      newPolicy(withTypes(v1alpha1.ServiceType{Name: "inference"})),
+			base:        validBase,
+			quotas:      []*v1alpha1.CardQuota{newQuotaOf8H200("b", setBatch), newQuotaOf8H200("a", setBatch), newQuotaOf8H200("c")},
 			wantWarning: "2 CardQuotas have a service type that this policy does not define: a (batch), b (batch)",
 		},
 		"unmanagedQueues becomes Deny": {
-			policy:      policy(denying),
-			before:      policy(nil),
-			base:        good,
+			policy:      newPolicy(setDeny),
+			before:      newPolicy(),
+			base:        validBase,
 			wantWarning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default",
 		},
-		"a new policy with unmanagedQueues Deny": {policy: policy(denying), base: good, wantWarning: "spec.unmanagedQueues: Deny"},
+		"a new policy with unmanagedQueues Deny": {policy: newPolicy(setDeny), base: validBase, wantWarning: "spec.unmanagedQueues: Deny"},
 		"another change, unmanagedQueues Deny before": {
-			policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }),
-			before: policy(denying),
-			base:   good,
+			policy: newPolicy(setDeny, setReclaimOff),
+			before: newPolicy(setDeny),
+			base:   validBase,
 		},
 		"the deprecated victimOrder Loss": {
-			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.VictimOrder = v1alpha1.VictimsByLoss }),
-			base:        good,
+			policy:      newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) { s.VictimOrder = v1alpha1.VictimsByLoss }),
+			base:        validBase,
 			wantWarning: "spec.victimOrder: Loss is deprecated, because it evicts work of high priority where work of low priority would suffice: remove the field; for the least loss among the queues of one priority, list a single class in spec.priorityClasses",
 		},
 		"the deprecated priorityClassPolicy None": {
-			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.PriorityClassPolicy = v1alpha1.PriorityClassesNone }),
-			base:        good,
+			policy:      newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) { s.PriorityClassPolicy = v1alpha1.PriorityClassesNone }),
+			base:        validBase,
 			wantWarning: "spec.priorityClassPolicy: None is deprecated: remove the field, and list a single class in spec.priorityClasses, which makes all work of a queue equal, too",
 		},
-		"deprecated fields with their default values": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) {
+		"deprecated fields with their default values": {policy: newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) {
 			s.VictimOrder = v1alpha1.VictimsByPriority
 			s.PriorityClassPolicy = v1alpha1.PriorityClassesManaged
 			s.NodeOrderWeightPercent = 4
-		}), base: good},
-		"the ConfigMaps cannot be read": {policy: policy(nil), unknown: true},
+		}), base: validBase},
+		"the ConfigMaps cannot be read": {policy: newPolicy(), isBaseUnknown: true},
 		"the base ConfigMap is gone": {
-			policy:      rendered,
-			live:        from("ConfigMap a/b, key c"),
-			wantWarning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
+			policy:            rendered,
+			renderedConfigMap: newRenderedFrom("ConfigMap a/b, key c"),
+			wantWarning:       "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
 		},
 		"the base is gone: the rendered configuration stays": {
-			policy:      rendered,
-			live:        from("ConfigMap a/b, key c"),
-			wantWarning: "; what was rendered last stays",
+			policy:            rendered,
+			renderedConfigMap: newRenderedFrom("ConfigMap a/b, key c"),
+			wantWarning:       "; what was rendered last stays",
 		},
 		"the base and the rendered ConfigMap are gone": {policy: rendered, wantWarning: "; there is no rendered configuration"},
 		"rendered from Volcano's default, and the policy changes": {
-			policy:      rendered,
-			live:        from("Volcano's built-in default"),
-			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap",
+			policy:            rendered,
+			renderedConfigMap: newRenderedFrom("Volcano's built-in default"),
+			wantWarning:       "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap",
 		},
 		"Volcano's own reclaim in a tree: refused": {
-			policy:      policy(func(s *v1alpha1.ServiceTypePolicySpec) { tree(s); s.Reclaim = v1alpha1.ReclaimPods }),
-			base:        good,
+			policy:      newPolicy(setTree, setReclaimPods),
+			base:        validBase,
 			wantRefusal: `spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`,
 		},
 		"the base has Volcano's hierarchy, the policy says Flat": {
-			policy:      policy(nil),
-			base:        hierarchical,
+			policy:      newPolicy(),
+			base:        hierarchicalBase,
 			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy",
 		},
-		"the base has Volcano's hierarchy, the policy says Tree": {policy: policy(tree), base: hierarchical},
+		"the base has Volcano's hierarchy, the policy says Tree": {policy: newPolicy(setTree), base: hierarchicalBase},
 		"an invalid base, and no rendered configuration": {
-			policy:      policy(nil),
-			base:        text("actions: ["),
+			policy:      newPolicy(),
+			base:        newBase("actions: ["),
 			wantWarning: "; there is no rendered configuration",
 		},
 		"there is no base ConfigMap": {
-			policy:      policy(nil),
+			policy:      newPolicy(),
 			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
 		},
 		"a base that is not YAML": {
-			policy:      policy(nil),
-			base:        text("actions: ["),
+			policy:      newPolicy(),
+			base:        newBase("actions: ["),
 			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML",
 		},
 	}) {
-		checkAnswer(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.live, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.wantRefusal, tc.wantWarning)
+		checkAnswer(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.renderedConfigMap, BaseUnknown: tc.isBaseUnknown, Volcano: "volcano-system"}), tc.wantRefusal, tc.wantWarning)
 	}
 }

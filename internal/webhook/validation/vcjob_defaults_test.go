@@ -21,85 +21,85 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	both := JobDefaults{DefaultMaxRetry, restart}
 	retries := JobDefaults{MaxRetry: DefaultMaxRetry}
 	none := JobDefaults{}
-	job := func(change func(*vcbatch.Job)) *vcbatch.Job {
+	newGang := func(changes ...func(*vcbatch.Job)) *vcbatch.Job {
 		j := newVCJob("training", nil, newTask(2, annotationMap{cardName: "NVIDIA-H200"}, amounts{gpu: "4"}))
-		if change != nil {
+		for _, change := range changes {
 			change(j)
 		}
 		return j
 	}
 
-	on := func(event bus.Event, action bus.Action) func(*vcbatch.Job) {
+	withPolicy := func(event bus.Event, action bus.Action) func(*vcbatch.Job) {
 		return func(j *vcbatch.Job) { j.Spec.Policies = []vcbatch.LifecyclePolicy{{Event: event, Action: action}} }
 	}
-	parts := func(least int32) func(*vcbatch.Job) {
+	withMinPartitions := func(least int32) func(*vcbatch.Job) {
 		return func(j *vcbatch.Job) {
 			j.Spec.Tasks[0].PartitionPolicy = &vcbatch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 1, MinPartitions: least}
 		}
 	}
 
-	off := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
+	setUnchanged := func(w *WorkloadInput) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
 		job         *vcbatch.Job
 		changeInput func(*WorkloadInput)
 		want        JobDefaults
 	}{
-		"a job without policies: gets both": {job: job(nil), want: both},
+		"a job without policies: gets both": {job: newGang(), want: both},
 		"maxRetry is 3, Volcano's own default: gets both": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.MaxRetry = 3 }),
 			want: both,
 		},
 		"maxRetry is 1, which the user wrote: gets only the policy": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.MaxRetry = 1 }),
 			want: JobDefaults{Policies: restart},
 		},
 		"restarts when a pod is evicted": {
-			job:  job(on(bus.PodEvictedEvent, bus.RestartJobAction)),
+			job:  newGang(withPolicy(bus.PodEvictedEvent, bus.RestartJobAction)),
 			want: retries,
 		},
 		"restarts a task when a pod is evicted": {
-			job:  job(on(bus.PodEvictedEvent, bus.RestartTaskAction)),
+			job:  newGang(withPolicy(bus.PodEvictedEvent, bus.RestartTaskAction)),
 			want: retries,
 		},
-		"restarts at any event":                      {job: job(on(bus.AnyEvent, bus.RestartJobAction)), want: retries},
-		"aborts when a pod is evicted: gets nothing": {job: job(on(bus.PodEvictedEvent, bus.AbortJobAction)), want: none},
-		"terminates at any event: gets nothing":      {job: job(on(bus.AnyEvent, bus.TerminateJobAction)), want: none},
+		"restarts at any event":                      {job: newGang(withPolicy(bus.AnyEvent, bus.RestartJobAction)), want: retries},
+		"aborts when a pod is evicted: gets nothing": {job: newGang(withPolicy(bus.PodEvictedEvent, bus.AbortJobAction)), want: none},
+		"terminates at any event: gets nothing":      {job: newGang(withPolicy(bus.AnyEvent, bus.TerminateJobAction)), want: none},
 		"synchronises when a pod is evicted": {
-			job:  job(on(bus.PodEvictedEvent, bus.SyncJobAction)),
+			job:  newGang(withPolicy(bus.PodEvictedEvent, bus.SyncJobAction)),
 			want: retries,
 		},
 		"restarts when a pod fails, not when it is evicted: gets both": {
-			job:  job(on(bus.PodFailedEvent, bus.RestartJobAction)),
+			job:  newGang(withPolicy(bus.PodFailedEvent, bus.RestartJobAction)),
 			want: both,
 		},
 		"completes with a task: gets both": {
-			job:  job(on(bus.TaskCompletedEvent, bus.CompleteJobAction)),
+			job:  newGang(withPolicy(bus.TaskCompletedEvent, bus.CompleteJobAction)),
 			want: both,
 		},
 		"restarts at several events, eviction among them": {
-			job: job(func(j *vcbatch.Job) {
+			job: newGang(func(j *vcbatch.Job) {
 				j.Spec.Policies = []vcbatch.LifecyclePolicy{{Events: []bus.Event{bus.PodFailedEvent, bus.PodEvictedEvent}, Action: bus.RestartJobAction}}
 			}),
 			want: retries,
 		},
 		"a task has a policy for eviction": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.Tasks[0].Policies = restart }),
 			want: retries,
 		},
 		"minAvailable 1 of 2 pods: an evicted pod does not stop it": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.MinAvailable = 1 }),
 			want: retries,
 		},
 		"minAvailable 2 of 2 pods: gets both": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.MinAvailable = 2 }),
 			want: both,
 		},
 		"a task with minAvailable 0": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.Tasks[0].MinAvailable = new(int32) }),
 			want: retries,
 		},
-		"runs with 1 of 2 partitions":            {job: job(parts(1)), want: retries},
-		"runs with 2 of 2 partitions: gets both": {job: job(parts(2)), want: both},
+		"runs with 1 of 2 partitions":            {job: newGang(withMinPartitions(1)), want: retries},
+		"runs with 2 of 2 partitions: gets both": {job: newGang(withMinPartitions(2)), want: both},
 		"requests no card: gets nothing": {
 			job:  newVCJob("training", nil, newTask(2, nil, amounts{"cpu": "1"})),
 			want: none,
@@ -109,19 +109,19 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 			want: both,
 		},
 		"in a queue of inference, which is not reclaimable: gets nothing": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.Queue = "serving" }),
 			want: none,
 		},
 		"in a queue without a service type: gets nothing": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "open" }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.Queue = "open" }),
 			want: none,
 		},
 		"in a queue that does not exist: gets nothing": {
-			job:  job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }),
+			job:  newGang(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }),
 			want: none,
 		},
-		"vcjobEvictionPolicy Unchanged: gets nothing": {job(nil), off, none},
-		"no ServiceTypePolicy: gets nothing":          {job(nil), func(w *WorkloadInput) { w.Policy = nil }, none},
+		"vcjobEvictionPolicy Unchanged: gets nothing": {newGang(), setUnchanged, none},
+		"no ServiceTypePolicy: gets nothing":          {newGang(), func(w *WorkloadInput) { w.Policy = nil }, none},
 	}) {
 		input := newInput(func(w *WorkloadInput) {
 			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
