@@ -7,42 +7,68 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestActions(t *testing.T) {
+// TestRenderPlacesTheEvictingActions: Volcano runs the actions of a session in this order. An action that evicts must stand
+// behind allocate: before it, it would evict although cards are free. So Render keeps the action that the policy wants where
+// the base has it behind the last allocate, replaces the other reclaim action there, and else appends it. It removes
+// shuffle, which evicts pods within their quota. Rendering the result again changes nothing.
+func TestRenderPlacesTheEvictingActions(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		base, reclaim string
-		preempt       bool
-		want          string
+		base    string
+		overlay Overlay
+		want    string
 	}{
-		"added at the end":                     {"enqueue, allocate, backfill", CardReclaim, false, "enqueue, allocate, backfill, cardreclaim"},
-		"there already":                        {"enqueue, allocate, cardreclaim, backfill", CardReclaim, false, "enqueue, allocate, cardreclaim, backfill"},
-		"in the place of the other":            {"enqueue, allocate, reclaim, backfill", CardReclaim, false, "enqueue, allocate, cardreclaim, backfill"},
-		"and back":                             {"enqueue, allocate, cardreclaim, backfill", "reclaim", false, "enqueue, allocate, reclaim, backfill"},
-		"both there":                           {"allocate, reclaim, cardreclaim", CardReclaim, false, "allocate, cardreclaim"},
-		"both there, the other one first":      {"allocate, cardreclaim, reclaim", CardReclaim, false, "allocate, cardreclaim"},
-		"before allocate":                      {"enqueue, reclaim, allocate, backfill", "reclaim", false, "enqueue, allocate, backfill, reclaim"},
-		"the other one before allocate":        {"enqueue, reclaim, allocate, backfill", CardReclaim, false, "enqueue, allocate, backfill, cardreclaim"},
-		"twice":                                {"reclaim, allocate, reclaim, reclaim", "reclaim", false, "allocate, reclaim"},
-		"between two allocates":                {"allocate, reclaim, allocate", "reclaim", false, "allocate, allocate, reclaim"},
-		"none wanted":                          {"allocate, reclaim, preempt, cardreclaim", "", false, "allocate, preempt"},
-		"none wanted, none there":              {"allocate,  backfill", "", false, "allocate, backfill"},
-		"shuffle goes":                         {"allocate, shuffle, reclaim", "reclaim", false, "allocate, reclaim"},
-		"one action":                           {"allocate", CardReclaim, false, "allocate, cardreclaim"},
-		"unknown actions stay for the verdict": {"alocate, x", CardReclaim, false, "alocate, x, cardreclaim"},
-		"preempt at the end":                   {"allocate, backfill", CardReclaim, true, "allocate, backfill, cardreclaim, preempt"},
-		"preempt there already":                {"allocate, preempt, backfill", "", true, "allocate, preempt, backfill"},
-		"preempt before allocate":              {"preempt, allocate, backfill", "", true, "allocate, backfill, preempt"},
-		"preempt before and behind allocate":   {"preempt, allocate, preempt", "", true, "allocate, preempt"},
-		"preempt between two allocates":        {"allocate, preempt, allocate", "", true, "allocate, allocate, preempt"},
-		"preempt of the base":                  {"allocate, preempt", "", false, "allocate, preempt"},
+		"cardreclaim: appended": {
+			"enqueue, allocate, backfill", Overlay{Reclaim: CardReclaim}, "enqueue, allocate, backfill, cardreclaim",
+		},
+		"cardreclaim: kept before backfill": {
+			"enqueue, allocate, cardreclaim, backfill", Overlay{Reclaim: CardReclaim}, "enqueue, allocate, cardreclaim, backfill",
+		},
+		"cardreclaim: in the place of reclaim": {
+			"enqueue, allocate, reclaim, backfill", Overlay{Reclaim: CardReclaim}, "enqueue, allocate, cardreclaim, backfill",
+		},
+		"cardreclaim: in the place of reclaim, and its own goes": {
+			"allocate, reclaim, cardreclaim", Overlay{Reclaim: CardReclaim}, "allocate, cardreclaim",
+		},
+		"cardreclaim: kept, and reclaim behind it goes": {
+			"allocate, cardreclaim, reclaim", Overlay{Reclaim: CardReclaim}, "allocate, cardreclaim",
+		},
+		"cardreclaim: appended for a reclaim before allocate": {
+			"enqueue, reclaim, allocate, backfill", Overlay{Reclaim: CardReclaim}, "enqueue, allocate, backfill, cardreclaim",
+		},
+		"cardreclaim: appended to allocate alone": {"allocate", Overlay{Reclaim: CardReclaim}, "allocate, cardreclaim"},
+		"cardreclaim: unknown actions stay, and are refused later": {
+			"alocate, x", Overlay{Reclaim: CardReclaim}, "alocate, x, cardreclaim",
+		},
+		"reclaim: in the place of cardreclaim": {
+			"enqueue, allocate, cardreclaim, backfill", Overlay{Reclaim: "reclaim"}, "enqueue, allocate, reclaim, backfill",
+		},
+		"reclaim: moved from before allocate to the end": {
+			"enqueue, reclaim, allocate, backfill", Overlay{Reclaim: "reclaim"}, "enqueue, allocate, backfill, reclaim",
+		},
+		"reclaim: once instead of three times":      {"reclaim, allocate, reclaim, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
+		"reclaim: moved behind the last allocate":   {"allocate, reclaim, allocate", Overlay{Reclaim: "reclaim"}, "allocate, allocate, reclaim"},
+		"reclaim: shuffle goes":                     {"allocate, shuffle, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
+		"no reclaim action: both go":                {"allocate, reclaim, preempt, cardreclaim", Overlay{}, "allocate, preempt"},
+		"no reclaim action: none is there":          {"allocate,  backfill", Overlay{}, "allocate, backfill"},
+		"no preempt wanted: that of the base stays": {"allocate, preempt", Overlay{}, "allocate, preempt"},
+		"preempt and cardreclaim: appended": {
+			"allocate, backfill", Overlay{Reclaim: CardReclaim, Preempt: true}, "allocate, backfill, cardreclaim, preempt",
+		},
+		"preempt: kept before backfill": {"allocate, preempt, backfill", Overlay{Preempt: true}, "allocate, preempt, backfill"},
+		"preempt: moved from before allocate to the end": {
+			"preempt, allocate, backfill", Overlay{Preempt: true}, "allocate, backfill, preempt",
+		},
+		"preempt: the one behind allocate is kept": {"preempt, allocate, preempt", Overlay{Preempt: true}, "allocate, preempt"},
+		"preempt: moved behind the last allocate":  {"allocate, preempt, allocate", Overlay{Preempt: true}, "allocate, allocate, preempt"},
 	}) {
-		got := func(base string) string {
-			root := &renderer{overlay: Overlay{Reclaim: tc.reclaim, Preempt: tc.preempt}}
-			root.root = check.Value(parseDocument("actions: " + base))(t).Content[0]
-			root.setActions(fieldValue(root.root, "actions"))
-			return strings.Join(actionNames(root.root), ", ")
+		place := func(actions string) string {
+			r := &renderer{overlay: tc.overlay}
+			r.root = check.Value(parseDocument("actions: " + actions))(t).Content[0]
+			r.setActions(fieldValue(r.root, "actions"))
+			return strings.Join(actionNames(r.root), ", ")
 		}
 
-		check.Equal(t, "got", tc.want, got(tc.base))
-		check.Equal(t, "again", tc.want, got(tc.want))
+		check.Equal(t, "actions", tc.want, place(tc.base))
+		check.Equal(t, "actions, rendered again", tc.want, place(tc.want))
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// conf writes a text from its actions and plugins: "-" begins a tier, a plugin
-// may be followed by switches, "gang enableReclaimable=false".
-func conf(actions string, plugins ...string) string {
+// newText writes a text from its actions and plugins: "-" begins a tier, and switches may follow the name of a plugin, "gang
+// enableReclaimable=false".
+func newText(actions string, plugins ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "actions: %q\ntiers:\n- plugins:\n", actions)
 	for _, plugin := range plugins {
@@ -30,46 +30,126 @@ func conf(actions string, plugins ...string) string {
 	return b.String()
 }
 
+// TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another plugin removes
+// some of them, Volcano evicts the rest, although that frees too little quota. So with an action that evicts, only
+// capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for reclaim) off.
+// Such an action stands behind allocate, which would otherwise give away cards that were freed for others. In a tree of
+// queues only cardreclaim knows what each level deserves.
 func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 	const (
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"
 		conformanceOff = "conformance enablePreemptable=false enableReclaimable=false"
 		priorityOff    = "priority enablePreemptable=false"
-		tree           = "    arguments: {queueHierarchy: Tree}\n"
 		drfOff         = "drf enablePreemptable=false enableReclaimable=false"
+		tree           = "    arguments: {queueHierarchy: Tree}\n"
+		flat           = "    arguments: {queueHierarchy: Flat}\n"
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		text string
-		want []string // fragments of the faults, none when it is accepted
+		want []string // parts of the faults, none if the text is accepted
 	}{
-		"without such actions every plugin may stand as it is": {conf("enqueue, allocate, backfill", "priority", "gang", "conformance", "-", "drf", CapacityCard), nil},
-		"both actions, no other plugin chooses victims":        {conf("enqueue, allocate, preempt, reclaim, backfill", priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"), nil},
-		"priority does not choose victims of reclaim":          {conf("enqueue, allocate, reclaim", "priority", gangOff, CapacityCard), nil},
-		"another chooses victims of preempt":                   {conf("enqueue, allocate, preempt", "priority", gangOff, CapacityCard), []string{"plugin priority", "enablePreemptable: false"}},
-		"gang chooses victims of reclaim":                      {conf("enqueue, allocate, reclaim", "gang enablePreemptable=false", CapacityCard), []string{"plugin gang", "enableReclaimable: false"}},
-		"conformance in a lower tier as well":                  {conf("enqueue, allocate, reclaim", CapacityCard, "-", "conformance"), []string{"plugin conformance"}},
-		"every chooser is named":                               {conf("enqueue, allocate, reclaim", "gang", "pdb", CapacityCard, "-", "drf"), []string{"plugin gang", "plugin pdb", "plugin drf"}},
-		"two others choose victims of preempt":                 {conf("enqueue, allocate, preempt", "priority", "pdb", CapacityCard), []string{"plugin priority", "plugin pdb"}},
-		"another tier chooses victims of preempt":              {conf("enqueue, allocate, preempt", "priority", "-", CapacityCard), []string{"plugin priority"}},
-		"an unknown plugin may choose victims":                 {conf("enqueue, allocate, reclaim", "ours", CapacityCard), []string{"plugin ours"}},
-		"capacity-card does not choose victims of preempt":     {conf("enqueue, allocate, preempt", CapacityCard+" enablePreemptable=false"), []string{"enablePreemptable: false"}},
-		"capacity-card does not choose victims of reclaim":     {conf("enqueue, allocate, reclaim", CapacityCard+" enableReclaimable=false"), []string{"enableReclaimable: false"}},
-		"capacity-card does not guard reclaim":                 {conf("enqueue, allocate, reclaim", CapacityCard+" enablePreemptive=false"), []string{"enablePreemptive: false"}},
-		"reclaim before allocate":                              {conf("enqueue, reclaim, allocate", CapacityCard), []string{"reclaim has no allocate before it", "allocate comes after"}},
-		"preempt without allocate":                             {conf("enqueue, preempt", CapacityCard), []string{"preempt has no allocate before it"}},
-		"allocate a second time":                               {conf("enqueue, allocate, preempt, allocate", CapacityCard), []string{"allocate comes after"}},
-		"cardreclaim, no other plugin chooses victims":         {conf("enqueue, allocate, backfill, cardreclaim", gangOff, CapacityCard), nil},
-		"cardreclaim before preempt":                           {conf("enqueue, allocate, cardreclaim, preempt", gangOff, CapacityCard), nil},
-		"gang would choose when reclaim takes over":            {conf("enqueue, allocate, cardreclaim", "gang", CapacityCard), []string{"plugin gang would choose victims of cardreclaim", "enableReclaimable: false"}},
-		"capacity-card does not choose for cardreclaim":        {conf("enqueue, allocate, cardreclaim", CapacityCard+" enableReclaimable=false"), []string{"enableReclaimable: false of capacity-card lets cardreclaim evict"}},
-		"capacity-card does not guard cardreclaim":             {conf("enqueue, allocate, cardreclaim", CapacityCard+" enablePreemptive=false"), []string{"enablePreemptive: false"}},
-		"cardreclaim before allocate":                          {conf("enqueue, cardreclaim, allocate", CapacityCard), []string{"cardreclaim has no allocate before it", "allocate comes after"}},
-		"cardreclaim beside reclaim":                           {conf("enqueue, allocate, cardreclaim, reclaim", CapacityCard), []string{"reclaim and cardreclaim would both take cards back", "remove one of them"}},
-		"reclaim in a tree of queues":                          {conf("enqueue, allocate, reclaim", CapacityCard) + tree, []string{"reclaim knows no tree of queues, and capacity-card has queueHierarchy: Tree: write cardreclaim instead"}},
-		"cardreclaim in a tree of queues":                      {conf("enqueue, allocate, cardreclaim", CapacityCard) + tree, nil},
-		"reclaim in flat queues, as they are called":           {conf("enqueue, allocate, reclaim", CapacityCard) + strings.Replace(tree, "Tree", "Flat", 1), nil},
-		"an action that may not run at all":                    {conf("enqueue, allocate, shuffle", CapacityCard), []string{"shuffle"}},
+		"no action evicts: plugins may choose victims": {
+			text: newText("enqueue, allocate, backfill", "priority", "gang", "conformance", "-", "drf", CapacityCard),
+		},
+		"preempt and reclaim: no other plugin chooses victims": {
+			text: newText("enqueue, allocate, preempt, reclaim, backfill", priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"),
+		},
+		"reclaim: priority chooses victims of preempt alone": {
+			text: newText("enqueue, allocate, reclaim", "priority", gangOff, CapacityCard),
+		},
+		"preempt: priority chooses victims": {
+			text: newText("enqueue, allocate, preempt", "priority", gangOff, CapacityCard),
+			want: []string{"plugin priority", "enablePreemptable: false"},
+		},
+		"reclaim: gang chooses victims": {
+			text: newText("enqueue, allocate, reclaim", "gang enablePreemptable=false", CapacityCard),
+			want: []string{"plugin gang", "enableReclaimable: false"},
+		},
+		"reclaim: conformance of a lower tier chooses victims": {
+			text: newText("enqueue, allocate, reclaim", CapacityCard, "-", "conformance"),
+			want: []string{"plugin conformance"},
+		},
+		"reclaim: gang, pdb and drf choose victims": {
+			text: newText("enqueue, allocate, reclaim", "gang", "pdb", CapacityCard, "-", "drf"),
+			want: []string{"plugin gang", "plugin pdb", "plugin drf"},
+		},
+		"preempt: priority and pdb choose victims": {
+			text: newText("enqueue, allocate, preempt", "priority", "pdb", CapacityCard),
+			want: []string{"plugin priority", "plugin pdb"},
+		},
+		"preempt: priority of a higher tier chooses victims": {
+			text: newText("enqueue, allocate, preempt", "priority", "-", CapacityCard),
+			want: []string{"plugin priority"},
+		},
+		"reclaim: a plugin that is not Volcano's may choose victims": {
+			text: newText("enqueue, allocate, reclaim", "ours", CapacityCard),
+			want: []string{"plugin ours"},
+		},
+		"preempt: capacity-card does not choose victims": {
+			text: newText("enqueue, allocate, preempt", CapacityCard+" enablePreemptable=false"),
+			want: []string{"enablePreemptable: false"},
+		},
+		"reclaim: capacity-card does not choose victims": {
+			text: newText("enqueue, allocate, reclaim", CapacityCard+" enableReclaimable=false"),
+			want: []string{"enableReclaimable: false"},
+		},
+		"reclaim: capacity-card does not check who reclaims": {
+			text: newText("enqueue, allocate, reclaim", CapacityCard+" enablePreemptive=false"),
+			want: []string{"enablePreemptive: false"},
+		},
+		"reclaim before allocate": {
+			text: newText("enqueue, reclaim, allocate", CapacityCard),
+			want: []string{"reclaim has no allocate before it", "allocate comes after"},
+		},
+		"preempt without allocate": {
+			text: newText("enqueue, preempt", CapacityCard),
+			want: []string{"preempt has no allocate before it"},
+		},
+		"preempt between two allocates": {
+			text: newText("enqueue, allocate, preempt, allocate", CapacityCard),
+			want: []string{"allocate comes after"},
+		},
+		"cardreclaim: no other plugin chooses victims": {
+			text: newText("enqueue, allocate, backfill, cardreclaim", gangOff, CapacityCard),
+		},
+		"cardreclaim before preempt: no other plugin chooses victims": {
+			text: newText("enqueue, allocate, cardreclaim, preempt", gangOff, CapacityCard),
+		},
+		"cardreclaim: gang would choose victims if reclaim replaced it": {
+			text: newText("enqueue, allocate, cardreclaim", "gang", CapacityCard),
+			want: []string{"plugin gang would choose victims of cardreclaim", "enableReclaimable: false"},
+		},
+		"cardreclaim: capacity-card does not choose victims": {
+			text: newText("enqueue, allocate, cardreclaim", CapacityCard+" enableReclaimable=false"),
+			want: []string{"enableReclaimable: false of capacity-card lets cardreclaim evict"},
+		},
+		"cardreclaim: capacity-card does not check who reclaims": {
+			text: newText("enqueue, allocate, cardreclaim", CapacityCard+" enablePreemptive=false"),
+			want: []string{"enablePreemptive: false"},
+		},
+		"cardreclaim before allocate": {
+			text: newText("enqueue, cardreclaim, allocate", CapacityCard),
+			want: []string{"cardreclaim has no allocate before it", "allocate comes after"},
+		},
+		"cardreclaim and reclaim": {
+			text: newText("enqueue, allocate, cardreclaim, reclaim", CapacityCard),
+			want: []string{"reclaim and cardreclaim would both take cards back", "remove one of them"},
+		},
+		"reclaim in a tree of queues": {
+			text: newText("enqueue, allocate, reclaim", CapacityCard) + tree,
+			want: []string{"reclaim knows no tree of queues, and capacity-card has queueHierarchy: Tree: write cardreclaim instead"},
+		},
+		"cardreclaim in a tree of queues": {
+			text: newText("enqueue, allocate, cardreclaim", CapacityCard) + tree,
+		},
+		"reclaim in flat queues, which the argument says": {
+			text: newText("enqueue, allocate, reclaim", CapacityCard) + flat,
+		},
+		"shuffle, which may not run at all": {
+			text: newText("enqueue, allocate, shuffle", CapacityCard),
+			want: []string{"shuffle"},
+		},
 	}) {
 		known := known()
 		known.Plugins = append(known.Plugins, "ours")

@@ -14,7 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestWithHashGolden(t *testing.T) {
+// TestWithHashAddsTheHashOfTheText: the scheduler publishes the hash of the configuration that it runs with, as argument configHash
+// of capacity-card. WithHash adds it to each text of testdata/valid, as the golden files show, and changes nothing else.
+func TestWithHashAddsTheHashOfTheText(t *testing.T) {
 	for name, text := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
 			stamped, hash, err := WithHash(text)
@@ -26,8 +28,8 @@ func TestWithHashGolden(t *testing.T) {
 	}
 }
 
-// assertStamp checks with the plain decoder, not with the code under test, that the stamp is
-// in place, is the only difference, and stays as it is when stamped again.
+// assertStamp checks with the plain decoder, not with the code under test, that the hash is in place and the only difference. A
+// text with a hash keeps it.
 func assertStamp(t check.T, text, stamped, hash string) {
 	before := decode(t, text)
 	after := decode(t, stamped)
@@ -74,24 +76,26 @@ func dropEmptyArguments(text map[string]any) {
 	}
 }
 
-func TestWithHashRefuses(t *testing.T) {
+// TestWithHashRefusesWhatItCannotStamp: a text without capacity-card has no place for the hash, and what is there must be a SHA-256
+// in 64 hexadecimal digits.
+func TestWithHashRefusesWhatItCannotStamp(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"a text that is not YAML":     {"\"", "not YAML"},
-		"a text without the plugin":   {plugins("  - name: gang"), "no plugin capacity-card to carry the hash"},
-		"a hash that is none":         {withArguments("configHash: abc"), "line 6: argument configHash is not a SHA-256"},
-		"a hash that is a mapping":    {withArguments("configHash: {a: b}"), "line 6: argument configHash is not a SHA-256"},
-		"a hash that is one byte off": {withArguments("configHash: " + strings.Repeat("a", 62)), "is not a SHA-256"},
+		"a text that is not YAML":      {"\"", "not YAML"},
+		"a text without capacity-card": {withPlugins("  - name: gang"), "no plugin capacity-card to carry the hash"},
+		"a hash of three digits":       {withArguments("configHash: abc"), "line 6: argument configHash is not a SHA-256"},
+		"a hash that is a mapping":     {withArguments("configHash: {a: b}"), "line 6: argument configHash is not a SHA-256"},
+		"a hash of 62 digits":          {withArguments("configHash: " + strings.Repeat("a", 62)), "is not a SHA-256"},
 	}) {
 		_, _, err := WithHash(tc.text)
 		check.Says(t, err, tc.want)
 	}
 }
 
-func TestHashChangesWithEveryByte(t *testing.T) {
-	text := plugins("  - name: capacity-card")
+// TestHashIsTheSHA256OfTheBytes: one more line end makes another hash. The hash of the empty text is that of SHA-256.
+func TestHashIsTheSHA256OfTheBytes(t *testing.T) {
+	text := withPlugins("  - name: capacity-card")
 	check.That(t, Hash(text) != Hash(text+"\n"), "a line end more has the same hash")
-	want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	check.That(t, Hash("") == want, "hash of nothing is %s, want %s", Hash(""), want)
+	check.Equal(t, "hash of no bytes", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", Hash(""))
 }
 
 // assertGolden compares a text with the one kept in a file; -update keeps it

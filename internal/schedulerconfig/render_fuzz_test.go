@@ -6,8 +6,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// FuzzRender looks for bases of which Render makes something else than is wanted, or on which
-// it breaks.
+// FuzzRender: from any text Render makes what assertRendered computes by rules that are written a second time, or refuses it and
+// returns nothing. The mode draws the reclaim action of the policy.
 func FuzzRender(f *testing.F) {
 	texts, _ := goldens(f)
 	for _, text := range texts {
@@ -17,7 +17,8 @@ func FuzzRender(f *testing.F) {
 	}
 
 	for _, text := range []string{
-		"? actions\n: allocate\n? tiers\n: - plugins:\n    - name: gang\n", "tiers: [{plugins: [{name: gang}]}]\nactions: allocate\n...\n",
+		"? actions\n: allocate\n? tiers\n: - plugins:\n    - name: gang\n",
+		"tiers: [{plugins: [{name: gang}]}]\nactions: allocate\n...\n",
 		"--- # d\nactions: |\n  allocate\ntiers:\n-\n  plugins:\n  -\n    name: gang\n", "actions: \"allo\\\n  cate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n    arguments: {\n      # c\n    }\n",
 		"actions: allocate\r tiers:\n", "\ufeffactions: allocate\ntiers:\n- plugins:\n  - {name: proportion}\n", "actions: allocate\ntiers:\n- plugins:\n  - name: drf\n    arguments: {a: {? b : c}}\n",
 	} {
@@ -25,7 +26,7 @@ func FuzzRender(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string, mode uint8) {
-		want := tide([]string{CardReclaim, "reclaim", ""}[mode%3])
+		want := defaultOverlay([]string{CardReclaim, "reclaim", ""}[mode%3])
 		rendered, replaced, err := Render(text, header, want)
 		if err != nil {
 			check.Must(t, rendered == "" && replaced == nil, "a text came out with the error %v:\n%s", err, rendered)

@@ -16,8 +16,8 @@ import (
 // header stands at the top of what is rendered here.
 const header = "Rendered for a test,\nfrom a base."
 
-// tide is what the default policy wants.
-func tide(reclaim string) Overlay {
+// defaultOverlay is what the default policy sets, with an action that reclaims cards.
+func defaultOverlay(reclaim string) Overlay {
 	return Overlay{Reclaim: reclaim, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": true,
 		"serviceTypes": map[string]any{
@@ -38,7 +38,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 		name := filepath.Base(filepath.Dir(file))
 		texts[name] = string(check.Value(os.ReadFile(file))(t))
 
-		wanted[name] = tide(CardReclaim)
+		wanted[name] = defaultOverlay(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {
 			var w Overlay
 			check.NoError(t, yaml.Unmarshal(raw, &w))
@@ -49,8 +49,10 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 	return texts, wanted
 }
 
-// TestRenderGolden shows for each base what becomes of it, and below it what was replaced.
-func TestRenderGolden(t *testing.T) {
+// TestRenderLaysThePolicyOverABase: each folder of testdata/render has a base, such as the configuration of a release of Volcano's
+// chart, perhaps with what a policy wants (else the default policy), and what is rendered from both. Its last line names
+// what was replaced. The result follows the rules of assertRendered, and means the same to readers of YAML 1.1 and 1.2.
+func TestRenderLaysThePolicyOverABase(t *testing.T) {
 	texts, wanted := goldens(t)
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +75,9 @@ func assertReadAlike(t *testing.T, text string) {
 	check.Equal(t, "two readers disagree", same, old)
 }
 
-func TestGoldensHoldWhatTheyAreNamedAfter(t *testing.T) {
+// TestBasesAreTheConfigurationsOfTheirNames: bases ours and ours_pods are the configuration that this project ships, and
+// built_in_1_14 the one that Volcano 1.14 uses without any.
+func TestBasesAreTheConfigurationsOfTheirNames(t *testing.T) {
 	raw := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml")))(t)
 	var shipped struct{ Data map[string]string }
 	check.NoError(t, yaml.Unmarshal(raw, &shipped))

@@ -15,9 +15,8 @@ import (
 // assertRendered checks what was made of a base with the plain decoder and the rules written
 // down a second time, not with the code under test.
 func assertRendered(t check.T, base, rendered string, replaced []string, want Overlay) {
-	if err := Validate(rendered, Shipped()); err != nil {
-		t.Fatalf("not valid: %v\n%s", err, rendered)
-	}
+	err := Validate(rendered, Shipped())
+	check.Must(t, err == nil, "not valid: %v\n%s", err, rendered)
 	check.Must(t, strings.HasPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")+"\n"), "no comment above:\n%s", rendered)
 
 	before := decode(t, base)

@@ -13,16 +13,23 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// wanteds draws what policies want.
-func wanteds() *rapid.Generator[Overlay] {
+// overlays draws what policies set.
+func overlays() *rapid.Generator[Overlay] {
 	return rapid.Custom(func(t *rapid.T) Overlay {
-		want := Overlay{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt"), Tree: rapid.Bool().Draw(t, "tree")}
+		want := Overlay{
+			Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"),
+			Preempt: rapid.Bool().Draw(t, "preempt"),
+			Tree:    rapid.Bool().Draw(t, "tree"),
+		}
 		arguments := map[string][]any{
 			"cardUnlimitedCpuMemory": {true, false},
 			"overCommitFactor":       {1, 1.5},
 			"unmanagedQueues":        {"Ignore", "on", "1e3", "# x", ""},
-			"serviceTypes":           {map[string]any{}, map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}}},
-			"list":                   {[]string{}, []string{"no", "12:30"}},
+			"serviceTypes": {
+				map[string]any{},
+				map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}},
+			},
+			"list": {[]string{}, []string{"no", "12:30"}},
 		}
 
 		for _, key := range slices.Sorted(maps.Keys(arguments)) { // in one order, so that a failure can be played again
@@ -39,25 +46,33 @@ func wanteds() *rapid.Generator[Overlay] {
 	})
 }
 
+// TestRenderIsExactOnAnyBase: a base is what administrators have written for Volcano, in any way to write YAML. For a random base
+// and policy, the rendered text is what assertRendered computes by rules that are written a second time, and it has no
+// comment of the base, which might no longer be true.
 func TestRenderIsExactOnAnyBase(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		want := wanteds().Draw(t, "wanted")
+		want := overlays().Draw(t, "wanted")
 		base := configurations(want.Tree).Draw(t, "base")
 		rendered, replaced, err := Render(base, header, want)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 		assertRendered(t, base, rendered, replaced, want)
-		check.Must(t, !strings.Contains(strings.TrimPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")), "# c"), "a comment stayed:\n%s", rendered)
+
+		withoutHeader := strings.TrimPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# "))
+		check.Must(t, !strings.Contains(withoutHeader, "# c"), "a comment stayed:\n%s", rendered)
 	})
 }
 
-// TestRenderingForgetsEarlierWants: an earlier policy leaves no trace in a base.
-func TestRenderingForgetsEarlierWants(t *testing.T) {
+// TestRenderingForgetsAnEarlierPolicy: a base may be a text that was rendered for an earlier policy. Rendered for the current one,
+// it is the same as from the base of before, and capacity-card of the earlier policy is named as replaced. Both policies
+// want the same actions, because what Render writes there looks like the author's.
+func TestRenderingForgetsAnEarlierPolicy(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		base := configurations(false).Draw(t, "base")
-		first := wanteds().Draw(t, "first")
-		second := wanteds().Draw(t, "second")
+		first := overlays().Draw(t, "first")
+		second := overlays().Draw(t, "second")
 		second.Reclaim = first.Reclaim
-		second.Preempt = first.Preempt // what they write into actions and switches looks like the base's
+		second.Preempt = first.Preempt
+
 		earlier, _, err := Render(base, header, first)
 		check.Must(t, err == nil, "%v in\n%s", err, base)
 

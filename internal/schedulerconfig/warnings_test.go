@@ -7,18 +7,29 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestWarningsNameWhatVolcanoIgnores: Volcano reads some arguments of its plugins and actions as numbers or booleans, and silently
+// ignores them in quotes. Such a text is valid, so the author gets a warning. Capacity-card reads quoted values too, and a
+// quoted word may be meant as a text, so neither is warned of. Without a valid text there is nothing to warn of.
 func TestWarningsNameWhatVolcanoIgnores(t *testing.T) {
+	const card = "  - name: capacity-card"
+
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
-		"nothing in quotes": {plugins("  - name: capacity-card", "  - name: binpack", "    arguments:", "      binpack.weight: 10"), ""},
-		"a number": {plugins("  - name: capacity-card", "  - name: binpack", "    arguments:", "      binpack.weight: \"10\""),
-			"line 7: argument binpack.weight of plugin binpack is quoted, and Volcano ignores it: write binpack.weight: 10"},
-		"a flag of an action": {top("configurations:", "- name: preempt", "  arguments:", "    enableTopologyAwarePreemption: 'true'"),
-			"line 8: argument enableTopologyAwarePreemption of action preempt is quoted, and Volcano ignores it: write enableTopologyAwarePreemption: true"},
-		"our own":             {withArguments(`cardUnlimitedCpuMemory: "true"`), ""},
-		"a text":              {plugins("  - name: capacity-card", "  - name: deviceshare", "    arguments:", "      deviceshare.SchedulePolicy: \"binpack\""), ""},
-		"no configuration":    {"", ""},
-		"no YAML":             {"a: [", ""},
-		"arguments of no use": {plugins("  - name: capacity-card", "  - name: binpack", "    arguments: \"10\""), ""},
+		"a number without quotes": {withPlugins(card, "  - name: binpack", "    arguments:", "      binpack.weight: 10"), ""},
+		"a number in quotes": {
+			withPlugins(card, "  - name: binpack", "    arguments:", "      binpack.weight: \"10\""),
+			"line 7: argument binpack.weight of plugin binpack is quoted, and Volcano ignores it: write binpack.weight: 10",
+		},
+		"a boolean of an action in quotes": {
+			withLines("configurations:", "- name: preempt", "  arguments:", "    enableTopologyAwarePreemption: 'true'"),
+			"line 8: argument enableTopologyAwarePreemption of action preempt is quoted, and Volcano ignores it: write enableTopologyAwarePreemption: true",
+		},
+		"a boolean of capacity-card in quotes": {withArguments(`cardUnlimitedCpuMemory: "true"`), ""},
+		"a word in quotes": {
+			withPlugins(card, "  - name: deviceshare", "    arguments:", "      deviceshare.SchedulePolicy: \"binpack\""), "",
+		},
+		"an empty text":                 {"", ""},
+		"a text that is no YAML":        {"a: [", ""},
+		"arguments that are no mapping": {withPlugins(card, "  - name: binpack", "    arguments: \"10\""), ""},
 	}) {
 		check.Equal(t, "warnings", tc.want, strings.Join(Warnings(tc.text), "\n"))
 	}
