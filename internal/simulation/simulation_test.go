@@ -69,11 +69,11 @@ func podsWithNodes(c *Cluster) string {
 	return strings.Join(names, " ")
 }
 
-// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods that the
-// controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its minimum, which is
-// one pod unless an annotation, or the tasks of a Volcano job, say more. A Job creates no more pods than completions. Pods
-// of a StatefulSet come one after the other, so only the first is created. Only pods of a Volcano job wait until Volcano
-// enqueues their PodGroup.
+// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods that
+// the controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its minimum.
+// That is one pod, unless an annotation or the tasks of a Volcano job say more. A Job creates no more pods than
+// completions. Pods of a StatefulSet come one after the other, so only the first is created. Only pods of a Volcano job
+// wait until Volcano enqueues their PodGroup.
 func TestNewWorkloadsCreatesWhatTheControllersWould(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ manifest, want string }{
 		"a Deployment with 2 replicas": {
@@ -109,9 +109,9 @@ func TestNewWorkloadsCreatesWhatTheControllersWould(t *testing.T) {
 	}
 }
 
-// TestNewWorkloadsRefusesWhatItCannotSimulate: a manifest that the scheduler would not schedule, that the cluster has
-// already, or that whatif does not understand is refused, because an answer about it would be wrong. Deployment runs and
-// pod taken exist.
+// TestNewWorkloadsRefusesWhatItCannotSimulate: whatif refuses a manifest that the scheduler would not schedule, that
+// the cluster has already, or that it does not understand. An answer about it would be wrong. Deployment runs and pod
+// taken exist.
 func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {schedulerName: volcano, containers: [{name: a, image: a}]}\n"
 	const volcanoJob = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\n"
@@ -239,8 +239,8 @@ func podOf(kind, name string) *corev1.Pod {
 	return pod
 }
 
-// TestTheLatestOfAllCheckpointsCounts: a PodGroup and its pods have annotations, of which the second and the third name a
-// checkpoint, and the last one has a text that is no time.
+// TestTheLatestOfAllCheckpointsCounts: of four sets of annotations of a PodGroup and its pods two name a checkpoint.
+// The last one has a text that is no time.
 func TestTheLatestOfAllCheckpointsCounts(t *testing.T) {
 	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
 	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))

@@ -41,9 +41,9 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 	}
 }
 
-// TestAResultNamesEachViolation: make tide promises that all pods of inference are served, that at most a tenth more gangs
-// are evicted than needed, and that these are evicted whole and without a counted retry. The result without violations
-// has 80 of 80 pods and evicted 11 gangs, of which 10 were needed.
+// TestAResultNamesEachViolation: make tide promises that all pods of inference are served, and that at most a tenth
+// more gangs are evicted than needed. These go whole and without a counted retry. The result without violations has 80
+// of 80 pods and evicted 11 gangs, of which 10 were needed.
 func TestAResultNamesEachViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Result)
@@ -58,6 +58,7 @@ func TestAResultNamesEachViolation(t *testing.T) {
 	}) {
 		result := Result{Pods: 80, Done: 80, Loss: harness.Loss{Gangs: 11, Least: 10}}
 		tc.change(&result)
+
 		check.Equal(t, "violations", tc.want, result.Violations())
 	}
 }

@@ -44,13 +44,11 @@ func sum(times []time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// BenchmarkHopeless plays 12 sessions at 5,000 nodes full of training, with a hundred pending pods of different kinds that
-// no eviction helps. It measures the first search, and all sessions. A search that failed is not repeated while nothing
-// changes. So the action may take at most 5 % of the time of most sessions, and at most 30 % of all sessions after the
-// first, of which some repeat the search.
-//
-// Pods that are "too large" request 9 cards, and a node has 8. "Crowded" ones request 40 cores, and inference pods keep 30
-// cores in use on each node, which only a search finds.
+// BenchmarkHopeless plays 12 sessions at 5,000 nodes full of training, with a hundred pending pods of different kinds
+// that no eviction helps. It measures the first search, and all sessions. A search that failed is not repeated while
+// nothing changes. So the action may take at most 5 % of the time of most sessions. Of all sessions after the first it
+// may take 30 %, because some repeat the search. Pods that are "too large" request 9 cards, and a node has 8.
+// "Crowded" ones request 40 cores, and inference pods keep 30 cores in use on each node, which only a search finds.
 func BenchmarkHopeless(b *testing.B) {
 	const (
 		maxPartOfMost = 0.05

@@ -153,9 +153,9 @@ func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 	}
 }
 
-// TestAnEvictionFreesCPUOfAnAncestor: tenant x has a limit of 8 cores, and its queue xb uses all of them, with the 4 cards
-// that it deserves and 4 that it has borrowed. Pod r of xa needs a card and a core. One eviction frees both, so the limit
-// of the ancestor does not keep r from reclaiming.
+// TestAnEvictionFreesCPUOfAnAncestor: tenant x has a limit of 8 cores. Its queue xb uses all of them, with the 4 cards
+// that it deserves and 4 that it has borrowed. Pod r of xa needs a card and a core. One eviction frees both, so the
+// limit of the ancestor does not keep r from reclaiming.
 func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
 	for t, isUnlimited := range check.Cases(t, map[string]bool{
 		"pods with cards count against the limit of CPU":       false,

@@ -63,9 +63,9 @@ func isOnlyEvent(events []corev1.Event, eventType, kind, text string) bool {
 }
 
 // TestReclaimEventsNameTheLossOnBothSides: the victim has a warning that says for whom it was evicted and what happens
-// to it, on its Volcano job if it has one, else on its PodGroup. The reclaimer's PodGroup has an event that says whose
-// cards it gets. Both say how much work is lost: each pod has run for 24 hours = 86400 seconds on each of its cards. The
-// victim has 4 cards of node n, and one pod of inference waits.
+// to it. It is on its Volcano job if it has one, else on its PodGroup. The reclaimer's PodGroup has an event that says
+// whose cards it gets. Both say how much work is lost: each pod has run for 24 hours = 86400 seconds on each of its
+// cards. The victim has 4 cards of node n, and one pod of inference waits.
 func TestReclaimEventsNameTheLossOnBothSides(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ victim, kind, wantOfVictim, wantOfReclaimer string }{
 		"a vcjob of 4 pods that starts again": {"min=4 running=n*4 owner=vcjob", "Job",
@@ -175,8 +175,8 @@ func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
 	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.action.counters.pods))
 }
 
-// TestReclaimCountersCountJobsPodsAndLoss: the counters of the victim's queue count jobs that were evicted as a whole,
-// pods, and card-seconds of lost work, by the service type of the reclaimer. An elastic pod is no job.
+// TestReclaimCountersCountJobsPodsAndLoss: three counters of the victim's queue count jobs that were evicted as a
+// whole, pods, and card-seconds of lost work. They have the service type of the reclaimer. An elastic pod is no job.
 func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		victim, wantEvicted          string

@@ -45,31 +45,31 @@ func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	}
 }
 
-// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node. Where the pod could not run on it after an
-// eviction of the gang, the gang stays. Job neighbor is of inference and is not evicted.
+// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node, and the training gang uses its 4 cards. The gang
+// is evicted only if the waiting pod could run there after that ("fits"), beside job neighbor of inference, which stays.
 func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		node   nodeChange
-		change podChange
-		isFit  bool
+		node        nodeChange
+		change      podChange
+		wantEvicted string
 	}{
 		"the node lacks the label of the node selector": {
 			change: onJob("waiting", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
 		"the node is tainted": {node: tainted},
-		"the node is tainted, the pod tolerates it: fits": {node: tainted, isFit: true,
+		"the node is tainted, the pod tolerates it: fits": {node: tainted, wantEvicted: "gang*4",
 			change: onJob("waiting", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} })},
 		"the pod requests 9 cores, the node has 8": {node: allocatable("cpu", "8"), change: onJob("waiting", requesting("cpu", "9"))},
 		"the pod requests 5 of 8 cores, the neighbor keeps 4": {node: allocatable("cpu", "8"),
 			change: applyAll(onJob("neighbor", requesting("cpu", "4")), onJob("waiting", requesting("cpu", "5")))},
-		"the pod requests 4 of 8 cores, the neighbor keeps 4: fits": {node: allocatable("cpu", "8"), isFit: true,
+		"the pod requests 4 of 8 cores, the neighbor keeps 4: fits": {node: allocatable("cpu", "8"), wantEvicted: "gang*4",
 			change: applyAll(onJob("neighbor", requesting("cpu", "4")), onJob("waiting", requesting("cpu", "4")))},
 		"the neighbor keeps host port 80": {change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(80)))},
-		"the neighbor keeps another host port: fits": {isFit: true,
+		"the neighbor keeps another host port: fits": {wantEvicted: "gang*4",
 			change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(81)))},
-		"a pod of the gang has the host port, and goes: fits": {isFit: true,
+		"a pod of the gang has the host port, and goes: fits": {wantEvicted: "gang*4",
 			change: applyAll(onPod("gang-2", withHostPort(80)), onJob("waiting", withHostPort(80)))},
 		"the pod avoids the neighbor": {change: applyAll(onJob("neighbor", withLabel("web")), onJob("waiting", avoiding("web")))},
-		"the pod avoids the gang, which goes: fits": {isFit: true,
+		"the pod avoids the gang, which goes: fits": {wantEvicted: "gang*4",
 			change: applyAll(onJob("gang", withLabel("trainer")), onJob("waiting", avoiding("trainer")))},
 		"the pod must be beside a pod that does not exist": {change: onJob("waiting", beside("web"))},
 		"the pod must be beside the gang, which would be gone": {
@@ -81,7 +81,7 @@ func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 			job neighbor queue=inference min=1 running=n cards=0 age=24h
 			job waiting queue=inference min=1 pending=1`, tc.change).changeNodes(tc.node)
 
-		s.runSession(t).expectEvicted(t, map[bool]string{true: "gang*4"}[tc.isFit])
+		s.runSession(t).expectEvicted(t, tc.wantEvicted)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 	})
 }
 
-// TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run, so 7 + 1 - 5 = 3 pods are
+// TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run. So 7 + 1 - 5 = 3 pods are
 // above the minimum of 5. Job other has the card of t-0.
 func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {
 	succeeded := onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
@@ -188,9 +188,9 @@ func TestPodsWithoutAPodGroupStay(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 }
 
-// TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the start
-// if there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint, so job "first",
-// which runs for 48 hours, is evicted only if its checkpoint is younger than 24 hours.
+// TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the start if
+// there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint. Job "first" runs for 48
+// hours, so it is evicted only if its checkpoint is younger than 24 hours.
 func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
 

@@ -68,9 +68,9 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	}
 }
 
-// TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower priority,
-// also if the latter could use a card that the queue deserves. Queues x and y deserve 4 cards each. 3 cards are free:
-// one for y, and two for the gang "high" of x, so that nothing is left for job "low" of x.
+// TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower priority.
+// That holds even if the latter could use a card that the queue deserves. Queues x and y deserve 4 cards each. 3 cards
+// are free: one for y, and two for the gang "high" of x, so that nothing is left for job "low" of x.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 	for t, running := range check.Cases(t, map[string]string{
 		"x uses the 4 cards that it deserves, so both pods of the gang borrow": `

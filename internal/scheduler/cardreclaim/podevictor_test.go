@@ -84,9 +84,10 @@ func (s *scene) expectDeletedAndRecreated(t *testing.T, wantDeleted, wantRecreat
 	eventually(t, "deleted: "+wantDeleted, func() bool { return strings.Join(s.deletedPods(t), " ") == session.Spell(wantDeleted) })
 }
 
-// TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted: an eviction deletes a pod. But for a Volcano job (vcjob) a deletion
-// counts as a retry, so its pods get an annotation with which Volcano's job controller recreates them instead. If a
-// policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees that. Node n has 4 cards.
+// TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted: an eviction deletes a pod. But for a Volcano job (vcjob) a
+// deletion counts as a retry. So its pods get an annotation instead, with which Volcano's job controller recreates
+// them. If a policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees that. Node n has
+// 4 cards.
 func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	const oneWaits = "\njob waiting queue=inference min=1 pending=1"
 
@@ -172,8 +173,8 @@ func patchPurpose(patch clienttesting.PatchAction) string {
 	return "condition"
 }
 
-// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: if the scheduler ends in between, the next one sees from
-// the conditions that the whole gang of 4 was to be evicted, and completes that.
+// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: if the scheduler ends in between, the next one completes
+// the eviction. It sees from the conditions that the whole gang of 4 was to go.
 func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

@@ -69,7 +69,7 @@ func TestPreemptEvictsAGangAsAWhole(t *testing.T) {
 }
 
 // TestPreemptedPodsSayWhy: each pod of the evicted gang gets a condition and an event with the words of Volcano's own
-// eviction, also the pods that Volcano itself did not choose.
+// eviction. That includes the pods that Volcano itself did not choose.
 func TestPreemptedPodsSayWhy(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota=1000 cpu=1000

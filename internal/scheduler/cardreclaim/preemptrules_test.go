@@ -208,8 +208,8 @@ func TestHopelessPreemptorsAreRemembered(t *testing.T) {
 }
 
 // TestAPodPreemptsInsideItsJobAfterASearchInOthers: Volcano first searches victims in other jobs, then in the pod's own
-// job. No other job helps: full is protected and cheap has no card. Each of the jobs x and y has a pending pod of higher
-// task priority, which takes the place of a running pod of its own job.
+// job. No other job helps: full is protected and cheap has no card. The jobs x and y have a pending pod of higher task
+// priority each. It takes the place of a running pod of its own job.
 func TestAPodPreemptsInsideItsJobAfterASearchInOthers(t *testing.T) {
 	pendingFirst := func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {

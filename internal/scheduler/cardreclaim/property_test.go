@@ -280,9 +280,10 @@ func (s *scene) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
 }
 
-// TestReclaimKeepsItsRulesOnRandomScenes: on random small clusters a session of cardreclaim evicts only pods of reclaimable
-// training queues that are not protected, and only for pods of a queue of higher priority. It leaves each job with its
-// minimum or without pods, keeps quotas and nodes within bounds, and evicts nothing if free cards suffice.
+// TestReclaimKeepsItsRulesOnRandomScenes: on random small clusters a session of cardreclaim evicts only pods of
+// reclaimable training queues that are not protected. It evicts them only for pods of a queue of higher priority. It
+// leaves each job with its minimum or without pods, keeps quotas and nodes within bounds, and evicts nothing if free
+// cards suffice.
 func TestReclaimKeepsItsRulesOnRandomScenes(t *testing.T) {
 	scenes := 0
 	victims := 0

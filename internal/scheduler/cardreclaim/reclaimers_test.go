@@ -130,8 +130,8 @@ func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 	}
 }
 
-// TestAJobOfMinimumOneUsesWhatCanBeReclaimed: each row has another reason why only some of the pods of job i get a
-// card, or why the scheduler chooses one victim and not another.
+// TestAJobOfMinimumOneUsesWhatCanBeReclaimed: the pods of a Deployment work alone. Each row has another reason why only
+// some of them get a card, or why one victim is chosen and not another.
 func TestAJobOfMinimumOneUsesWhatCanBeReclaimed(t *testing.T) {
 	lastFiveRequestB := onJob("i", func(p *corev1.Pod) {
 		if p.Name > "i-4" {

@@ -335,7 +335,7 @@ func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 }
 
 // TestAQueueWithoutQuotaDeservesNothing: with unmanagedQueues=Ignore a queue without quota may use any free cards. But
-// its pods evict none, whatever service type they name, and come after the pods of queues that deserve cards, although
+// its pods evict none, whatever service type they name. They come after the pods of queues that deserve cards, although
 // queue free has the higher priority.
 func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	const queues = `
@@ -363,9 +363,10 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	}
 }
 
-// TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard: queue own, of inference, lacks one card on each node. Tenant t
-// uses two: one by its inference on node m, one by its training on node n. By the reclaim matrix the pod of training is
-// evicted. That counts against what t has borrowed, so the tree takes the other pod only if t has borrowed both.
+// TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard: job r of queue own, of inference, needs all 3 cards, and one of
+// node n is free. Tenant t uses the other two: one by its inference on node m, one by its training on node n. By the
+// reclaim matrix the pod of training is evicted. That counts against what t has borrowed, so the tree takes the other
+// pod only if t has borrowed both.
 func TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, wantVictims string }{
 		"t deserves 1, so it has borrowed one":  {"1", "t-training 1"},

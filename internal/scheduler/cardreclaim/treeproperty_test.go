@@ -18,8 +18,8 @@ type treeNode struct {
 	name, parent               string
 	quota, deserved, guarantee int
 	isLeaf                     bool
-	// keeps is set for a queue of inference, which reclaims by the matrix and is not reclaimable.
-	keeps bool
+	// isInference is set for a queue of inference, which reclaims by the matrix and is not reclaimable.
+	isInference bool
 }
 
 // forest is a random tree of queues, and its scene. Its rules are written without the ledger.
@@ -49,7 +49,7 @@ func drawForest(t *rapid.T) *forest {
 	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
 	for _, name := range f.names {
 		q := f.queues[name]
-		kind := map[bool]string{true: "inference", false: "training"}[q.keeps]
+		kind := map[bool]string{true: "inference", false: "training"}[q.isInference]
 		f.add(fmt.Sprintf("queue %s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind))
 	}
 
@@ -65,7 +65,7 @@ func (f *forest) grow(t *rapid.T, name string, above *treeNode, depth int) {
 		q.deserved = rapid.IntRange(min(1, deserved), deserved).Draw(t, "deserved")
 		q.guarantee = rapid.SampledFrom([]int{0, 0, min(guarantee, q.deserved), min(guarantee, q.deserved) / 2}).Draw(t, "guarantee")
 		q.quota = rapid.SampledFrom([]int{above.quota, above.quota, (q.deserved + above.quota + 1) / 2}).Draw(t, "quota")
-		q.keeps = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
+		q.isInference = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
 		deserved -= q.deserved
 		guarantee -= q.guarantee
 
@@ -169,12 +169,12 @@ func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
 	before := f.use(had)
 	lost := f.use(evicted)
 	gained := f.use(came)
-	byMatrix := slices.ContainsFunc(slices.Collect(maps.Keys(came)), func(job string) bool { return f.queues[f.leafOf[job]].keeps })
+	byMatrix := slices.ContainsFunc(slices.Collect(maps.Keys(came)), func(job string) bool { return f.queues[f.leafOf[job]].isInference })
 
 	check.Must(t, len(evicted) == 0 || len(came) > 0, "%v are evicted and no pod is placed", evicted)
 	for job := range evicted {
 		leaf := f.queues[f.leafOf[job]]
-		check.Must(t, !leaf.keeps, "%s is evicted from %s, which is not reclaimable", job, leaf.name)
+		check.Must(t, !leaf.isInference, "%s is evicted from %s, which is not reclaimable", job, leaf.name)
 		left := had[job] - evicted[job]
 		check.Must(t, left == 0 || left >= f.least[job], "%s is left with %d of %d pods", job, left, f.least[job])
 	}
@@ -199,7 +199,7 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 	used := f.use(had)
 	for job, n := range had {
 		from := f.queues[f.leafOf[job]]
-		if from.name == leaf || from.keeps || n == 0 {
+		if from.name == leaf || from.isInference || n == 0 {
 			continue
 		}
 
@@ -219,7 +219,7 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 // allowsReclaim reports whether the queues of both sides allow that a leaf gets one more card and
 // another leaf loses some.
 func (f *forest) allowsReclaim(leaf, from string, lost int, used map[string]int) bool {
-	byMatrix := f.queues[leaf].keeps // inference reclaims from training
+	byMatrix := f.queues[leaf].isInference // inference reclaims from training
 	allowed := true
 	for _, name := range f.below(from, leaf) {
 		q := f.queues[name]
@@ -266,7 +266,7 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 
 // TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. Each session
 // must keep the rules of reclaim, see checkSession. In the end no session changes anything, even after a restart of the
-// scheduler, which forgets which cards it keeps for which pods and which queues may not borrow. Then no pod of one card
+// scheduler. That forgets which cards it keeps for which pods, and which queues may not borrow. Then no pod of one card
 // waits, within what its queues deserve, for a card that could be reclaimed.
 func TestReclaimInATreeComesToRest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -250,9 +250,9 @@ func (c endingContext) Err() error {
 	return nil
 }
 
-// TestRunEndsWithItsContext: the context ends after no call of its Err, then in the next simulation after one, and so on,
-// until a simulation comes to its end. All before return an error and no half of an answer, and leave nothing behind that
-// makes the last answer wrong.
+// TestRunEndsWithItsContext: the context ends after no call of its Err, in the next simulation after one, and so on. In
+// the end a simulation comes to its end. All before return an error and no half of an answer, and leave nothing behind
+// that makes the last answer wrong.
 func TestRunEndsWithItsContext(t *testing.T) {
 	configuration := readShippedConfiguration(t)
 	c := newClusterWithOneFullNode()
@@ -305,8 +305,8 @@ func countFlags() (n int) {
 }
 
 // TestAllPodsMayBePlacedAtOnce: Volcano's cache passes placements on through a channel, and blocks for ever if that is
-// full. A waiting job of the cluster and a new one each have the largest number of pods, and the channel has a place for
-// each of these.
+// full. A waiting job of the cluster and a new one have the largest number of pods each. The channel has a place for
+// every pod.
 func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	setOptions()
 	c := newClusterWithOneFullNode()
