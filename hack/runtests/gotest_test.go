@@ -11,8 +11,9 @@ import (
 
 // TestReadEventsCountsTestsAndPrintsFailures: runtests reads the JSON events of go test. It writes all of them
 // to a log, and prints only failed tests with their output, failed builds, packages, and lines that are no
-// events. In package a, TestA/one fails, TestB passes, TestC is skipped, and the package then panics. Package b
-// does not compile, package c passes. Subtests are not counted: TestA and the panic of a are the two failures.
+// events. In package a, TestA fails in its subtest TestA/one, TestB passes, TestC is skipped, and the package
+// then panics. Package b does not compile, package c passes. A test and its subtest count as two. Times are
+// listed without tests that have subtests, and the verdict repeats failures that have output: TestA/one.
 func TestReadEventsCountsTestsAndPrintsFailures(t *testing.T) {
 	const events = `{"Action":"run","Package":"m/a","Test":"TestA"}
 {"Action":"output","Package":"m/a","Test":"TestA/one","Output":"it is wrong\n"}

@@ -20,11 +20,11 @@ const pIsPlaced = `
 	wait 1m`
 
 // TestFreedCardsAreKeptForThePreemptor: the scheduler keeps a card that an eviction frees for the pod for which
-// it evicted, for five minutes. It nominates that pod to the node. Only a job of higher priority in the same
-// queue takes the card, or one from which the pod may not reclaim; the observer must report any other. Scene:
-// node h200-0 has 8 H200, of which pod "full" uses 7. Pod a of queue training uses the last one and is evicted
-// for p. Pod q then takes the card, and p is placed later, on node h200-1. Queue other is of training too,
-// queue first is of inference and has the highest priority.
+// it evicted, for five minutes. It nominates that pod to the node. What preempt freed, only a job of higher
+// priority in the same queue takes. What cardreclaim freed, also jobs take from which the pod may not reclaim.
+// The observer must report any other. Scene: node h200-0 has 8 H200, of which pod "full" uses 7. Pod a of queue
+// training uses the last one and is evicted for p. Pod q then takes the card, and p is placed later, on node
+// h200-1. Queue other is of training too, queue first is of inference and has the highest priority.
 func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 	// The same, but p is a pod of inference, and cardreclaim evicts a.
 	const aIsReclaimedForP = `

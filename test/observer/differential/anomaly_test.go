@@ -39,10 +39,10 @@ type anomalySum struct{ count, nodes int64 }
 func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
-			product, observed := drawMappings(t, 0)
+			productMappings, observerMappings := drawMappings(t, 0)
 			tracker := &card.Tracker{}
-			inventory := rule.NewInventory().WithMappings(observed)
-			tracker.SetMappings(product)
+			inventory := rule.NewInventory().WithMappings(observerMappings)
+			tracker.SetMappings(productMappings)
 
 			var nodes []*corev1.Node
 			for i := range drawInt(t, 1, 3, "nodes") {
@@ -66,7 +66,9 @@ func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 			}
 
 			status := cardinventory.NewStatus(cardinventory.Input{
-				Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
+				Nodes: tracker.TrackedNodes(),
+				Cards: tracker.Inventory(),
+				Count: cardinventory.NewCount(cardinventory.CountInput{Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
 			})
 
 			listed := map[string]anomalySum{}
@@ -80,7 +82,7 @@ func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 			}
 
 			for _, node := range nodes {
-				for _, a := range rule.AnomaliesOf(node, observed, inventory.IsCard) {
+				for _, a := range rule.AnomaliesOf(node, observerMappings, inventory.IsCard) {
 					addAnomaly(found, fmt.Sprint(a.Reason, " ", a.Name), anomalySum{a.Count, 1})
 				}
 			}

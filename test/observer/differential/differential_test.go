@@ -183,8 +183,9 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 
 // TestProductAndObserverChargePodsAlike: a placed pod is charged to a queue with its cards, CPU and memory, and
 // a terminating pod still holds them. Both sides must charge the same for random pods with a PodGroup and a
-// former charge. Queue q takes pods of namespace lab only. Only a pod of scheduler "volcano" has passed that
-// check, so only its annotations are believed.
+// former charge. The creator of a pod can write any queue into it. So the queue of a pod of another scheduler
+// counts only if it takes the namespace, as queue q takes lab only. Scheduler "volcano" has checked that for
+// its pods.
 func TestProductAndObserverChargePodsAlike(t *testing.T) {
 	allowsNamespace := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
