@@ -2,7 +2,6 @@ package workload
 
 import (
 	"errors"
-	"math"
 	"strings"
 	"testing"
 
@@ -13,16 +12,17 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// refused wants a refusal for a reason, that says all of wants and that an event can
-// hold.
-func refused(t *testing.T, refusal *Refusal, reason string, wants ...string) {
+// expectRefusal expects a refusal with a reason, whose message has all wanted texts and fits an event.
+func expectRefusal(t *testing.T, refusal *Refusal, reason string, wants ...string) {
 	check.Must(t, refusal != nil, "not refused, want %q", wants)
 	check.Equal(t, "reason", reason, refusal.Reason)
 	check.Refused(t, errors.New(refusal.Message), wants...)
 }
 
-// What people write on pods that can never be placed, beside the cases of
-// TestRequestForReadsWaitingPods.
+// TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed: their card name is not valid, it is no
+// card of the resource that they request, they request two card resources, or more than a million cards. The request
+// is refused with the reason, so that the pod does not wait for ever. The cluster has H200, 4090 and slices of
+// NVIDIA, 910B of Huawei, and vendor.example/ppu, whose card no label names. The observer agrees with each row.
 func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	const (
 		slice = "nvidia.com/mig-1g.18gb"
@@ -31,207 +31,218 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		pod   *builder.PodBuilder
-		wants []string
+		pod          *builder.PodBuilder
+		wantMessages []string
 	}{
-		// the annotation
-		"a name that is none": {
-			pod:   pod().GPUs(1).Card("H 200"),
-			wants: []string{"must be a label value"},
+		"a card name with a space": {
+			pod:          runningPod().GPUs(1).Card("H 200"),
+			wantMessages: []string{"must be a label value"},
 		},
-		"an empty name": {
-			pod:   pod().GPUs(1).Annotation("volcano.sh/card.name", ""),
-			wants: []string{"card name is empty"},
+		"an empty card name": {
+			pod:          runningPod().GPUs(1).Annotation("volcano.sh/card.name", ""),
+			wantMessages: []string{"card name is empty"},
 		},
-		"the form of card.request": {
-			pod:   pod().GPUs(1).Card(`{"H200":1}`),
-			wants: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
+		"a card name in the form of card.request": {
+			pod:          runningPod().GPUs(1).Card(`{"H200":1}`),
+			wantMessages: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
 		},
 		"a card and its own slice": {
-			pod:   pod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"),
-			wants: []string{"one resource request cannot mean either"},
+			pod:          runningPod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"),
+			wantMessages: []string{"one resource request cannot mean either"},
 		},
 		"an annotation of 1 MiB": {
-			pod:   pod().GPUs(1).Card(strings.Repeat("H", 1<<20)),
-			wants: []string{"is longer than 160 characters"},
+			pod:          runningPod().GPUs(1).Card(strings.Repeat("H", 1<<20)),
+			wantMessages: []string{"is longer than 160 characters"},
 		},
-		"a bad name beside a resource that no node offers": {
-			pod:   pod().Requests("amd.com/gpu", "1").Card("MI 300X"),
-			wants: []string{`"MI 300X"`, "must be a label value"},
+		"a card name with a space, and a resource that no node offers": {
+			pod:          runningPod().Requests("amd.com/gpu", "1").Card("MI 300X"),
+			wantMessages: []string{`"MI 300X"`, "must be a label value"},
 		},
 
-		// the annotation and the resource
-		"a slice is asked for, the card is named": {
-			pod:   pod().Requests(slice, "1").Card("H200"),
-			wants: []string{"is requested as nvidia.com/gpu"},
+		"names the card, requests a slice": {
+			pod:          runningPod().Requests(slice, "1").Card("H200"),
+			wantMessages: []string{"is requested as nvidia.com/gpu"},
 		},
-		"an Ascend is named, an NVIDIA card is asked for": {
-			pod:   pod().GPUs(1).Card("910B"),
-			wants: []string{"is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"},
+		"names 910B, requests an NVIDIA card": {
+			pod:          runningPod().GPUs(1).Card("910B"),
+			wantMessages: []string{"is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"},
 		},
-		"a slice is named, the card is asked for": {
-			pod: pod().GPUs(1).Card("H200/mig-1g.18gb-mixed"),
-			wants: []string{"names card <H200/mig-1g.18gb-mixed>, which is requested as nvidia.com/mig-1g.18gb, but requests " +
+		"names a slice, requests the card": {
+			pod: runningPod().GPUs(1).Card("H200/mig-1g.18gb-mixed"),
+			wantMessages: []string{"names card <H200/mig-1g.18gb-mixed>, which is requested as nvidia.com/mig-1g.18gb, but requests " +
 				"nvidia.com/gpu"},
 		},
-		"an NVIDIA card is named, an Ascend is asked for": {
-			pod:   pod().Requests(npu, "8").Card("H200"),
-			wants: []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"},
+		"names H200, requests an Ascend": {
+			pod:          runningPod().Requests(npu, "8").Card("H200"),
+			wantMessages: []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"},
 		},
-		"the second alternative is of another vendor": {
-			pod:   pod().GPUs(1).Card("B300|910B"),
-			wants: []string{"names card <910B>, which is requested as huawei.com/Ascend910"},
+		"names two cards, the second of another vendor": {
+			pod:          runningPod().GPUs(1).Card("B300|910B"),
+			wantMessages: []string{"names card <910B>, which is requested as huawei.com/Ascend910"},
 		},
-		"a card is named, one without a name is asked for": {
-			pod:   pod().Requests(ppu, "1").Card("H200"),
-			wants: []string{"is requested as nvidia.com/gpu, but requests vendor.example/ppu"},
+		"names H200, requests a card that no label names": {
+			pod:          runningPod().Requests(ppu, "1").Card("H200"),
+			wantMessages: []string{"is requested as nvidia.com/gpu, but requests vendor.example/ppu"},
 		},
-		"the resource is misspelt": {
-			pod:   pod().Requests("nvidia.com/gpus", "1").Card("H200"),
-			wants: []string{"names card <H200> but requests nvidia.com/gpus, which no node offers as a card"},
+		"names H200, requests nvidia.com/gpus": {
+			pod:          runningPod().Requests("nvidia.com/gpus", "1").Card("H200"),
+			wantMessages: []string{"names card <H200> but requests nvidia.com/gpus, which no node offers as a card"},
 		},
-		"the resource is in capitals": {
-			pod:   pod().Requests("nvidia.com/GPU", "1").Card("H200"),
-			wants: []string{"requests nvidia.com/GPU, which no node offers as a card"},
+		"names H200, requests nvidia.com/GPU": {
+			pod:          runningPod().Requests("nvidia.com/GPU", "1").Card("H200"),
+			wantMessages: []string{"requests nvidia.com/GPU, which no node offers as a card"},
 		},
-		"only a network device is asked for": {
-			pod:   pod().Requests("rdma/hca", "1").Card("H200"),
-			wants: []string{"names card <H200> but requests rdma/hca, which no node offers as a card"},
+		"names H200, requests only a network device": {
+			pod:          runningPod().Requests("rdma/hca", "1").Card("H200"),
+			wantMessages: []string{"names card <H200> but requests rdma/hca, which no node offers as a card"},
 		},
-		"two resources that are cards nowhere": {
-			pod:   pod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"),
-			wants: []string{"requests amd.com/gpu, intel.com/gpu, which no node offers as a card"},
+		"names a card, requests two resources that are cards on no node": {
+			pod:          runningPod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"),
+			wantMessages: []string{"requests amd.com/gpu, intel.com/gpu, which no node offers as a card"},
 		},
-		"alternatives on a resource that is a card nowhere": {
-			pod:   pod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"),
-			wants: []string{"names card <MI300X|MI250X> but requests amd.com/gpu"},
+		"names two cards, requests a resource that is a card on no node": {
+			pod:          runningPod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"),
+			wantMessages: []string{"names card <MI300X|MI250X> but requests amd.com/gpu"},
 		},
-		"no node says which card the resource is": {
-			pod:   pod().Requests(ppu, "1"),
-			wants: []string{"requests vendor.example/ppu, but no node says which card that is", "<vendor>/<type>.product and .memory"},
+		"requests a card that no label names": {
+			pod:          runningPod().Requests(ppu, "1"),
+			wantMessages: []string{"requests vendor.example/ppu, but no node says which card that is", "<vendor>/<type>.product and .memory"},
 		},
-		"no node says which card the init container requests": {
-			pod:   pod().InitContainer(ppu, "1"),
-			wants: []string{"requests vendor.example/ppu, but no node says which card that is"},
+		"requests a card that no label names in an init container": {
+			pod:          runningPod().InitContainer(ppu, "1"),
+			wantMessages: []string{"requests vendor.example/ppu, but no node says which card that is"},
 		},
 
-		// two card resources
 		"two containers with cards of two vendors": {
-			pod:   pod().GPUs(1).Container(npu, "1"),
-			wants: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
+			pod:          runningPod().GPUs(1).Container(npu, "1"),
+			wantMessages: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
 		},
-		"an init container with a card of another": {
-			pod:   pod().GPUs(1).InitContainer(npu, "1"),
-			wants: []string{"requests two card resources"},
+		"an init container with a card of another vendor": {
+			pod:          runningPod().GPUs(1).InitContainer(npu, "1"),
+			wantMessages: []string{"requests two card resources"},
 		},
 		"a sidecar with a slice": {
-			pod:   pod().GPUs(1).Sidecar(slice, "1").Card("H200"),
-			wants: []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"},
+			pod:          runningPod().GPUs(1).Sidecar(slice, "1").Card("H200"),
+			wantMessages: []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"},
 		},
 		"three card resources": {
-			pod:   pod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),
-			wants: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
+			pod:          runningPod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),
+			wantMessages: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
 		},
-		"a named card and an unnamed one": {
-			pod:   pod().GPUs(1).Requests(ppu, "1").Card("H200"),
-			wants: []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"},
+		"a card that labels name, and one that none names": {
+			pod:          runningPod().GPUs(1).Requests(ppu, "1").Card("H200"),
+			wantMessages: []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"},
 		},
-		"two card resources and a name that is no one": {
-			pod:   pod().GPUs(1).Requests(npu, "1").Card("H 200"),
-			wants: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
+		"two card resources, and a card name with a space": {
+			pod:          runningPod().GPUs(1).Requests(npu, "1").Card("H 200"),
+			wantMessages: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
 		},
 
-		// counts that no node has
-		"one card more than can be given": {
-			pod:   pod().GPUs(1000001),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"1,000,001 cards": {
+			pod:          runningPod().GPUs(1000001),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"the largest number of 64 bits": {
-			pod:   pod().Requests(gpu, "9223372036854775807").Card("H200"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"2^63-1 cards": {
+			pod:          runningPod().Requests(gpu, "9223372036854775807").Card("H200"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"a number beyond 64 bits": {
-			pod:   pod().Requests(gpu, "1e30"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"1e30 cards": {
+			pod:          runningPod().Requests(gpu, "1e30"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"a number whose 64 bits are all ones": {
-			pod:   pod().Requests(gpu, "18446744073709551615"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"2^64-1 cards": {
+			pod:          runningPod().Requests(gpu, "18446744073709551615"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"two containers whose sum is beyond 64": {
-			pod:   pod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"two containers, whose sum is beyond 64 bits": {
+			pod:          runningPod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"a sidecar whose sum is beyond 64 bits": {
-			pod:   pod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+			pod:          runningPod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"an init container beyond reason": {
-			pod:   pod().GPUs(1).InitContainer(gpu, "2M"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"2 million cards in an init container": {
+			pod:          runningPod().GPUs(1).InitContainer(gpu, "2M"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"memory written where cards belong": {
-			pod:   pod().Requests(gpu, "80Gi"),
-			wants: []string{"requests more than 1000000 of nvidia.com/gpu"},
+		"80Gi of cards": {
+			pod:          runningPod().Requests(gpu, "80Gi"),
+			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
-		"too many of a resource that no node offers": {
-			pod:   pod().Requests("amd.com/gpu", "1e30").Card("MI300X"),
-			wants: []string{"requests amd.com/gpu, which no node offers as a card"},
+		"1e30 of a resource that no node offers": {
+			pod:          runningPod().Requests("amd.com/gpu", "1e30").Card("MI300X"),
+			wantMessages: []string{"requests amd.com/gpu, which no node offers as a card"},
 		},
-		"too many of an unnamed card": {
-			pod:   pod().Requests(ppu, "1e30"),
-			wants: []string{"requests more than 1000000 of vendor.example/ppu"},
+		"1e30 of a card that no label names": {
+			pod:          runningPod().Requests(ppu, "1e30"),
+			wantMessages: []string{"requests more than 1000000 of vendor.example/ppu"},
 		},
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)
-		checkAgainstObserver(t, pod, got)
-		refused(t, got.Denied, ReasonGetTaskRequestFailed, tc.wants...)
+		expectRequestOfObserver(t, pod, got)
+		expectRefusal(t, got.Denied, ReasonGetTaskRequestFailed, tc.wantMessages...)
 		check.Equal(t, "names", 0, len(got.Names))
 	}
 }
 
-// A refusal fits into an event, however much the pod asks for.
+// TestRequestRefusalFitsIntoEvent: the pod requests 40 resources with long names that are cards on no node, and names
+// as many alternatives as it may. The refusal still fits an event, with room for what the scheduler adds.
 func TestRequestRefusalFitsIntoEvent(t *testing.T) {
-	many := pod()
+	many := runningPod()
 	for i := range 40 {
 		many.Requests(corev1.ResourceName("example.com/"+strings.Repeat("r", 50)+string(rune('a'+i%26))+string(rune('a'+i/26))), "1")
 	}
+
 	alternatives := make([]string, card.MaxAlternatives)
 	for i := range alternatives {
 		alternatives[i] = strings.Repeat("m", 62) + string(rune('a'+i)) + "/mps-999999g*1/9999"
 	}
+
 	got := requestFor(many.Card(strings.Join(alternatives, "|")).Obj())
-	refused(t, got.Denied, ReasonGetTaskRequestFailed, ", which no node offers as a card")
-	check.That(t, len(got.Denied.Message) < 700, "it takes %d bytes", len(got.Denied.Message))
+	expectRefusal(t, got.Denied, ReasonGetTaskRequestFailed, ", which no node offers as a card")
+	check.That(t, len(got.Denied.Message) < 700, "the message has %d bytes", len(got.Denied.Message))
 }
 
-// Quantities that look odd are read so that nothing is counted too low.
+// TestRequestForReadsOddQuantities: the API accepts parts of cards, negative quantities and numbers beyond 64 bits.
+// Nothing is counted too low: parts of a card, of a thousandth of a CPU and of a byte are rounded up, negative ones
+// count as 0, and numbers are bounded, cards by a million and one, CPU and memory by 2^53.
 func TestRequestForReadsOddQuantities(t *testing.T) {
-	asks := func(what string, b *builder.PodBuilder, cards card.Count, milliCPU, memory int64) {
-		got := requestFor(b.Obj())
-		check.That(t, got.Count == cards && got.MilliCPU == milliCPU && got.Memory == memory,
-			"%s: %d cards, %dm, %d bytes; want %d, %dm, %d", what, got.Count, got.MilliCPU, got.Memory, cards, milliCPU, memory)
-		check.That(t, (got.Resource != "") == (got.Count > 0) && got.Count <= math.MaxInt32, "%s: %d of %q", what, got.Count, got.Resource)
+	const most = int64(1 << 53)
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod          *builder.PodBuilder
+		wantCards    card.Count
+		wantMilliCPU int64
+		wantMemory   int64
+	}{
+		"500m cards":                           {pod: runningPod().Requests(gpu, "500m"), wantCards: 1},
+		"1.5 cards":                            {pod: runningPod().Requests(gpu, "1.5"), wantCards: 2},
+		"0 cards":                              {pod: runningPod().Requests(gpu, "0")},
+		"-8 cards":                             {pod: runningPod().Requests(gpu, "-8")},
+		"1k cards":                             {pod: runningPod().Requests(gpu, "1k"), wantCards: 1000},
+		"a million cards":                      {pod: runningPod().Requests(gpu, "1000000"), wantCards: card.MaxCount},
+		"1e30 cards":                           {pod: runningPod().Requests(gpu, "1e30"), wantCards: card.MaxCount + 1},
+		"500m cards in each of two containers": {pod: runningPod().Requests(gpu, "500m").Container(gpu, "500m"), wantCards: 1},
+		"-1 cards beside a container of 3":     {pod: runningPod().GPUs(-1).Container(gpu, "3"), wantCards: 2},
+		"only a card name":                     {pod: runningPod().Card("H200")},
+		"only a wrong card name, and 1 CPU":    {pod: runningPod().Card("H 200").CPU("1"), wantMilliCPU: 1000},
+		"2^63-1 CPU":                           {pod: runningPod().CPU("9223372036854775807"), wantMilliCPU: most},
+		"1e30 CPU":                             {pod: runningPod().CPU("1e30"), wantMilliCPU: most},
+		"a millionth of a CPU":                 {pod: runningPod().CPU("1u"), wantMilliCPU: 1},
+		"-1 CPU":                               {pod: runningPod().CPU("-1")},
+		"1e30 of memory":                       {pod: runningPod().Memory("1e30"), wantMemory: most},
+		"1.5 bytes of memory":                  {pod: runningPod().Memory("1500m"), wantMemory: 2},
+		"12 Ti of memory":                      {pod: runningPod().Memory("12Ti"), wantMemory: 12 << 40},
+		"2^63-1 of memory in each of two containers": {
+			pod:        runningPod().Memory("9223372036854775807").Container("memory", "9223372036854775807"),
+			wantMemory: most,
+		},
+	}) {
+		got := requestFor(tc.pod.Obj())
+		check.Equal(t, "cards", tc.wantCards, got.Count)
+		check.Equal(t, "millicores", tc.wantMilliCPU, got.MilliCPU)
+		check.Equal(t, "memory", tc.wantMemory, got.Memory)
+		check.Equal(t, "has a card resource", tc.wantCards > 0, got.Resource != "")
 	}
-
-	for text, want := range map[string]card.Count{
-		"500m": 1, "1.5": 2, "0": 0, "-8": 0, "1k": 1000, "1000000": card.MaxCount, "1e30": card.MaxCount + 1,
-	} {
-		asks("cards "+text, pod().Requests(gpu, text), want, 0, 0)
-	}
-
-	asks("the parts of two containers add up", pod().Requests(gpu, "500m").Container(gpu, "500m"), 1, 0, 0)
-	asks("a negative container beside another", pod().GPUs(-1).Container(gpu, "3"), 2, 0, 0)
-	asks("the name alone", pod().Card("H200"), 0, 0, 0)
-	asks("a bad name alone", pod().Card("H 200").CPU("1"), 0, 1000, 0)
-
-	for text, want := range map[string]int64{"9223372036854775807": 1 << 53, "1e30": 1 << 53, "1u": 1, "-1": 0} {
-		asks("CPU "+text, pod().CPU(text), 0, want, 0)
-	}
-	for text, want := range map[string]int64{"1e30": 1 << 53, "1500m": 2, "12Ti": 12 << 40} {
-		asks("memory "+text, pod().Memory(text), 0, 0, want)
-	}
-
-	asks("memory whose sum is beyond 64 bits", pod().Memory("9223372036854775807").Container("memory", "9223372036854775807"), 0, 0, 1<<53)
 }

@@ -23,6 +23,7 @@ const (
 	failJob = batchv1.PodFailurePolicyActionFailJob
 )
 
+// conditionRule and exitCodeRule are rules of podFailurePolicy.
 func conditionRule(action batchv1.PodFailurePolicyAction, condition corev1.PodConditionType, status corev1.ConditionStatus) batchv1.PodFailurePolicyRule {
 	return batchv1.PodFailurePolicyRule{
 		Action:          action,
@@ -46,6 +47,11 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+// TestEvictionsThatAJobSurvives: each evicted pod of a Kubernetes Job counts as a failure, and more failures than
+// backoffLimit end the Job, here more than 4. EvictionsLeft is how many pods may still be evicted. Failures that the
+// Job controller has counted are in the status. Those that it counts later are listed there as uncounted, or are pods
+// that end and still have its finalizer. A podFailurePolicy may ignore evictions, count them, or fail the Job; its
+// rules apply in their order. All evictions are left where they are ignored.
 func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const (
 		in    = batchv1.PodFailurePolicyOnExitCodesOpIn
@@ -73,103 +79,103 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 		running, ended []*corev1.Pod
 		want           int
 	}{
-		"of the default limit": {
+		"no backoffLimit: the default of 6": {
 			change: func(job *batchv1.Job) { job.Spec.BackoffLimit = nil },
 			want:   6,
 		},
-		"of its own limit": {
+		"no failure: 4": {
 			want: 4,
 		},
-		"less those that failed": {
+		"3 of 4 failures are counted: 1": {
 			change: func(job *batchv1.Job) { job.Status.Failed = 3 },
 			want:   1,
 		},
-		"none when all failed": {
+		"4 failures are counted: 0": {
 			change: func(job *batchv1.Job) { job.Status.Failed = 4 },
 		},
-		"no less than none": {
+		"9 failures are counted: 0": {
 			change: func(job *batchv1.Job) { job.Status.Failed = 9 },
 		},
-		"less those that are being counted": {
+		"2 failures are listed as uncounted: 2": {
 			change: func(job *batchv1.Job) { uncounted(job, "a", "b") },
 			want:   2,
 		},
-		"each counted once": {
+		"2 failures are listed as uncounted, and their pods still exist: each counts once": {
 			change: func(job *batchv1.Job) { uncounted(job, "a", "b") },
 			ended:  []*corev1.Pod{batchPod("a", hasFailed), batchPod("b", isCounted)},
 			want:   2,
 		},
-		"less those that are terminating": {
+		"one pod is terminating and one has failed, both not counted yet: 2": {
 			ended: []*corev1.Pod{batchPod("a"), batchPod("b", hasFailed)},
 			want:  2,
 		},
-		"those that were counted are not": {
+		"pods that end, and were counted before: 4": {
 			ended: []*corev1.Pod{batchPod("a", isCounted), batchPod("b", hasFailed, isCounted)},
 			want:  4,
 		},
-		"those that succeeded are not": {
+		"a pod that succeeded: 4": {
 			ended: []*corev1.Pod{batchPod("a", hasSucceeded)},
 			want:  4,
 		},
-		"any that are ignored": {
+		"evictions are ignored: all": {
 			change: rules(onDisruption(ignore)),
 			ended:  []*corev1.Pod{batchPod("a")},
 			want:   all,
 		},
-		"any that are ignored, by default true": {
+		"evictions are ignored, by a rule without a status, which is True: all": {
 			change: rules(conditionRule(ignore, corev1.DisruptionTarget, "")),
 			want:   all,
 		},
-		"none that fail the Job": {
+		"an eviction fails the Job: 0": {
 			change: rules(onDisruption(failJob)),
 		},
-		"none that fail their index": {
+		"an eviction fails its index: 0": {
 			change: rules(onDisruption(batchv1.PodFailurePolicyActionFailIndex)),
 		},
-		"those that a rule counts": {
+		"a rule counts evictions before one that ignores them: 4": {
 			change: rules(onDisruption(count), onDisruption(ignore)),
 			want:   4,
 		},
-		"a rule for what was not disrupted": {
+		"a rule ignores pods that were not evicted: 4": {
 			change: rules(conditionRule(ignore, corev1.DisruptionTarget, corev1.ConditionFalse)),
 			want:   4,
 		},
-		"a rule for another condition": {
+		"a rule for another condition comes before the one that ignores evictions: all": {
 			change: rules(conditionRule(failJob, "ConfigIssue", corev1.ConditionTrue), onDisruption(ignore)),
 			want:   all,
 		},
-		"a rule for another exit code first": {
+		"a rule for exit code 42 comes first, which no eviction causes: all": {
 			change: rules(exitCodeRule(failJob, in, 42), onDisruption(ignore)),
 			want:   all,
 		},
-		"a rule for SIGTERM first": {
+		"a rule fails the Job for 143, which SIGTERM causes: 0": {
 			change: rules(exitCodeRule(failJob, in, 143), onDisruption(ignore)),
 		},
-		"a rule for SIGKILL first": {
+		"a rule counts 137, which SIGKILL causes, before evictions are ignored: 4": {
 			change: rules(exitCodeRule(count, in, 137), onDisruption(ignore)),
 			want:   4,
 		},
-		"a rule for all but one code first": {
+		"a rule fails the Job for any code but 42: 0": {
 			change: rules(exitCodeRule(failJob, notIn, 42), onDisruption(ignore)),
 		},
-		"a rule for all but both codes first": {
+		"a rule fails the Job for any code but 137 and 143, and then evictions are ignored: all": {
 			change: rules(exitCodeRule(failJob, notIn, 137, 143), onDisruption(ignore)),
 			want:   all,
 		},
-		"an exit code that is ignored": {
+		"143 is ignored, which SIGTERM causes: all": {
 			change: rules(exitCodeRule(ignore, in, 143)),
 			want:   all,
 		},
-		"while each index may fail once more": {
+		"a limit of 2 for each index, and the index failed once: as many as all indexes may": {
 			change:  perIndex,
 			running: []*corev1.Pod{batchPod("a", failures("1"))},
 			want:    math.MaxInt32,
 		},
-		"none while an index may not": {
+		"a limit of 2 for each index, and one failed twice: 0": {
 			change:  perIndex,
 			running: []*corev1.Pod{batchPod("a", failures("0")), batchPod("b", failures("2"))},
 		},
-		"none while an index is not readable": {
+		"a limit of 2 for each index, and how often one failed is not known: 0": {
 			change:  perIndex,
 			running: []*corev1.Pod{batchPod("a")},
 		},
@@ -199,7 +205,8 @@ func uncounted(job *batchv1.Job, uids ...types.UID) {
 	job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: uids}
 }
 
-// TestTheEvictionRuleIgnoresEvictions: the rule that admission adds, before any other rules.
+// TestTheEvictionRuleIgnoresEvictions: admission adds the rule that ignores evictions before any other rules of a
+// Job. So all evictions are left, whatever the other rules say, and though the Job has failed 9 times of 0.
 func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 	actions := rapid.SampledFrom([]batchv1.PodFailurePolicyAction{ignore, count, failJob})
 	seed.Check(t, func(t *rapid.T) {
@@ -216,17 +223,17 @@ func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 	})
 }
 
-// TestAnyOrderOfCountingIsTheSame follows the Job controller: it lists a failed pod in the
-// status, then removes its finalizer, then counts it. At each of these moments as many
-// evictions are left.
+// TestAnyOrderOfCountingIsTheSame: the Job controller lists a failed pod in the status, then removes its finalizer,
+// then counts it. Random pods are at different stages of this. At each stage a pod counts exactly once, so
+// backoffLimit minus the evicted pods are left.
 func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(rapid.IntRange(0, 9).Draw(t, "limit")))}}
 		var ended []*corev1.Pod
-		gone := rapid.IntRange(0, 9).Draw(t, "evicted")
-		for i := range gone {
+		evicted := rapid.IntRange(0, 9).Draw(t, "evicted")
+		for i := range evicted {
 			pod := batchPod(fmt.Sprint(i))
-			switch rapid.SampledFrom([]string{"seen", "listed", "released", "counted", "counted and there"}).Draw(t, "how far") {
+			switch rapid.SampledFrom([]string{"seen", "listed", "released", "counted", "counted and there"}).Draw(t, "stage") {
 			case "seen":
 				ended = append(ended, pod)
 			case "listed":
@@ -244,7 +251,7 @@ func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 		}
 
 		limit := FailureLimitFor(job)
-		check.Equal(t, "evictions left", max(0, int(*job.Spec.BackoffLimit)-gone), limit.EvictionsLeft(nil, ended))
+		check.Equal(t, "evictions left", max(0, int(*job.Spec.BackoffLimit)-evicted), limit.EvictionsLeft(nil, ended))
 	})
 }
 
@@ -255,12 +262,14 @@ func appendUncounted(job *batchv1.Job, uid types.UID) {
 	job.Status.UncountedTerminatedPods.Failed = append(job.Status.UncountedTerminatedPods.Failed, uid)
 }
 
+// TestBatchJobOwner: only a Kubernetes Job that controls a pod counts its evictions, by API group, kind, and the flag
+// controller.
 func TestBatchJobOwner(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		apiVersion, kind string
 		controls, want   bool
 	}{
-		"a Kubernetes Job": {
+		"a Kubernetes Job that controls the pod": {
 			apiVersion: "batch/v1",
 			kind:       "Job",
 			controls:   true,
@@ -276,7 +285,7 @@ func TestBatchJobOwner(t *testing.T) {
 			kind:       "CronJob",
 			controls:   true,
 		},
-		"a Job that does not manage it": {
+		"a Kubernetes Job that does not control the pod": {
 			apiVersion: "batch/v1",
 			kind:       "Job",
 		},
@@ -289,7 +298,8 @@ func TestBatchJobOwner(t *testing.T) {
 	}
 }
 
-// TestAJobSurvivesAsManyEvictionsAsAreLeft: it fails by one more, whichever pods ended before.
+// TestAJobSurvivesAsManyEvictionsAsAreLeft: EvictionsLeft and Survives agree: for random limits and pods, a Job
+// survives any number of evictions up to those that are left, and no more.
 func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To(int32(rapid.IntRange(0, 4).Draw(t, "limit")))}}
@@ -315,13 +325,17 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 	})
 }
 
+// TestAJobFailsWithTheLastPodOfAnIndex: a Job with a backoffLimitPerIndex of 1 lets each index fail once. It survives
+// the eviction of a pod whose index has not failed, not of one whose index failed once. An index that failed for good
+// before, and was counted, ends no other.
 func TestAJobFailsWithTheLastPodOfAnIndex(t *testing.T) {
 	limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}})
-	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "it fails although the index may fail once")
+	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "the Job fails though the index may fail once")
 	check.That(t, !limit.Survives([]*corev1.Pod{
 		batchPod("a", failures("0")),
 		batchPod("b", failures("1")),
-	}), "it survives that an index fails too often")
+	}), "the Job survives that an index fails twice")
+
 	counted := batchPod("c", failures("1"), func(pod *corev1.Pod) { pod.Finalizers = nil })
 	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0")), counted}), "an index that has failed before ends the others")
 }

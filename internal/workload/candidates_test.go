@@ -9,8 +9,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCandidatesAreChargedAndHeldOnce: quotas count every card that a pod may hold, and one of them is
-// the card that it holds.
+// TestCandidatesAreChargedAndHeldOnce: node bare offers 8 GPUs without a label, so a pod there may hold H200 or H800.
+// The quota is charged for both, so that none is exceeded, and card-seconds count for one: the first. A node with a
+// label, and a certain charge before, leave one card.
 func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("H200", 8).Obj())
@@ -26,46 +27,46 @@ func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		pod           *builder.PodBuilder
-		last          *quota.Charge
-		charged, held []card.Amount
+		pod                   *builder.PodBuilder
+		last                  *quota.Charge
+		wantCharged, wantHeld []card.Amount
 	}{
-		"on a node that names its card": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Running("b"),
-			charged: amounts(8, "H800"),
-			held:    amounts(8, "H800"),
+		"on node b, which has H800": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Running("b"),
+			wantCharged: amounts(8, "H800"),
+			wantHeld:    amounts(8, "H800"),
 		},
-		"on one that does not": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			charged: amounts(8, "H200", "H800"),
-			held:    amounts(8, "H200"),
+		"on node bare, and names no card": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			wantCharged: amounts(8, "H200", "H800"),
+			wantHeld:    amounts(8, "H200"),
 		},
-		"that names alternatives": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"),
-			charged: amounts(8, "H800", "H200"),
-			held:    amounts(8, "H800"),
+		"on node bare, and names H800 before H200": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"),
+			wantCharged: amounts(8, "H800", "H200"),
+			wantHeld:    amounts(8, "H800"),
 		},
-		"charged before": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			last:    &quota.Charge{Cards: amounts(8, "H800")},
-			charged: amounts(8, "H800"),
-			held:    amounts(8, "H800"),
+		"on node bare, and was charged for H800 before": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:        &quota.Charge{Cards: amounts(8, "H800")},
+			wantCharged: amounts(8, "H800"),
+			wantHeld:    amounts(8, "H800"),
 		},
-		"uncertain before": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			last:    &quota.Charge{Cards: amounts(8, "H200", "H800")},
-			charged: amounts(8, "H200", "H800"),
-			held:    amounts(8, "H200"),
+		"on node bare, and was charged for both before": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:        &quota.Charge{Cards: amounts(8, "H200", "H800")},
+			wantCharged: amounts(8, "H200", "H800"),
+			wantHeld:    amounts(8, "H200"),
 		},
-		"with two resources": {
-			pod:     builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"),
-			charged: amounts(8, "910B", "H200", "H800"),
-			held:    amounts(8, "910B", "H200"),
+		"on node bare, with cards of two vendors": {
+			pod:         builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"),
+			wantCharged: amounts(8, "910B", "H200", "H800"),
+			wantHeld:    amounts(8, "910B", "H200"),
 		},
 	}) {
 		r := Resolver{Inventory: tracker.Inventory()}
 		charge := r.Usage(tc.pod.Obj(), nil, tc.last)
-		check.Equal(t, "charged", tc.charged, charge.Cards)
-		check.Equal(t, "held", tc.held, charge.HeldCards())
+		check.Equal(t, "charged", tc.wantCharged, charge.Cards)
+		check.Equal(t, "held", tc.wantHeld, charge.HeldCards())
 	}
 }

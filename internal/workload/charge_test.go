@@ -41,7 +41,8 @@ func drawInventory(t *rapid.T) *card.Inventory {
 	return card.NewInventory(nodes, gpuResource)
 }
 
-func drawHeld(t *rapid.T) *Request {
+// drawRequest draws a request of none, one or several card resources.
+func drawRequest(t *rapid.T) *Request {
 	request := &Request{}
 	for _, resource := range []corev1.ResourceName{gpuResource, migResource, npuResource} {
 		switch count := card.Count(rapid.IntRange(0, 2).Draw(t, string(resource))); {
@@ -57,18 +58,18 @@ func drawHeld(t *rapid.T) *Request {
 	return request
 }
 
-// TestAChargeStays: as long as the nodes do not change, a pod is charged for the same cards again and
-// again, also one with several card resources whose node lost its labels or is gone.
+// TestAChargeStays: a running pod keeps its cards while nodes change: a label is lost, a node is gone. After random
+// changes, counting it again on the same nodes, with its own last charge, gives the same charge, also for several
+// card resources.
 func TestAChargeStays(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		request := drawHeld(t)
+		request := drawRequest(t)
 		var last *quota.Charge
 		for range rapid.IntRange(1, 4).Draw(t, "inventories") {
 			inventory := drawInventory(t)
 			charge := ChargeFor(request, "q", "n", inventory, last)
 			for range 3 {
-				again := ChargeFor(request, "q", "n", inventory, &charge)
-				check.Equal(t, "charged again", charge, again)
+				check.Equal(t, "charged again", charge, ChargeFor(request, "q", "n", inventory, &charge))
 			}
 
 			last = &charge
@@ -76,7 +77,9 @@ func TestAChargeStays(t *testing.T) {
 	})
 }
 
-// TestWithheldCardsStayCharged: a restart changes nothing, and new pods get none of them.
+// TestWithheldCardsStayCharged: node n offers 80 GPUs, more than its label says, so it withholds them from new pods
+// under the name H200. A pod that runs there is charged for 2 H200, with and without an earlier charge, so that a
+// restart changes nothing. NotOffered are its cards that no node offers.
 func TestWithheldCardsStayCharged(t *testing.T) {
 	oversold := card.NewInventory(map[string]card.Node{
 		"n": {
@@ -92,12 +95,12 @@ func TestWithheldCardsStayCharged(t *testing.T) {
 	want := []card.Amount{{Name: "H200", Count: 2}}
 
 	first := ChargeFor(request, "q", "n", oversold, nil)
-	check.Equal(t, "without an earlier charge", want, first.Cards)
-	check.Equal(t, "not in the inventory", want, first.NotOffered)
-	check.Equal(t, "on a node that offers them", nil, ChargeFor(request, "q", "other", oversold, nil).NotOffered)
+	check.Equal(t, "cards without an earlier charge", want, first.Cards)
+	check.Equal(t, "cards that no node offers", want, first.NotOffered)
+	check.Equal(t, "cards that no node offers, on node other with H800", nil, ChargeFor(request, "q", "other", oversold, nil).NotOffered)
 
 	again := ChargeFor(request, "q", "n", oversold, &quota.Charge{Queue: "q", Cards: []card.Amount{{Name: "H800", Count: 2}}})
-	check.Equal(t, "charged before as another card", want, again.Cards)
+	check.Equal(t, "cards after an earlier charge of another card", want, again.Cards)
 	request.ExtraResources = []ResourceCount{{npuResource, 1}}
-	check.Equal(t, "beside another resource", want, ChargeFor(request, "q", "n", oversold, nil).Cards)
+	check.Equal(t, "cards beside another resource, which no node names", want, ChargeFor(request, "q", "n", oversold, nil).Cards)
 }

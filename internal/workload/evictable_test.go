@@ -9,28 +9,32 @@ import (
 
 const preemptable = "volcano.sh/preemptable"
 
-// TestWhoSaysWhetherAPodMayBeEvicted: a value that is no boolean protects, in each
-// annotation.
+// TestWhoSaysWhetherAPodMayBeEvicted: annotation or label volcano.sh/preemptable of a pod says whether it may be
+// evicted, and the annotation comes first. A pod without either is evictable if its PodGroup is. A pod that forbids it is
+// never, and one that allows it needs its PodGroup to allow it too. A value that is no boolean protects.
 func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 	for value, want := range map[string]bool{
 		"true": true, "1": true, "T": true, "TRUE": true, "false": false, "0": false,
 		"yes": false, "no": false, "off": false, "": false, "true ": false, "tRUE": false, "2": false,
 	} {
-		says := map[string]string{preemptable: value}
-		check.Equal(t, "annotation "+value, want, IsEvictable(pod().Annotation(preemptable, value).Obj(), nil))
-		check.Equal(t, "label "+value, want, IsEvictable(pod().Label(preemptable, value).Obj(), nil))
-		check.Equal(t, "PodGroup "+value, want, IsEvictable(pod().Obj(), says))
-		check.Equal(t, "PodGroup beside a pod that allows it "+value, want, IsEvictable(pod().Annotation(preemptable, "true").Obj(), says))
-		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, IsEvictable(pod().
-			Annotation(preemptable, "false").Obj(), says))
-		check.Equal(t, "annotation before a label that allows it "+value, want,
-			IsEvictable(pod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
+		ofGroup := map[string]string{preemptable: value}
+		allowed := func() *builder.PodBuilder { return runningPod().Annotation(preemptable, "true") }
+		forbidden := runningPod().Annotation(preemptable, "false")
 
-		check.Equal(t, "annotation that allows it before a label "+value, true,
-			IsEvictable(pod().Annotation(preemptable, "true").Label(preemptable, value).Obj(), nil))
+		check.Equal(t, "annotation "+value, want, IsEvictable(runningPod().Annotation(preemptable, value).Obj(), nil))
+		check.Equal(t, "label "+value, want, IsEvictable(runningPod().Label(preemptable, value).Obj(), nil))
+		check.Equal(t, "annotation "+value+", label true", want,
+			IsEvictable(runningPod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
+		check.Equal(t, "annotation true, label "+value, true, IsEvictable(allowed().Label(preemptable, value).Obj(), nil))
+
+		check.Equal(t, "PodGroup "+value, want, IsEvictable(runningPod().Obj(), ofGroup))
+		check.Equal(t, "annotation true, PodGroup "+value, want, IsEvictable(allowed().Obj(), ofGroup))
+		check.Equal(t, "annotation false, PodGroup "+value, false, IsEvictable(forbidden.Obj(), ofGroup))
 	}
 }
 
+// TestWhichPodsMayBeEvicted: a pod that says nothing may be evicted. Pods of namespace kube-system and of the two
+// critical PriorityClasses of Kubernetes never are, even if they and their PodGroup allow it.
 func TestWhichPodsMayBeEvicted(t *testing.T) {
 	allows := map[string]string{preemptable: "true"}
 
@@ -39,8 +43,8 @@ func TestWhichPodsMayBeEvicted(t *testing.T) {
 		group map[string]string
 		want  bool
 	}{
-		"a pod that says nothing": {
-			pod:  pod(),
+		"an ordinary pod": {
+			pod:  runningPod(),
 			want: true,
 		},
 		"a pod without annotations and labels": {
@@ -48,30 +52,38 @@ func TestWhichPodsMayBeEvicted(t *testing.T) {
 			group: map[string]string{},
 			want:  true,
 		},
-		"another spelling says nothing": {
-			pod:  pod().Annotation("volcano.sh/Preemptable", "false"),
+		"an annotation in another spelling forbids it": {
+			pod:  runningPod().Annotation("volcano.sh/Preemptable", "false"),
 			want: true,
 		},
-		"an annotation of the same prefix says nothing": {
-			pod:  pod().Annotation("volcano.sh/preemptable-by", "false"),
+		"an annotation with a longer name forbids it": {
+			pod:  runningPod().Annotation("volcano.sh/preemptable-by", "false"),
 			want: true,
 		},
-		"critical for the cluster": {
-			pod: pod().PriorityClass("system-cluster-critical"),
+		"class system-cluster-critical": {
+			pod: runningPod().PriorityClass("system-cluster-critical"),
 		},
-		"critical for a node": {
-			pod: pod().PriorityClass("system-node-critical"),
+		"class system-node-critical": {
+			pod: runningPod().PriorityClass("system-node-critical"),
 		},
-		"critical, although it allows it": {
-			pod:   pod().PriorityClass("system-node-critical").Annotation(preemptable, "true"),
+		"class system-node-critical, and pod and PodGroup allow it": {
+			pod:   runningPod().PriorityClass("system-node-critical").Annotation(preemptable, "true"),
 			group: allows,
 		},
-		"a class that only sounds critical":               {pod().PriorityClass("system-critical"), nil, true},
-		"of the namespace kube-system":                    {podIn("kube-system"), nil, false},
-		"of kube-system, although it allows it":           {podIn("kube-system").Annotation(preemptable, "true"), allows, false},
-		"of a namespace that only sounds like the system": {podIn("kube-system-2"), nil, true},
-		"of another namespace of the system":              {podIn("kube-public"), nil, true},
-		"of the highest priority, but not critical":       {pod().PriorityClass("pc-high"), nil, true},
+		"class system-critical, which is not one of Kubernetes": {
+			pod:  runningPod().PriorityClass("system-critical"),
+			want: true,
+		},
+		"namespace kube-system": {
+			pod: runningPodIn("kube-system"),
+		},
+		"namespace kube-system, and pod and PodGroup allow it": {
+			pod:   runningPodIn("kube-system").Annotation(preemptable, "true"),
+			group: allows,
+		},
+		"namespace kube-system-2":        {runningPodIn("kube-system-2"), nil, true},
+		"namespace kube-public":          {runningPodIn("kube-public"), nil, true},
+		"another class of high priority": {runningPod().PriorityClass("pc-high"), nil, true},
 	} {
 		check.Equal(t, name+": evictable", tc.want, IsEvictable(tc.pod.Obj(), tc.group))
 	}

@@ -8,6 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// TestRefusalForExcessWordsTheFirstAndCountsTheRest: some amounts of queue chat do not count, because its parent web
+// has less. The refusal explains the first of them and says how many others there are.
 func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
 	above := quota.Excess{Kind: quota.QuotaAboveParent, Name: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
 	scaled := quota.Excess{
@@ -22,27 +24,27 @@ func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
 	missing := quota.Excess{Kind: quota.NothingToInherit, Name: quota.MemoryName}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		excess        []quota.Excess
-		reason, words string
+		excess                  []quota.Excess
+		wantReason, wantMessage string
 	}{
-		"one": {
-			excess: []quota.Excess{above},
-			reason: v1alpha1.ReasonQuotaAboveParent,
-			words:  "Queue <chat>: H200: quota is 8, but parent web has 6, which is in force: lower it here, or raise the parent",
+		"one amount: the quota": {
+			excess:      []quota.Excess{above},
+			wantReason:  v1alpha1.ReasonQuotaAboveParent,
+			wantMessage: "Queue <chat>: H200: quota is 8, but parent web has 6, which is in force: lower it here, or raise the parent",
 		},
-		"two": {
-			excess: []quota.Excess{scaled, above},
-			reason: v1alpha1.ReasonScaled,
-			words: "Queue <chat>: CPU: deserved is 4, but the children of web have 8 together and it has 6, so 3 is in force: " +
+		"two amounts: what CPU is deserved, and one more": {
+			excess:     []quota.Excess{scaled, above},
+			wantReason: v1alpha1.ReasonScaled,
+			wantMessage: "Queue <chat>: CPU: deserved is 4, but the children of web have 8 together and it has 6, so 3 is in force: " +
 				"lower the children, or raise the parent; 1 more amount of the queue does not count",
 		},
-		"three": {
-			excess: []quota.Excess{missing, scaled, above},
-			reason: v1alpha1.ReasonCardNotInParent,
-			words: "Queue <chat>: memory: has no quota to inherit at the top level, so it is 0: write quota; 2 more amounts of " +
+		"three amounts: memory without a quota, and two more": {
+			excess:     []quota.Excess{missing, scaled, above},
+			wantReason: v1alpha1.ReasonCardNotInParent,
+			wantMessage: "Queue <chat>: memory: has no quota to inherit at the top level, so it is 0: write quota; 2 more amounts of " +
 				"the queue do not count",
 		},
 	}) {
-		check.Equal(t, "refusal", &Refusal{Reason: tc.reason, Message: tc.words}, RefusalForExcess("chat", tc.excess))
+		check.Equal(t, "refusal", &Refusal{Reason: tc.wantReason, Message: tc.wantMessage}, RefusalForExcess("chat", tc.excess))
 	}
 }

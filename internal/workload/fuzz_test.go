@@ -19,13 +19,13 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// absurdExponent is one of four digits or more. Kubernetes needs seconds to add
+// hugeExponent is one of four digits or more. Kubernetes needs seconds to add
 // such quantities, which has nothing to do with cards.
-var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 
 // fuzzedQuantity reads a quantity; it is false for a text that is none.
-func fuzzedQuantity(text string) (resource.Quantity, bool) {
-	if absurdExponent.MatchString(text) {
+func parseQuantity(text string) (resource.Quantity, bool) {
+	if hugeExponent.MatchString(text) {
 		return resource.Quantity{}, false
 	}
 	quantity, err := resource.ParseQuantity(text)
@@ -50,10 +50,9 @@ func roundedUp(value *big.Rat) *big.Int {
 	return up.Sub(up, big.NewInt(1)).Div(up, value.Denom())
 }
 
-// FuzzRequestFor: whatever a pod asks for, the count is that of exact arithmetic up
-// to the largest one; a pod that asks for cards either may use some, all of
-// them handed out as what it asks for, or is refused with a reason that an event
-// can hold; and nothing is ever below zero.
+// FuzzRequestFor: whatever a pod requests, the number of its cards is that of exact arithmetic, up to a million and
+// one. A pod that requests cards may use at least one name, or is refused with a message that fits an event. Nothing
+// is below zero.
 func FuzzRequestFor(f *testing.F) {
 	f.Add("H200|4090", true, "1", "0", uint8(0))
 	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
@@ -63,7 +62,7 @@ func FuzzRequestFor(f *testing.F) {
 	f.Add("910B", true, "0", "1n", uint8(7))
 	f.Add("H200", true, "-1", "01", uint8(4))
 	f.Fuzz(func(t *testing.T, annotation string, named bool, first, second string, shape uint8) {
-		p, want, ok := fuzzedPod(annotation, named, first, second, shape)
+		p, want, ok := newFuzzedPod(annotation, named, first, second, shape)
 		if !ok {
 			return
 		}
@@ -77,14 +76,14 @@ func FuzzRequestFor(f *testing.F) {
 		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
 			"%dm CPU, %d bytes", got.MilliCPU, got.Memory)
 
-		checkVerdict(t, got, inv)
+		expectRefusedOrAllowed(t, got, inv)
 	})
 }
 
-// gpusOf is how many nvidia.com/gpu are asked for; no count is out of bounds.
-func gpusOf(t *testing.T, ask Request) card.Count {
+// gpusOf is how many nvidia.com/gpu a request has. No count is out of bounds.
+func gpusOf(t *testing.T, request Request) card.Count {
 	var count card.Count
-	for _, held := range append([]ResourceCount{{ask.Resource, ask.Count}}, ask.ExtraResources...) {
+	for _, held := range append([]ResourceCount{{request.Resource, request.Count}}, request.ExtraResources...) {
 		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
 			"%d of %q", held.Count, held.Resource)
 		if held.Resource == "nvidia.com/gpu" {
@@ -94,34 +93,33 @@ func gpusOf(t *testing.T, ask Request) card.Count {
 	return count
 }
 
-// checkVerdict checks that an ask is refused or may use what it asks for.
-func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
+// expectRefusedOrAllowed: a request is refused, or may use cards of the resource that it requests.
+func expectRefusedOrAllowed(t *testing.T, request Request, inv *card.Inventory) {
 	switch {
-	case ask.Denied != nil:
-		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(ask.Denied.Message),
-			"refused by %+v, may use %v", ask.Denied, ask.Names)
-	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.ExtraResources) > 0:
-		check.Must(t, false, "asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.ExtraResources, ask.Names)
+	case request.Denied != nil:
+		check.Must(t, len(request.Names) == 0 && request.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(request.Denied.Message),
+			"refused by %+v, may use %v", request.Denied, request.Names)
+	case (request.Count > 0) != (len(request.Names) > 0) || len(request.ExtraResources) > 0:
+		check.Must(t, false, "requests %d of %s and %v, may use %v", request.Count, request.Resource, request.ExtraResources, request.Names)
 	}
 
-	for _, name := range ask.Names {
+	for _, name := range request.Names {
 		resources := inv.ResourcesFor(name)
-		check.Must(t, ask.Named.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
-			"asks for %s, may use %s, which is %v", ask.Resource, name, resources)
+		check.Must(t, request.Named.Allows(name) && (len(resources) == 0 || resources[0] == request.Resource),
+			"requests %s, may use %s, which is %v", request.Resource, name, resources)
 	}
 }
 
-// fuzzedPod asks for nvidia.com/gpu twice, in a container and in what the shape
-// says, and for one of some other resource that the shape chooses. want is how
-// many cards that are.
-func fuzzedPod(annotation string, named bool, first, second string, shape uint8) (p *corev1.Pod, want card.Count, ok bool) {
-	a, good := fuzzedQuantity(first)
-	b, alsoGood := fuzzedQuantity(second)
+// newFuzzedPod requests nvidia.com/gpu twice, in a container and as the shape says, and 1 of another resource that
+// the shape chooses. want is how many cards these are.
+func newFuzzedPod(annotation string, named bool, first, second string, shape uint8) (p *corev1.Pod, want card.Count, ok bool) {
+	a, good := parseQuantity(first)
+	b, alsoGood := parseQuantity(second)
 	if !good || !alsoGood {
 		return nil, 0, false
 	}
 
-	built := pod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
+	built := runningPod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
 	if named {
 		built.Annotation("volcano.sh/card.name", annotation)
 	}
@@ -160,9 +158,8 @@ func larger(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// FuzzRulesOf: a queue is refused exactly when it is not open or its quota
-// cannot be read, and allows nothing then but what it says; its limits are the
-// numbers of exact arithmetic, and never below zero.
+// FuzzRulesOf: a Queue is refused exactly when it is not open or its quota is not valid. Its limits are the numbers
+// of exact arithmetic, and never below zero. One with an invalid quota allows nothing.
 func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))
@@ -171,13 +168,13 @@ func FuzzRulesOf(f *testing.F) {
 	f.Add(`{}`, true, "10000000000000", "-10000000000000000000000000000000", true, uint8(0))
 	f.Add("\ufeff{}", true, "9223372036854775807", "0", false, uint8(3))
 	f.Fuzz(func(t *testing.T, text string, managed bool, cpu, memory string, ignore bool, state uint8) {
-		c, good := fuzzedQuantity(cpu)
-		m, alsoGood := fuzzedQuantity(memory)
+		c, good := parseQuantity(cpu)
+		m, alsoGood := parseQuantity(memory)
 		if !good || !alsoGood {
 			return
 		}
 
-		q := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)]))
+		q := newQueue(text, withCapability("cpu", cpu), withCapability("memory", memory), inState(states[int(state)%len(states)]))
 		unmanaged := v1alpha1.UnmanagedEnforce
 		if ignore {
 			unmanaged = v1alpha1.UnmanagedIgnore
@@ -193,7 +190,7 @@ func FuzzRulesOf(f *testing.F) {
 
 		read, err := card.ParseQuota(text)
 		unreadable := managed && err != nil
-		checkRefusal(t, q, got, managed, unreadable)
+		expectRefusalOfQueue(t, q, got, managed, unreadable)
 
 		want := quota.Limits{AnyCard: !managed && ignore}
 		if !unreadable {
@@ -212,9 +209,8 @@ func FuzzRulesOf(f *testing.F) {
 // states are what the status of a Queue may say.
 var states = []v1beta1.QueueState{v1beta1.QueueStateOpen, v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, v1beta1.QueueStateUnknown, ""}
 
-// checkRefusal checks that a queue is refused exactly when it must be, and says
-// why.
-func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
+// expectRefusalOfQueue: a queue is refused exactly when it must be, with the reason.
+func expectRefusalOfQueue(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
 	refused := unreadable || q.Status.State != v1beta1.QueueStateOpen
 	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations,
 		q.Status.State)

@@ -12,102 +12,103 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// choosing writes a selector of namespaces on a queue.
-func choosing(selector string) func(*v1beta1.Queue) {
+// withNamespaceSelector writes the annotation that selects the namespaces of a queue.
+func withNamespaceSelector(selector string) func(*v1beta1.Queue) {
 	return func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = selector }
 }
 
-// TestWhichNamespacesMayUseAQueue is the part of the table that reads a Queue and
-// a namespace.
+// TestWhichNamespacesMayUseAQueue: the annotation namespace-selector of a Queue says which namespaces may use it, by
+// their labels. Namespace chat-1 has team=chat and stage=test. Where it may not, the refusal does not say which
+// labels the queue wants, because a tenant without access reads it. A namespace that the scheduler does not know yet
+// waits.
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
 
-	// The refused tenant reads it, so it leaves out which labels the queue wants.
-	const leftOut = "Namespace <chat-1> may not use queue <q>: ask an administrator to allow it, or name another queue"
+	const notAllowed = "Namespace <chat-1> may not use queue <q>: ask an administrator to allow it, or name another queue"
 	for t, tc := range check.Cases(t, map[string]struct {
 		selector string
 		labels   map[string]string // of the namespace, nil for one that is not known
 		want     string            // the refusal, "" when the namespace may
 	}{
-		"by a label": {
+		"team is chat": {
 			selector: `{"matchLabels":{"team":"chat"}}`,
 			labels:   chat,
 		},
-		"by its name": {
+		"the name is chat-1": {
 			selector: `{"matchLabels":{"kubernetes.io/metadata.name":"chat-1"}}`,
 			labels:   chat,
 		},
-		"one of several names": {
+		"the name is lab or chat-1": {
 			selector: `{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["lab","chat-1"]}]}`,
 			labels:   chat,
 		},
-		"all that have a label": {
+		"team exists": {
 			selector: `{"matchExpressions":[{"key":"team","operator":"Exists"}]}`,
 			labels:   chat,
 		},
-		"all that have not another": {
+		"team is not lab": {
 			selector: `{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`,
 			labels:   chat,
 		},
-		"everything": {
+		"all namespaces": {
 			selector: `{}`,
 			labels:   chat,
 		},
-		"everything, with white space": {
+		"all namespaces, with white space": {
 			selector: " { } ",
 			labels:   chat,
 		},
-		"everything, written out": {
+		"all namespaces, with empty lists": {
 			selector: `{"matchLabels":{},"matchExpressions":[]}`,
 			labels:   chat,
 		},
-		"everything, without a known namespace": {
+		"all namespaces, and the namespace is not known": {
 			selector: `{}`,
 		},
-		"labels and expressions together": {
+		"team is chat, and stage is not live": {
 			selector: `{"matchLabels":{"team":"chat"},"matchExpressions":[{"key":"stage","operator":"NotIn","values":["live"]}]}`,
 			labels:   chat,
 		},
-		"another value": {
+		"team is lab: refused": {
 			selector: `{"matchLabels":{"team":"lab"}}`,
 			labels:   chat,
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"another name": {
+		"the name is chat: refused": {
 			selector: `{"matchLabels":{"kubernetes.io/metadata.name":"chat"}}`,
 			labels:   chat,
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"one label of two is not enough": {
+		"team is chat, and stage is live: refused": {
 			selector: `{"matchLabels":{"team":"chat","stage":"live"}}`,
 			labels:   chat,
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"a label that is there must not be": {
+		"team does not exist: refused": {
 			selector: `{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`,
 			labels:   chat,
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"a namespace without labels": {
+		"team is chat, and the namespace has no labels: refused": {
 			selector: `{"matchLabels":{"team":"chat"}}`,
 			labels:   map[string]string{},
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"case counts": {
+		"team is Chat: refused": {
 			selector: `{"matchLabels":{"team":"Chat"}}`,
 			labels:   chat,
-			want:     leftOut,
+			want:     notAllowed,
 		},
-		"an unknown namespace": {
+		"team is chat, and the namespace is not known: waits": {
 			selector: `{"matchLabels":{"team":"chat"}}`,
 			want:     "Namespace <chat-1> is not known yet, and queue <q> is only for certain namespaces: wait, or name another queue",
 		},
-		"a namespace whose labels are unknown": {
+		"team does not exist, and the namespace is not known: waits": {
 			selector: `{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`,
 			want:     "Namespace <chat-1> is not known yet",
 		},
 	}) {
-		q := tenant(`{"H200":8}`, choosing(tc.selector))
+		q := newQueue(`{"H200":8}`, withNamespaceSelector(tc.selector))
 		selector, refusal := NamespaceSelectorFor(q)
 		check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
@@ -120,16 +121,16 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		if got := CheckNamespace("q", selector, "chat-1", namespace); tc.want == "" {
 			check.Equal(t, "refusal", nil, got)
 		} else {
-			refused(t, got, ReasonNamespaceNotAllowed, tc.want)
+			expectRefusal(t, got, ReasonNamespaceNotAllowed, tc.want)
 		}
 	}
 }
 
-// TestASelectorThatCannotBeRead: no namespace may use the queue, and it says what of
-// the text is wrong.
+// TestASelectorThatCannotBeRead: a selector that is not valid selects no namespace, so that no tenant gets in by a
+// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
-	for says, texts := range map[string][]string{
+	for part, texts := range map[string][]string{
 		"is not valid JSON":      {`{"matchLabels":{"team":"chat"`, `{}{}`},
 		"null is no selector":    {`null`},
 		"matchLabel":             {`{"matchLabel":{"team":"chat"}}`},
@@ -148,9 +149,9 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 			strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)},
 	} {
 		for _, text := range texts {
-			q := tenant(`{"H200":8}`, choosing(text))
+			q := newQueue(`{"H200":8}`, withNamespaceSelector(text))
 			selector, refusal := NamespaceSelectorFor(q)
-			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
+			expectRefusal(t, refusal, ReasonInvalidNamespaceSelector, invalid, part)
 
 			check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
@@ -158,25 +159,26 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestAQueueWithoutASelectorIsForAllNamespaces: most queues have no selector. Then any namespace may use the queue,
+// also one that is not known yet.
 func TestAQueueWithoutASelectorIsForAllNamespaces(t *testing.T) {
-	selector, refusal := NamespaceSelectorFor(tenant(`{"H200":8}`))
+	selector, refusal := NamespaceSelectorFor(newQueue(`{"H200":8}`))
 	check.Must(t, selector == nil && refusal == nil, "selector %v, refusal %v", selector, refusal)
-	if refusal := CheckNamespace("q", nil, "nowhere", nil); refusal != nil {
-		t.Error(refusal)
-	}
+	check.Equal(t, "refusal of an unknown namespace", nil, CheckNamespace("q", nil, "nowhere", nil))
 }
 
-// A selector that cannot be read closes a queue of any kind, and takes nothing of
-// its limits: what runs stays charged by them.
+// TestAnUnreadableSelectorClosesAnyQueue: a selector that is not valid closes a queue with or without a quota, root,
+// and a closed one, whatever unmanagedQueues says. The limits stay as without the selector, because running pods are
+// charged by them.
 func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	for name, q := range map[string]*v1beta1.Queue{
-		"with a quota": tenant(`{"H200":8}`, choosing("?")),
+		"with a quota": newQueue(`{"H200":8}`, withNamespaceSelector("?")),
 		"without a quota": {
 			ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: map[string]string{"volcano.sh/namespace-selector": "?"}},
 			Status:     v1beta1.QueueStatus{State: "Open"},
 		},
-		"root":   tenant(`{}`, called("root"), choosing("?")),
-		"closed": tenant(`{}`, in("Closed"), choosing("?")),
+		"root":   newQueue(`{}`, withName("root"), withNamespaceSelector("?")),
+		"closed": newQueue(`{}`, inState("Closed"), withNamespaceSelector("?")),
 	} {
 		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
 			got := QueueRulesFor(q, unmanaged, nil)
@@ -186,27 +188,27 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 			want := QueueRulesFor(q, unmanaged, nil).Limits
 			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
 				"%s: limits %+v, without the selector %+v", name, got.Limits, want)
-			choosing("?")(q)
+			withNamespaceSelector("?")(q)
 		}
 	}
 }
 
-// FuzzNamespaceSelector: whatever the annotation says, a queue is refused to
-// all namespaces, to one or to none, and a refusal is fit for an event.
+// FuzzNamespaceSelector: whatever the annotation says, it is refused with a message that fits an event and selects
+// nothing, or it is valid and refuses a namespace that is not known.
 func FuzzNamespaceSelector(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
 		f.Add(seed, "chat")
 	}
 
 	f.Fuzz(func(t *testing.T, text, label string) {
-		selector, refusal := NamespaceSelectorFor(tenant(`{}`, choosing(text)))
+		selector, refusal := NamespaceSelectorFor(newQueue(`{}`, withNamespaceSelector(text)))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": label}}}
 		if refusal == nil {
 			refusal = CheckNamespace("q", selector, "ns", namespace)
 			unknown := CheckNamespace("q", selector, "ns", nil)
 			check.Must(t, selector == nil || unknown != nil, "%q admits an unknown namespace", text)
-		} else if selector.Matches(nil) {
-			t.Fatalf("%q is refused and selects something", text)
+		} else {
+			check.Must(t, !selector.Matches(nil), "%q is refused and selects something", text)
 		}
 		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message), "no event can hold %+v", refusal)
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 // least makes minResources from names and quantities in turn.
-func least(pairs ...string) *corev1.ResourceList {
+func minResources(pairs ...string) *corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
 		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
@@ -34,7 +34,12 @@ func cardRequest(count card.Count, names ...card.Name) quota.CardRequest {
 
 func jobRequest(list ...quota.CardRequest) quota.JobRequest { return quota.JobRequest{Cards: list} }
 
-func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
+// TestAPodGroupRequestsTheLargerOfTotalAndMinimum: before its pods exist, a job's PodGroup says what it requests:
+// annotation card.request has the cards of the whole job by name, minResources what its minimum needs by resource.
+// The larger counts. Where minResources of a resource is more than the cards named for it, each of these gets its
+// part of the difference, rounded up. A resource without a name may be any of its cards: 4090 or H200 for
+// nvidia.com/gpu.
+func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"
 		npu   = "huawei.com/Ascend910"
@@ -43,248 +48,246 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		request string // "-" is no annotation
-		least   *corev1.ResourceList
+		minimum *corev1.ResourceList
 		want    quota.JobRequest
 	}{
-		"nothing at all": {
+		"neither card.request nor minResources": {
 			request: "-",
 			want:    jobRequest(),
 		},
 		"empty minResources": {
 			request: "-",
-			least:   least(),
+			minimum: minResources(),
 			want:    jobRequest(),
 		},
-		"an empty request": {
+		"an empty card.request": {
 			request: "{}",
 			want:    jobRequest(),
 		},
-		"CPU and memory alone": {
+		"minResources of CPU and memory only": {
 			request: "-",
-			least:   least("cpu", "1500m", "memory", "2Gi"),
+			minimum: minResources("cpu", "1500m", "memory", "2Gi"),
 			want:    quota.JobRequest{MilliCPU: 1500, Memory: 2 << 30},
 		},
-		"a part of a core": {
+		"minResources of a millionth of a CPU: rounded up to a thousandth": {
 			request: "-",
-			least:   least("cpu", "1u"),
+			minimum: minResources("cpu", "1u"),
 			want:    quota.JobRequest{MilliCPU: 1},
 		},
-		"negative CPU is none": {
+		"minResources of negative CPU and memory: none": {
 			request: "-",
-			least:   least("cpu", "-1", "memory", "-1Gi"),
+			minimum: minResources("cpu", "-1", "memory", "-1Gi"),
 			want:    jobRequest(),
 		},
-		"CPU beyond 64 bits": {
+		"minResources of 1e30 CPU": {
 			request: "-",
-			least:   least("cpu", "1e30"),
+			minimum: minResources("cpu", "1e30"),
 			want:    quota.JobRequest{MilliCPU: 1 << 53},
 		},
-		"memory beyond 64 bits": {
+		"minResources of 2^64 memory": {
 			request: "-",
-			least:   least("memory", "18446744073709551616"),
+			minimum: minResources("memory", "18446744073709551616"),
 			want:    quota.JobRequest{Memory: 1 << 53},
 		},
-		"RDMA is no card": {
+		"minResources of network devices and huge pages: no cards": {
 			request: "-",
-			least:   least("rdma/hca", "4", "hugepages-2Mi", "1Gi"),
+			minimum: minResources("rdma/hca", "4", "hugepages-2Mi", "1Gi"),
 			want:    jobRequest(),
 		},
-		"other things than cards": {
+		"card.request of 1, minResources of 1 and of network devices": {
 			request: `{"H200":1}`,
-			least:   least("rdma/hca", "4", gpu, "1"),
+			minimum: minResources("rdma/hca", "4", gpu, "1"),
 			want:    jobRequest(cardRequest(1, "H200")),
 		},
 
-		// minResources, no request
-		"any card of its resource": {
+		"minResources of 8 GPUs: any card of these": {
 			request: "-",
-			least:   least(gpu, "8"),
+			minimum: minResources(gpu, "8"),
 			want:    jobRequest(cardRequest(8, "4090", "H200")),
 		},
-		"any card of two resources": {
+		"minResources of two card resources": {
 			request: "-",
-			least:   least(gpu, "8", npu, "4"),
+			minimum: minResources(gpu, "8", npu, "4"),
 			want:    jobRequest(cardRequest(4, "910B"), cardRequest(8, "4090", "H200")),
 		},
-		"no cards of its resource": {
+		"minResources of 0 GPUs": {
 			request: "-",
-			least:   least(gpu, "0"),
+			minimum: minResources(gpu, "0"),
 			want:    jobRequest(),
 		},
-		"a negative number of cards": {
+		"minResources of -8 GPUs": {
 			request: "-",
-			least:   least(gpu, "-8"),
+			minimum: minResources(gpu, "-8"),
 			want:    jobRequest(),
 		},
-		"a part of a card": {
+		"minResources of half a GPU: rounded up": {
 			request: "-",
-			least:   least(gpu, "500m"),
+			minimum: minResources(gpu, "500m"),
 			want:    jobRequest(cardRequest(1, "4090", "H200")),
 		},
-		"cards beyond 64 bits": {
+		"minResources of 1e30 GPUs": {
 			request: "-",
-			least:   least(gpu, "1e30"),
+			minimum: minResources(gpu, "1e30"),
 			want:    jobRequest(cardRequest(card.MaxCount+1, "4090", "H200")),
 		},
-		"the largest number of 64 bits": {
+		"minResources of 2^63-1 GPUs": {
 			request: "-",
-			least:   least(gpu, "9223372036854775807"),
+			minimum: minResources(gpu, "9223372036854775807"),
 			want:    jobRequest(cardRequest(card.MaxCount+1, "4090", "H200")),
 		},
-		"an unnamed card fits no quota": {
+		"minResources of a card that no label names: no names": {
 			request: "-",
-			least:   least("vendor.example/ppu", "2"),
+			minimum: minResources("vendor.example/ppu", "2"),
 			want:    jobRequest(cardRequest(2)),
 		},
-		"another resource than the request's": {
+		"card.request of 2 H200, minResources of 2 GPUs and 4 of Huawei": {
 			request: `{"H200":2}`,
-			least:   least(gpu, "2", npu, "4"),
+			minimum: minResources(gpu, "2", npu, "4"),
 			want:    jobRequest(cardRequest(2, "H200"), cardRequest(4, "910B")),
 		},
-		"a resource that is requested as nothing": {
+		"card.request of 0 H200, minResources of 2 GPUs": {
 			request: `{"H200":0}`,
-			least:   least(gpu, "2"),
+			minimum: minResources(gpu, "2"),
 			want:    jobRequest(cardRequest(2, "4090", "H200")),
 		},
-		"a resource of which none is needed": {
+		"card.request of 2 910B, minResources of 0 GPUs and 2 of Huawei": {
 			request: `{"910B":2}`,
-			least:   least(gpu, "0", npu, "2"),
+			minimum: minResources(gpu, "0", npu, "2"),
 			want:    jobRequest(cardRequest(2, "910B")),
 		},
 
-		// a request, no minResources of it
-		"the whole job without minResources": {
+		"card.request of 8 H200": {
 			request: `{"H200":8}`,
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"the whole job, as minResources has other ones": {
+		"card.request of 8 H200, minResources of CPU": {
 			request: `{"H200":8}`,
-			least:   least("cpu", "1"),
+			minimum: minResources("cpu", "1"),
 			want:    quota.JobRequest{Cards: []quota.CardRequest{cardRequest(8, "H200")}, MilliCPU: 1000},
 		},
-		"a card that no node has": {
+		"card.request of 8 B300, which no node has, minResources of 2 GPUs": {
 			request: `{"B300":8}`,
-			least:   least(gpu, "2"),
+			minimum: minResources(gpu, "2"),
 			want:    jobRequest(cardRequest(8, "B300"), cardRequest(2, "4090", "H200")),
 		},
-		"alternatives keep their order": {
+		"card.request of alternatives: in their order": {
 			request: `{"H200|4090":8}`,
 			want:    jobRequest(cardRequest(8, "H200", "4090")),
 		},
-		"the second alternative is the known one": {
+		"card.request of B300 or H200, minResources of 2 GPUs, which H200 is": {
 			request: `{"B300|H200":8}`,
-			least:   least(gpu, "2"),
+			minimum: minResources(gpu, "2"),
 			want:    jobRequest(cardRequest(8, "B300", "H200")),
 		},
-		"requests in the order of their texts": {
+		"card.request of three cards: in the order of their names": {
 			request: `{"H200":1,"4090":2,"910B":3}`,
 			want:    jobRequest(cardRequest(2, "4090"), cardRequest(3, "910B"), cardRequest(1, "H200")),
 		},
-		"two orders of the same cards are two requests": {
+		"card.request of the same alternatives in two orders: two requests": {
 			request: `{"H200|4090":1,"4090|H200":1}`,
 			want:    jobRequest(cardRequest(1, "4090", "H200"), cardRequest(1, "H200", "4090")),
 		},
 
-		// both
-		"the minimum is a part of the job": {
+		"card.request of 8, minResources of 2": {
 			request: `{"H200":8}`,
-			least:   least(gpu, "2"),
+			minimum: minResources(gpu, "2"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"the job is smaller than its minimum": {
+		"card.request of 2, minResources of 8": {
 			request: `{"H200":2}`,
-			least:   least(gpu, "8"),
+			minimum: minResources(gpu, "8"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"as much as the job": {
+		"card.request of 8, minResources of 8": {
 			request: `{"H200":8}`,
-			least:   least(gpu, "8"),
+			minimum: minResources(gpu, "8"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"a minimum of no cards": {
+		"card.request of 8, minResources of 0": {
 			request: `{"H200":8}`,
-			least:   least(gpu, "0"),
+			minimum: minResources(gpu, "0"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"a negative minimum": {
+		"card.request of 8, minResources of -1": {
 			request: `{"H200":8}`,
-			least:   least(gpu, "-1"),
+			minimum: minResources(gpu, "-1"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"a minimum of a part of a card": {
+		"card.request of 1, minResources of 1.2": {
 			request: `{"H200":1}`,
-			least:   least(gpu, "1200m"),
+			minimum: minResources(gpu, "1200m"),
 			want:    jobRequest(cardRequest(2, "H200")),
 		},
-		"a minimum beyond 64 bits": {
+		"card.request of 8, minResources of 1e30": {
 			request: `{"H200":8}`,
-			least:   least(gpu, "1e30"),
+			minimum: minResources(gpu, "1e30"),
 			want:    jobRequest(cardRequest(card.MaxCount+1, "H200")),
 		},
-		"the largest request and its minimum": {
+		"card.request of a million, minResources of one less": {
 			request: `{"H200":1000000}`,
-			least:   least(gpu, "999999"),
+			minimum: minResources(gpu, "999999"),
 			want:    jobRequest(cardRequest(1000000, "H200")),
 		},
-		"twice as much of each": {
+		"card.request of 8 + 4, minResources of 24: twice as much of each": {
 			request: `{"H200":8,"4090":4}`,
-			least:   least(gpu, "24"),
+			minimum: minResources(gpu, "24"),
 			want:    jobRequest(cardRequest(8, "4090"), cardRequest(16, "H200")),
 		},
-		"what is shared is rounded up": {
+		"card.request of 8 + 4, minResources of 13: 8 x 13/12 and 4 x 13/12, rounded up": {
 			request: `{"H200":8,"4090":4}`,
-			least:   least(gpu, "13"),
+			minimum: minResources(gpu, "13"),
 			want:    jobRequest(cardRequest(5, "4090"), cardRequest(9, "H200")),
 		},
-		"less than either": {
+		"card.request of 8 + 1, minResources of 1": {
 			request: `{"H200":8,"4090":1}`,
-			least:   least(gpu, "1"),
+			minimum: minResources(gpu, "1"),
 			want:    jobRequest(cardRequest(1, "4090"), cardRequest(8, "H200")),
 		},
-		"a request of none takes no part": {
+		"card.request of 8 + 0, minResources of 16": {
 			request: `{"H200":8,"4090":0}`,
-			least:   least(gpu, "16"),
+			minimum: minResources(gpu, "16"),
 			want:    jobRequest(cardRequest(16, "H200")),
 		},
-		"alternatives share with the rest": {
+		"card.request of 6 alternatives + 2, minResources of 16: twice as much of each": {
 			request: `{"H200|4090":6,"H200":2}`,
-			least:   least(gpu, "16"),
+			minimum: minResources(gpu, "16"),
 			want:    jobRequest(cardRequest(4, "H200"), cardRequest(12, "H200", "4090")),
 		},
-		"each resource for itself": {
+		"card.request of 8 H200 and 4 910B, minResources of 2 and 6: each resource for itself": {
 			request: `{"H200":8,"910B":4}`,
-			least:   least(gpu, "2", npu, "6"),
+			minimum: minResources(gpu, "2", npu, "6"),
 			want:    jobRequest(cardRequest(6, "910B"), cardRequest(8, "H200")),
 		},
-		"a slice and the card are two resources": {
+		"card.request of 8 cards and 4 slices, minResources of 2 and 5": {
 			request: `{"H200":8,"H200/mig-1g.18gb-mixed":4}`,
-			least:   least(gpu, "2", slice, "5"),
+			minimum: minResources(gpu, "2", slice, "5"),
 			want:    jobRequest(cardRequest(8, "H200"), cardRequest(5, "H200/mig-1g.18gb-mixed")),
 		},
-		"a card that no node has does not share": {
+		"card.request of 8 H200 and of 8 B300, which no node has, minResources of 16 GPUs": {
 			request: `{"B300":8,"H200":8}`,
-			least:   least(gpu, "16"),
+			minimum: minResources(gpu, "16"),
 			want:    jobRequest(cardRequest(8, "B300"), cardRequest(16, "H200")),
 		},
-		"counts near the largest do not wrap around": {
+		"card.request of a million + a million, minResources of a million and one": {
 			request: `{"H200":1000000,"4090":1000000}`,
-			least:   least(gpu, "1000001"),
+			minimum: minResources(gpu, "1000001"),
 			want:    jobRequest(cardRequest(1000000, "4090"), cardRequest(1000000, "H200")),
 		},
-		"a request that names no resource of the minima": {
+		"card.request of 8 H200, minResources of 4 of Huawei": {
 			request: `{"H200":8}`,
-			least:   least(npu, "4"),
+			minimum: minResources(npu, "4"),
 			want:    jobRequest(cardRequest(8, "H200"), cardRequest(4, "910B")),
 		},
 	}) {
-		got, refusal := announced(tc.request, tc.least)
+		got, refusal := requestOfPodGroup(tc.request, tc.minimum)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
-		check.Equal(t, "announced", tc.want, got, cmpopts.EquateEmpty())
+		check.Equal(t, "request", tc.want, got, cmpopts.EquateEmpty())
 	}
 }
 
-// announced is what a PodGroup with a card.request asks for, "-" for none.
-func announced(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.JobRequest, *Refusal) {
+// requestOfPodGroup is what a PodGroup with a card.request requests, "-" for none, in the cluster of the package or
+// in the given one.
+func requestOfPodGroup(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.JobRequest, *Refusal) {
 	r := Resolver{Inventory: append(inv, cluster())[0]}
 	group := &v1beta1.PodGroup{}
 	group.Annotations = map[string]string{"volcano.sh/card.request": request}
@@ -295,24 +298,24 @@ func announced(request string, least *corev1.ResourceList, inv ...*card.Inventor
 	return r.PodGroupRequest(total, written, least)
 }
 
-// What texts are refused, and why, is tested with card.ParseTotals.
-func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
+// TestAnInvalidCardRequestIsRefused: a card.request that is not valid is refused, and requests nothing.
+// card.ParseTotals tests which texts are not valid.
+func TestAnInvalidCardRequestIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "is not a JSON object",
 		`{"H200":0.5}`:             "write a whole number",
 		strings.Repeat("{", 1<<20): "at most 8192 are read",
 	} {
-		got, refusal := announced(text, least("nvidia.com/gpu", "1", "cpu", "1"))
-		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
-		check.Equal(t, "a refused job announces something", quota.JobRequest{}, got)
+		got, refusal := requestOfPodGroup(text, minResources("nvidia.com/gpu", "1", "cpu", "1"))
+		expectRefusal(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
+		check.Equal(t, "request", quota.JobRequest{}, got)
 	}
 }
 
-// TestWhatIsAnnouncedEqualsAPlainReading compares with the rule worked out in
-// fractions, request by request.
-func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
-	// The cards of the cluster by the resource that stands for them, written
-	// down once more.
+// TestPodGroupRequestEqualsExactFractions: for random card.request and minResources, the request equals the rule
+// worked out in exact fractions, one card request after the other.
+func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
+	// The resource of each request, and the cards of each resource in the cluster.
 	resources := map[string]string{
 		"H200": "nvidia.com/gpu", "4090": "nvidia.com/gpu", "H200|4090": "nvidia.com/gpu", "B300|H200": "nvidia.com/gpu",
 		"910B": "huawei.com/Ascend910", "H200/mig-1g.18gb-mixed": "nvidia.com/mig-1g.18gb", "B300": "none",
@@ -364,7 +367,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 			}
 		}
 
-		got, refusal := announced("{"+strings.Join(entries, ",")+"}", least(pairs...), inv)
+		got, refusal := requestOfPodGroup("{"+strings.Join(entries, ",")+"}", minResources(pairs...), inv)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 
 		found := map[string]card.Count{}

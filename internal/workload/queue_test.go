@@ -17,8 +17,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tenant is an open queue with a quota and a capability of 4 CPU and 4 Gi.
-func tenant(quota string, options ...func(*v1beta1.Queue)) *v1beta1.Queue {
+// newQueue is an open Queue q with a quota and a capability of 4 CPU and 4 Gi.
+func newQueue(quota string, options ...func(*v1beta1.Queue)) *v1beta1.Queue {
 	q := builder.Queue("q").Annotation("volcano.sh/card.quota", quota).Capability("4", "4Gi").Obj()
 	for _, o := range options {
 		o(q)
@@ -26,28 +26,30 @@ func tenant(quota string, options ...func(*v1beta1.Queue)) *v1beta1.Queue {
 	return q
 }
 
-func in(state v1beta1.QueueState) func(*v1beta1.Queue) {
+func inState(state v1beta1.QueueState) func(*v1beta1.Queue) {
 	return func(q *v1beta1.Queue) { q.Status.State = state }
 }
 
-func leaving(q *v1beta1.Queue) { now := metav1.Now(); q.DeletionTimestamp = &now }
+func beingDeleted(q *v1beta1.Queue) { now := metav1.Now(); q.DeletionTimestamp = &now }
 
-func called(name string) func(*v1beta1.Queue) { return func(q *v1beta1.Queue) { q.Name = name } }
+func withName(name string) func(*v1beta1.Queue) { return func(q *v1beta1.Queue) { q.Name = name } }
 
-func capable(name corev1.ResourceName, quantity string) func(*v1beta1.Queue) {
+func withCapability(name corev1.ResourceName, quantity string) func(*v1beta1.Queue) {
 	return func(q *v1beta1.Queue) { q.Spec.Capability[name] = resource.MustParse(quantity) }
 }
 
-func unmanaged(q *v1beta1.Queue) { q.Annotations = nil }
+func withoutQuota(q *v1beta1.Queue) { q.Annotations = nil }
 
 // capability sets all that a queue may use, nil for nothing.
-func capability(list corev1.ResourceList) func(*v1beta1.Queue) {
+func withCapabilities(list corev1.ResourceList) func(*v1beta1.Queue) {
 	return func(q *v1beta1.Queue) { q.Spec.Capability = list }
 }
 
-// TestWhatAQueueAllows is the part of the table that reads a Queue. Capabilities that
-// look odd are read so that no queue gets more than is written. What texts are no quota
-// is tested with card.ParseQuota.
+// TestWhatAQueueAllows: a Queue with a quota allows those cards, and the CPU and memory of its capability, 0 where it
+// has none. A Queue without a quota follows unmanagedQueues: Enforce allows no cards, Ignore any, and Deny only its
+// capability. A Queue that is not open, or whose quota is not valid, refuses. Odd quantities never give a queue more
+// than is written. Rows without a mode are the same in all three. The observer, which is written from the documents
+// alone, agrees with each row.
 func TestWhatAQueueAllows(t *testing.T) {
 	const (
 		cpu     = int64(4000)
@@ -68,257 +70,257 @@ func TestWhatAQueueAllows(t *testing.T) {
 		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/card.quota: "}, says...)
 	}
 
-	long := called(strings.Repeat("q", 253))
+	long := withName(strings.Repeat("q", 253))
 	some := card.Amount{Name: "H200", Count: 8}
-	nothing := capability(nil)
+	nothing := withCapabilities(nil)
 
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
-		queue *v1beta1.Queue
-		mode  v1alpha1.UnmanagedQueues // "" for a queue that is the same in all
-		want  quota.Limits
-		says  []string // the reason and texts of the refusal
+		queue       *v1beta1.Queue
+		mode        v1alpha1.UnmanagedQueues // "" for a queue that is the same in all
+		wantLimits  quota.Limits
+		wantRefusal []string // the reason and texts of the refusal
 	}{
-		"quota and capability": {
-			queue: tenant(`{"H200":8}`),
-			want:  limits(cpu, memory, some),
+		"8 H200 and the capability": {
+			queue:      newQueue(`{"H200":8}`),
+			wantLimits: limits(cpu, memory, some),
 		},
-		"a quota of no cards": {
-			queue: tenant(`{"H200":0}`),
-			want:  limits(cpu, memory, card.Amount{Name: "H200"}),
+		"0 H200 and the capability": {
+			queue:      newQueue(`{"H200":0}`),
+			wantLimits: limits(cpu, memory, card.Amount{Name: "H200"}),
 		},
-		"capability not set is 0 beside a quota": {
-			queue: tenant(`{"H200":8}`, nothing),
-			want:  limits(0, 0, some),
+		"8 H200 without a capability: no CPU and memory": {
+			queue:      newQueue(`{"H200":8}`, nothing),
+			wantLimits: limits(0, 0, some),
 		},
-		"an empty quota is a quota": {
-			queue: tenant(`{}`),
-			want:  limits(cpu, memory),
+		"an empty quota: no cards": {
+			queue:      newQueue(`{}`),
+			wantLimits: limits(cpu, memory),
 		},
-		"unmanaged: no cards, CPU unlimited": {
-			queue: tenant("", unmanaged, nothing),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(endless, endless),
+		"no quota, no capability, Enforce: no cards, CPU and memory without a limit": {
+			queue:      newQueue("", withoutQuota, nothing),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(endless, endless),
 		},
-		"unmanaged with capability": {
-			queue: tenant("", unmanaged),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(cpu, memory),
+		"no quota, Enforce: no cards, and the capability": {
+			queue:      newQueue("", withoutQuota),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(cpu, memory),
 		},
-		"unmanaged and ignored: any card": {
-			queue: tenant("", unmanaged, nothing),
-			mode:  v1alpha1.UnmanagedIgnore,
-			want:  anyCard,
+		"no quota, no capability, Ignore: any card, CPU and memory without a limit": {
+			queue:      newQueue("", withoutQuota, nothing),
+			mode:       v1alpha1.UnmanagedIgnore,
+			wantLimits: anyCard,
 		},
-		"root is no way around the quotas": {
-			queue: tenant(`{"H200":1}`, called("root"), nothing, in("")),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(endless, endless),
+		"queue root, Enforce: its quota does not count, no cards": {
+			queue:      newQueue(`{"H200":1}`, withName("root"), nothing, inState("")),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(endless, endless),
 		},
-		"root while queues are being moved": {
-			queue: tenant(`{"H200":1}`, called("root"), nothing, in("")),
-			mode:  v1alpha1.UnmanagedIgnore,
-			want:  anyCard,
+		"queue root, Ignore: any card": {
+			queue:      newQueue(`{"H200":1}`, withName("root"), nothing, inState("")),
+			mode:       v1alpha1.UnmanagedIgnore,
+			wantLimits: anyCard,
 		},
-		"root with a quota that cannot be read": {
-			queue: tenant(`{`, called("root")),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(endless, endless),
+		"queue root with an invalid quota, Enforce: no cards": {
+			queue:      newQueue(`{`, withName("root")),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(endless, endless),
 		},
-		"unmanaged and denied": {
-			queue: tenant("", unmanaged, nothing),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(0, 0),
+		"no quota, no capability, Deny: nothing": {
+			queue:      newQueue("", withoutQuota, nothing),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(0, 0),
 		},
-		"denied with capability": {
-			queue: tenant("", unmanaged),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(cpu, memory),
+		"no quota, Deny: only the capability": {
+			queue:      newQueue("", withoutQuota),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(cpu, memory),
 		},
-		"denied with CPU alone": {
-			queue: tenant("", unmanaged, capability(builder.Resources("4", "0"))),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(cpu, 0),
+		"no quota, 4 CPU and no memory, Deny: only 4 CPU": {
+			queue:      newQueue("", withoutQuota, withCapabilities(builder.Resources("4", "0"))),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(cpu, 0),
 		},
-		"denied, and cards in the capability": {
-			queue: tenant("", unmanaged, capable(gpu, "8")),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(cpu, memory),
+		"no quota, 8 GPUs in the capability, Deny: no cards": {
+			queue:      newQueue("", withoutQuota, withCapability(gpu, "8")),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(cpu, memory),
 		},
-		"an empty quota is not denied": {
-			queue: tenant(`{}`),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(cpu, memory),
+		"an empty quota, Deny: not denied": {
+			queue:      newQueue(`{}`),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(cpu, memory),
 		},
-		"a quota is not denied": {
-			queue: tenant(`{"H200":8}`),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(cpu, memory, some),
+		"8 H200, Deny: not denied": {
+			queue:      newQueue(`{"H200":8}`),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(cpu, memory, some),
 		},
-		"root is denied, whatever it says": {
-			queue: tenant(`{"H200":1}`, called("root"), in("")),
-			mode:  v1alpha1.UnmanagedDeny,
-			want:  limits(0, 0),
+		"queue root with a quota, Deny: nothing": {
+			queue:      newQueue(`{"H200":1}`, withName("root"), inState("")),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(0, 0),
 		},
 
 		// its state
 		"closed": {
-			queue: tenant(`{}`, in("Closed")),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is Closed, not Open"),
+			queue:       newQueue(`{}`, inState("Closed")),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is Closed, not Open"),
 		},
 		"closing": {
-			queue: tenant(`{}`, in("Closing")),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is Closing, not Open"),
+			queue:       newQueue(`{}`, inState("Closing")),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is Closing, not Open"),
 		},
 		"no state yet": {
-			queue: tenant(`{}`, in("")),
-			want:  limits(cpu, memory),
-			says:  notOpen("has no state yet"),
+			queue:       newQueue(`{}`, inState("")),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("has no state yet"),
 		},
-		"a state that Volcano does not know": {
-			queue: tenant(`{}`, in("Unknown")),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is Unknown, not Open"),
+		"state Unknown": {
+			queue:       newQueue(`{}`, inState("Unknown")),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is Unknown, not Open"),
 		},
-		"a state in small letters": {
-			queue: tenant(`{}`, in("open")),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is open, not Open"),
+		"state open in small letters": {
+			queue:       newQueue(`{}`, inState("open")),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is open, not Open"),
 		},
 		"being deleted": {
-			queue: tenant(`{"H200":8}`, leaving),
-			want:  limits(cpu, memory, some),
-			says:  notOpen("Queue <q> is being deleted"),
+			queue:       newQueue(`{"H200":8}`, beingDeleted),
+			wantLimits:  limits(cpu, memory, some),
+			wantRefusal: notOpen("Queue <q> is being deleted"),
 		},
 		"closed and being deleted": {
-			queue: tenant(`{}`, in("Closed"), leaving),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is being deleted"),
+			queue:       newQueue(`{}`, inState("Closed"), beingDeleted),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is being deleted"),
 		},
-		"no state and being deleted": {
-			queue: tenant(`{}`, in(""), leaving),
-			want:  limits(cpu, memory),
-			says:  notOpen("Queue <q> is being deleted"),
+		"no state yet, and being deleted": {
+			queue:       newQueue(`{}`, inState(""), beingDeleted),
+			wantLimits:  limits(cpu, memory),
+			wantRefusal: notOpen("Queue <q> is being deleted"),
 		},
-		"root being deleted, queues ignored": {
-			queue: tenant(`{}`, called("root"), leaving),
-			mode:  v1alpha1.UnmanagedIgnore,
-			want:  anyCard,
-			says:  notOpen("Queue <root> is being deleted"),
+		"queue root, being deleted, Ignore": {
+			queue:       newQueue(`{}`, withName("root"), beingDeleted),
+			mode:        v1alpha1.UnmanagedIgnore,
+			wantLimits:  anyCard,
+			wantRefusal: notOpen("Queue <root> is being deleted"),
 		},
-		"root being deleted": {
-			queue: tenant(`{}`, called("root"), leaving),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(endless, endless),
-			says:  notOpen("Queue <root> is being deleted"),
+		"queue root, being deleted, Enforce": {
+			queue:       newQueue(`{}`, withName("root"), beingDeleted),
+			mode:        v1alpha1.UnmanagedEnforce,
+			wantLimits:  limits(endless, endless),
+			wantRefusal: notOpen("Queue <root> is being deleted"),
 		},
 
 		// its quota
-		"a quota that cannot be read": {
-			queue: tenant(`{"H200":1.5}`),
-			want:  quota.Limits{},
-			says:  invalid("Queue <q>", "write a whole number"),
+		"a quota of 1.5 cards": {
+			queue:       newQueue(`{"H200":1.5}`),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid("Queue <q>", "write a whole number"),
 		},
-		"closed, and its quota is no JSON": {
-			queue: tenant(`{"H200":`, in("Closed")),
-			want:  quota.Limits{},
-			says:  invalid("is not valid JSON"),
+		"closed, and the quota is no JSON": {
+			queue:       newQueue(`{"H200":`, inState("Closed")),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid("is not valid JSON"),
 		},
-		"deleted, and its quota is none": {
-			queue: tenant(`H200=8`, leaving),
-			want:  quota.Limits{},
-			says:  invalid("is not a JSON object"),
+		"being deleted, and the quota is no JSON object": {
+			queue:       newQueue(`H200=8`, beingDeleted),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid("is not a JSON object"),
 		},
-		"an empty quota text": {
-			queue: tenant(""),
-			want:  quota.Limits{},
-			says:  invalid(`write it like {"NVIDIA-H200":8}`),
+		"a quota without text": {
+			queue:       newQueue(""),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid(`write it like {"NVIDIA-H200":8}`),
 		},
 		"a quota of 1 MiB": {
-			queue: tenant(strings.Repeat("8", 1<<20)),
-			want:  quota.Limits{},
-			says:  invalid("at most 65536 are read"),
+			queue:       newQueue(strings.Repeat("8", 1<<20)),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid("at most 65536 are read"),
 		},
-		"a long name and as many mistakes": {
-			queue: tenant("{"+strings.Repeat(`"a b":1,`, 255)+`"a b":1}`, long),
-			want:  quota.Limits{},
-			says:  invalid("more mistakes"),
+		"a long queue name, and a quota with 256 mistakes": {
+			queue:       newQueue("{"+strings.Repeat(`"a b":1,`, 255)+`"a b":1}`, long),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid("more mistakes"),
 		},
-		"a long name and many escapes": {
-			queue: tenant("{\""+strings.Repeat(`\u0000`, 79)+"\":1}", long),
-			want:  quota.Limits{},
-			says:  invalid(`\x00`, "must be a label value"),
+		"a long queue name, and a quota with many escapes": {
+			queue:       newQueue("{\""+strings.Repeat(`\u0000`, 79)+"\":1}", long),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalid(`\x00`, "must be a label value"),
 		},
 
 		// its capability
-		"a capability beyond 64 bits": {
-			queue: tenant(`{}`, capability(builder.Resources("1e30", "1e30"))),
-			want:  limits(endless, endless),
+		"1e30 CPU and memory: no limit": {
+			queue:      newQueue(`{}`, withCapabilities(builder.Resources("1e30", "1e30"))),
+			wantLimits: limits(endless, endless),
 		},
-		"negative CPU is none": {
-			queue: tenant(`{}`, capable("cpu", "-4")),
-			want:  limits(0, memory),
+		"-4 CPU: none": {
+			queue:      newQueue(`{}`, withCapability("cpu", "-4")),
+			wantLimits: limits(0, memory),
 		},
-		"negative memory is none": {
-			queue: tenant(`{}`, capable("memory", "-4Gi")),
-			want:  limits(cpu, 0),
+		"-4 Gi of memory: none": {
+			queue:      newQueue(`{}`, withCapability("memory", "-4Gi")),
+			wantLimits: limits(cpu, 0),
 		},
-		"negative CPU beyond 64 bits is none": {
-			queue: tenant(`{}`, capable("cpu", "-10000000000000000000000000000000")),
-			want:  limits(0, memory),
+		"-1e31 CPU: none": {
+			queue:      newQueue(`{}`, withCapability("cpu", "-10000000000000000000000000000000")),
+			wantLimits: limits(0, memory),
 		},
-		"negative memory beyond 64 bits is none": {
-			queue: tenant(`{}`, capable("memory", "-10000000000000000000000000000000")),
-			want:  limits(cpu, 0),
+		"-1e31 of memory: none": {
+			queue:      newQueue(`{}`, withCapability("memory", "-10000000000000000000000000000000")),
+			wantLimits: limits(cpu, 0),
 		},
-		"8Pi of memory is a limit": {
-			queue: tenant(`{}`, capable("memory", "8Pi")),
-			want:  limits(cpu, 8<<50),
+		"8 Pi of memory": {
+			queue:      newQueue(`{}`, withCapability("memory", "8Pi")),
+			wantLimits: limits(cpu, 8<<50),
 		},
-		"zero CPU is none": {
-			queue: tenant(`{}`, capable("cpu", "0")),
-			want:  limits(0, memory),
+		"0 CPU: none": {
+			queue:      newQueue(`{}`, withCapability("cpu", "0")),
+			wantLimits: limits(0, memory),
 		},
-		"part of a CPU": {
-			queue: tenant(`{}`, capable("cpu", "0.5")),
-			want:  limits(500, memory),
+		"half a CPU": {
+			queue:      newQueue(`{}`, withCapability("cpu", "0.5")),
+			wantLimits: limits(500, memory),
 		},
-		"less than a thousandth of a CPU": {
-			queue: tenant(`{}`, capable("cpu", "1u")),
-			want:  limits(1, memory),
+		"a millionth of a CPU: rounded up to a thousandth": {
+			queue:      newQueue(`{}`, withCapability("cpu", "1u")),
+			wantLimits: limits(1, memory),
 		},
-		"part of a byte": {
-			queue: tenant(`{}`, capable("memory", "1500m")),
-			want:  limits(cpu, 2),
+		"1.5 bytes of memory: rounded up": {
+			queue:      newQueue(`{}`, withCapability("memory", "1500m")),
+			wantLimits: limits(cpu, 2),
 		},
-		"CPU of the largest number of 64 bits": {
-			queue: tenant(`{}`, capable("cpu", "9223372036854775807")),
-			want:  limits(endless, memory),
+		"2^63-1 CPU: no limit": {
+			queue:      newQueue(`{}`, withCapability("cpu", "9223372036854775807")),
+			wantLimits: limits(endless, memory),
 		},
-		"memory beyond 64 bits": {
-			queue: tenant(`{}`, capable("memory", "8192Pi")),
-			want:  limits(cpu, endless),
+		"8192 Pi of memory: no limit": {
+			queue:      newQueue(`{}`, withCapability("memory", "8192Pi")),
+			wantLimits: limits(cpu, endless),
 		},
-		"cards in the capability are not a quota": {
-			queue: tenant(`{}`, capable(gpu, "8")),
-			want:  limits(cpu, memory),
+		"8 GPUs in the capability: no quota": {
+			queue:      newQueue(`{}`, withCapability(gpu, "8")),
+			wantLimits: limits(cpu, memory),
 		},
-		"without a quota, negative CPU is no limit": {
-			queue: tenant("", unmanaged, capable("cpu", "-4")),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(endless, memory),
+		"no quota, -4 CPU, Enforce: no limit of CPU": {
+			queue:      newQueue("", withoutQuota, withCapability("cpu", "-4")),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(endless, memory),
 		},
-		"without a quota, zero memory is no limit": {
-			queue: tenant("", unmanaged, capable("memory", "0")),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(cpu, endless),
+		"no quota, 0 memory, Enforce: no limit of memory": {
+			queue:      newQueue("", withoutQuota, withCapability("memory", "0")),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(cpu, endless),
 		},
-		"without a quota, cards need one all the same": {
-			queue: tenant("", unmanaged, capable(gpu, "8")),
-			mode:  v1alpha1.UnmanagedEnforce,
-			want:  limits(cpu, memory),
+		"no quota, 8 GPUs in the capability, Enforce: no cards": {
+			queue:      newQueue("", withoutQuota, withCapability(gpu, "8")),
+			mode:       v1alpha1.UnmanagedEnforce,
+			wantLimits: limits(cpu, memory),
 		},
 	}) {
 		modes := []v1alpha1.UnmanagedQueues{tc.mode}
@@ -328,22 +330,23 @@ func TestWhatAQueueAllows(t *testing.T) {
 
 		for _, mode := range modes {
 			got := QueueRulesFor(tc.queue, mode, nil)
-			agreeOnQueue(t, tc.queue, mode, got)
-			check.Equal(t, "limits", tc.want, got.Limits, cmpopts.EquateEmpty())
-			if tc.says == nil {
+			expectLimitsOfObserver(t, tc.queue, mode, got)
+			check.Equal(t, "limits", tc.wantLimits, got.Limits, cmpopts.EquateEmpty())
+			if tc.wantRefusal == nil {
 				check.Equal(t, "refusal", nil, got.Refusal)
 			} else {
-				refused(t, got.Refusal, tc.says[0], tc.says[1:]...)
+				expectRefusal(t, got.Refusal, tc.wantRefusal[0], tc.wantRefusal[1:]...)
 			}
 		}
 	}
 }
 
-// TestAQueueHeldByTheOperatorSaysWhy: its users cannot end the hold with a stop policy, and neither
-// can those of queues below it.
+// TestAQueueHeldByTheOperatorSaysWhy: the operator holds a Queue whose CardQuota lost its path, with a message. Its
+// users cannot end that hold by a stop policy, so the refusal says that the operator holds it, also for queues below
+// it. Any user may write the annotation, so its text is cut and cleaned.
 func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
-	held := func(message string) *v1beta1.Queue {
-		return tenant(`{"H200":8}`, func(q *v1beta1.Queue) {
+	newHeldQueue := func(message string) *v1beta1.Queue {
+		return newQueue(`{"H200":8}`, func(q *v1beta1.Queue) {
 			q.Annotations[v1alpha1.AnnotationStopPolicy] = "Hold"
 			if message != "" {
 				q.Annotations[v1alpha1.AnnotationHoldMessage] = message
@@ -351,21 +354,22 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 		})
 	}
 
-	rules := QueueRulesFor(held("CardQuota q: no path"), "", nil)
+	rules := QueueRulesFor(newHeldQueue("CardQuota q: no path"), "", nil)
 	check.Says(t, rules.Refusal, "Queue <q> is held by the operator: nothing new starts in it; CardQuota q: no path")
 
-	child := QueueRulesFor(tenant(`{"H200":8}`, called("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
+	child := QueueRulesFor(newQueue(`{"H200":8}`, withName("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
 	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
-	below := resolved["child"]
-	check.Says(t, child.InTree("child", &below).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new "+
+	inForce := resolved["child"]
+	check.Says(t, child.InTree("child", &inForce).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new "+
 		"starts in it; CardQuota q: no path")
 
-	byUser := QueueRulesFor(held(""), "", nil)
-	byLength := QueueRulesFor(held(strings.Repeat("x", 1<<20)), "", nil)
+	// Without a message a stop policy of a user holds the queue.
+	byUser := QueueRulesFor(newHeldQueue(""), "", nil)
+	longMessage := QueueRulesFor(newHeldQueue(strings.Repeat("x", 1<<20)), "", nil)
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
 
-	unprintable := QueueRulesFor(held("one\n\x1b[31mtwo\u202e"), "", nil)
+	unprintable := QueueRulesFor(newHeldQueue("one\n\x1b[31mtwo\u202e"), "", nil)
 	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")
-	check.That(t, len(byLength.Refusal.Message) < 1000, "the message has %d bytes", len(byLength.Refusal.Message))
-	check.That(t, !rules.IsSameInTree(&byUser), "a queue whose hold has another cause is read as before")
+	check.That(t, len(longMessage.Refusal.Message) < 1000, "the message has %d bytes", len(longMessage.Refusal.Message))
+	check.That(t, !rules.IsSameInTree(&byUser), "IsSameInTree does not see the other cause of the hold")
 }

@@ -13,11 +13,14 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// TestUsageOfPodsThatBypassedAdmission is the part of the table about pods that no webhook may
-// have admitted. Queue q selects namespace lab, queue open all of them.
+// TestUsageOfPodsThatBypassedAdmission: pods can reach a node without our webhooks, which check the namespace of a
+// queue. Queue q selects namespace lab, queue open all of them, and "evil" is another namespace. Such a pod is
+// charged to q only if it was charged before, or if our scheduler bound it, which checked the queue of its PodGroup
+// or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource that is a
+// card on no node counts only if our scheduler bound the pod. The pod runs on node h200.
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
-	nowhere := func(namespace string) *builder.PodBuilder {
-		return podIn(namespace).Requests("evil.example/x", "1000").Card("H200")
+	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
+		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")
 	}
 	last := func(queue string, held ...card.Amount) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: held}
@@ -31,108 +34,106 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		wantQueue string
 		wantCards []card.Amount
 	}{
-		// which queue
 		"queue annotation, namespace selected": {
-			pod:       podIn("lab").GPUs(1).Queue("q"),
+			pod:       runningPodIn("lab").GPUs(1).Queue("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"queue annotation, namespace not selected": {
-			pod:       podIn("evil").GPUs(1).Queue("q"),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1).Queue("q"),
+			wantCards: amounts("H200", 1),
 		},
 		"queue annotation, a queue for all namespaces": {
-			pod:       podIn("evil").GPUs(1).Queue("open"),
+			pod:       runningPodIn("evil").GPUs(1).Queue("open"),
 			wantQueue: "open",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"a vcjob's queue annotation, namespace not selected": {
-			pod:       podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"),
+			wantCards: amounts("H200", 1),
 		},
 		"no annotation": {
-			pod:       podIn("evil").GPUs(1),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1),
+			wantCards: amounts("H200", 1),
 		},
 		"our scheduler, queue annotation, namespace not selected": {
-			pod:       podIn("evil").GPUs(1).Queue("q"),
+			pod:       runningPodIn("evil").GPUs(1).Queue("q"),
 			ours:      true,
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"our scheduler, charged-queue annotation, namespace no longer selected": {
-			pod:       podIn("evil").GPUs(1).ChargedQueue("q"),
+			pod:       runningPodIn("evil").GPUs(1).ChargedQueue("q"),
 			ours:      true,
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"our scheduler, in a PodGroup, namespace no longer selected": {
-			pod:       podIn("evil").GPUs(1),
-			group:     group("q"),
+			pod:       runningPodIn("evil").GPUs(1),
+			group:     newPodGroup("q"),
 			ours:      true,
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"another scheduler, charged-queue annotation, namespace not selected": {
-			pod:       podIn("evil").GPUs(1).ChargedQueue("q"),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1).ChargedQueue("q"),
+			wantCards: amounts("H200", 1),
 		},
 		"another scheduler, charged-queue annotation, namespace selected": {
-			pod:       podIn("lab").GPUs(1).ChargedQueue("q"),
+			pod:       runningPodIn("lab").GPUs(1).ChargedQueue("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"another scheduler, in a PodGroup, namespace not selected": {
-			pod:       podIn("evil").GPUs(1),
-			group:     group("q"),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1),
+			group:     newPodGroup("q"),
+			wantCards: amounts("H200", 1),
 		},
 		"another scheduler, charged before, namespace no longer selected": {
-			pod:       podIn("evil").GPUs(1),
+			pod:       runningPodIn("evil").GPUs(1),
 			last:      last("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 		"another scheduler, charged to no queue before": {
-			pod:       podIn("evil").GPUs(1).Queue("q"),
-			last:      last("", held("H200", 1)...),
-			wantCards: held("H200", 1),
+			pod:       runningPodIn("evil").GPUs(1).Queue("q"),
+			last:      last("", amounts("H200", 1)...),
+			wantCards: amounts("H200", 1),
 		},
-		"CPU and memory alone, charged-queue annotation": {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
+		"CPU and memory alone, charged-queue annotation": {pod: runningPodIn("evil").Requests("cpu", "30").ChargedQueue("q")},
 		"CPU and memory alone, our scheduler, namespace no longer selected": {
-			pod:       podIn("evil").Requests("cpu", "30").ChargedQueue("q"),
+			pod:       runningPodIn("evil").Requests("cpu", "30").ChargedQueue("q"),
 			ours:      true,
 			wantQueue: "q",
 		},
 
-		// a resource that is a card nowhere
 		"our scheduler, charged-queue annotation: the card it names": {
-			pod:       nowhere("lab").ChargedQueue("q"),
+			pod:       podWithUnknownCard("lab").ChargedQueue("q"),
 			ours:      true,
 			wantQueue: "q",
-			wantCards: held("H200", 1000),
+			wantCards: amounts("H200", 1000),
 		},
 		"our scheduler, queue annotation: no card": {
-			pod:       nowhere("lab").Queue("q"),
+			pod:       podWithUnknownCard("lab").Queue("q"),
 			ours:      true,
 			wantQueue: "q",
 		},
 		"another scheduler, charged-queue annotation: no card": {
-			pod:       nowhere("lab").ChargedQueue("q"),
+			pod:       podWithUnknownCard("lab").ChargedQueue("q"),
 			wantQueue: "q",
 		},
-		"another scheduler, charged-queue annotation, namespace not selected: nothing": {pod: nowhere("evil").ChargedQueue("q")},
+		"another scheduler, charged-queue annotation, namespace not selected: nothing": {pod: podWithUnknownCard("evil").ChargedQueue("q")},
 		"another scheduler, charged before: what it was charged": {
-			pod:       nowhere("lab"),
-			last:      last("q", held("MI300X", 2)...),
+			pod:       podWithUnknownCard("lab"),
+			last:      last("q", amounts("MI300X", 2)...),
 			wantQueue: "q",
-			wantCards: held("MI300X", 1000),
+			wantCards: amounts("MI300X", 1000),
 		},
 		"another scheduler, charged before for a card that is another one now": {
-			pod:       nowhere("lab"),
-			last:      last("q", held("H200", 2)...),
+			pod:       podWithUnknownCard("lab"),
+			last:      last("q", amounts("H200", 2)...),
 			wantQueue: "q",
 		},
-		"another scheduler, charged no card before": {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
+		"another scheduler, charged no card before": {pod: podWithUnknownCard("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
 		r := Resolver{
 			Inventory:       cluster(),
@@ -145,13 +146,13 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		}
 
 		got, ok := usage(&r, pod, tc.group, tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.AllowsNamespace}, got, ok)
+		expectChargeOfObserver(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.AllowsNamespace}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
 
 	check.Equal(t, "charged to where no queue chooses", "q",
-		(&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
+		(&Resolver{Schedulers: []string{"another"}}).Queue(runningPodIn("evil").Queue("q").Obj(), nil, ""))
 }
 
 // TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as

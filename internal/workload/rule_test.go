@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// The rows of the table are asked of the observer's rules as well, which are written
-// from the documents alone: a row that only the code knows fails there.
+// The observer has rules of its own, written from the documents alone. Each row of the tables is checked against them,
+// so a rule that only the code knows fails.
 
 // ruleCluster is the cluster of the table for the observer's rules.
 func ruleCluster() *rule.Inventory {
@@ -47,26 +47,26 @@ func ruleCharge(charge *quota.Charge) *rule.Charge {
 	return out
 }
 
-// agreeOnCharge asks a row of the observer's rules.
-func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, holds bool) {
+// expectChargeOfObserver expects that the observer charges the pod for the same.
+func expectChargeOfObserver(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, holds bool) {
 	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), origin)
 	got := *ruleCharge(&charge)
 	check.That(t, holds == counts && (!holds || got.String() == want.String()),
 		"counted %v as %s, by the observer's rules %v as %s", holds, got, counts, want)
 }
 
-// checkAgainstObserver asks a row of the observer's rules.
-func checkAgainstObserver(t *testing.T, pod *corev1.Pod, ask Request) {
+// expectRequestOfObserver expects that the observer reads the same request.
+func expectRequestOfObserver(t *testing.T, pod *corev1.Pod, request Request) {
 	want := rule.RequestOf(pod, ruleCluster())
-	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Denial != "")
-	for i, name := range ask.Names {
+	same := len(request.Names) == len(want.Cards) && (request.Denied != nil) == (want.Denial != "")
+	for i, name := range request.Names {
 		same = same && string(name) == want.Cards[i]
 	}
-	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Denied, want.Cards, want.Denial)
+	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", request.Names, request.Denied, want.Cards, want.Denial)
 }
 
-// agreeOnQueue asks a row of the observer's rules.
-func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, rules QueueRules) {
+// expectLimitsOfObserver expects that the observer reads the same limits of a Queue.
+func expectLimitsOfObserver(t *testing.T, queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, rules QueueRules) {
 	want := rule.LimitsOf(queue, string(unmanaged))
 	cards := rule.Quota{}
 	for name, count := range rules.Limits.Cards {

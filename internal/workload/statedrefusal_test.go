@@ -22,8 +22,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// insufficientReasons is what each limit of a queue's own means to a workload.
-func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
+// blockedReasonOf is what each limit of a queue means to a workload.
+func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 	switch s.Kind {
 	case quota.Cards:
 		switch {
@@ -52,8 +52,9 @@ func insufficientReasons(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 	return "Other"
 }
 
-// TestEveryInsufficientQuotaIsReadAgain: what the scheduler writes about any exceeded limit can
-// be read, also as one of the reasons of nodes, which begin with a small letter.
+// TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
+// reads them again to say why a workload waits. Whatever limit a random refusal is about, its reason, cards, numbers
+// and queue are read, also as one of the reasons of nodes, which begin with a small letter.
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := quota.InsufficientQuota{
@@ -74,13 +75,13 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 
 		rules := QueueRules{Denied: rapid.Bool().Draw(t, "denied")}
 		message := rules.RefusalFor(&s).Message
-		if rapid.Bool().Draw(t, "of a node") {
+		if rapid.Bool().Draw(t, "is a reason of nodes") {
 			message = strings.ToLower(message[:1]) + message[1:]
 		}
 
 		got, isRefusal := ReadRefusal(message)
 		check.Must(t, isRefusal, "%q is not read", message)
-		check.Must(t, got.Reason == insufficientReasons(s), "%q is read as %s, want %s", message, got.Reason, insufficientReasons(s))
+		check.Must(t, got.Reason == blockedReasonOf(s), "%q is read as %s, want %s", message, got.Reason, blockedReasonOf(s))
 		switch {
 		case s.Kind == quota.Deserved:
 		case s.Kind == quota.Cards || s.Kind == quota.Terminating || (s.Kind > quota.Terminating && s.Of == quota.Cards):
@@ -153,14 +154,16 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	})
 
 	resolver := Resolver{Inventory: inventory}
-	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p") }
+	newPod := func() *builder.PodBuilder { return builder.Pod("lab", "p") }
 	for reason, denied := range map[v1alpha1.BlockedReason][]*builder.PodBuilder{
-		"InvalidRequest": {pod().Card("-").GPUs(1), pod().GPUs(int(card.MaxCount) + 1)},
+		"InvalidRequest": {newPod().Card("-").GPUs(1), newPod().GPUs(int(card.MaxCount) + 1)},
 		"WrongCombination": {
-			pod().Card("NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed").GPUs(1), pod().GPUs(1).Requests("nvidia.com/mig-1g.18gb", "1"),
-			pod().Card("NVIDIA-H200").Requests("nvidia.com/mig-1g.18gb", "1"),
+			newPod().Card("NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed").GPUs(1), newPod().GPUs(1).
+				Requests("nvidia.com/mig-1g.18gb", "1"),
+			newPod().Card("NVIDIA-H200").Requests("nvidia.com/mig-1g.18gb", "1"),
 		},
-		"UnknownCard": {pod().Requests("vendor.example/npu", "1"), pod().Card("Ascend-910B").Requests("huawei.com/Ascend910", "1")},
+		"UnknownCard": {newPod().Requests("vendor.example/npu", "1"), newPod().Card("Ascend-910B").
+			Requests("huawei.com/Ascend910", "1")},
 	} {
 		for _, b := range denied {
 			out[resolver.Request(b.Obj()).Denied] = reason
@@ -178,6 +181,8 @@ func refusals() map[*Refusal]v1alpha1.BlockedReason {
 	return out
 }
 
+// TestEveryRefusalIsReadAgain: each message of a refusal that is not about a limit is read with its reason. No reason
+// in the sources is left out: the test finds them by their constants.
 func TestEveryRefusalIsReadAgain(t *testing.T) {
 	covered := map[string]bool{}
 	for refusal, want := range refusals() {
@@ -219,6 +224,8 @@ func reasonConstants(t *testing.T) map[string]string {
 	return found
 }
 
+// TestOtherTextsAreNoRefusals: tenants and other schedulers write any text into conditions. A text that only begins
+// like a refusal is none, and no text makes reading panic.
 func TestOtherTextsAreNoRefusals(t *testing.T) {
 	for _, text := range []string{
 		"", "Queue", "Queue <q", "Queue <q>", "Queue <q> is full", "Queue <q> has insufficient <", "Queue <q> has insufficient <A> quota", "Queue <q>, an ancestor of <",

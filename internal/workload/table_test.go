@@ -15,8 +15,9 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// The cluster of the table: two nodes with whole H200, one of them with slices as well, an H200 node with slices
-// alone, one 4090 node, one Ascend node and a node that has cards but does not name them.
+// cluster has a node h200 with 8 H200, a node 4090 with 8 cards 4090, a node ascend with 8 cards 910B, a node mig with 7
+// H200 and 7 slices of them, a node sliced with 7 slices of H200 alone, and a node unnamed with cards of
+// vendor.example/ppu that no label names.
 func cluster() *card.Inventory {
 	whole := func(model string, resource corev1.ResourceName) card.Node {
 		return card.Node{Model: model, Cards: []card.NodeCard{{Name: card.Name(model), Resource: resource, Count: 8}}}
@@ -41,10 +42,10 @@ func cluster() *card.Inventory {
 	})
 }
 
-// requestFor is what a pod asks for in the cluster of the table.
+// requestFor is what a pod requests in that cluster.
 func requestFor(pod *corev1.Pod) Request { return (&Resolver{Inventory: cluster()}).Request(pod) }
 
-// usage is what a pod holds that is counted.
+// usage is the charge of a pod, false for a pod that does not count.
 func usage(r *Resolver, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) (quota.Charge, bool) {
 	if !IsAssigned(pod) {
 		return quota.Charge{}, false
@@ -57,26 +58,29 @@ const gpu = builder.GPU
 // noon is when pods were deleted that are.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// pod runs on node h200.
-func pod() *builder.PodBuilder { return podIn("lab") }
+// runningPod runs on node h200.
+func runningPod() *builder.PodBuilder { return runningPodIn("lab") }
 
-func podIn(namespace string) *builder.PodBuilder {
+func runningPodIn(namespace string) *builder.PodBuilder {
 	return builder.Pod(namespace, "pod").Running("h200")
 }
 
-func group(queue string) *v1beta1.PodGroup {
+func newPodGroup(queue string) *v1beta1.PodGroup {
 	return builder.PodGroup("lab", "group").Queue(queue).Obj()
 }
 
-func held(name card.Name, count card.Count) []card.Amount {
+// amounts is one amount of a card.
+func amounts(name card.Name, count card.Count) []card.Amount {
 	return []card.Amount{{Name: name, Count: count}}
 }
 
-// TestWhatAPodIsCharged is the part of the table that turns a placed pod into
-// the queue that pays and the cards it holds.
+// TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes of the cluster are
+// h200, 4090 and ascend with one model each, mig with H200 and slices, sliced with slices of H200 alone, and unnamed, whose card no label names. A pod
+// runs on node h200 unless a row says so. The queue is that of the binding, of the PodGroup, of the last charge, or
+// of an annotation, in this order. The observer, which is written from the documents alone, agrees with each row.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
-		return &quota.Charge{Queue: queue, Cards: held(name, count)}
+		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -87,253 +91,251 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		wantCards []card.Amount
 		wantNone  bool
 	}{
-		// who counts
-		"running": {
-			pod:       pod().GPUs(2),
-			group:     group("q"),
+		"a running pod": {
+			pod:       runningPod().GPUs(2),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 2),
+			wantCards: amounts("H200", 2),
 		},
-		"bound, container not started yet": {
-			pod:       pod().GPUs(2).Phase(corev1.PodPending),
-			group:     group("q"),
+		"a bound pod whose container has not started": {
+			pod:       runningPod().GPUs(2).Phase(corev1.PodPending),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 2),
+			wantCards: amounts("H200", 2),
 		},
-		"not placed": {
-			pod:      pod().GPUs(2).Node(""),
-			group:    group("q"),
+		"a pod without a node: not counted": {
+			pod:      runningPod().GPUs(2).Node(""),
+			group:    newPodGroup("q"),
 			wantNone: true,
 		},
-		"succeeded": {
-			pod:      pod().GPUs(2).Phase(corev1.PodSucceeded),
-			group:    group("q"),
+		"a succeeded pod: not counted": {
+			pod:      runningPod().GPUs(2).Phase(corev1.PodSucceeded),
+			group:    newPodGroup("q"),
 			wantNone: true,
 		},
-		"failed": {
-			pod:      pod().GPUs(2).Phase(corev1.PodFailed),
-			group:    group("q"),
+		"a failed pod: not counted": {
+			pod:      runningPod().GPUs(2).Phase(corev1.PodFailed),
+			group:    newPodGroup("q"),
 			wantNone: true,
 		},
-		"state unknown, as in Volcano": {
-			pod:      pod().GPUs(2).Phase(corev1.PodUnknown),
-			group:    group("q"),
+		"a pod in phase Unknown: not counted, as in Volcano": {
+			pod:      runningPod().GPUs(2).Phase(corev1.PodUnknown),
+			group:    newPodGroup("q"),
 			wantNone: true,
 		},
-		"terminating": {
-			pod:      pod().GPUs(2).Deleted(noon),
-			group:    group("q"),
+		"a terminating pod: not counted": {
+			pod:      runningPod().GPUs(2).Deleted(noon),
+			group:    newPodGroup("q"),
 			wantNone: true,
 		},
-		"asks for no cards": {
-			pod:       pod().Requests("cpu", "4"),
-			group:     group("q"),
+		"a pod that requests no cards": {
+			pod:       runningPod().Requests("cpu", "4"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
 		},
-		"asks for zero cards": {
-			pod:       pod().GPUs(0),
-			group:     group("q"),
+		"a pod that requests 0 cards": {
+			pod:       runningPod().GPUs(0),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
 		},
-		"other scalar resources are ignored": {
-			pod:       pod().Requests("rdma/hca", "4"),
-			group:     group("q"),
+		"a pod that requests network devices: no cards": {
+			pod:       runningPod().Requests("rdma/hca", "4"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
 		},
-		"card.name alone asks for nothing": {
-			pod:       pod().Card("H200"),
-			group:     group("q"),
+		"a pod with card.name that requests no cards": {
+			pod:       runningPod().Card("H200"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
 		},
 
-		// which queue
-		"the queue of the binding beats the PodGroup": {
-			pod:       pod().GPUs(1).ChargedQueue("first").Queue("other"),
-			group:     group("q"),
+		"the record of the binding, the PodGroup and the annotation name three queues: that of the record": {
+			pod:       runningPod().GPUs(1).ChargedQueue("first").Queue("other"),
+			group:     newPodGroup("q"),
 			wantQueue: "first",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"the PodGroup's queue beats the pod's annotation": {
-			pod:       pod().GPUs(1).Queue("other"),
-			group:     group("q"),
+		"the PodGroup and the annotation name two queues: that of the PodGroup": {
+			pod:       runningPod().GPUs(1).Queue("other"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"a PodGroup without a queue is in default": {
-			pod:       pod().GPUs(1),
-			group:     group(""),
+		"a PodGroup without a queue: default": {
+			pod:       runningPod().GPUs(1),
+			group:     newPodGroup(""),
 			wantQueue: "default",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"PodGroup gone: the queue charged last": {
-			pod:       pod().GPUs(1).Queue("other"),
+		"no PodGroup, charged before: the queue of the last charge": {
+			pod:       runningPod().GPUs(1).Queue("other"),
 			last:      last("q", "H200", 1),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"PodGroup gone: the pod's annotation": {
-			pod:       pod().GPUs(1).Queue("q"),
+		"no PodGroup: the annotation of pods": {
+			pod:       runningPod().GPUs(1).Queue("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"PodGroup gone: the vcjob's annotation": {
-			pod:       pod().GPUs(1).Annotation("volcano.sh/queue-name", "q"),
+		"no PodGroup: the annotation of Volcano jobs": {
+			pod:       runningPod().GPUs(1).Annotation("volcano.sh/queue-name", "q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"no PodGroup and no annotation": {
-			pod:       pod().GPUs(1),
+		"no PodGroup and no annotation: no queue": {
+			pod:       runningPod().GPUs(1),
 			wantQueue: "",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
 
-		// which card
-		"the card of the node, not the one asked for": {
-			pod:       pod().GPUs(1).Card("4090"),
-			group:     group("q"),
+		"names 4090, runs on h200: H200": {
+			pod:       runningPod().GPUs(1).Card("4090"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"without card.name the card it landed on": {
-			pod:       pod().GPUs(1).Node("4090"),
-			group:     group("q"),
+		"names no card, runs on 4090: 4090": {
+			pod:       runningPod().GPUs(1).Node("4090"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("4090", 1),
+			wantCards: amounts("4090", 1),
 		},
-		"alternatives: the one it landed on": {
-			pod:       pod().GPUs(1).Node("4090").Card("H200|4090"),
-			group:     group("q"),
+		"names H200 or 4090, runs on 4090: 4090": {
+			pod:       runningPod().GPUs(1).Node("4090").Card("H200|4090"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("4090", 1),
+			wantCards: amounts("4090", 1),
 		},
-		"another vendor's resource": {
-			pod:       pod().Requests("huawei.com/Ascend910", "8").Node("ascend"),
-			group:     group("q"),
+		"another vendor's card": {
+			pod:       runningPod().Requests("huawei.com/Ascend910", "8").Node("ascend"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("910B", 8),
+			wantCards: amounts("910B", 8),
 		},
-		"a slice beside whole cards": {
-			pod:       pod().Requests("nvidia.com/mig-1g.18gb", "3").Node("mig"),
-			group:     group("q"),
+		"a slice of a node with whole cards": {
+			pod:       runningPod().Requests("nvidia.com/mig-1g.18gb", "3").Node("mig"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200/mig-1g.18gb-mixed", 3),
+			wantCards: amounts("H200/mig-1g.18gb-mixed", 3),
 		},
-		"label lost: the card charged last": {
-			pod:       pod().GPUs(1).Node("unnamed"),
-			group:     group("q"),
+		"the node names no card now, charged before: the card of the last charge": {
+			pod:       runningPod().GPUs(1).Node("unnamed"),
+			group:     newPodGroup("q"),
 			last:      last("q", "4090", 1),
 			wantQueue: "q",
-			wantCards: held("4090", 1),
+			wantCards: amounts("4090", 1),
 		},
-		"node gone: the card charged last": {
-			pod:       pod().GPUs(1).Node("gone"),
-			group:     group("q"),
+		"the node is gone, charged before: the card of the last charge": {
+			pod:       runningPod().GPUs(1).Node("gone"),
+			group:     newPodGroup("q"),
 			last:      last("q", "4090", 1),
 			wantQueue: "q",
-			wantCards: held("4090", 1),
+			wantCards: amounts("4090", 1),
 		},
-		"relabelled: the card the node has now": {
-			pod:       pod().GPUs(1).Node("4090"),
-			group:     group("q"),
+		"the node names another card than the last charge: that of the node": {
+			pod:       runningPod().GPUs(1).Node("4090"),
+			group:     newPodGroup("q"),
 			last:      last("q", "H200", 1),
 			wantQueue: "q",
-			wantCards: held("4090", 1),
+			wantCards: amounts("4090", 1),
 		},
-		"label lost, nothing charged: the card it names": {
-			pod:       pod().GPUs(1).Node("unnamed").Card("H200"),
-			group:     group("q"),
+		"the node names no card, never charged, the pod names H200: H200": {
+			pod:       runningPod().GPUs(1).Node("unnamed").Card("H200"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"label lost, two alternatives: both are withheld": {
-			pod:       pod().GPUs(1).Node("unnamed").Card("H200|4090"),
-			group:     group("q"),
+		"the node names no card, never charged, the pod names two: both": {
+			pod:       runningPod().GPUs(1).Node("unnamed").Card("H200|4090"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: append(held("H200", 1), held("4090", 1)...),
+			wantCards: append(amounts("H200", 1), amounts("4090", 1)...),
 		},
-		"label lost, nothing named: every card it may be": {
-			pod:       pod().GPUs(1).Node("unnamed"),
-			group:     group("q"),
+		"the node names no card, never charged, the pod names none: each card of the resource": {
+			pod:       runningPod().GPUs(1).Node("unnamed"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: append(held("4090", 1), held("H200", 1)...),
+			wantCards: append(amounts("4090", 1), amounts("H200", 1)...),
 		},
-		"the H200 node offers only slices now, nothing named: a card of its model": {
-			pod:       pod().GPUs(1).Node("sliced"),
-			group:     group("q"),
+		"the node offers only slices of H200 now, never charged, the pod names none: a card of its model": {
+			pod:       runningPod().GPUs(1).Node("sliced"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 1),
+			wantCards: amounts("H200", 1),
 		},
-		"two card resources, placed past us: both are charged": {
-			pod:       pod().GPUs(1).Requests("nvidia.com/mig-1g.18gb", "2").Node("mig"),
-			group:     group("q"),
+		"two card resources, which only another scheduler places: both": {
+			pod:       runningPod().GPUs(1).Requests("nvidia.com/mig-1g.18gb", "2").Node("mig"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: append(held("H200", 1), held("H200/mig-1g.18gb-mixed", 2)...),
-		},
-
-		"a resource that is a card nowhere, named: the card it names": {
-			pod:       pod().Requests("amd.com/gpu", "1").Node("unnamed").Card("MI300X").ChargedQueue("q"),
-			group:     group("q"),
-			wantQueue: "q",
-			wantCards: held("MI300X", 1),
-		},
-		"a resource that is a card nowhere, named, placed past us: no card": {
-			pod:       pod().Requests("amd.com/gpu", "1").Node("unnamed").Card("H200"),
-			group:     group("q"),
-			wantQueue: "q",
+			wantCards: append(amounts("H200", 1), amounts("H200/mig-1g.18gb-mixed", 2)...),
 		},
 
-		// how many
-		"init containers count by their maximum": {
-			pod:       pod().GPUs(2).InitContainer(gpu, "4").InitContainer(gpu, "1"),
-			group:     group("q"),
+		"a resource that is a card on no node, bound by our scheduler: the card that the pod names": {
+			pod:       runningPod().Requests("amd.com/gpu", "1").Node("unnamed").Card("MI300X").ChargedQueue("q"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 4),
+			wantCards: amounts("MI300X", 1),
 		},
-		"sidecars count beside the containers": {
-			pod:       pod().GPUs(2).Sidecar(gpu, "1"),
-			group:     group("q"),
+		"a resource that is a card on no node, bound by another scheduler: no card": {
+			pod:       runningPod().Requests("amd.com/gpu", "1").Node("unnamed").Card("H200"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 3),
 		},
-		"a sidecar before a larger init container": {
-			pod:       pod().GPUs(2).Sidecar(gpu, "1").InitContainer(gpu, "4"),
-			group:     group("q"),
+
+		"init containers of 4 and 1 before a container of 2: the maximum, 4": {
+			pod:       runningPod().GPUs(2).InitContainer(gpu, "4").InitContainer(gpu, "1"),
+			group:     newPodGroup("q"),
 			wantQueue: "q",
-			wantCards: held("H200", 5),
+			wantCards: amounts("H200", 4),
+		},
+		"a sidecar of 1 beside a container of 2: the sum, 3": {
+			pod:       runningPod().GPUs(2).Sidecar(gpu, "1"),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
+			wantCards: amounts("H200", 3),
+		},
+		"a sidecar of 1 before an init container of 4: 1 + 4": {
+			pod:       runningPod().GPUs(2).Sidecar(gpu, "1").InitContainer(gpu, "4"),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
+			wantCards: amounts("H200", 5),
 		},
 	}) {
 		pod := tc.pod.Obj()
 		got, ok := usage(&Resolver{Inventory: cluster()}, pod, tc.group, tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: true}, got, ok)
-		check.Must(t, ok != tc.wantNone, "counted %v, want %v", ok, !tc.wantNone)
+		expectChargeOfObserver(t, pod, tc.group, tc.last, rule.Origin{Ours: true}, got, ok)
+		check.Equal(t, "counts", !tc.wantNone, ok)
 		check.Equal(t, "queue", tc.wantQueue, got.Queue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
 }
 
-// TestRequestForReadsWaitingPods is the part of the table that reads a waiting pod. What is
-// refused is in TestRequestForRefusesPodsThatCannotBePlaced.
+// TestRequestForReadsWaitingPods: a pod that waits requests the cards that it names, in its order, or each card of
+// the resource. What is refused is in TestRequestForRefusesPodsThatCannotBePlaced.
 func TestRequestForReadsWaitingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
 		want []card.Name
 	}{
-		"one card":                             {pod().GPUs(1).Card("H200"), []card.Name{"H200"}},
-		"alternatives in their order":          {pod().GPUs(1).Card("H200|4090"), []card.Name{"H200", "4090"}},
-		"no name: every card of the resource":  {pod().GPUs(1), []card.Name{"4090", "H200"}},
-		"a card no node has may be waited for": {pod().GPUs(1).Card("B300"), []card.Name{"B300"}},
-		"no cards":                             {pod().CPU("1"), nil},
+		"names one card":                             {runningPod().GPUs(1).Card("H200"), []card.Name{"H200"}},
+		"names two cards: in its order":              {runningPod().GPUs(1).Card("H200|4090"), []card.Name{"H200", "4090"}},
+		"names none: each card of nvidia.com/gpu":    {runningPod().GPUs(1), []card.Name{"4090", "H200"}},
+		"names a card that no node has: it may come": {runningPod().GPUs(1).Card("B300"), []card.Name{"B300"}},
+		"requests no cards":                          {runningPod().CPU("1"), nil},
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)
-		checkAgainstObserver(t, pod, got)
+		expectRequestOfObserver(t, pod, got)
 
 		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
 		check.Equal(t, "refusal", nil, got.Denied)
 	}
 }
 
-// TestServiceTypePrecedence: a workload never claims more than its queue grants.
+// TestServiceTypePrecedence: the service type of a queue decides about its workloads. Where it has none, that of the
+// pod counts, then of the PodGroup, then of the kind of its owner. So a workload never gets more than its queue
+// grants.
 func TestServiceTypePrecedence(t *testing.T) {
 	with := func(value string) map[string]string {
 		if value == "" {
@@ -343,42 +345,45 @@ func TestServiceTypePrecedence(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct{ queue, pod, group, owner, want string }{
-		"the queue decides": {
+		"queue, pod, PodGroup and owner: the queue's": {
 			queue: "training",
 			pod:   "inference",
 			group: "inference",
 			owner: "inference",
 			want:  "training",
 		},
-		"then the pod": {
+		"pod, PodGroup and owner: the pod's": {
 			pod:   "inference",
 			group: "training",
 			owner: "training",
 			want:  "inference",
 		},
-		"then the PodGroup": {
+		"PodGroup and owner: the PodGroup's": {
 			group: "training",
 			owner: "inference",
 			want:  "training",
 		},
-		"then the owner kind": {
+		"only the owner": {
 			owner: "inference",
 			want:  "inference",
 		},
-		"nothing is unknown": {},
+		"none": {},
 	}) {
 		got := ServiceTypeFor(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
 		check.Equal(t, "service type", tc.want, got)
 	}
 }
 
+// TestRefusalsAreWrittenInWholeNumbers: a refusal names the queue, what is insufficient, and the numbers in whole
+// cards, millicores or MiB. Its topic stays the same while only the total of what is used changes, so that users get
+// no new event, and differs once the limit changes.
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		short quota.InsufficientQuota
-		want  Refusal
+		insufficient quota.InsufficientQuota
+		want         Refusal
 	}{
 		"cards": {
-			short: quota.InsufficientQuota{
+			insufficient: quota.InsufficientQuota{
 				Kind:      quota.Cards,
 				Queue:     "q",
 				Names:     []card.Name{"NVIDIA-H200"},
@@ -391,8 +396,8 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 				Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>",
 			},
 		},
-		"cards that are ending": {
-			short: quota.InsufficientQuota{
+		"cards that terminating pods hold beyond the quota": {
+			insufficient: quota.InsufficientQuota{
 				Kind:        quota.Terminating,
 				Queue:       "q",
 				Names:       []card.Name{"NVIDIA-H200"},
@@ -409,67 +414,68 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 			},
 		},
 		"CPU": {
-			short: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
+			insufficient: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
 			want: Refusal{
 				Reason:  "InsufficientCPUQuota",
 				Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>",
 			},
 		},
 		"memory": {
-			short: quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
+			insufficient: quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
 			want: Refusal{
 				Reason:  "InsufficientMemoryQuota",
 				Message: "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>",
 			},
 		},
-		"capability not set": {
-			short: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
+		"CPU without a capability": {
+			insufficient: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
 			want: Refusal{
 				Reason:  "EmptyQueueCapability",
 				Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)",
 			},
 		},
 	}) {
-		check.Equal(t, "refusal", tc.want, textOf(RefusalFor(&tc.short)))
-		moved := tc.short
-		moved.Total++
-		check.Equal(t, "topic when only the total moves", RefusalFor(&tc.short).Topic, RefusalFor(&moved).Topic)
+		check.Equal(t, "refusal", tc.want, textOf(RefusalFor(&tc.insufficient)))
+		changed := tc.insufficient
+		changed.Total++
+		check.Equal(t, "topic when only the total changes", RefusalFor(&tc.insufficient).Topic, RefusalFor(&changed).Topic)
 
-		moved.Limit++
-		check.That(t, RefusalFor(&tc.short).Topic != RefusalFor(&moved).Topic, "the topic is the same when the limit moves")
+		changed.Limit++
+		check.That(t, RefusalFor(&tc.insufficient).Topic != RefusalFor(&changed).Topic, "the topic is the same when the limit changes")
 	}
 }
 
 // textOf is what a refusal says to users.
 func textOf(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
 
-// TestRefusalsOfADeniedQueue say why and what helps.
+// TestRefusalsOfADeniedQueue: a queue without a quota is denied under unmanagedQueues: Deny. Its refusal says so, and
+// where to submit instead. Queue root has no CardQuota at all, so it says only that.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
-	short := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
+	insufficient := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
 
 	check.Equal(t, "of a queue that is not denied", Refusal{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: empty,
-	}, textOf(QueueRules{}.RefusalFor(short)))
+	}, textOf(QueueRules{}.RefusalFor(insufficient)))
 	check.Equal(t, "of a queue that is", Refusal{
 		Reason: ReasonEmptyQueueCapability,
 		Message: empty +
 			"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a " +
 			"CardQuota, or create one for this queue",
 	},
-		textOf(QueueRules{Denied: true}.RefusalFor(short)))
-	short.Queue = "root"
+		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
+	insufficient.Queue = "root"
 	check.Equal(t, "of root", Refusal{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota",
 	},
-		textOf(QueueRules{Denied: true}.RefusalFor(short)))
+		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
 }
 
-// TestQueueOfAPodWithoutANode: the queue of a binding is written with the
-// binding; before that it is whatever the pod's maker wrote.
+// TestQueueOfAPodWithoutANode: the scheduler writes the record of the binding with the binding. A pod without a node
+// has none, so what it claims there does not count.
 func TestQueueOfAPodWithoutANode(t *testing.T) {
-	waiting := pod().GPUs(1).Node("").ChargedQueue("forged")
-	check.Equal(t, "queue", "q", (&Resolver{}).Queue(waiting.Obj(), group("q"), ""))
+	waiting := runningPod().GPUs(1).Node("").ChargedQueue("forged")
+	check.Equal(t, "queue", "q", (&Resolver{}).Queue(waiting.Obj(), newPodGroup("q"), ""))
 }

@@ -14,62 +14,68 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhatAPodHoldsThatEnds is the part of the table for pods that are being
-// deleted: they are not counted, and hold their cards all the same.
-func TestWhatAPodHoldsThatEnds(t *testing.T) {
+// TestATerminatingPodStillHasItsCards: a terminating pod is not counted against the quota any more, and still has its
+// cards until it is gone. It keeps them in the phases Pending, Running and Unknown, with the queue and card as for a
+// placed pod. A finished pod, and one without a node, hold nothing.
+func TestATerminatingPodStillHasItsCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		pod   *builder.PodBuilder
-		group *v1beta1.PodGroup
-		last  *quota.Charge
-		queue string // "" when it holds nothing
-		cards []card.Amount
+		pod       *builder.PodBuilder
+		group     *v1beta1.PodGroup
+		last      *quota.Charge
+		wantQueue string // "" when it holds nothing
+		wantCards []card.Amount
 	}{
-		"running": {
-			pod:   pod().GPUs(2),
-			group: group("q"),
+		"a running pod: not terminating": {
+			pod:   runningPod().GPUs(2),
+			group: newPodGroup("q"),
 		},
-		"being deleted": {
-			pod:   pod().GPUs(2).Deleted(noon),
-			group: group("q"),
-			queue: "q",
-			cards: held("H200", 2),
+		"terminating": {
+			pod:       runningPod().GPUs(2).Deleted(noon),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
+			wantCards: amounts("H200", 2),
 		},
-		"before it has started": {
-			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodPending),
-			group: group("q"),
-			queue: "q",
-			cards: held("H200", 2),
+		"terminating before it has started": {
+			pod:       runningPod().GPUs(2).Deleted(noon).Phase(corev1.PodPending),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
+			wantCards: amounts("H200", 2),
 		},
-		"on a node that is not heard": {
-			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodUnknown),
-			group: group("q"),
-			queue: "q",
-			cards: held("H200", 2),
+		"terminating on a node without heartbeats": {
+			pod:       runningPod().GPUs(2).Deleted(noon).Phase(corev1.PodUnknown),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
+			wantCards: amounts("H200", 2),
 		},
-		"has succeeded": {
-			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodSucceeded),
-			group: group("q"),
+		"terminating, and has succeeded": {
+			pod:   runningPod().GPUs(2).Deleted(noon).Phase(corev1.PodSucceeded),
+			group: newPodGroup("q"),
 		},
-		"has failed": {
-			pod:   pod().GPUs(2).Deleted(noon).Phase(corev1.PodFailed),
-			group: group("q"),
+		"terminating, and has failed": {
+			pod:   runningPod().GPUs(2).Deleted(noon).Phase(corev1.PodFailed),
+			group: newPodGroup("q"),
 		},
-		"without a node": {
-			pod:   pod().GPUs(2).Deleted(noon).Node(""),
-			group: group("q"),
+		"terminating without a node": {
+			pod:   runningPod().GPUs(2).Deleted(noon).Node(""),
+			group: newPodGroup("q"),
 		},
-		"without cards": {
-			pod:   pod().Requests("cpu", "4").Deleted(noon),
-			group: group("q"),
-			queue: "q",
+		"terminating without cards: only the queue": {
+			pod:       runningPod().Requests("cpu", "4").Deleted(noon),
+			group:     newPodGroup("q"),
+			wantQueue: "q",
 		},
-		"charged elsewhere before": {
-			pod:   pod().GPUs(2).Deleted(noon).Node("gone"),
-			last:  &quota.Charge{Queue: "r", Cards: held("4090", 2)},
-			queue: "r",
-			cards: held("4090", 2),
+		"terminating, the node and the PodGroup are gone: the last charge": {
+			pod:       runningPod().GPUs(2).Deleted(noon).Node("gone"),
+			last:      &quota.Charge{Queue: "r", Cards: amounts("4090", 2)},
+			wantQueue: "r",
+			wantCards: amounts("4090", 2),
 		},
-		"of a binding": {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
+		"terminating, with a record of its binding": {
+			pod:       runningPod().GPUs(2).Deleted(noon).ChargedQueue("first"),
+			group:     newPodGroup("q"),
+			wantQueue: "first",
+			wantCards: amounts("H200", 2),
+		},
 	}) {
 		charge := quota.Charge{}
 		ok := IsTerminating(tc.pod.Obj())
@@ -77,25 +83,28 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 			charge = (&Resolver{Inventory: cluster()}).Usage(tc.pod.Obj(), tc.group, tc.last)
 		}
 
-		check.Must(t, ok == (tc.queue != "") && charge.Queue == tc.queue, "holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
-		check.Equal(t, "Cards", tc.cards, charge.Cards)
-		check.That(t, !ok || !IsAssigned(tc.pod.Obj()), "it is counted as well")
+		check.Equal(t, "is terminating", tc.wantQueue != "", ok)
+		check.Equal(t, "queue", tc.wantQueue, charge.Queue)
+		check.Equal(t, "Cards", tc.wantCards, charge.Cards)
+		check.That(t, !ok || !IsAssigned(tc.pod.Obj()), "the terminating pod counts as assigned, too")
 	}
 }
 
-func TestGoodbye(t *testing.T) {
+// TestTerminationGracePeriod: how long a terminating pod may take: the grace period of its deletion, else of its
+// spec, else 30 seconds. Odd values are bounded.
+func TestTerminationGracePeriod(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, tc := range map[string]struct {
 		spec, deletion *int64
 		want           time.Duration
 	}{
-		"the deletion decides":  {seconds(3600), seconds(5), 5 * time.Second},
-		"as the pod says":       {seconds(3600), nil, time.Hour},
-		"no grace period":       {nil, nil, 30 * time.Second},
-		"longer than there was": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
-		"less than nothing":     {seconds(-1), nil, 0},
+		"5 seconds by the deletion, an hour by the spec": {seconds(3600), seconds(5), 5 * time.Second},
+		"an hour by the spec":                            {seconds(3600), nil, time.Hour},
+		"none":                                           {nil, nil, 30 * time.Second},
+		"more seconds than any time has: about 100 years": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
+		"-1 by the spec": {seconds(-1), nil, 0},
 	} {
-		p := pod().Deleted(noon).Obj()
+		p := runningPod().Deleted(noon).Obj()
 		p.Spec.TerminationGracePeriodSeconds = tc.spec
 
 		p.DeletionGracePeriodSeconds = tc.deletion
@@ -103,7 +112,8 @@ func TestGoodbye(t *testing.T) {
 	}
 }
 
-func TestWorks(t *testing.T) {
+// TestNodeReady: a node is ready by its condition Ready. A node without any condition is ready too.
+func TestNodeReady(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{
 		corev1.ConditionTrue:    true,
 		corev1.ConditionFalse:   false,
@@ -118,6 +128,6 @@ func TestWorks(t *testing.T) {
 			}
 		}
 
-		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q works", status), want, NodeReady(node))
+		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q is ready", status), want, NodeReady(node))
 	}
 }

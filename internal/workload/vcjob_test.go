@@ -35,9 +35,12 @@ func policies(text string) (all []batch.LifecyclePolicy) {
 	return all
 }
 
-// TestHabitOf: in a text the policies of the job come first, then those of each task
-// behind a bar.
-func TestHabitOf(t *testing.T) {
+// TestVCJobEvictionPolicyFollowsItsPolicies: policies of a Volcano job say what its controller does when a pod is
+// evicted. Nothing: the job is elastic. Restart: the eviction of one pod costs the whole job, so it is inelastic.
+// Abort, terminate or complete: the eviction even ends the job. In a text, policies EVENT:ACTION of the job come
+// first, then those of each task behind a bar. Policies of a task count for its pods, and SyncJob or other events are
+// nothing.
+func TestVCJobEvictionPolicyFollowsItsPolicies(t *testing.T) {
 	for want, texts := range map[EvictionPolicy][]string{
 		{}: {
 			"", "PodEvicted:SyncJob", "PodEvicted:EnqueueJob", "PodEvicted:", "PodFailed:RestartJob TaskCompleted:CompleteJob " +
@@ -57,10 +60,10 @@ func TestHabitOf(t *testing.T) {
 		},
 	} {
 		for _, text := range texts {
-			ofJob, ofTasks, some := strings.Cut(text, "|")
+			ofJob, ofTasks, hasTasks := strings.Cut(text, "|")
 			job := &batch.Job{Spec: batch.JobSpec{Policies: policies(ofJob)}}
 			for _, of := range strings.Split(ofTasks, "|") {
-				if some {
+				if hasTasks {
 					job.Spec.Tasks = append(job.Spec.Tasks, batch.TaskSpec{Policies: policies(of)})
 				}
 			}
@@ -68,12 +71,14 @@ func TestHabitOf(t *testing.T) {
 		}
 	}
 
-	beside := batch.LifecyclePolicy{Event: bus.PodFailedEvent, Events: []bus.Event{bus.PodEvictedEvent}, Action: bus.RestartJobAction}
-	job := &batch.Job{Spec: batch.JobSpec{Policies: []batch.LifecyclePolicy{beside}}}
+	// A policy may have one event beside a list of events.
+	both := batch.LifecyclePolicy{Event: bus.PodFailedEvent, Events: []bus.Event{bus.PodEvictedEvent}, Action: bus.RestartJobAction}
+	job := &batch.Job{Spec: batch.JobSpec{Policies: []batch.LifecyclePolicy{both}}}
 	check.Equal(t, "one event beside several", EvictionPolicy{Inelastic: true}, EvictionPolicyFor(job))
 }
 
-func TestOwnerOf(t *testing.T) {
+// TestVCJobOwnerControlsThePod: only a Volcano job of API version v1alpha1 that controls a pod is its job.
+func TestVCJobOwnerControlsThePod(t *testing.T) {
 	yes := true
 	no := false
 	owner := func(apiVersion, kind, name string, controls *bool) metav1.OwnerReference {
@@ -84,31 +89,31 @@ func TestOwnerOf(t *testing.T) {
 		owners []metav1.OwnerReference
 		want   string
 	}{
-		"nobody": {},
-		"a Volcano job": {
+		"no owner": {},
+		"a Volcano job that controls the pod": {
 			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
 			want:   "j",
 		},
-		"a Kubernetes job": {
+		"a Kubernetes Job": {
 			owners: []metav1.OwnerReference{owner("batch/v1", "Job", "j", &yes)},
 		},
-		"another kind of Volcano": {
+		"a CronJob of Volcano": {
 			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", &yes)},
 		},
-		"another version": {
+		"another API version": {
 			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", &yes)},
 		},
-		"an owner that does not control": {
+		"two Volcano jobs that do not control the pod": {
 			owners: []metav1.OwnerReference{
 				owner("batch.volcano.sh/v1alpha1", "Job", "j", &no),
 				owner("batch.volcano.sh/v1alpha1", "Job", "k", nil),
 			},
 		},
-		"the one of two that controls": {
+		"a ConfigMap, and a Volcano job that controls the pod": {
 			owners: []metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
 			want:   "j",
 		},
-		"a Volcano job beside the one that controls": {
+		"a ReplicaSet that controls the pod, and a Volcano job": {
 			owners: []metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", &yes), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)},
 		},
 	}) {
@@ -116,26 +121,40 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-func TestManages(t *testing.T) {
+// TestVCJobPodsHaveOwnerAndAnnotations: a user may write any owner reference. A pod is managed by a Volcano job only
+// if it has the annotations, too, that the job controller writes: the name of the same job, and a version.
+func TestVCJobPodsHaveOwnerAndAnnotations(t *testing.T) {
 	yes := true
 	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		owners []metav1.OwnerReference
-		notes  map[string]string
-		want   bool
+		owners      []metav1.OwnerReference
+		annotations map[string]string
+		want        bool
 	}{
-		"a pod of the job":           {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, true},
-		"an owner that was made up":  {by, nil, false},
-		"no version":                 {by, map[string]string{"volcano.sh/job-name": "j"}, false},
-		"a version that is none":     {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "new"}, false},
-		"of another job":             {by, map[string]string{"volcano.sh/job-name": "k", "volcano.sh/job-version": "0"}, false},
-		"annotations without owner":  {nil, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, false},
-		"an owner without any names": {nil, map[string]string{"volcano.sh/job-name": "", "volcano.sh/job-version": "0"}, false},
+		"owner, name and version": {
+			owners:      by,
+			annotations: map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"},
+			want:        true,
+		},
+		"only the owner": {
+			owners: by,
+		},
+		"owner and name, no version": {
+			owners:      by,
+			annotations: map[string]string{"volcano.sh/job-name": "j"},
+		},
+		"owner, name, and a version that is no number": {
+			owners:      by,
+			annotations: map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "new"},
+		},
+		"owner, and the name of another job":    {by, map[string]string{"volcano.sh/job-name": "k", "volcano.sh/job-version": "0"}, false},
+		"name and version, no owner":            {nil, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, false},
+		"an empty name and a version, no owner": {nil, map[string]string{"volcano.sh/job-name": "", "volcano.sh/job-version": "0"}, false},
 	}) {
 		check.Equal(t, "managed", tc.want, ManagedByVCJob(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			OwnerReferences: tc.owners,
-			Annotations:     tc.notes,
+			Annotations:     tc.annotations,
 		}}))
 	}
 }

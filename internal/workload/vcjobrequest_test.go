@@ -25,11 +25,14 @@ func gpus(count string) corev1.ResourceList {
 	return corev1.ResourceList{gpu: resource.MustParse(count)}
 }
 
-// vcTask is a task of so many pods, each with a limit of cards. least is its own minimum, -1 for none.
-func vcTask(replicas, least int32, named, count string) batch.TaskSpec {
+// noMinimum is the minimum of a task without one.
+const noMinimum = -1
+
+// vcTask is a task of so many pods, each with a limit of cards. minAvailable is its own minimum, noMinimum for none.
+func vcTask(replicas, minAvailable int32, named, count string) batch.TaskSpec {
 	task := batch.TaskSpec{Replicas: replicas}
-	if least >= 0 {
-		task.MinAvailable = &least
+	if minAvailable >= 0 {
+		task.MinAvailable = &minAvailable
 	}
 	if named != "" {
 		task.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: named}
@@ -47,7 +50,10 @@ func writeJobRequest(request quota.JobRequest) string {
 	return strings.Join(words, " ")
 }
 
-// TestVCJobRequest: before its pods exist, a Volcano job requests what the pods of its minimum will.
+// TestVCJobRequest: before its pods exist, a Volcano job requests the cards of as many pods as it needs to start:
+// minAvailable of the job. Each task adds the pods of its own minimum first, then others, the task of highest
+// priority first. A task is vcTask(replicas, minimum, card name, cards of a pod). Cards A and B are both of
+// nvidia.com/gpu.
 func TestVCJobRequest(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.10gb"
 	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
@@ -70,84 +76,84 @@ func TestVCJobRequest(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		least int32
-		tasks []batch.TaskSpec
-		total string
-		want  string
+		minAvailable int32
+		tasks        []batch.TaskSpec
+		cardRequest  string
+		want         string
 	}{
-		"limits count as requests": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(2, 2, "A", "4")},
-			want:  "A:8",
+		"2 pods with a limit of 4: 8": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(2, 2, "A", "4")},
+			want:         "A:8",
 		},
-		"requests win over limits": {
-			least: 2,
+		"2 pods with a request of 3 and a limit of 4: 6": {
+			minAvailable: 2,
 			tasks: []batch.TaskSpec{withSpec(vcTask(2, 2, "A", "4"),
 				func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = gpus("3") })},
 			want: "A:6",
 		},
-		"a card that no template names may be any": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(2, 2, "", "4")},
-			want:  "A|B:8",
+		"the template names no card: A or B": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(2, 2, "", "4")},
+			want:         "A|B:8",
 		},
-		"each task names its own": {
-			least: 3,
-			tasks: []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(2, 2, "B", "5")},
-			want:  "A:2 B:10",
+		"two tasks with two cards: 1 x 2 A and 2 x 5 B": {
+			minAvailable: 3,
+			tasks:        []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(2, 2, "B", "5")},
+			want:         "A:2 B:10",
 		},
-		"tasks with the same cards are one request": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(1, 1, "A", "5")},
-			want:  "A:7",
+		"two tasks with the same card: one sum": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(1, 1, "A", "2"), vcTask(1, 1, "A", "5")},
+			want:         "A:7",
 		},
-		"an elastic job requests its minimum": {
-			least: 3,
-			tasks: []batch.TaskSpec{vcTask(10, 0, "A", "1")},
-			want:  "A:3",
+		"10 pods, of which the job needs 3": {
+			minAvailable: 3,
+			tasks:        []batch.TaskSpec{vcTask(10, 0, "A", "1")},
+			want:         "A:3",
 		},
-		"a task without a minimum needs all its pods": {
-			least: 4,
-			tasks: []batch.TaskSpec{vcTask(4, -1, "A", "2")},
-			want:  "A:8",
+		"a task of 4 pods without a minimum: all": {
+			minAvailable: 4,
+			tasks:        []batch.TaskSpec{vcTask(4, noMinimum, "A", "2")},
+			want:         "A:8",
 		},
-		"the minimum of the tasks comes first": {
-			least: 3,
-			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
-			want:  "A:1 B:2",
+		"the job needs 3, the tasks 1 and 2: these": {
+			minAvailable: 3,
+			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
+			want:         "A:1 B:2",
 		},
-		"then the rest of the first": {
-			least: 5,
-			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
-			want:  "A:3 B:2",
+		"the job needs 5, the tasks 1 and 2: 2 more of the first": {
+			minAvailable: 5,
+			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
+			want:         "A:3 B:2",
 		},
-		"below the tasks' minimum the first count": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")},
-			want:  "A:2",
+		"the job needs 2, the tasks 1 and 4: 2 of the first": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")},
+			want:         "A:2",
 		},
-		"the task of higher priority is the first": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")},
-			want:  "B:2",
+		"the job needs 2, and the second task has higher priority: 2 of the second": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")},
+			want:         "B:2",
 		},
-		"a job without a minimum requests nothing": {
+		"the job needs 0": {
 			tasks: []batch.TaskSpec{vcTask(5, 0, "A", "1")},
 		},
-		"the total counts when it is larger": {
-			least: 2,
-			tasks: []batch.TaskSpec{vcTask(4, 2, "A", "1")},
-			total: `{"A":4}`,
-			want:  "A:4",
+		"card.request says 4, the job needs 2": {
+			minAvailable: 2,
+			tasks:        []batch.TaskSpec{vcTask(4, 2, "A", "1")},
+			cardRequest:  `{"A":4}`,
+			want:         "A:4",
 		},
-		"the minimum counts when it is larger": {
-			least: 4,
-			tasks: []batch.TaskSpec{vcTask(4, 4, "A", "1")},
-			total: `{"A":2}`,
-			want:  "A:4",
+		"card.request says 2, the job needs 4": {
+			minAvailable: 4,
+			tasks:        []batch.TaskSpec{vcTask(4, 4, "A", "1")},
+			cardRequest:  `{"A":2}`,
+			want:         "A:4",
 		},
-		"sidecars count beside init containers": {
-			least: 1,
+		"a sidecar of 1 beside an init container of 4: 5": {
+			minAvailable: 1,
 			tasks: []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
 				always := corev1.ContainerRestartPolicyAlways
 				sidecar := corev1.Container{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
@@ -156,45 +162,46 @@ func TestVCJobRequest(t *testing.T) {
 			})},
 			want: "A:5",
 		},
-		"a card of another resource counts as any": {
-			least: 1,
-			tasks: []batch.TaskSpec{vcTask(1, 1, "A/mig-1g.10gb-mixed", "1")},
-			want:  "A|B:1",
+		"the template names a slice and requests whole cards: A or B": {
+			minAvailable: 1,
+			tasks:        []batch.TaskSpec{vcTask(1, 1, "A/mig-1g.10gb-mixed", "1")},
+			want:         "A|B:1",
 		},
-		"a text that cannot be read counts as any": {
-			least: 1,
-			tasks: []batch.TaskSpec{vcTask(1, 1, "|", "1")},
-			want:  "A|B:1",
+		"the template's card name is not valid: A or B": {
+			minAvailable: 1,
+			tasks:        []batch.TaskSpec{vcTask(1, 1, "|", "1")},
+			want:         "A|B:1",
 		},
-		"no more than fits an int64": {
-			least: 1 << 30,
-			tasks: []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")},
-			want:  fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30),
+		"2^30 pods with 9E cards each: no overflow": {
+			minAvailable: 1 << 30,
+			tasks:        []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")},
+			want:         fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30),
 		},
 	}) {
-		job := &batch.Job{Spec: batch.JobSpec{MinAvailable: tc.least, Tasks: tc.tasks}}
-		request, refusal := resolver.VCJobRequest(tc.total, tc.total != "", StripVCJob(job),
+		job := &batch.Job{Spec: batch.JobSpec{MinAvailable: tc.minAvailable, Tasks: tc.tasks}}
+		request, refusal := resolver.VCJobRequest(tc.cardRequest, tc.cardRequest != "", StripVCJob(job),
 			func(class string) int32 { return priorities[class] })
 		check.That(t, refusal == nil, "refused: %v", refusal)
 		check.Equal(t, "request", tc.want, writeJobRequest(request))
 	}
 }
 
-// TestVCJobMinimumIsVolcanos: the pods of the minimum are those that Volcano's job controller counts: of a
-// list of all pods, in the order in which it counts them, as many as the job needs.
+// TestVCJobMinimumIsVolcanos: Volcano's job controller creates a PodGroup whose minimum it counts pod by pod: first
+// the pods of the tasks' own minimums, unless the job needs fewer than these together, by priority. On random jobs,
+// minimumPods has the same pods of each task.
 func TestVCJobMinimumIsVolcanos(t *testing.T) {
 	priorities := map[string]int32{"low": -1, "": 0, "high": 1}
 	seed.Check(t, func(t *rapid.T) {
 		job := drawVCJob(t)
 		order := make([]int, len(job.Spec.Tasks)) // of tasks, the higher priority first
-		ofTasks := int32(0)
+		minimumOfTasks := int32(0)
 		for i, task := range job.Spec.Tasks {
 			order[i] = i
 			least := task.Replicas
 			if task.MinAvailable != nil {
 				least = *task.MinAvailable
 			}
-			ofTasks += least
+			minimumOfTasks += least
 		}
 
 		slices.SortStableFunc(order, func(a, b int) int {
@@ -205,7 +212,7 @@ func TestVCJobMinimumIsVolcanos(t *testing.T) {
 		for _, i := range order {
 			for n := range job.Spec.Tasks[i].Replicas {
 				least := job.Spec.Tasks[i].MinAvailable
-				if job.Spec.MinAvailable < ofTasks || (least != nil && n < *least) {
+				if job.Spec.MinAvailable < minimumOfTasks || (least != nil && n < *least) {
 					first = append(first, i)
 				} else {
 					rest = append(rest, i)
@@ -244,8 +251,10 @@ func drawVCJob(t *rapid.T) *batch.Job {
 	return job
 }
 
-// TestStripVCJob: what is kept of a job decides the same, and nothing else is kept.
-func TestStripVCJob(t *testing.T) {
+// TestStripVCJobKeepsWhatDecides: the scheduler keeps thousands of jobs, whose templates are large. StripVCJob keeps
+// only what decides: the minimums, policies, priorities, card name, and what a pod requests. The job itself does not
+// change.
+func TestStripVCJobKeepsWhatDecides(t *testing.T) {
 	task := vcTask(2, 1, "A", "4")
 	task.Name = "w"
 	task.Template.Labels = map[string]string{"app": "w"}
