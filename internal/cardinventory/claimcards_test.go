@@ -16,11 +16,15 @@ func statusWith(slices ...DeviceSlice) v1alpha1.CardInventoryStatus {
 	return NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, DeviceSlices: slices})
 }
 
+// TestDriversThatHandOutCardsAreAnAnomaly: a driver of dynamic resource allocation hands out cards that no quota
+// limits, which is an anomaly. Devices are counted from the newest generation of each pool: 8 of n2, and 4 + 2 of n1,
+// not the 64 of an older generation. A driver of networks is no anomaly.
 func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 	gpu := func(node string, generation, devices int64) DeviceSlice {
 		return DeviceSlice{Driver: "gpu.nvidia.com", Pool: node, Generation: generation, Nodes: []string{node}, Devices: devices}
 	}
-	const wantText = "driver gpu.nvidia.com hands out cards by ResourceClaims, and no quota limits these; pods of our scheduler " +
+
+	const wantMessage = "driver gpu.nvidia.com hands out cards by ResourceClaims, and no quota limits these; pods of our scheduler " +
 		"get them only with unmanagedQueues: Ignore, pods of other schedulers freely: offer the cards by a device plugin, and " +
 		"remove the driver"
 
@@ -35,13 +39,13 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 		Count:      14,
 		NodesTotal: 2,
 		Nodes:      []string{"n1", "n2"},
-		Message:    "nodes n1, n2: " + wantText,
+		Message:    "nodes n1, n2: " + wantMessage,
 	}}, status.Anomalies)
 	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes)
 
 	everywhere := statusWith(DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p"}).Anomalies
 	check.Must(t, len(everywhere) == 1, "%d anomalies", len(everywhere))
-	check.Equal(t, "message without nodes", wantText, everywhere[0].Message)
+	check.Equal(t, "message without nodes", wantMessage, everywhere[0].Message)
 
 	check.Equal(t, "anomalies of two drivers", 2, len(statusWith(gpu("n1", 1, 8), DeviceSlice{
 		Driver: "gpu.amd.com",
@@ -50,7 +54,8 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 	check.Equal(t, "anomalies without slices", 0, len(statusWith().Anomalies))
 }
 
-// TestResourceClaimsComeFirst: no quota limits their cards, so the bound of anomalies does not hide them.
+// TestResourceClaimsComeFirst: the list of anomalies is bounded. No quota limits the cards of a driver, so its
+// anomaly comes before labels that name two models.
 func TestResourceClaimsComeFirst(t *testing.T) {
 	tracker := &card.Tracker{}
 	tracker.Update(builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
@@ -64,5 +69,5 @@ func TestResourceClaimsComeFirst(t *testing.T) {
 	})
 
 	check.Must(t, len(status.Anomalies) == 2, "%d anomalies", len(status.Anomalies))
-	check.Equal(t, "the first", v1alpha1.AnomalyResourceClaimCards, status.Anomalies[0].Reason)
+	check.Equal(t, "reason of the first", v1alpha1.AnomalyResourceClaimCards, status.Anomalies[0].Reason)
 }

@@ -20,30 +20,30 @@ type scene struct {
 	quotas   []*v1alpha1.CardQuota
 	queues   []*v1beta1.Queue
 	mappings card.Mappings
-	// isTree says that queues form a tree.
+	// isTree reports whether queues form a tree.
 	isTree bool
 }
 
 // status counts the scene as the operator does.
-func (w scene) status() v1alpha1.CardInventoryStatus {
+func (s scene) status() v1alpha1.CardInventoryStatus {
 	var tracker card.Tracker
-	tracker.SetMappings(w.mappings)
-	for _, node := range w.earlier {
+	tracker.SetMappings(s.mappings)
+	for _, node := range s.earlier {
 		tracker.Update(node)
 	}
 
 	now := map[string]*corev1.Node{}
-	for _, node := range w.nodes {
+	for _, node := range s.nodes {
 		now[node.Name] = node
 	}
 
 	tracker.Replace(now)
-	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: w.pods, Inventory: tracker.Inventory()})
+	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: s.pods, Inventory: tracker.Inventory()})
 	owners := map[string]*v1alpha1.CardQuota{}
 	quotas := map[string]card.Quota{}
 
-	queues := w.queues
-	for _, q := range w.quotas {
+	queues := s.queues
+	for _, q := range s.quotas {
 		owners[q.QueueName()] = q
 		object := builder.Queue(q.QueueName()).Obj()
 		object.Spec.Parent = q.Spec.Parent
@@ -53,8 +53,8 @@ func (w scene) status() v1alpha1.CardInventoryStatus {
 	var tree *cardquota.Tree
 	totals := cardquota.NewQuotaTotals
 	granting := queues
-	if w.isTree {
-		tree = cardquota.NewTree(w.quotas, queues, v1alpha1.UnmanagedEnforce)
+	if s.isTree {
+		tree = cardquota.NewTree(s.quotas, queues, v1alpha1.UnmanagedEnforce)
 		totals = cardquota.NewTreeTotals
 		granting = cardquota.TopLevelQueues(queues)
 	}
@@ -67,7 +67,7 @@ func (w scene) status() v1alpha1.CardInventoryStatus {
 		Nodes: tracker.TrackedNodes(),
 		Cards: tracker.Inventory(),
 		Count: NewCount(CountInput{
-			Pods:         w.pods,
+			Pods:         s.pods,
 			Charges:      charges,
 			Usage:        usage,
 			Owners:       owners,
@@ -75,13 +75,13 @@ func (w scene) status() v1alpha1.CardInventoryStatus {
 			Quotas:       quotas,
 			Queues:       queues,
 			Tree:         tree,
-			Totals:       totals(w.quotas, cardquota.UnownedQuotas(w.quotas, granting), tracker.Healthy()),
+			Totals:       totals(s.quotas, cardquota.UnownedQuotas(s.quotas, granting), tracker.Healthy()),
 		}),
 	})
 }
 
-// child returns a CardQuota of a tree with one card.
-func child(name, parent, serviceType string, quota, deserved int64) *v1alpha1.CardQuota {
+// quotaInTree returns a CardQuota of a tree with one card.
+func quotaInTree(name, parent, serviceType string, quota, deserved int64) *v1alpha1.CardQuota {
 	return builder.CardQuota(name).ServiceType(serviceType).Card("NVIDIA-H200", quota).Parent(parent).With(func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards[0].Deserved = ptr.To(deserved)
 	}).Obj()
@@ -97,9 +97,12 @@ func cardOf(status v1alpha1.CardInventoryStatus, name string) v1alpha1.Inventory
 	return v1alpha1.InventoryCard{}
 }
 
-func h200(name string) *builder.NodeBuilder { return builder.Node(name).GPUs("NVIDIA-H200", 8) }
+// nodeWithEightH200 is a ready node with 8 NVIDIA-H200, and labels that say so.
+func nodeWithEightH200(name string) *builder.NodeBuilder {
+	return builder.Node(name).GPUs("NVIDIA-H200", 8)
+}
 
-// running returns an assigned pod with cards of a node.
-func running(name, queue, node string, count int) *corev1.Pod {
+// runningPod returns a pod of namespace lab with cards of a node.
+func runningPod(name, queue, node string, count int) *corev1.Pod {
 	return builder.Pod("lab", name).Queue(queue).GPUs(count).Running(node).Obj()
 }

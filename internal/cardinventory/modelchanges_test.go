@@ -48,18 +48,20 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 	return found
 }
 
-func station(model string) *corev1.Node { return builder.Node("station").GPUs(model, 8).Obj() }
+// newStation is a node station with 8 cards of a model.
+func newStation(model string) *corev1.Node { return builder.Node("station").GPUs(model, 8).Obj() }
 
-// TestAChangedModelIsAnAnomalyWhileItsPodsRun: a label that changes back and forth lets a queue hold more
-// than its quota, and nothing else says why.
+// TestAChangedModelIsAnAnomalyWhileItsPodsRun: a node's label changes from A100 to Display while pod old holds 4 of
+// its cards. The pod now counts as Display, so its queue may use more than its quota, and nothing else says why. So
+// this is an anomaly until the pod ends, also when the label changes back. Pod younger started after the change.
 func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	var o operatorCounts
-	o.tracker.Update(station("A100"))
-	old := running("old", "q", "station", 4)
-	younger := running("younger", "q", "station", 1)
-	check.Equal(t, "at first", 0, len(o.changes(old)))
+	o.tracker.Update(newStation("A100"))
+	old := runningPod("old", "q", "station", 4)
+	younger := runningPod("younger", "q", "station", 1)
+	check.Equal(t, "anomalies before the change", 0, len(o.changes(old)))
 
-	o.tracker.Update(station("Display"))
+	o.tracker.Update(newStation("Display"))
 	found := o.changes(old, younger)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
 	check.Contains(t, "message", found[0].Message, "node station: 4 nvidia.com/gpu that pod lab/old hold started as A100 and "+
@@ -75,55 +77,59 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 		Nodes:      []string{"station"},
 	}, found[0])
 
-	o.tracker.Update(station("A100"))
+	o.tracker.Update(newStation("A100"))
 	found = o.changes(old)
 	check.Must(t, len(found) == 1, "anomalies after the change back %+v", found)
 	check.Contains(t, "message after the change back", found[0].Message, "count as A100, and counted as Display in between")
-	check.Equal(t, "counted again", 1, len(o.changes(old)))
-	check.Equal(t, "when the pod has ended", 0, len(o.changes(younger)))
+	check.Equal(t, "anomalies in the next count", 1, len(o.changes(old)))
+	check.Equal(t, "anomalies when pod old has ended", 0, len(o.changes(younger)))
 	check.Equal(t, "pods that are known", 1, len(o.models.pods))
 }
 
+// TestWhatIsNoChangedModel: none of these changes is an anomaly of a changed model while pod old holds 4 A100 of node
+// station: the pod counts for the same card, or an administrator decided otherwise.
 func TestWhatIsNoChangedModel(t *testing.T) {
-	pod := running("old", "q", "station", 4)
-	for t, tc := range check.Cases(t, map[string]func(o *operatorCounts){
-		"labels that vanish and return": func(o *operatorCounts) {
+	pod := runningPod("old", "q", "station", 4)
+	for t, change := range check.Cases(t, map[string]func(o *operatorCounts){
+		"the labels vanish and return": func(o *operatorCounts) {
 			o.tracker.Update(builder.Node("station").GPUs("", 8).Obj())
 			o.changes(pod)
-			o.tracker.Update(station("A100"))
+			o.tracker.Update(newStation("A100"))
 		},
-		"labels that vanish":  func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("", 8).Obj()) },
-		"a node that is gone": func(o *operatorCounts) { o.tracker.Delete("station") },
-		"a card that breaks":  func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("A100", 7).Obj()) },
-		"an entry of spec.cards": func(o *operatorCounts) {
+		"the labels vanish":     func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("", 8).Obj()) },
+		"the node is gone":      func(o *operatorCounts) { o.tracker.Delete("station") },
+		"one of 8 cards breaks": func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("A100", 7).Obj()) },
+		"the administrator maps the card to another name": func(o *operatorCounts) {
 			o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
 			o.changes(pod)
 			o.tracker.Update(builder.Node("other").Obj())
 		},
-		"another pod of the same name": func(o *operatorCounts) {
+		"the pod is another one of the same name, which started after the change": func(o *operatorCounts) {
 			o.changes()
-			o.tracker.Update(station("Display"))
+			o.tracker.Update(newStation("Display"))
 		},
 	}) {
 		var o operatorCounts
-		o.tracker.Update(station("A100"))
+		o.tracker.Update(newStation("A100"))
 		o.changes(pod)
 
-		tc(&o)
+		change(&o)
 		check.Equal(t, "anomalies", 0, len(o.changes(pod)))
 	}
 }
 
-// TestAChangedModelIsOneAfterLabelsVanished: the last known name counts.
+// TestAChangedModelIsOneAfterLabelsVanished: the labels of the node vanish between A100 and Display. The pod started
+// as A100, so the change is an anomaly all the same. A mapping to Lab after that is one, too, because the model had
+// changed before.
 func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 	var o operatorCounts
-	pod := running("old", "q", "station", 4)
+	pod := runningPod("old", "q", "station", 4)
 	for _, model := range []string{"A100", ""} {
-		o.tracker.Update(station(model))
+		o.tracker.Update(newStation(model))
 		check.Equal(t, "anomalies with "+model, 0, len(o.changes(pod)))
 	}
 
-	o.tracker.Update(station("Display"))
+	o.tracker.Update(newStation("Display"))
 	check.Equal(t, "anomalies", 1, len(o.changes(pod)))
 
 	o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
@@ -132,30 +138,32 @@ func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 	check.Contains(t, "message", found[0].Message, "started as A100 and count as Lab now")
 }
 
-// TestAChangedModelOutlivesARestart of the operator, by what it wrote into the CardInventory.
+// TestAChangedModelOutlivesARestart: the operator restarts after the model changed from A100 to Display. It reads the
+// anomaly from the CardInventory, so pod old, which held cards then, still has it. A pod of another node, and one
+// that started after, are none.
 func TestAChangedModelOutlivesARestart(t *testing.T) {
 	var before operatorCounts
-	old := running("old", "q", "station", 4)
-	elsewhere := running("elsewhere", "q", "other", 1)
+	old := runningPod("old", "q", "station", 4)
+	elsewhere := runningPod("elsewhere", "q", "other", 1)
 
-	before.tracker.Update(station("A100"))
+	before.tracker.Update(newStation("A100"))
 	before.changes(old)
-	before.tracker.Update(station("Display"))
+	before.tracker.Update(newStation("Display"))
 	written := before.changes(old)
 	check.Equal(t, "written", 1, len(written))
 
-	for model, says := range map[string]string{
+	for model, want := range map[string]string{
 		"Display": "started as A100 and count as Display now",
 		"A100":    "count as A100, and counted as another card in between",
 	} {
 		var after operatorCounts
 		after.models.Restore(written)
-		after.tracker.Update(station(model))
+		after.tracker.Update(newStation(model))
 		after.tracker.Update(builder.Node("other").GPUs("A100", 8).Obj())
 		found := after.changes(old, elsewhere)
 		check.Must(t, len(found) == 1 && found[0].Count == 4, "anomalies %+v", found)
-		check.Contains(t, "message", found[0].Message, says, "lab/old")
-		check.Equal(t, "a younger pod", 1, len(after.changes(old, elsewhere, running("younger", "q", "station", 2))))
-		check.Equal(t, "when it has ended", 0, len(after.changes(running("younger", "q", "station", 2))))
+		check.Contains(t, "message", found[0].Message, want, "lab/old")
+		check.Equal(t, "anomalies beside a younger pod", 1, len(after.changes(old, elsewhere, runningPod("younger", "q", "station", 2))))
+		check.Equal(t, "anomalies when pod old has ended", 0, len(after.changes(runningPod("younger", "q", "station", 2))))
 	}
 }

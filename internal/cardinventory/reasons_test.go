@@ -13,8 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEveryAnomalyIsCountedByItsReason: the alerts read these counts. The scheduler's own number of
-// anomalous nodes is 0 in all of these states.
+// TestEveryAnomalyIsCountedByItsReason: alerts read a metric of anomalies by reason. In each of these states exactly
+// one reason counts 1, and all others 0. The scheduler's own number of anomalous nodes is 0 there, so it could not
+// raise the alert.
 func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 	noPlugin := func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse("0") }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -23,12 +24,12 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		bills  Bills
 		slices []DeviceSlice
 	}{
-		"cards that no quota limits": {
+		"a resource that looks like a card, which nothing names": {
 			nodes: []*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()},
 			want:  v1alpha1.AnomalyUnmappedResource,
 			bills: Bills{},
 		},
-		"a node without labels, of a known resource": {
+		"a node without labels, whose resource another node names": {
 			nodes: []*corev1.Node{
 				builder.Node("a").Resource("vendor.example/card", "8").Obj(),
 				builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
@@ -37,34 +38,34 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 			want:  v1alpha1.AnomalyNoModelLabel,
 			bills: Bills{},
 		},
-		"a device plugin that stopped": {
-			nodes: []*corev1.Node{h200("a").With(noPlugin).Obj()},
+		"the device plugin stopped": {
+			nodes: []*corev1.Node{nodeWithEightH200("a").With(noPlugin).Obj()},
 			want:  v1alpha1.AnomalyCardsUnhealthy,
 			bills: Bills{},
 		},
-		"a ConfigMap that cannot be written": {
+		"a ConfigMap of bills cannot be written": {
 			want:  v1alpha1.AnomalyBillsNotStored,
 			bills: Bills{Refused: map[string]metav1.StatusReason{"a": metav1.StatusReasonForbidden}},
 		},
-		"sums without room": {
+		"3 sums of bills have no room": {
 			want:  v1alpha1.AnomalyBillsNotStored,
 			bills: Bills{SumsWithoutRoom: 3},
 		},
-		"months without room": {
+		"a month of bills has no room": {
 			want:  v1alpha1.AnomalyBillsNotStored,
 			bills: Bills{MonthsWithoutRoom: 1},
 		},
-		"days that were dropped": {
+		"days of bills were dropped": {
 			want:  v1alpha1.AnomalyBillDaysDropped,
 			bills: Bills{DaysDropped: "2026-10-05"},
 		},
-		"ResourceClaims for cards": {
+		"a driver hands out cards": {
 			slices: []DeviceSlice{{Driver: "gpu.nvidia.com", Nodes: []string{"a"}, Devices: 8}},
 			want:   v1alpha1.AnomalyResourceClaimCards,
 		},
-		"ResourceClaims for a network": {slices: []DeviceSlice{{Driver: "dra.net", Nodes: []string{"a"}, Devices: 8}}},
-		"nothing": {
-			nodes: []*corev1.Node{h200("a").Obj()},
+		"a driver hands out network devices: no anomaly": {slices: []DeviceSlice{{Driver: "dra.net", Nodes: []string{"a"}, Devices: 8}}},
+		"8 healthy H200: no anomaly": {
+			nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
 			bills: Bills{},
 		},
 	}) {

@@ -18,14 +18,18 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-func TestStatusOfAFleet(t *testing.T) {
+// TestStatusSumsUpEachCard: the status sums up each card of the cluster. Of 3 nodes with 8 H200 each, one is cordoned
+// and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods hold 3 + 2 + 1 of them. Quotas are 10 + 8, 2 more than
+// are healthy. Cards on nodes come first, then those with a quota, then those that pods only name. The one anomaly is
+// pod outside, which has no queue.
+func TestStatusSumsUpEachCard(t *testing.T) {
 	status := scene{
 		nodes: []*corev1.Node{
-			h200("a").Obj(), h200("b").Cordoned().Obj(), h200("c").NotReady().Obj(),
+			nodeWithEightH200("a").Obj(), nodeWithEightH200("b").Cordoned().Obj(), nodeWithEightH200("c").NotReady().Obj(),
 			builder.Node("d").NPUs("Ascend-910B", 8).Obj(), builder.Node("e").Obj(),
 		},
 		pods: []*corev1.Pod{
-			running("p", "search", "a", 3), running("q", "train", "b", 2), running("outside", "", "a", 1),
+			runningPod("p", "search", "a", 3), runningPod("q", "train", "b", 2), runningPod("outside", "", "a", 1),
 			builder.Pod("lab", "w").Queue("train").Card("NVIDIA-H200").GPUs(4).Obj(),
 			builder.Pod("lab", "typo").Queue("train").Card("NVIDIA-H2000").GPUs(1).Obj(),
 		},
@@ -65,26 +69,30 @@ func TestStatusOfAFleet(t *testing.T) {
 	})
 }
 
+// TestStatusOfAnEmptyCluster: a cluster without nodes has an empty list of cards, and the summary says none.
 func TestStatusOfAnEmptyCluster(t *testing.T) {
 	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, scene{}.status())
 }
 
-// TestATreeIsCountedAtItsTopLevel: the quotas of a parent contain those below. By service type,
-// the queues that run work count.
+// TestATreeIsCountedAtItsTopLevel: in a tree, the quota of parent company, 8, contains those of its children, so the
+// card has 8 and the 1 of Queue old, which has no CardQuota: 9, which is 1 more than the 8 healthy cards. By service
+// type the leaves count. CardQuota gone is being deleted and counts for nothing. Flat queues deserve nothing.
 func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
-	w := scene{
-		nodes: []*corev1.Node{h200("a").Obj()},
-		pods:  []*corev1.Pod{running("p", "search", "a", 2)},
+	s := scene{
+		nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
+		pods:  []*corev1.Pod{runningPod("p", "search", "a", 2)},
 		quotas: []*v1alpha1.CardQuota{
-			child("company", "", "", 8, 6), child("search", "company", "inference", 8, 4), child("train", "company", "training", 6, 2),
-			child("gone", "", "training", 5, 5),
+			quotaInTree("company", "", "", 8, 6),
+			quotaInTree("search", "company", "inference", 8, 4),
+			quotaInTree("train", "company", "training", 6, 2),
+			quotaInTree("gone", "", "training", 5, 5),
 		},
 		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).
 			Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
 		isTree: true,
 	}
 
-	w.quotas[3].DeletionTimestamp = &metav1.Time{}
+	s.quotas[3].DeletionTimestamp = &metav1.Time{}
 	check.Equal(t, "card", v1alpha1.InventoryCard{
 		Name:            "NVIDIA-H200",
 		Resources:       []string{"nvidia.com/gpu"},
@@ -99,26 +107,31 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 			{Name: "none", Quota: 1},
 			{Name: "training", Quota: 6},
 		},
-	}, cardOf(w.status(), "NVIDIA-H200"))
+	}, cardOf(s.status(), "NVIDIA-H200"))
 
-	w.isTree = false
-	check.Equal(t, "deserved of flat queues", int64(0), cardOf(w.status(), "NVIDIA-H200").Deserved)
+	s.isTree = false
+	check.Equal(t, "deserved of flat queues", int64(0), cardOf(s.status(), "NVIDIA-H200").Deserved)
 }
 
-// TestTenantsDisplaceNoRealCard: a tenant can name any number of cards in pods that wait.
+// TestTenantsDisplaceNoRealCard: the list of cards is bounded, and a tenant can name any number of cards in pods that
+// wait. So cards of nodes and with a quota come first.
 func TestTenantsDisplaceNoRealCard(t *testing.T) {
-	w := scene{nodes: []*corev1.Node{h200("a").Obj()}, quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()}}
-	for i := range 2 * MaxCards {
-		w.pods = append(w.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
+	s := scene{
+		nodes:  []*corev1.Node{nodeWithEightH200("a").Obj()},
+		quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()},
 	}
-	cards := w.status().Cards
+	for i := range 2 * MaxCards {
+		s.pods = append(s.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
+	}
+	cards := s.status().Cards
 	check.Equal(t, "cards", MaxCards, len(cards))
 	check.Equal(t, "the first cards", [2]string{"NVIDIA-H200", "Z-Granted"}, [2]string{cards[0].Name, cards[1].Name})
 }
 
-// TestServiceTypesAreBounded: a user can write any service type on a Queue.
+// TestServiceTypesAreBounded: a user can write any service type on a Queue. Invalid ones and those beyond the bound
+// count as none, and the sum over all types is still the quota.
 func TestServiceTypesAreBounded(t *testing.T) {
-	w := scene{nodes: []*corev1.Node{h200("a").Obj()}}
+	s := scene{nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}}
 	types := []string{"", "Training", "a b", strings.Repeat("a", 64), "none"}
 	for i := range 2 * MaxServiceTypes {
 		types = append(types, fmt.Sprintf("t%02d", i))
@@ -126,10 +139,10 @@ func TestServiceTypesAreBounded(t *testing.T) {
 
 	for i, name := range types {
 		queue := fmt.Sprint("q", i)
-		w.queues = append(w.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
+		s.queues = append(s.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
 	}
 
-	entry := cardOf(w.status(), "NVIDIA-H200")
+	entry := cardOf(s.status(), "NVIDIA-H200")
 	check.Equal(t, "types", MaxServiceTypes, len(entry.ServiceTypes))
 
 	var sum int64
@@ -142,10 +155,10 @@ func TestServiceTypesAreBounded(t *testing.T) {
 	check.Equal(t, "the sum by type", entry.Quota, sum)
 }
 
-// drawScene returns nodes of two models, and pods and quotas of three queues, of which one does
-// not exist.
+// drawScene draws nodes of two models or without labels, and pods and quotas of queues a, b and ghost, of which ghost
+// does not exist.
 func drawScene(t *rapid.T) scene {
-	var w scene
+	var s scene
 	models := []string{"NVIDIA-H200", "NVIDIA-H800", ""}
 	for i := range rapid.IntRange(0, 5).Draw(t, "nodes") {
 		node := builder.Node(fmt.Sprintf("n%d", i)).GPUs(rapid.SampledFrom(models).Draw(t, "model"), rapid.IntRange(0, 8).Draw(t, "cards"))
@@ -155,31 +168,31 @@ func drawScene(t *rapid.T) scene {
 		if rapid.Bool().Draw(t, "not ready") {
 			node.NotReady()
 		}
-		w.nodes = append(w.nodes, node.Obj())
+		s.nodes = append(s.nodes, node.Obj())
 	}
 
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		b := builder.Pod("lab", fmt.Sprintf("p%d", i)).Queue(rapid.SampledFrom([]string{"", "a", "b", "ghost"}).Draw(t, "queue")).
 			Card(rapid.SampledFrom([]string{"NVIDIA-H200", "NVIDIA-H800"}).Draw(t, "card")).GPUs(rapid.IntRange(0, 4).Draw(t, "count"))
-		if node := rapid.IntRange(-1, 4).Draw(t, "node"); node >= 0 && node < len(w.nodes) && w.nodes[node].Labels["nvidia.com/gpu.product"] != "" {
-			b.Running(w.nodes[node].Name)
+		if node := rapid.IntRange(-1, 4).Draw(t, "node"); node >= 0 && node < len(s.nodes) && s.nodes[node].Labels["nvidia.com/gpu.product"] != "" {
+			b.Running(s.nodes[node].Name)
 		}
-		w.pods = append(w.pods, b.Obj())
+		s.pods = append(s.pods, b.Obj())
 	}
 
 	for queue, serviceType := range map[string]string{"a": "inference", "b": "training"} {
-		w.quotas = append(w.quotas, builder.CardQuota(queue).ServiceType(serviceType).
+		s.quotas = append(s.quotas, builder.CardQuota(queue).ServiceType(serviceType).
 			Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
 	}
 
-	return w
+	return s
 }
 
-// recount counts one card of a scene in the plainest way.
-func (w scene) recount(name string) v1alpha1.InventoryCard {
+// recount counts one card of a scene by its definition.
+func (s scene) recount(name string) v1alpha1.InventoryCard {
 	var out v1alpha1.InventoryCard
 	models := map[string]string{}
-	for _, node := range w.nodes {
+	for _, node := range s.nodes {
 		models[node.Name] = node.Labels["nvidia.com/gpu.product"]
 		cards := node.Status.Allocatable["nvidia.com/gpu"]
 		if models[node.Name] != name {
@@ -196,7 +209,7 @@ func (w scene) recount(name string) v1alpha1.InventoryCard {
 		}
 	}
 
-	for _, pod := range w.pods {
+	for _, pod := range s.pods {
 		cards := pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]
 		if pod.Spec.NodeName != "" && models[pod.Spec.NodeName] == name {
 			out.Name = name
@@ -204,7 +217,7 @@ func (w scene) recount(name string) v1alpha1.InventoryCard {
 		}
 	}
 
-	for _, quota := range w.quotas {
+	for _, quota := range s.quotas {
 		if quota.Spec.Cards[0].Name == name {
 			out.Quota += *quota.Spec.Cards[0].Quota
 		}
@@ -214,13 +227,15 @@ func (w scene) recount(name string) v1alpha1.InventoryCard {
 	return out
 }
 
-func TestStatusIsANaiveRecount(t *testing.T) {
+// TestStatusEqualsARecount: in random clusters, the numbers of each card equal a recount, and the service types add
+// up to them.
+func TestStatusEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		w := drawScene(t)
-		status := w.status()
+		s := drawScene(t)
+		status := s.status()
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
 			got := cardOf(status, name)
-			want := w.recount(name)
+			want := s.recount(name)
 
 			var used, quota int64
 			for _, row := range got.ServiceTypes {
@@ -238,8 +253,9 @@ func TestStatusIsANaiveRecount(t *testing.T) {
 	})
 }
 
-// TestNoContentOfAQueueDoesHarm: users can write any text on a Queue.
-func TestNoContentOfAQueueDoesHarm(t *testing.T) {
+// TestStatusSurvivesAnyTextOfAQueue: users can write any text into the annotations of a Queue. The status has valid
+// card names all the same, in a tree and while queues are flat.
+func TestStatusSurvivesAnyTextOfAQueue(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queue := builder.Queue("q").Annotation(v1alpha1.AnnotationCardQuota, rapid.String().Draw(t, "quota")).
 			Annotation(v1alpha1.AnnotationCardDeserved, rapid.String().Draw(t, "deserved")).
@@ -252,6 +268,8 @@ func TestNoContentOfAQueueDoesHarm(t *testing.T) {
 	})
 }
 
+// TestCountWithoutTotals: before CardQuotas are counted there are no totals. The card that a pod waits for is listed
+// already.
 func TestCountWithoutTotals(t *testing.T) {
 	count := NewCount(CountInput{Usage: map[string]cardquota.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
 	check.Equal(t, "cards", 1, len(NewStatus(Input{Count: count}).Cards))

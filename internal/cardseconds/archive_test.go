@@ -10,18 +10,24 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// TestEntriesFillTheFullestSlotWithRoom: closed days and months are entries in ConfigMaps, the slots. An entry goes
+// to the fullest slot that has room: with 500 KiB in slot 3 and 700 KiB in slot 5 of 800 KiB each, 50 KiB go to slot
+// 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere.
 func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 	var a Archive
 	check.Equal(t, "slots of an empty archive", Slots, len(a.SlotsFor(MaxPartSize)))
 	check.Equal(t, "slots for what fits nowhere", 0, len(a.SlotsFor(MaxPartSize+1)))
 	a.Add(3, EntryKey{"2026-10-01", 0}, 500<<10)
 	a.Add(5, EntryKey{"2026-10-02", 0}, 700<<10)
-	check.Equal(t, "slot for a small one", 5, a.SlotsFor(50 << 10)[0])
-	check.Equal(t, "slot for a larger one", 3, a.SlotsFor(200 << 10)[0])
-	check.That(t, a.Has(EntryKey{"2026-10-01", 0}) && !a.Has(EntryKey{"2026-10-01", 1}), "entries %v", a.Keys(3))
+	check.Equal(t, "slot for 50 KiB", 5, a.SlotsFor(50 << 10)[0])
+	check.Equal(t, "slot for 200 KiB", 3, a.SlotsFor(200 << 10)[0])
+
+	check.That(t, a.Has(EntryKey{"2026-10-01", 0}), "the entry of part 0 lacks")
+	check.That(t, !a.Has(EntryKey{"2026-10-01", 1}), "part 1 has an entry that was not added")
 }
 
-// TestDaysAreDroppedBeforeMonths: the oldest first, in all slots.
+// TestDaysAreDroppedBeforeMonths: when the archive is full, the oldest day is dropped from all slots, then the next.
+// Months stay, because bills need them longest. On 2026-11-23 the days up to 2025-10-18 expire.
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	var a Archive
 	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())
@@ -31,22 +37,28 @@ func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	a.Add(1, EntryKey{"2026-10-01", 1}, 1)
 	a.Add(2, EntryKey{"2026-10-01", 0}, 1)
 	check.Equal(t, "oldest day", Period("2026-10-01"), a.OldestDay())
-	check.Equal(t, "its entries", map[int][]EntryKey{1: {{"2026-10-01", 1}}, 2: {{"2026-10-01", 0}}}, a.DaysUntil("2026-10-01"))
+	check.Equal(t, "entries of the oldest day, by slot", map[int][]EntryKey{
+		1: {{"2026-10-01", 1}},
+		2: {{"2026-10-01", 0}},
+	}, a.DaysUntil("2026-10-01"))
 
 	a.Remove(1, EntryKey{"2026-10-01", 1})
 	a.ResetSlot(2)
-	check.Equal(t, "next day", Period("2026-10-02"), a.OldestDay())
+	check.Equal(t, "oldest day once its entries are removed", Period("2026-10-02"), a.OldestDay())
 
 	a.Remove(0, EntryKey{"2026-10-02", 0})
-	check.Equal(t, "days", Period(""), a.OldestDay())
+	check.Equal(t, "oldest day once all days are removed", Period(""), a.OldestDay())
 	check.Equal(t, "entries of months", []EntryKey{{"2026-09", 0}}, a.Keys(0))
-	check.Equal(t, "expired", Period("2025-10-18"), ExpiredDay("2026-11-23"))
+	check.Equal(t, "last day that expires", Period("2025-10-18"), ExpiredDay("2026-11-23"))
 }
 
-func TestEntryKeys(t *testing.T) {
+// TestParseEntryKeyAcceptsOnlyItsOwnForm: the key of an entry is its day or month, and its part from 0 to 15. Other
+// keys of the ConfigMaps are no entries.
+func TestParseEntryKeyAcceptsOnlyItsOwnForm(t *testing.T) {
 	for _, text := range []string{"2026-10-01.0", "2026-10.15"} {
 		key, ok := ParseEntryKey(text)
-		check.That(t, ok && key.String() == text, "%s is %v", text, key)
+		check.That(t, ok, "%s is no entry", text)
+		check.Equal(t, "written again", text, key.String())
 	}
 	for _, text := range []string{"", "writer", "2026-10-01", "2026-10-01.16", "2026-10-01.-1", "2026-10-01.01", "2026-13.0", "2026-10-32.0", "2026-10-01.x"} {
 		_, ok := ParseEntryKey(text)
@@ -54,27 +66,30 @@ func TestEntryKeys(t *testing.T) {
 	}
 }
 
-func TestPeriods(t *testing.T) {
+// TestPeriodsAreDaysAndMonths: a period is a day or a month of the calendar, with its neighbors across months and years.
+// Other texts are none.
+func TestPeriodsAreDaysAndMonths(t *testing.T) {
 	check.Equal(t, "the day after", Period("2026-03-01"), Period("2026-02-28").Add(1))
 	check.Equal(t, "the month before", Period("2025-12"), Period("2026-01").Add(-1))
 	check.Equal(t, "month of a day", Period("2026-01"), Period("2026-01-31").Month())
+
 	for _, text := range []string{"2026-2-1", "2026-02-30", "", "today"} {
 		_, err := ParseDay(text)
-
 		check.That(t, err != nil, "%q is a day", text)
 	}
 	_, err := ParseMonth("2026-10-01")
 	check.That(t, err != nil, "a day is a month")
-	check.Equal(t, "card-seconds", []string{"0", "1", "0.001", "1.5", "12.34"}, []string{
-		Milli(0).String(),
-		Milli(1000).String(),
-		Milli(1).String(),
-		Milli(1500).String(),
-		Milli(12340).String(),
-	})
 }
 
-// TestLinesAreThoseOfPackageJSON: names may have any characters.
+// TestMilliIsWrittenInCardSeconds: sums are kept in thousandths of card-seconds, and written without zeros at the end.
+func TestMilliIsWrittenInCardSeconds(t *testing.T) {
+	for amount, want := range map[Milli]string{0: "0", 1000: "1", 1: "0.001", 1500: "1.5", 12340: "12.34"} {
+		check.Equal(t, "card-seconds", want, amount.String())
+	}
+}
+
+// TestLinesAreThoseOfPackageJSON: the operator writes each sum as a line of JSON, by hand for speed. Whatever
+// characters names have, the line equals that of encoding/json.
 func TestLinesAreThoseOfPackageJSON(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9-]{0,20}`))

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// disk is what the API server has.
+// disk is what the API server stores: the running parts, until when each is counted, and the closed entries.
 type disk struct {
 	texts       [Parts]string
 	storedUntil [Parts]time.Time
@@ -75,8 +75,8 @@ func (d *disk) stored(t check.T) *Stored {
 
 func never(int) bool { return false }
 
-// smallParts lets each part take one sum.
-func smallParts(t *testing.T) {
+// letPartsTakeOneSum makes parts so small that each takes one sum, so that queues are in different parts.
+func letPartsTakeOneSum(t *testing.T) {
 	maxRunningSize = 300
 	t.Cleanup(func() { maxRunningSize = MaxPartSize })
 }
@@ -233,17 +233,18 @@ func (h *history) reported(months bool) map[string]Milli {
 	return sums
 }
 
-// TestSumsOfDaysAndMonthsAreThoseOfEachSecond compares with a sum second by second, over changes of the
-// leader, writes that fail, and days on which clocks change. Each leader credits what its pods held since the
-// time until which the part of their sum was stored.
+// TestSumsOfDaysAndMonthsAreThoseOfEachSecond: bills add up the card-seconds of each queue by day and month, in the
+// time zone of the cluster. On random histories they equal a sum second by second: over days on which clocks change,
+// writes that fail for a part or its entries, and changes of the leader. A new leader credits what its pods held
+// since the part of their sum was stored, at most a day.
 func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
-	smallParts(t)
+	letPartsTakeOneSum(t)
 	seed.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		begin := h.now
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			if h.now.Sub(begin) > idleTime-2*24*time.Hour {
-				break // idle sums are another test
+				break // TestIdleTotalsAreDropped is about sums that do not grow
 			}
 
 			switch rapid.SampledFrom([]string{"run", "count", "store", "lead"}).Draw(t, "step") {
@@ -275,8 +276,9 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 	})
 }
 
-// TestNoChangeOfClockOrZoneLosesASecond: days add up to what was used, and so do months, whatever the clock and
-// the time zone say. An entry that was written never changes.
+// TestNoChangeOfClockOrZoneLosesASecond: an administrator may change the time zone, and a clock may jump by up to 50
+// hours. Days still add up to what was used, 2 cards all the time, and so do months. An entry that was written never
+// changes.
 func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		now := drawStart(t)

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
+// start is when the tests begin to count.
 var start = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 
 // counting returns a meter with a first count.
@@ -28,6 +29,7 @@ func countEachMinute(m *Meter, from time.Time, minutes int, counts map[Series]ca
 	return from
 }
 
+// noEntry says that no day or month is closed.
 func noEntry(Period) bool { return false }
 
 // totalOf returns the total of a series, 0 without one.
@@ -41,7 +43,9 @@ func totalOf(m *Meter, queue string) Milli {
 // milli returns card-seconds in thousandths.
 func milli(cards int, d time.Duration) Milli { return Milli(int64(cards) * d.Milliseconds()) }
 
-func TestReplicaThatStoodStill(t *testing.T) {
+// TestAReplicaThatStoodStillAddsTwoMinutes: one count is taken as true for two minutes. A replica that stood still
+// for an hour adds only these, because another one may have counted meanwhile. A clock that is set back adds nothing.
+func TestAReplicaThatStoodStillAddsTwoMinutes(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("q"): 2})
 	m.Advance(start.Add(time.Hour))
 	check.Equal(t, "card-seconds after an hour of silence", milli(2, maxCountAge), totalOf(m, "q"))
@@ -49,7 +53,9 @@ func TestReplicaThatStoodStill(t *testing.T) {
 	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(m, "q"))
 }
 
-// TestCountsAreNotInWholeMilliseconds: what is left of a millisecond at one count is in the sum of the next.
+// TestCountsAreNotInWholeMilliseconds: counts come every 1.0009 seconds, and sums are in whole milliseconds. What is
+// left of a millisecond is in the next sum, so 1000 counts of 8 cards lose nothing: 1000.9 seconds. A clock that is
+// set back starts again.
 func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
 	m := &Meter{}
 	now := start
@@ -58,53 +64,59 @@ func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
 		now = now.Add(time.Second + 900*time.Microsecond)
 	}
 	check.Equal(t, "card-seconds of a thousand counts", milli(8, 1000*time.Second+900*time.Millisecond), totalOf(m, "q"))
+
 	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 8}) // the clock was set back
 	m.Advance(start.Add(time.Second))
 	check.Equal(t, "card-seconds after the clock was set back", milli(8, 1001*time.Second+900*time.Millisecond), totalOf(m, "q"))
 }
 
-// TestAnOldCountIsNotTakenAsTrue: a replica that stores its sums, and counts no more, knows nothing.
+// TestAnOldCountIsNotTakenAsTrue: a replica stores its sums each half a minute, and does not count for an hour. It
+// adds two minutes, for which the last count is true. After the next count it goes on.
 func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("q"): 2})
 	for at := range 120 {
 		m.Advance(start.Add(time.Duration(at) * 30 * time.Second))
 	}
 	check.Equal(t, "card-seconds after an hour without a count", milli(2, maxCountAge), totalOf(m, "q"))
+
 	m.SetCounts(start.Add(time.Hour), map[Series]card.Count{seriesOf("q"): 2})
 	m.Advance(start.Add(time.Hour + time.Minute))
 	check.Equal(t, "card-seconds a minute after the next count", milli(2, maxCountAge+time.Minute), totalOf(m, "q"))
 }
 
-// TestDaysOnWhichClocksChange: at midnight, and at other times.
+// TestDaysOnWhichClocksChange: a day of a bill begins and ends at midnight of the time zone. It has 23 or 25 hours
+// when clocks change, in some zones at midnight itself, and 2011-12-30 does not exist in Apia.
 func TestDaysOnWhichClocksChange(t *testing.T) {
 	for name, tc := range map[string]struct {
-		zone, noon string
-		hours      int
+		zone, day string
+		wantHours int
 	}{
-		"a usual day":             {"Europe/Berlin", "2026-11-23", 24},
-		"forward":                 {"Europe/Berlin", "2026-03-29", 23},
-		"back":                    {"Europe/Berlin", "2026-10-25", 25},
-		"forward at midnight":     {"America/Santiago", "2019-09-08", 23},
-		"back at midnight":        {"America/Santiago", "2019-04-06", 25},
-		"back to midnight":        {"Asia/Amman", "2019-10-25", 25},
-		"back to midnight, west":  {"America/Havana", "2019-11-03", 25},
-		"before a day that is no": {"Pacific/Apia", "2011-12-29", 24},
+		"a usual day":                                                {"Europe/Berlin", "2026-11-23", 24},
+		"forward by an hour, at night":                               {"Europe/Berlin", "2026-03-29", 23},
+		"back by an hour, at night":                                  {"Europe/Berlin", "2026-10-25", 25},
+		"forward by an hour, at midnight":                            {"America/Santiago", "2019-09-08", 23},
+		"back by an hour, from midnight to 23:00":                    {"America/Santiago", "2019-04-06", 25},
+		"back by an hour, from 01:00 to midnight":                    {"Asia/Amman", "2019-10-25", 25},
+		"back by an hour, from 01:00 to midnight, west of Greenwich": {"America/Havana", "2019-11-03", 25},
+		"before a day that does not exist":                           {"Pacific/Apia", "2011-12-29", 24},
 	} {
 		zone := check.Value(time.LoadLocation(tc.zone))(t)
-		noon := check.Value(time.ParseInLocation(DayLayout+" 15", tc.noon+" 12", zone))(t)
+		noon := check.Value(time.ParseInLocation(DayLayout+" 15", tc.day+" 12", zone))(t)
 
-		begin := Period(tc.noon).Begin(zone)
+		begin := Period(tc.day).Begin(zone)
 		end := nextDay(noon)
-		check.Equal(t, name+": hours", time.Duration(tc.hours)*time.Hour, end.Sub(begin))
-		check.Equal(t, name+": first second", tc.noon, begin.Format(DayLayout))
-		check.Equal(t, name+": last second", tc.noon, end.Add(-time.Second).Format(DayLayout))
-		check.That(t, end.Format(DayLayout) > tc.noon && begin.Add(-time.Second).
-			Format(DayLayout) < tc.noon, "%s: from %s to %s", name, begin, end)
+		check.Equal(t, name+": hours", time.Duration(tc.wantHours)*time.Hour, end.Sub(begin))
+		check.Equal(t, name+": first second", tc.day, begin.Format(DayLayout))
+		check.Equal(t, name+": last second", tc.day, end.Add(-time.Second).Format(DayLayout))
+		check.That(t, end.Format(DayLayout) > tc.day && begin.Add(-time.Second).
+			Format(DayLayout) < tc.day, "%s: from %s to %s", name, begin, end)
 	}
 }
 
-// TestGapIsBounded: after a first installation nothing is credited, and after a long time a day.
-func TestGapIsBounded(t *testing.T) {
+// TestTheCreditOfAGapIsBounded: a new leader credits what pods held while no leader counted. After a first
+// installation nothing was billed before, so nothing is credited. After 1000 hours without an operator a day is,
+// once.
+func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	held := []Holding{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := counting(start, nil)
 	m.CreditGap(held)
@@ -117,8 +129,9 @@ func TestGapIsBounded(t *testing.T) {
 	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
 }
 
-// TestTimeInWhichALeaderCountedIsNotCredited: it counted nothing for a pod outside of every queue, and wrote until
-// when it had counted.
+// TestTimeInWhichALeaderCountedIsNotCredited: a leader counted for ten hours that no queue held cards, and stored
+// until when. The pod that holds 8 cards since before was in no queue then. So the next leader credits its queue only
+// the minute since that time.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("other"): 1})
 	m.CreditGap(nil)
@@ -132,9 +145,10 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
 }
 
-// TestEachPartIsCreditedSinceItsOwnTime: a leader ended between two writes.
+// TestEachPartIsCreditedSinceItsOwnTime: a leader stored part 0 with queue a an hour later than part 1 with queue b,
+// and then ended. So the next leader, after two hours, credits each queue since the time of its own part.
 func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
-	smallParts(t)
+	letPartsTakeOneSum(t)
 	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}
 	m := counting(start, both)
 	m.CreditGap(nil)
@@ -150,8 +164,8 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 
 	next.SetCounts(start.Add(2*time.Hour), both)
 	next.CreditGap([]Holding{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
-	check.Equal(t, "a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // one count is true for two minutes
-	check.Equal(t, "b", milli(1, 2*time.Hour), totalOf(next, "b"))
+	check.Equal(t, "card-seconds of a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // 2 minutes of one count, and an hour
+	check.Equal(t, "card-seconds of b", milli(1, 2*time.Hour), totalOf(next, "b"))
 }
 
 // openOf returns the sums of a day or a month that are not closed.
@@ -165,7 +179,9 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 	return open
 }
 
-// TestSumsOfAnEarlierVersionAreTakenOver: their total goes on, and was counted until it grew last.
+// TestSumsOfAnEarlierVersionAreTakenOver: an earlier version stored a total without days and months, with the time
+// until which it was counted. The total of 345.6 goes on with the minute since then, 60 card-seconds, which are also
+// those of the day and the month.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m := &Meter{}
 	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n",
@@ -178,10 +194,13 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
 	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11-23"))
 	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11"))
+
 	header, _, _ := strings.Cut(m.Texts()[3].Text, "\n")
 	check.Equal(t, "header", `{"countedUntil":"2026-11-23T09:01:00Z","timeZone":"UTC","since":"2026-11-23T09:01:00Z"}`, header)
 }
 
+// TestUnreadableLinesAreReported: lines that are not valid are named in the error with their part, and what can be
+// read of the others counts.
 func TestUnreadableLinesAreReported(t *testing.T) {
 	m := &Meter{}
 	err := m.Load(3, "{\n"+`{"queue":"negative","cardSeconds":-1}`+"\n"+`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`+"\n",
@@ -190,7 +209,9 @@ func TestUnreadableLinesAreReported(t *testing.T) {
 	check.Equal(t, "what can be read", Milli(5000), totalOf(m, "q"))
 }
 
-// TestIdleTotalsAreDropped: their days and months are not.
+// TestIdleTotalsAreDropped: a total that does not grow for a week is not served to Prometheus any more. Its days and
+// months stay until they are closed, and then the sum is dropped. Queue idle ran a card for one count, which is a
+// minute here, and busy runs one for 8 days.
 func TestIdleTotalsAreDropped(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
 	m.CreditGap(nil)
@@ -207,10 +228,12 @@ func TestIdleTotalsAreDropped(t *testing.T) {
 
 	m.Close(EntryKey{"2026-11", 0})
 	m.Place()
-	check.That(t, m.sums[seriesOf("idle")] == nil && m.sums[seriesOf("busy")] != nil, "sums %v", m.sums)
+	check.That(t, m.sums[seriesOf("idle")] == nil, "the idle sum is kept")
+	check.That(t, m.sums[seriesOf("busy")] != nil, "the busy sum is dropped")
 }
 
-// TestSumsStayInTheirPart: a writer that stops between two parts loses no sum.
+// TestSumsStayInTheirPart: the operator writes its parts one after the other, so a sum that moved between them could
+// get lost. With sums in three parts, a new queue adds one to one part, and all others stay where they are.
 func TestSumsStayInTheirPart(t *testing.T) {
 	counts := map[Series]card.Count{}
 	for i := range 3 * MaxPartSize / 150 {
@@ -235,12 +258,13 @@ func TestSumsStayInTheirPart(t *testing.T) {
 	for i := range after {
 		had := strings.Count(before[i].Rows, "\n")
 		has := strings.Count(after[i].Rows, "\n")
-		check.That(t, has == had || (has == had+1 && strings.Contains(after[i].Rows, "a-new-one")), "part %d has %d sums, had %d", i,
+		isNewThere := strings.Contains(after[i].Rows, "a-new-one")
+		check.That(t, has == had || (has == had+1 && isNewThere), "part %d has %d sums, had %d", i,
 			has, had)
 	}
 }
 
-// TestTenThousandQueuesHaveRoom: docs/metrics.md states how many sums there is room for.
+// TestTenThousandQueuesHaveRoom: docs/metrics.md promises room for the sums of 10,000 queues of four cards each.
 func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	counts := map[Series]card.Count{}
 	for i := range 10000 {
@@ -260,8 +284,9 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	check.Equal(t, "sums without room", 0, m.Place())
 }
 
-// TestAFullPartKeepsRoomForItsRows: rows get their part while their numbers are small. The API server takes a
-// ConfigMap of 1 MiB, also when a month begins and the one before is not closed yet.
+// TestAFullPartKeepsRoomForItsRows: sums get their part while their numbers are small, and a ConfigMap holds 1 MiB.
+// 20,000 queues fill a part, and then their numbers grow from 1 to a million cards, while a month begins and the one
+// before is not closed. The largest part stays below 1 MiB with room for its metadata.
 func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	few := map[Series]card.Count{}
 	many := map[Series]card.Count{}
@@ -290,6 +315,8 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	check.That(t, largest > MaxPartSize/2 && largest < 1<<20-16<<10, "the largest part has %d bytes", largest)
 }
 
+// TestSumsWithoutRoomAreCounted: each of 48 sums takes half a part, and there are 16 parts. One sum fits each part,
+// so 32 have no room, which an anomaly reports.
 func TestSumsWithoutRoomAreCounted(t *testing.T) {
 	counts := map[Series]card.Count{}
 	long := strings.Repeat("x", MaxPartSize/2)

@@ -33,6 +33,7 @@ func (o objects) DeviceClass(name string) *resourcev1.DeviceClass { return o.cla
 
 func (o objects) Drivers() []string { return o.drivers }
 
+// selectorsOf are selectors with these CEL expressions.
 func selectorsOf(expressions ...string) []resourcev1.DeviceSelector {
 	var selectors []resourcev1.DeviceSelector
 	for _, expression := range expressions {
@@ -49,27 +50,30 @@ func request(class string, expressions ...string) resourcev1.DeviceRequest {
 	}
 }
 
+// claimOf is a ResourceClaim with these requests.
 func claimOf(requests ...resourcev1.DeviceRequest) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{}
 	claim.Spec.Devices.Requests = requests
 	return claim
 }
 
+// allocated gives a ResourceClaim the devices of an allocation.
 func allocated(claim *resourcev1.ResourceClaim, results ...resourcev1.DeviceRequestAllocationResult) *resourcev1.ResourceClaim {
 	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: results}}
 	return claim
 }
 
+// classOf is a DeviceClass with these selectors.
 func classOf(expressions ...string) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{Spec: resourcev1.DeviceClassSpec{Selectors: selectorsOf(expressions...)}}
 }
 
-// cluster has classes of cards and of other devices, and claims for them.
+// cluster has drivers, classes of cards and of other devices, and claims for them.
 func cluster() objects {
 	asAdmin := request("gpu.nvidia.com")
 	asAdmin.Exactly.AdminAccess = ptr.To(true)
 
-	either := resourcev1.DeviceRequest{
+	oneOf := resourcev1.DeviceRequest{
 		Name:           "r",
 		FirstAvailable: []resourcev1.DeviceSubRequest{{Name: "a", DeviceClassName: "net"}, {Name: "b", DeviceClassName: "gpu.nvidia.com"}},
 	}
@@ -86,7 +90,7 @@ func cluster() objects {
 		claims: map[string]*resourcev1.ResourceClaim{
 			"lab/gpu":        claimOf(request("gpu.nvidia.com")),
 			"lab/second":     claimOf(request("net"), request("gpu.nvidia.com")),
-			"lab/one-of":     claimOf(either),
+			"lab/one-of":     claimOf(oneOf),
 			"lab/either":     claimOf(request("either")),
 			"lab/either-net": claimOf(request("either", `device.driver == "dra.net"`)),
 			"lab/net":        claimOf(request("net")),
@@ -120,6 +124,11 @@ func podWith(namespace string, names ...string) *corev1.Pod {
 	return pod
 }
 
+// TestClaimsForCardsAreRefused: a ResourceClaim of dynamic resource allocation can get cards that no quota limits, so
+// a pod with such a claim is refused. What a claim can get follows from the drivers in the selectors of its classes
+// and requests, or from its allocation. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and
+// compute-domain.nvidia.com do not. A class without a driver may get cards. A claim or class that does not exist yet
+// makes the pod wait. The operator reads the reason again from the message.
 func TestClaimsForCardsAreRefused(t *testing.T) {
 	const (
 		cards   = "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits (unmanagedQueues: Enforce): "
@@ -132,69 +141,72 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 		claims []string
 		want   string // the beginning of the message, "" for no refusal
 	}{
-		"no claim": {},
-		"cards of a class": {
+		"no claim: allowed": {},
+		"a class of gpu.nvidia.com": {
 			claims: []string{"gpu"},
 			want:   fmt.Sprintf(cards, "gpu", "gpu.nvidia.com"),
 		},
-		"cards in the second request": {
+		"a class of gpu.nvidia.com in the second request": {
 			claims: []string{"second"},
 			want:   fmt.Sprintf(cards, "second", "gpu.nvidia.com"),
 		},
-		"cards in the second claim": {
+		"a class of gpu.nvidia.com in the second claim": {
 			claims: []string{"net", "gpu"},
 			want:   fmt.Sprintf(cards, "gpu", "gpu.nvidia.com"),
 		},
-		"cards as an alternative": {
+		"a class of gpu.nvidia.com as the second alternative": {
 			claims: []string{"one-of"},
 			want:   fmt.Sprintf(cards, "one-of", "gpu.nvidia.com"),
 		},
-		"one of several drivers": {
+		"a class of gpu.amd.com or dra.net": {
 			claims: []string{"either"},
 			want:   fmt.Sprintf(cards, "either", "gpu.amd.com"),
 		},
-		"a request for the other driver": {
+		"a class of gpu.amd.com or dra.net, and the request selects dra.net: allowed": {
 			claims: []string{"either-net"},
 		},
-		"devices of a network": {
+		"a class of dra.net: allowed": {
 			claims: []string{"net"},
 		},
-		"an NVLink domain": {
+		"a class of compute-domain.nvidia.com: allowed": {
 			claims: []string{"imex"},
 		},
-		"a class of any driver": {
+		"a class that selects by memory": {
 			claims: []string{"large"},
 			want:   fmt.Sprintf(perhaps, "large", "large"),
 		},
-		"a request that names the driver": {
+		"a class that selects by memory, and the request selects dra.net: allowed": {
 			claims: []string{"large-net"},
 		},
 		"a class without selectors": {
 			claims: []string{"all"},
 			want:   fmt.Sprintf(perhaps, "all", "all"),
 		},
-		"administrative access": {
+		"administrative access, which uses no device: allowed": {
 			claims: []string{"admin"},
 		},
-		"allocated cards": {
+		"the allocation has devices of gpu.amd.com": {
 			claims: []string{"given-gpu"},
 			want:   fmt.Sprintf(cards, "given-gpu", "gpu.amd.com"),
 		},
-		"allocated devices of a network": {
+		"the allocation has only devices of dra.net: allowed": {
 			claims: []string{"given-net"},
 		},
-		"allocated administrative access": {
+		"the allocation is administrative access: allowed": {
 			claims: []string{"given-view"},
 		},
-		"a claim that does not exist": {
+		"the claim does not exist": {
 			claims: []string{"nothing"},
 			want:   fmt.Sprintf(missing, "ResourceClaim <nothing>"),
 		},
-		"a class that does not exist": {
+		"the class does not exist": {
 			claims: []string{"noclass"},
 			want:   fmt.Sprintf(missing, "DeviceClass <nowhere> of its ResourceClaim <noclass>"),
 		},
-		"one that is missing, beside cards": {[]string{"nothing", "gpu"}, fmt.Sprintf(missing, "ResourceClaim <nothing>")},
+		"one claim does not exist, and another one is for cards": {
+			claims: []string{"nothing", "gpu"},
+			want:   fmt.Sprintf(missing, "ResourceClaim <nothing>"),
+		},
 	}) {
 		refusal := CheckPod(podWith("lab", tc.claims...), v1alpha1.UnmanagedEnforce, cluster())
 		if tc.want == "" {
@@ -202,24 +214,26 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 			continue
 		}
 		check.Must(t, refusal != nil, "not refused")
-		check.That(t, strings.HasPrefix(refusal.Message, tc.want) && refusal.Reason == workload.ReasonUnmanagedClaim, "refused: %s %s",
-			refusal.Reason, refusal.Message)
+		check.That(t, strings.HasPrefix(refusal.Message, tc.want), "refused: %s", refusal.Message)
+		check.Equal(t, "reason", workload.ReasonUnmanagedClaim, refusal.Reason)
 
-		isMissing := strings.HasPrefix(refusal.Message, "Pod waits for ")
-		stated, isRefusal := workload.ReadRefusal(refusal.Message)
-		want := v1alpha1.BlockedUnmanagedClaim
-		if isMissing {
-			want = v1alpha1.BlockedOther
+		wantBlocked := v1alpha1.BlockedUnmanagedClaim
+		if strings.HasPrefix(refusal.Message, "Pod waits for ") {
+			wantBlocked = v1alpha1.BlockedOther
 		}
-
-		check.That(t, isRefusal && stated.Reason == want, "%q is read as %q, want %s", refusal.Message, stated.Reason, want)
+		stated, _ := workload.ReadRefusal(refusal.Message)
+		check.Equal(t, "reason that is read from the message", wantBlocked, stated.Reason)
 	}
 }
 
+// TestClaimsAreThoseOfTheNamespace: claim gpu is for cards in namespace lab, and for a network in namespace other, of
+// which the pod is.
 func TestClaimsAreThoseOfTheNamespace(t *testing.T) {
-	check.That(t, CheckPod(podWith("other", "gpu"), v1alpha1.UnmanagedEnforce, cluster()) == nil, "the claim of another namespace counts")
+	check.Equal(t, "refusal", nil, CheckPod(podWith("other", "gpu"), v1alpha1.UnmanagedEnforce, cluster()))
 }
 
+// TestUnmanagedQueuesDecidesAboutClaims: unmanagedQueues of the policy says what no quota limits. Enforce and Deny
+// refuse claims for cards, and the message of Enforce says what would help. Ignore refuses none.
 func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 	for unmanaged, want := range map[v1alpha1.UnmanagedQueues]string{
 		v1alpha1.UnmanagedEnforce: "(unmanagedQueues: Enforce): request cards as resources of a device plugin, or ask an " +
@@ -232,15 +246,17 @@ func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 		check.Contains(t, "message", refusal.Message, want)
 	}
 	for _, name := range []string{"gpu", "all", "nothing"} {
-		check.That(t, CheckPod(podWith("lab", name), v1alpha1.UnmanagedIgnore, cluster()) == nil, "Ignore refuses claim %s", name)
+		check.Equal(t, "refusal of claim "+name, nil, CheckPod(podWith("lab", name), v1alpha1.UnmanagedIgnore, cluster()))
 	}
 }
 
-// TestClaimsOfTemplates: the control plane creates them, and writes their names into the status of the pod.
-func TestClaimsOfTemplates(t *testing.T) {
+// TestAClaimOfATemplateCountsOnceItIsNamed: the control plane creates the claim of a template, and writes its name
+// into the status of the pod. Until then the pod waits. Claim gpu is for cards and net is not. A status without a
+// name says that the pod needs no claim.
+func TestAClaimOfATemplateCountsOnceItIsNamed(t *testing.T) {
 	pod := builder.Pod("lab", "p").Obj()
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimTemplateName: ptr.To("template")}}
-	says := func(want string) {
+	expectRefusal := func(want string) {
 		refusal := CheckPod(pod, v1alpha1.UnmanagedEnforce, cluster())
 		if refusal == nil {
 			check.Equal(t, "message", want, "")
@@ -249,33 +265,37 @@ func TestClaimsOfTemplates(t *testing.T) {
 		check.Contains(t, "message", refusal.Message, want)
 	}
 
-	says("Pod waits for ResourceClaim for <card> of its spec.resourceClaims, which does not exist yet")
+	expectRefusal("Pod waits for ResourceClaim for <card> of its spec.resourceClaims, which does not exist yet")
 	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "card", ResourceClaimName: ptr.To("gpu")}}
-	says("ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
-	pod.Status.ResourceClaimStatuses[0].ResourceClaimName = ptr.To("net")
+	expectRefusal("ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
 
-	says("")
+	pod.Status.ResourceClaimStatuses[0].ResourceClaimName = ptr.To("net")
+	expectRefusal("")
 	pod.Status.ResourceClaimStatuses[0].ResourceClaimName = nil // the pod needs none
-	says("")
+	expectRefusal("")
 }
 
-// TestClustersWithoutTheAPI: what cannot be read may be for cards.
-func TestClustersWithoutTheAPI(t *testing.T) {
+// TestClaimsThatCannotBeReadAreRefused: where the API of claims cannot be read, any claim may be for cards and is
+// refused, unless unmanagedQueues is Ignore. A pod without claims is not.
+func TestClaimsThatCannotBeReadAreRefused(t *testing.T) {
 	without := objects{isUnreadable: true}
-	check.That(t, CheckPod(podWith("lab"), v1alpha1.UnmanagedEnforce, without) == nil, "a pod without claims is refused")
-	check.That(t, CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedIgnore, without) == nil, "Ignore refuses")
+	check.Equal(t, "refusal of a pod without claims", nil, CheckPod(podWith("lab"), v1alpha1.UnmanagedEnforce, without))
+	check.Equal(t, "refusal of Ignore", nil, CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedIgnore, without))
+
 	refusal := CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedEnforce, without)
 	check.Must(t, refusal != nil, "not refused")
 	stated, _ := workload.ReadRefusal(refusal.Message)
 	check.Equal(t, "reason", v1alpha1.BlockedUnmanagedClaim, stated.Reason)
 }
 
-// TestClassesOfAnyDriverWithoutCards: where no driver offers cards, a claim can get none.
-func TestClassesOfAnyDriverWithoutCards(t *testing.T) {
+// TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards: claims all and large are of classes that select no driver.
+// Where the only driver is dra.net, they can get no cards, so they are allowed. A claim for gpu.nvidia.com is refused
+// before its driver offers any devices.
+func TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards(t *testing.T) {
 	without := cluster()
 	without.drivers = []string{"dra.net"}
 	for _, name := range []string{"all", "large"} {
-		check.That(t, CheckPod(podWith("lab", name), v1alpha1.UnmanagedEnforce, without) == nil, "claim %s is refused", name)
+		check.Equal(t, "refusal of claim "+name, nil, CheckPod(podWith("lab", name), v1alpha1.UnmanagedEnforce, without))
 	}
 	check.That(t, CheckPod(podWith("lab", "gpu"), v1alpha1.UnmanagedEnforce, without) != nil, "a claim for cards is allowed "+
 		"before their driver offers any")

@@ -12,6 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// TestWhichDriversAnExpressionAllows: the CEL expression of a selector allows devices of the drivers with which it
+// compares device.driver. "any" means that it may allow any driver: where the comparison is negated, in one branch of
+// an or only, hidden in another construct, or where the expression is not valid or too large. That is the safe
+// answer, because a claim that may get cards is refused.
 func TestWhichDriversAnExpressionAllows(t *testing.T) {
 	const anyOne = "any"
 	for expression, want := range map[string]string{
@@ -47,7 +51,8 @@ func TestWhichDriversAnExpressionAllows(t *testing.T) {
 		}
 
 		check.Equal(t, fmt.Sprintf("%.60s", expression), want, text)
-		again := driversIn(expression)
+
+		again := driversIn(expression) // it is remembered now
 		check.That(t, again.isAny == got.isAny && slices.Equal(again.names, got.names), "%.60s: %v the second time", expression, again)
 	}
 }
@@ -58,6 +63,7 @@ type condition struct {
 	is   func(driver string) bool
 }
 
+// drawCondition draws a condition of comparisons with drivers a, b and c, and, or and not.
 func drawCondition(t *rapid.T, depth int) condition {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "driver")
 	kinds := 5
@@ -86,7 +92,8 @@ func drawCondition(t *rapid.T, depth int) condition {
 	}
 }
 
-// TestEveryDriverIsFound: a driver that an expression selects is always among those that it allows.
+// TestEveryDriverIsFound: a driver that a random condition selects is always among those that it allows, so no claim
+// for cards is overlooked.
 func TestEveryDriverIsFound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		drawn := drawCondition(t, 3)
@@ -98,10 +105,12 @@ func TestEveryDriverIsFound(t *testing.T) {
 	})
 }
 
-// TestManyExpressionsAreForgotten: users may write any number of them.
+// TestManyExpressionsAreForgotten: parsed expressions are remembered, and users may write any number of them. So the
+// memory is bounded.
 func TestManyExpressionsAreForgotten(t *testing.T) {
 	for i := range 3 * maxKnownExpressions {
 		driversIn(fmt.Sprintf("device.driver == %q", fmt.Sprint("d", i)))
 	}
+
 	check.That(t, len(knownExpressions.drivers) <= maxKnownExpressions, "%d expressions are kept", len(knownExpressions.drivers))
 }

@@ -20,15 +20,16 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// othersAnnotations are those that no pod and no PodGroup carries.
-var othersAnnotations = []string{
+// annotationsOfOthers are those that no pod and no PodGroup carries.
+var annotationsOfOthers = []string{
 	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
 	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", "AnnotationHoldMessage", // of Queues in a tree
 	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
 }
 
-// TestEveryAnnotationIsKeptOrOfSomethingElse fails when an annotation is new:
-// Who adds it says here whether caches of pods and PodGroups need it.
+// TestEveryAnnotationIsKeptOrOfSomethingElse: the operator keeps pods and PodGroups without the annotations that it
+// does not read. This test finds the constants of all annotations in the sources. Each is kept, or is listed above as
+// one of other objects. So a new annotation fails here until it is one or the other.
 func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	files := token.NewFileSet()
 	found := 0
@@ -56,7 +57,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 			_, ofPods := podAnnotations[text]
 			_, ofGroups := groupAnnotations[text]
 			kept := ofPods || ofGroups
-			check.That(t, kept != slices.Contains(othersAnnotations, name),
+			check.That(t, kept != slices.Contains(annotationsOfOthers, name),
 				"annotation %s (%s): kept %v; keep it in podAnnotations or groupAnnotations, or name it as one of other objects", name, text, kept)
 
 			return true
@@ -74,8 +75,8 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	}
 }
 
-// heavy is metadata as large as a tenant can make it.
-func heavy(keep map[string]string) metav1.ObjectMeta {
+// newHeavyMeta is metadata as large as a tenant can make it, with these annotations beside others.
+func newHeavyMeta(keep map[string]string) metav1.ObjectMeta {
 	controller := true
 	meta := metav1.ObjectMeta{
 		Namespace:   "lab",
@@ -104,8 +105,8 @@ func heavy(keep map[string]string) metav1.ObjectMeta {
 	return meta
 }
 
-// weight is roughly how many bytes metadata holds.
-func weight(meta metav1.ObjectMeta) int {
+// weightOf is roughly how many bytes metadata holds.
+func weightOf(meta metav1.ObjectMeta) int {
 	n := 0
 	for key, value := range meta.Annotations {
 		n += len(key) + len(value)
@@ -116,43 +117,60 @@ func weight(meta metav1.ObjectMeta) int {
 	return n + 100*(len(meta.OwnerReferences)+len(meta.Finalizers)+len(meta.ManagedFields))
 }
 
+// TestAHeavyPodWeighsLittleInTheCache: the operator keeps all pods in its memory, and a tenant can write a megabyte
+// into the metadata of each. A stripped pod keeps only what counts, within a bound, and a name of cards or of a queue
+// that is too long is cut. It is refused, queued and owned as the whole pod.
 func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
-	inventory := h200()
+	inventory := newInventory()
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations map[string]string
-		most        int
-		refused     bool
+		maxWeight   int
+		wantRefused bool
 	}{
-		"notes": {
+		"a card name, a queue, and long notes": {
 			annotations: map[string]string{"volcano.sh/card.name": "NVIDIA-H200", "scheduling.volcano.sh/queue-name": "q"},
-			most:        1000,
+			maxWeight:   1000,
 		},
-		"a card name of spaces": {map[string]string{"volcano.sh/card.name": "NVIDIA-H200" + strings.Repeat(" ", 200<<10)}, 6000, true},
-		"a card name too long":  {map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)}, 6000, true},
-		"a queue without end":   {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 200<<10)}, 1000, false},
-		"the longest queue":     {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 253)}, 1000, false},
+		"a card name with 200 KiB of spaces": {
+			annotations: map[string]string{"volcano.sh/card.name": "NVIDIA-H200" + strings.Repeat(" ", 200<<10)},
+			maxWeight:   6000,
+			wantRefused: true,
+		},
+		"a card name of 200 KiB": {
+			annotations: map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)},
+			maxWeight:   6000,
+			wantRefused: true,
+		},
+		"a queue name of 200 KiB": {
+			annotations: map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 200<<10)},
+			maxWeight:   1000,
+		},
+		"a queue name of 253 characters, the longest that exists": {
+			annotations: map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 253)},
+			maxWeight:   1000,
+		},
 	}) {
-		whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		whole := &corev1.Pod{ObjectMeta: newHeavyMeta(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
 		stripped := Pod(whole.DeepCopy())
-		got := weight(stripped.ObjectMeta)
-		check.That(t, got <= tc.most, "its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
+		got := weightOf(stripped.ObjectMeta)
+		check.That(t, got <= tc.maxWeight, "the metadata weighs %d bytes of %d, want at most %d", got, weightOf(whole.ObjectMeta),
+			tc.maxWeight)
 
 		resolver := workload.Resolver{Inventory: inventory}
-		is := resolver.Request(stripped)
-		was := resolver.Request(whole)
-		refused := is.Denied != nil
-		check.That(t, refused == tc.refused && refused == (was.Denied != nil),
-			"it is refused: %v, as a whole: %v, want %v", is.Denied, was.Denied, tc.refused)
+		ofStripped := resolver.Request(stripped)
+		ofWhole := resolver.Request(whole)
+		check.Equal(t, "the stripped pod is refused", tc.wantRefused, ofStripped.Denied != nil)
+		check.Equal(t, "the whole pod is refused", tc.wantRefused, ofWhole.Denied != nil)
 
 		queue := resolver.Queue(stripped, nil, "")
 		wholeQueue := resolver.Queue(whole, nil, "")
 		cannotExist := len(wholeQueue) > 253 && len(queue) > 253
-		check.That(t, queue == wholeQueue || cannotExist, "it is in queue %q, as a whole in %q", queue, wholeQueue)
+		check.That(t, queue == wholeQueue || cannotExist, "the stripped pod is in queue %q, the whole one in %q", queue, wholeQueue)
 
 		owner := metav1.GetControllerOf(stripped)
 		wholeOwner := metav1.GetControllerOf(whole)
 		check.That(t, owner != nil && *owner.Controller == *wholeOwner.Controller && owner.UID == wholeOwner.UID,
-			"it is controlled by %v, as a whole by %v", owner, wholeOwner)
+			"the stripped pod is controlled by %v, the whole one by %v", owner, wholeOwner)
 	}
 }

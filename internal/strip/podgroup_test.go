@@ -21,13 +21,16 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func h200() *card.Inventory {
+// newInventory has one node, named node, with 8 NVIDIA-H200.
+func newInventory() *card.Inventory {
 	return card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
 		Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
 }
 
-// TestStrippedPodGroupsCountAlike fills what may matter and compares.
-func TestStrippedPodGroupsCountAlike(t *testing.T) {
+// TestAStrippedPodGroupCountsTheSame: the operator keeps PodGroups without what it does not read. Whatever a PodGroup
+// says, it counts the same after it is stripped, alone and with a waiting pod, and its metadata is small. The
+// PodGroup of each row is Inqueue (Volcano may create its pods) in queue q, with minResources of 4 GPUs.
+func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
 		return v1beta1.PodGroupCondition{
 			Type:         v1beta1.PodGroupUnschedulableType,
@@ -39,24 +42,24 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 	}
 
 	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
-		"minResources": func(*v1beta1.PodGroup) {},
-		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
-		"a card.request too long": func(g *v1beta1.PodGroup) {
+		"only minResources":   func(*v1beta1.PodGroup) {},
+		"a card.request of 8": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
+		"a card.request with 100 KiB of spaces": func(g *v1beta1.PodGroup) {
 			g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` + strings.Repeat(" ", 100<<10)
 		},
-		"all resources of a job": func(g *v1beta1.PodGroup) {
+		"minResources with all resources of a job": func(g *v1beta1.PodGroup) {
 			for _, name := range []string{"cpu", "memory", "pods", "count/pods", "requests.cpu", "limits.nvidia.com/gpu", "requests.nvidia.com/gpu"} {
 				(*g.Spec.MinResources)[corev1.ResourceName(name)] = resource.MustParse("4")
 			}
 		},
 		"no minResources":  func(g *v1beta1.PodGroup) { g.Spec.MinResources = nil },
 		"completed":        func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupCompleted },
-		"of no such phase": func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(strings.Repeat("p", 1<<20)) },
+		"a phase of 1 MiB": func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(strings.Repeat("p", 1<<20)) },
 		"being deleted":    func(g *v1beta1.PodGroup) { g.DeletionTimestamp = &metav1.Time{} },
-		"blocked": func(g *v1beta1.PodGroup) {
+		"unschedulable": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "NotEnoughResources", "full")}
 		},
-		"blocked for a second reason": func(g *v1beta1.PodGroup) {
+		"unschedulable for an old and a new reason": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{
 				unschedulable(corev1.ConditionTrue, "Old", "old"),
 				unschedulable(corev1.ConditionTrue, "New", "new"),
@@ -64,10 +67,10 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 				{Type: v1beta1.PodGroupScheduled, Status: corev1.ConditionTrue, Reason: "Else"},
 			}
 		},
-		"not blocked": func(g *v1beta1.PodGroup) {
+		"not unschedulable any more": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionFalse, "No", "no")}
 		},
-		"blocked in many words": func(g *v1beta1.PodGroup) {
+		"unschedulable, with a long reason and message": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000),
 				strings.Repeat("卡", 100<<10))}
 		},
@@ -83,7 +86,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
 		whole := &v1beta1.PodGroup{
-			ObjectMeta: heavy(nil),
+			ObjectMeta: newHeavyMeta(nil),
 			Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
 				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}},
 			Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue},
@@ -91,22 +94,20 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
-		got := weight(stripped.ObjectMeta)
-		check.That(t, got <= card.MaxTotalsText+1000, "its metadata weighs %d bytes", got)
-		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
+		got := weightOf(stripped.ObjectMeta)
+		check.That(t, got <= card.MaxTotalsText+1000, "the metadata weighs %d bytes", got)
+		check.Equal(t, "count of the PodGroup", countOf(whole), countOf(stripped))
 
 		waits := builder.Pod(whole.Namespace, "waits").PodGroup(whole.Name).Queue(whole.Spec.Queue).GPUs(2).Unschedulable("full").Obj()
-		check.Equal(t, "a pod of the stripped PodGroup counts differently", shownOf(whole, waits), shownOf(stripped, waits))
-		is := workload.PodGroupQueue(stripped)
-		was := workload.PodGroupQueue(whole)
-		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
+		check.Equal(t, "count of the PodGroup and a waiting pod", countOf(whole, waits), countOf(stripped, waits))
+		check.Equal(t, "queue", workload.PodGroupQueue(whole), workload.PodGroupQueue(stripped))
 	}
 }
 
-// shownOf is what a count makes of one PodGroup and pods of it, as the status shows it. The queue
+// countOf is what a count makes of one PodGroup and pods of it, as the status shows it. The queue
 // takes no work of the namespace elsewhere.
-func shownOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.Usage {
-	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Pods: pods, Inventory: h200(),
+func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.Usage {
+	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Pods: pods, Inventory: newInventory(),
 		AllowsNamespace: func(_, namespace string) bool { return namespace != "elsewhere" }})
 	for _, queue := range queues {
 		for i := range queue.Blocked {
@@ -117,8 +118,8 @@ func shownOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.
 	return queues
 }
 
-// TestAHeavyPodGroupWeighsLittleInTheCache: all of it is its tenant's to write,
-// up to the size of an object.
+// TestAHeavyPodGroupWeighsLittleInTheCache: a tenant can write each field of a PodGroup up to the size of an object,
+// 1 MiB and more. A stripped PodGroup takes at most 8 KiB, and keeps what the job requests.
 func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	yes := true
@@ -131,13 +132,13 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	}
 
 	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
-		"conditions": func(g *v1beta1.PodGroup) {
+		"10,000 conditions": func(g *v1beta1.PodGroup) {
 			for i := range 10000 {
 				g.Status.Conditions = append(g.Status.Conditions, v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType,
 					Status: corev1.ConditionTrue, TransitionID: strconv.Itoa(i), Reason: "r", Message: strings.Repeat("m", 100)})
 			}
 		},
-		"one condition": func(g *v1beta1.PodGroup) {
+		"a condition with a reason and a message of 1 MiB": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{{
 				Type:    v1beta1.PodGroupUnschedulableType,
 				Status:  corev1.ConditionTrue,
@@ -145,13 +146,13 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 				Message: long,
 			}}
 		},
-		"another condition":       func(g *v1beta1.PodGroup) { g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}} },
-		"resources":               func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
-		"extended resources":      func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("z.example/r%d", 50000) },
-		"long extended resources": func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("a.example/%0100000d", 10) },
-		"its phase":               func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(long) },
-		"its queue":               func(g *v1beta1.PodGroup) { g.Spec.Queue = long },
-		"its owner": func(g *v1beta1.PodGroup) {
+		"a condition of another type, with a message of 1 MiB": func(g *v1beta1.PodGroup) { g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}} },
+		"50,000 resources":                   func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
+		"50,000 extended resources":          func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("z.example/r%d", 50000) },
+		"extended resources with long names": func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("a.example/%0100000d", 10) },
+		"a phase of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(long) },
+		"a queue of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Spec.Queue = long },
+		"an owner with texts of 1 MiB": func(g *v1beta1.PodGroup) {
 			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: &yes}}
 		},
 	}) {
@@ -161,15 +162,15 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		}
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
-		got := size(t, stripped)
-		check.That(t, got <= 8<<10, "it weighs %d bytes of %d", got, size(t, whole))
+		got := sizeOf(t, stripped)
+		check.That(t, got <= 8<<10, "the stripped PodGroup weighs %d bytes of %d", got, sizeOf(t, whole))
 
 		_, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
-		check.That(t, kept, "what the job asks for is not kept")
+		check.That(t, kept, "what the job requests is not kept")
 	}
 }
 
-// size is roughly how many bytes an object holds.
-func size(t *testing.T, object any) int {
+// sizeOf is roughly how many bytes an object holds.
+func sizeOf(t *testing.T, object any) int {
 	return len(check.Value(json.Marshal(object))(t))
 }

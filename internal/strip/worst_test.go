@@ -79,7 +79,9 @@ func worstPods() map[string]*corev1.Pod {
 	return pods
 }
 
-// TestTwoHundredOfTheWorstPodsTakeLittle: any tenant may create them, and the operator keeps all pods.
+// TestTwoHundredOfTheWorstPodsTakeLittle: any tenant may create the largest pods that the API accepts, and the
+// operator keeps all pods. Each takes at most 64 KiB of its heap, and 200 of them at most 100 MiB. In a list of a
+// command each takes at most 256 KiB.
 func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	for t, whole := range check.Cases(t, worstPods()) {
 		each := heapPerObject(func() *corev1.Pod { return Pod(whole.DeepCopy()) })
@@ -95,7 +97,8 @@ func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodKeepsWhatCounts: its labels and its affinity are removed.
+// TestALargeListedPodKeepsWhatCounts: a listed pod with 4,000 labels loses these. It keeps its charge, its priority
+// and its class.
 func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	whole := builder.Pod("lab", "p").Queue("q").Card("NVIDIA-H200").GPUs(2).Priority(7).PriorityClass("high").Running("node").Obj()
 	whole.Labels = map[string]string{}
@@ -104,13 +107,14 @@ func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	}
 	kept := whole.DeepCopy()
 	ListedPod(kept)
-	resolver := workload.Resolver{Inventory: h200()}
+	resolver := workload.Resolver{Inventory: newInventory()}
 	check.Equal(t, "charge", resolver.Usage(whole, nil, nil), resolver.Usage(kept, nil, nil))
 	check.That(t, len(kept.Labels) == 0 && *kept.Spec.Priority == 7 && kept.Spec.PriorityClassName == "high",
 		"it keeps %d labels and class %s", len(kept.Labels), kept.Spec.PriorityClassName)
 }
 
-// TestCardsAreKeptOfTooManyResources: CPU, memory and cards come first.
+// TestCardsAreKeptOfTooManyResources: a pod requests 500 resources beside CPU, memory and cards. At most 64 are kept:
+// CPU, memory and cards first, then the others by name.
 func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	pod := builder.Pod("lab", "p").CPU("4").Memory("1Gi").GPUs(2).With(func(pod *corev1.Pod) {
 		for i := range 500 {
@@ -130,27 +134,29 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	}
 }
 
-// TestAForeignLocalCardQuotaIsKeptAsItsName: a finalizer of a tenant keeps what the operator deletes.
+// TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. One that it
+// made has its CardQuota as the only owner, and keeps its status. A tenant can write others, or keep a deleted one by
+// a finalizer: of those only the name, the deletion and up to two owners are kept. Each takes at most 64 KiB.
 func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	now := metav1.Now()
 	ours := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota", Name: "research", UID: "u"}}
 	for t, tc := range check.Cases(t, map[string]struct {
-		owners    []metav1.OwnerReference
-		hasStatus bool
+		owners     []metav1.OwnerReference
+		wantStatus bool
 	}{
-		"of the operator": {
-			owners:    ours,
-			hasStatus: true,
+		"owned by the CardQuota of its name": {
+			owners:     ours,
+			wantStatus: true,
 		},
-		"without owner": {},
-		"of two owners": {
+		"without an owner": {},
+		"with two owners": {
 			owners: append(ours[:1:1], ours[0]),
 		},
-		"of another kind": {
+		"owned by another kind, with texts of 1 MiB": {
 			owners: []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: ptr.To(true)}},
 		},
-		"of another name": {
+		"owned by another CardQuota": {
 			owners: []metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "other", UID: "u"}},
 		},
 	}) {
@@ -180,14 +186,15 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 			OwnerReferences:   kept.OwnerReferences,
 		}
 		check.Equal(t, "metadata", want, kept.ObjectMeta)
-		check.That(t, len(kept.OwnerReferences) == min(2, len(tc.owners)), "owners %d", len(kept.OwnerReferences))
-		check.That(t, (kept.Status.Queue != "") == tc.hasStatus, "status %v", kept.Status)
+		check.Equal(t, "number of owners", min(2, len(tc.owners)), len(kept.OwnerReferences))
+		check.Equal(t, "keeps its status", tc.wantStatus, kept.Status.Queue != "")
 		each := heapPerObject(func() *v1alpha1.LocalCardQuota { return LocalCardQuota(view.DeepCopy()) })
 		check.That(t, each <= maxKept, "%d bytes are kept of each", each)
 	}
 }
 
-// TestALargeListedPodGroupTakesLittle: a tenant writes its conditions and annotations.
+// TestALargeListedPodGroupTakesLittle: a tenant writes the annotations and conditions of a PodGroup. A listed one
+// keeps card.request and the newest condition, within 64 KiB.
 func TestALargeListedPodGroupTakesLittle(t *testing.T) {
 	newest := v1beta1.PodGroupCondition{
 		Type:    v1beta1.PodGroupUnschedulableType,

@@ -240,6 +240,7 @@ func TestRequestForReadsOddQuantities(t *testing.T) {
 		},
 	}) {
 		got := requestFor(tc.pod.Obj())
+
 		check.Equal(t, "cards", tc.wantCards, got.Count)
 		check.Equal(t, "millicores", tc.wantMilliCPU, got.MilliCPU)
 		check.Equal(t, "memory", tc.wantMemory, got.Memory)
