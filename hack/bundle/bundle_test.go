@@ -148,12 +148,24 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 				}
 			}
 		}, "poddisruptionbudgets"},
-		"an unknown category":                                       {func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories"},
-		"a capability level that does not exist":                    {func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities"},
-		"a channel that is only a version":                          {func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention"},
-		"a CustomResourceDefinition that the CSV does not describe": {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
-		"a CustomResourceDefinition without an example":             {func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example"},
-		"a container that requests no memory":                       {func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests"},
+		"an unknown category": {
+			func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories",
+		},
+		"a capability level that does not exist": {
+			func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities",
+		},
+		"a channel that is only a version": {
+			func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention",
+		},
+		"a CustomResourceDefinition that the CSV does not describe": {
+			func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV",
+		},
+		"a CustomResourceDefinition without an example": {
+			func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example",
+		},
+		"a container that requests no memory": {
+			func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests",
+		},
 		"a ServiceAccount that the CSV creates, as an object of its own": {func(b *manifests.Bundle) {
 			b.Objects = append(b.Objects, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "cardquota-manager"},

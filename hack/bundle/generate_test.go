@@ -24,11 +24,15 @@ func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 		"a second sentence that begins in lower case": {"serviceType says what.\ninference gets more.", "serviceType says what."},
 		"a second sentence that begins with a number": {"quota is the ceiling, 0 to 9. 0 is nothing.", "quota is the ceiling, 0 to 9."},
 		"a sentence of two lines":                     {"cards is\nthe quota\tper card.", "cards is the quota per card."},
-		"full stops within words and numbers":         {"name is as kubectl get x.y says, 1.5 times. More.", "name is as kubectl get x.y says, 1.5 times."},
-		"abbreviations":                               {"card is a model (e.g. H200) or etc. and so on. More.", "card is a model (e.g. H200) or etc. and so on."},
-		"an example behind an empty line":             {"cards is the quota\n\n\t- name: x. y", "cards is the quota"},
-		"no full stop":                                {"status of the condition", "status of the condition"},
-		"no text":                                     {"", ""},
+		"full stops within words and numbers": {
+			"name is as kubectl get x.y says, 1.5 times. More.", "name is as kubectl get x.y says, 1.5 times.",
+		},
+		"abbreviations": {
+			"card is a model (e.g. H200) or etc. and so on. More.", "card is a model (e.g. H200) or etc. and so on.",
+		},
+		"an example behind an empty line": {"cards is the quota\n\n\t- name: x. y", "cards is the quota"},
+		"no full stop":                    {"status of the condition", "status of the condition"},
+		"no text":                         {"", ""},
 	} {
 		equal(t, name, firstSentence(tc.description), tc.want)
 	}
@@ -242,9 +246,13 @@ func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 		options                           releaseOptions
 		wantName, wantReplaces, wantSkips string
 	}{
-		"no options":                   {releaseOptions{}, "cardquota.v0.2.0", "cardquota.v0.1.0", ">=0.1.0 <0.2.0"},
-		"version 0.3.0 replaces 0.2.1": {releaseOptions{version: "0.3.0", replaces: "0.2.1"}, "cardquota.v0.3.0", "cardquota.v0.2.1", ">=0.2.1 <0.3.0"},
-		"version 0.2.1 replaces 0.2.0": {releaseOptions{version: "0.2.1", replaces: "0.2.0"}, "cardquota.v0.2.1", "cardquota.v0.2.0", ">=0.2.0 <0.2.1"},
+		"no options": {releaseOptions{}, "cardquota.v0.2.0", "cardquota.v0.1.0", ">=0.1.0 <0.2.0"},
+		"version 0.3.0 replaces 0.2.1": {
+			releaseOptions{version: "0.3.0", replaces: "0.2.1"}, "cardquota.v0.3.0", "cardquota.v0.2.1", ">=0.2.1 <0.3.0",
+		},
+		"version 0.2.1 replaces 0.2.0": {
+			releaseOptions{version: "0.2.1", replaces: "0.2.0"}, "cardquota.v0.2.1", "cardquota.v0.2.0", ">=0.2.0 <0.2.1",
+		},
 	} {
 		csv := newCSV("0.2.0", "cardquota.v0.1.0")
 		noError(t, tc.options.setVersion(csv))
