@@ -26,8 +26,9 @@ const lowPodsUseTheQuota = `node a model=A
 
 // TestPreemptWaitsForItsVictims: the scheduler asks the API server to evict a pod, and the answer is late or is a
 // refusal. Until it is known, preempt evicts no second pod for the same preemptor. A deleted pod no longer counts
-// against the quota, so its preemptor starts. Each script plays sessions (scheduling cycles) and what the API server
-// shows between them: "session 2" is a session after which two pods are being evicted; "mark first" shows the
+// against the quota, so its preemptor starts. In lowPodsUseTheQuota, node a has 8 cards, but four pods of low
+// priority use the quota of 4, and high-0 needs one. Each script plays sessions (scheduling cycles) and what the API
+// server shows between them: "session 2" is a session after which two pods are being evicted; "mark first" shows the
 // condition that Volcano writes before it deletes the first victim. "delete" shows its deletion, "gone" that it has
 // ended, "refuse" an unchanged pod.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
@@ -155,9 +156,9 @@ func TestPreemptStopsWaitingForAVictimThatDoesNotEnd(t *testing.T) {
 }
 
 // TestNominatedNodeIsCheckedOncePerSearch: for each pod Volcano calls prePredicate once and then searches many nodes.
-// Whether high-0 only waits for the victim that an earlier session evicted on node a is decided once for such a
-// search. So the answer stays yes although the record of its nomination is deleted meanwhile. The next search decides
-// again: no.
+// Four pods of low priority use the quota of 4, and high-0 waits. Whether high-0 only waits for the victim that an
+// earlier session evicted on node a is decided once for such a search. So the answer stays yes although the record of
+// its nomination is deleted meanwhile. The next search decides again: no.
 func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	s := newScene(t, lowPodsUseTheQuota)
 	s.evict(preempt.New())

@@ -315,8 +315,8 @@ func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
 // TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds: a PodGroup in phase Pending waits until Volcano enqueues it; only
 // then are its pods created or scheduled. A job without pods needs the larger of its minimum (minCards) and its total
 // (request, annotation card.request). Pods that exist are counted instead. What the queue uses and has enqueued
-// before counts too, but elastic pods, those above a job's minimum, do not. A refused job gets the reason as a
-// condition of its PodGroup.
+// before (without phase=Pending) counts too. Elastic pods, those above a job's minimum, do not. A refused job gets
+// the reason as a condition of its PodGroup.
 func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue, jobs string

@@ -24,8 +24,9 @@ const twoNodes = `
 
 // TestPreemptEvictsOnlyElasticPodsOrWholeGangs: a gang below its minimum (min=) does no work, but uses cards. So
 // preempt evicts elastic pods, which are those above the minimum, or all pods of a gang. Volcano itself selects
-// single pods of a gang; the plugin adds the rest. Elastic pods and jobs of lower priority go first. Job low has a
-// lower priority than job high. Job other has high's, and stays.
+// single pods of a gang; the plugin adds the rest. Elastic pods and jobs of lower priority go first. Nodes a and b
+// have 8 cards each, all in use, and the quota of q is 19. Job low has a lower priority than job high. Job other has
+// high's, and stays. A queue or node that a row names again replaces the first one.
 func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 	const high = `
 		job high queue=q min=1 pending=1 priorityClass=high`
@@ -212,7 +213,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 
 // TestUndoneEvictionRestoresTheWholeGang: Volcano undoes an eviction when not all pods of the preemptor's gang get a
 // place. Then the plugin restores what it evicted besides. A gang of five waits, and only gang low of four pods may
-// be evicted. So the four pods run on, and all 16 cards stay in use.
+// be evicted. So the four pods run on, and all 16 cards of the two nodes stay in use.
 func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	s := newScene(t, twoNodes+`job low queue=q min=4 running=a*2,b*2 priorityClass=low
 		job other queue=q min=1 running=a*6,b*6 priorityClass=high

@@ -233,7 +233,7 @@ func (idleAction) Execute(*framework.Session) {}
 // TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class
 // low here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, that
 // card is kept: from pods of its queue with the same or a lower priority, and from other queues. Otherwise the
-// eviction would be in vain.
+// eviction would be in vain. A queue or node that a row names again replaces the first one.
 func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 	const otherQueue = `
 		job v queue=other min=1 pending=1 priorityClass=high`

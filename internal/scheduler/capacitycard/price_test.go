@@ -181,9 +181,12 @@ func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
 		},
 	}) {
 		for _, victimOrder := range []string{"Priority", "Loss"} {
-			jobs := fmt.Sprintf(`%s
+			scene := fmt.Sprintf(`node a model=A
+				queue inf quota={"A":8} priority=80000 serviceType=inference
+				queue tra quota={"A":8} priority=20000 serviceType=training
+				%s
 				job i queue=inf min=1 pending=1 cards=%d`, tc.jobs, tc.cards)
-			s := newReclaimScene(t, jobs, ofBatchJob("t")).useBackoffLimits(tc.backoffLimits)
+			s := newScene(t, scene, ofBatchJob("t")).useBackoffLimits(tc.backoffLimits)
 			s.withArguments(map[string]any{"victimOrder": victimOrder}).evict(reclaim.New())
 
 			check.Equal(t, "evicted pods with victimOrder "+victimOrder, tc.wantEvicted, countByState(s.In(api.Releasing)))

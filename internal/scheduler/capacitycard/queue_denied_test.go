@@ -103,7 +103,9 @@ func TestDeniedQueueEvictsNoPods(t *testing.T) {
 		s.withArguments(tc.args).evict(preempt.New()).expectEvictions(tc.wantEvicted, tc.wantPipelined)
 	}
 
-	s := newReclaimScene(t, `queue inf priority=80000 serviceType=inference cpu=unlimited
+	s := newScene(t, `node a model=A
+		queue inf priority=80000 serviceType=inference cpu=unlimited
+		queue tra quota={"A":8} priority=20000 serviceType=training
 		job t queue=tra min=1 running=a*8
 		job i queue=inf min=1 pending=1`).withArguments(deny).evict(reclaim.New())
 	s.expectEvictions("", "")
@@ -114,7 +116,9 @@ func TestDeniedQueueEvictsNoPods(t *testing.T) {
 // TestDeniedQueueCanStillLoseCards: pods of training run in a queue that was denied later. Inference may take their
 // cards back as from any other queue.
 func TestDeniedQueueCanStillLoseCards(t *testing.T) {
-	s := newReclaimScene(t, `queue tra priority=20000 serviceType=training cpu=unlimited
+	s := newScene(t, `node a model=A
+		queue inf quota={"A":8} priority=80000 serviceType=inference
+		queue tra priority=20000 serviceType=training cpu=unlimited
 		job t queue=tra min=1 running=a*8
 		job i queue=inf min=1 pending=1`).withArguments(deny).enqueueAndAllocate()
 

@@ -22,16 +22,19 @@ import (
 
 // inferenceWaitsForTraining is a queue inf of inference above a queue tra of training, each with a quota of 8 cards
 // A. A training job uses 4 of the 8 cards of node a, and pod i-0 of inference waits for 5.
-const inferenceWaitsForTraining = `queue inf quota={"A":8} priority=80000 serviceType=inference
+const inferenceWaitsForTraining = `node a model=A cards=8
+	node b model=B cards=8
+	queue inf quota={"A":8} priority=80000 serviceType=inference
 	queue tra quota={"A":8} priority=20000 serviceType=training
 	job t queue=tra min=1 running=a*4
 	job i queue=inf min=1 pending=1 cards=5
 	`
 
-// TestReclaimPolicyBelongsToTheOpenSession: an action gets the rules for taking cards back only from the session that
-// is open, and only if that session may decide: after everything was seen, with valid arguments.
+// TestReclaimPolicyBelongsToTheOpenSession: an action gets the rules for taking cards back only from the session
+// (scheduling cycle) that is open. That session must be one that may decide: after everything was seen, with valid
+// arguments.
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
-	s := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
+	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
 	checkPolicy := func(what string, session types.UID, want bool) {
 		_, has := s.m.ReclaimPolicyFor(session)
 		check.Equal(t, what+" has a policy", want, has)
@@ -51,10 +54,10 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 }
 
 // TestPodWithoutAJobReclaimsNothing: by the reclaim matrix inference takes cards back from training, and not the
-// other way round. A pod of inference whose job Volcano does not know has no queue and no service type, so it takes
-// none.
+// other way round. i-0 is of inference and waits, t-0 of training and runs. A pod of inference whose job Volcano does
+// not know has no queue and no service type, so it takes none.
 func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
-	s := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
+	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
 	rules := s.reclaimPolicy()
 	inference := s.Task("i-0")
 	training := s.Task("t-0")
@@ -86,7 +89,7 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 		"quota=nonsense": 0,
 		"":               card.MaxCount,
 	} {
-		s := newReclaimScene(t, inferenceWaitsForTraining+"queue tra priority=20000 serviceType=training "+quota)
+		s := newScene(t, inferenceWaitsForTraining+"queue tra priority=20000 serviceType=training "+quota)
 		s.withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 
 		check.Equal(t, "free quota of a queue with "+quota, want, s.reclaimPolicy().FreeQuota("tra", "A"))
@@ -97,7 +100,7 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 // a has cards A, node b cards B. i-0 may only be on node a. A pod without cards may be on any node, where it uses
 // none.
 func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
-	s := newReclaimScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
+	s := newScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
 	rules := s.reclaimPolicy()
 	waits := s.Task("i-0")
 	withoutCards := s.Task("cpu-0")
@@ -123,7 +126,7 @@ func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
 // TestPodsFitTheCPUAndMemoryOfTheirQueue: queue tra may use 100 CPU and 1 TiB. Its four pods use one CPU and 1 GiB
 // each, so 96 CPU and 1020 GiB are left.
 func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
-	rules := newReclaimScene(t, inferenceWaitsForTraining).enqueueAndAllocate().reclaimPolicy()
+	rules := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate().reclaimPolicy()
 	const gi = 1 << 30
 
 	for _, tc := range []struct {
@@ -150,7 +153,10 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 		"the owner stands for inference": {byOwner: true},
 		"all three claim inference":      {onPod: true, onGroup: true, byOwner: true},
 	}) {
-		s := newReclaimScene(t, `queue other quota={"A":8,"B":8} priority=90000 serviceType=training
+		s := newScene(t, `node a model=A cards=8
+			queue inf quota={"A":8} priority=80000 serviceType=inference
+			queue tra quota={"A":8} priority=20000 serviceType=training
+			queue other quota={"A":8} priority=90000 serviceType=training
 			job i queue=inf min=1 pending=1`).addObjects(`job t queue=tra min=1 running=a*8
 			job o queue=other min=1 pending=1`, func(p *corev1.Pod) {
 			if claims.onPod {
@@ -183,10 +189,10 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestMinimumRuntimeIsThatOfTheServiceType: the configured service types say that a pod of training keeps its cards
-// for 90 s. They say nothing for inference, whose pods then have no minimum.
+// TestMinimumRuntimeIsThatOfTheServiceType: the configured service types say that a pod of training, such as t-0,
+// keeps its cards for 90 s. They say nothing for inference, whose pods, such as i-0, then have no minimum.
 func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
-	s := newReclaimScene(t, inferenceWaitsForTraining).withArguments(framework.Arguments{"serviceTypes": map[string]any{
+	s := newScene(t, inferenceWaitsForTraining).withArguments(framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}},
 		"training":  map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
@@ -203,7 +209,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	withClass := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 	}
-	s := newReclaimScene(t, inferenceWaitsForTraining).
+	s := newScene(t, inferenceWaitsForTraining).
 		addObjects("job gang queue=tra min=1 running=a*2 priorityClass=high", withClass("middle"), changePod("gang-0", withClass("low"))).
 		addObjects("job claims queue=tra min=1 running=a priorityClass=high", withClass("own")).
 		addObjects("job modest queue=tra min=1 running=a priorityClass=low", withClass("high")).
@@ -234,7 +240,7 @@ func TestVictimOrderIsConfigured(t *testing.T) {
 		v1alpha1.VictimsByPriority: nil,
 		v1alpha1.VictimsByLoss:     {"victimOrder": "Loss"},
 	} {
-		s := newReclaimScene(t, inferenceWaitsForTraining).withArguments(args).enqueueAndAllocate()
+		s := newScene(t, inferenceWaitsForTraining).withArguments(args).enqueueAndAllocate()
 		check.Equal(t, "victim order", want, s.reclaimPolicy().VictimOrder())
 	}
 }

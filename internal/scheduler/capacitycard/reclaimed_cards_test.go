@@ -23,7 +23,8 @@ import (
 // gang. The gang has two pods of four cards and cannot start yet, because node b, where the second one would be, is
 // away. Until it starts, and for five minutes at most, job v of training gets none of those cards. Otherwise they
 // would have to be taken back again. They are free for all when the quota of inference no longer suffices for the
-// gang. Node a has four cards unless the row says more.
+// gang. Node a has four cards unless the row says more. A queue or node that a row names again replaces the first
+// one.
 func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 	const (
 		fourOfTraining = `
@@ -96,7 +97,7 @@ func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 		},
 	}) {
 		endedAnHourAgo := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }
-		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
+		s := newScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
 			queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000
 			node a model=A cards=4
 			job i queue=inf min=2 pending=2 cards=4
@@ -125,7 +126,7 @@ func (s *scene) lowerQuota(quota string) {
 // scheduler looks at the jobs.
 func TestGangThatKeepsNothingLeavesCardsToOthers(t *testing.T) {
 	for range 20 { // the order of jobs differs
-		s := newReclaimScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000
+		s := newScene(t, `queue inf quota={"A":2} priority=80000 serviceType=inference cpu=1000
 			node a model=A cards=8
 			job g queue=inf min=3 pending=3
 			job j queue=inf min=1 pending=1`)
@@ -175,7 +176,9 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 		},
 	}) {
 		for range 10 { // the order of pods differs
-			s := newReclaimScene(t, `queue inf quota={"A":12,"B":12} priority=80000 serviceType=inference cpu=1000
+			s := newScene(t, `queue inf quota={"A":12,"B":12} priority=80000 serviceType=inference cpu=1000
+				node a model=A cards=8
+				node b model=B cards=8
 				node c model=A cards=4
 				job i queue=inf cards=4 card=A|B `+tc.job)
 			s.keepCards("a", "i-0").Close()
@@ -199,7 +202,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 // TestPreemptUsesNoReclaimedCards: the four free cards on node a are kept for an inference gang. Inside training a
 // pod of high priority needs one card. preempt does not give it one on a, but evicts a pod of low priority on node c.
 func TestPreemptUsesNoReclaimedCards(t *testing.T) {
-	s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
+	s := newScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
 		queue tra quota={"A":16} priority=20000 serviceType=training cpu=1000
 		node a,c model=A cards=4
 		job i queue=inf min=2 pending=2 cards=4
@@ -240,7 +243,8 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 // jobs.
 func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 	for range 10 {
-		s := newReclaimScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
+		s := newScene(t, `queue inf quota={"A":8} priority=80000 serviceType=inference cpu=1000
+			node a model=A cards=8
 			node b model=A cards=4
 			job i queue=inf min=1 pending=1 cards=4
 			job k queue=inf min=1 pending=1 cards=4`).useClock()

@@ -237,7 +237,7 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 			"an event comes twice": l.repeatEvent,
 			"pods come and go":     l.podsChange, // the open session does not know
 			"the next session":     l.nextSession,
-			"":                     l.check,
+			"":                     l.check, // rapid calls it after each other action
 		}
 
 		for range 15 { // a long life, so that much comes together

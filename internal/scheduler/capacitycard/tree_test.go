@@ -43,7 +43,7 @@ func chainOfQueues(levels int) string {
 // starts if each has quota for it. A queue gets back what it deserves; what it uses beyond that is borrowed. What a
 // queue is guaranteed stays free while it does not use it. Pods from which no queue can reclaim never borrow. Most
 // rows have the tenant t above: a quota of four cards A, and queues q and r below it that deserve two each and may
-// use all four.
+// use all four. A queue or node that a row names again replaces the first one.
 func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene                  string
@@ -53,7 +53,7 @@ func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 			scene:      tenant + "job j queue=q min=1 pending=4",
 			wantPlaced: "a:4",
 		},
-		"a parent without children has no one to use its guarantee of 3: q gets all 4 cards": {
+		"a parent without children is guaranteed 3, and no queue below it can use them: q gets all 4 cards": {
 			scene: `node a model=A cards=4
 				queue p quota={"A":4} parentOnly=true guarantee={"A":3}
 				queue q quota={"A":4} serviceType=training
@@ -326,10 +326,11 @@ func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 }
 
 // TestJobsInATreeAreEnqueuedWithinEachLimit: a job without pods waits in PodGroup phase Pending until Volcano
-// enqueues it. It needs its minimum within the limits of its queue and of all ancestors, beside what they use and
-// what enqueued jobs have reserved. Within what its queue deserves, borrowed cards of others do not count, because
-// they are taken back. Most rows have tenant t: four cards A, queues q and r below it, which deserve two each unless
-// the row says more.
+// enqueues it. It needs its minimum (minCards=) within the limits of its queue and of all ancestors, beside what they
+// use. What enqueued jobs, those without phase=Pending, have reserved counts too. Within what its queue deserves,
+// borrowed cards of others do not count, because they are taken back. Most rows have tenant t: four cards A, queues q
+// and r below it, which deserve two each unless the row says more. A queue or node that a row names again replaces
+// the first one.
 func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene      string
@@ -436,7 +437,8 @@ func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 // TestQueueOrderInATree: Volcano serves queues in the order of queueOrder. Higher priority comes first. Of equal
 // priority, queues below what they deserve come first, the one first that uses the smaller part of it; then those
 // that borrow, the one first that borrows less for its weight. Queues of different tenants are compared by their
-// tenants. Tenant t has queues q and r, which deserve 4 cards each, tenant u has queue v, which deserves 8.
+// tenants. Tenant t has queues q and r, which deserve 4 cards each, tenant u has queue v, which deserves 8. A queue
+// or node that a row names again replaces the first one.
 func TestQueueOrderInATree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantFirst, wantSecond string }{
 		"q has the higher priority and uses what it deserves, r uses nothing: q": {

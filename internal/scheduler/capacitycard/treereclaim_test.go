@@ -29,7 +29,8 @@ const lending = `node a model=A
 
 // TestVolcanosOwnReclaimEvictsNothingInATree: only this program's action cardreclaim knows the rules of trees. A
 // configuration with Volcano's action reclaim is refused before it runs. Should it run, the plugin offers it no
-// victims. r has borrowed six cards, and q may take back two, or reclaim as inference from training.
+// victims. Queue r uses 8 cards and deserves 2, so q, a queue beside it, may take back 2. In the second scene it may
+// also reclaim as inference from training.
 func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 	const jobs = `
 		job k queue=r min=1 running=a*8
@@ -41,8 +42,9 @@ func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 }
 
 // TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A again
-// at once, they would be taken back again. So for five minutes it gets only the two that it deserves. Jobs have four
-// pods of one card each.
+// at once, they would be taken back again. So for five minutes (borrowCooldown) it gets only the two that it
+// deserves. Node a has 8 cards A, and each job j has four pods of one card each. A queue or node that a row names
+// again replaces the first one.
 func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 	const reason = "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -108,7 +110,8 @@ func (s *scene) keepCards(node string, pods ...string) *scene {
 
 // TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of queue
 // q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they need in q and
-// its parent t. q deserves two cards, r one. Job k has pods of one card each.
+// its parent t. q deserves two cards, r one. Job k has pods of one card each. A queue or node that a row names again
+// replaces the first one.
 func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 	const nodeKeepsCards = "node(s) reserve cards for pods that reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantPlaced, wantReason string }{
@@ -169,15 +172,15 @@ func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 }
 
 // TestReclaimPolicyAnswersForTrees: the action that takes cards back asks the policy of the session how far apart two
-// queues are in the tree. It also asks what each uses beyond its amounts. r uses 3 cards and deserves 2, v 5 and 4,
-// and q uses 1 of 2, for a pod that may not be evicted.
+// queues are in the tree. It also asks what each uses beyond its amounts. Tenant t has queues q and r, tenant u has
+// queue v. r uses 3 cards and deserves 2, v 5 and 4, and q uses 1 of 2, for a pod that may not be evicted.
 func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	p := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
 		job l queue=v min=1 running=a*5
 		job i queue=q min=1 pending=1
 		job x queue=q min=1 running=a preemptable=false`).openSession().reclaimPolicy()
 
-	// Level 1: both are children of the same queue, or at the top. Level 2: only their parents are.
+	// The level is how far the lowest common ancestor is above the first queue, so 1 if that is its parent.
 	for pair, wantLevel := range map[[2]api.QueueID]int{{"q", "r"}: 1, {"q", "v"}: 2, {"t", "u"}: 1, {"q", "u"}: 2} {
 		check.Equal(t, fmt.Sprintf("level of %v", pair), wantLevel, p.Level(pair[0], pair[1]))
 	}
@@ -209,8 +212,8 @@ func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
-// those of queues below it. So of jobs k to x the running ones k (in r) and l (in q) below t are drained. Job i
-// waits, and v of job x is only held.
+// those of queues below it. Queues q and r are below t, which drains. So the running jobs k (in r) and l (in q) are
+// drained. Job i waits, and v of job x is only held.
 func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
 	s := newTreeScene(t, lending+`queue t quota={"A":8} deserved={"A":4} stopPolicy=HoldAndDrain
 		queue v quota={"A":8} serviceType=training parent=u stopPolicy=Hold
@@ -262,10 +265,11 @@ func TestPodsWithoutCardsReclaimCPUIfConfigured(t *testing.T) {
 
 // TestPreemptInATreeFreesWhatAncestorsLack: preempt evicts pods of lower priority of the same queue, here for job new
 // of queue q. In a tree it frees what the queue and its ancestors lack, and no more. Job old has the lower priority.
-// Victims may be borrowed or deserved cards. But preempt borrows no idle card for which another queue waits within
-// what it deserves.
+// In lending, t deserves 4 of the 8 cards of node a, and its queues q and r 2 each. But preempt borrows no idle card
+// for which another queue waits within what it deserves. A queue or node that a row names again replaces the first
+// one.
 func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
-	// q deserves 2 cards and uses them, k of queue r uses 5, one of the 8 cards is idle, and x of r waits.
+	// q deserves 2 cards and uses them, and job k of queue r uses 5. So one of the 8 cards is idle, and job x of r waits for 2.
 	const oneIdle = `queue q quota={"A":8} serviceType=training deserved={"A":2}
 		job old queue=q min=1 running=a*2 priorityClass=low
 		job k queue=r min=1 running=a*5
