@@ -115,7 +115,7 @@ func TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar(t *testing.T) {
 }
 
 // TestEachPanelSaysWhatItShows: a panel has a title of its own on its board, a description that is a sentence,
-// a unit, a width of at most 24 columns, and queries with a legend each.
+// and a unit. It has at most 24 columns, and queries with a legend each.
 func TestEachPanelSaysWhatItShows(t *testing.T) {
 	for _, b := range boards {
 		seen := map[string]bool{}

@@ -106,8 +106,8 @@ func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 
 // TestValidatorsFindNoErrorAndNoWarningInTheBundle: OLM installs the operator from the files of bundle/. The
 // validators of operator-sdk for such a bundle must find nothing. They read only the first object of a file, so
-// the bundle must also have all objects: a ClusterServiceVersion (CSV), the definitions and policies of
-// config/, and two Services.
+// the bundle must also have all objects. These are a ClusterServiceVersion (CSV), the definitions and policies
+// of config/, and two Services.
 func TestValidatorsFindNoErrorAndNoWarningInTheBundle(t *testing.T) {
 	bundle := loadBundle(t)
 	for _, complaint := range validatorComplaints(bundle, "1.34") {

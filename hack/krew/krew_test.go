@@ -41,9 +41,9 @@ func readFile(t *testing.T, path ...string) []byte {
 }
 
 // TestTheManifestNamesTheArchivesOfAllPlatforms: krew installs kubectl plugins from a manifest. It has a
-// version, a description of at most 50 characters and a long one with the commands, and for each platform the
-// URL, checksum and program of an archive. Six platforms are built; each archive must have the program of its
-// platform.
+// version, a description of at most 50 characters and a long one with the commands. For each platform it has
+// the URL, checksum and program of an archive. Six platforms are built; each archive must have the program of
+// its platform.
 func TestTheManifestNamesTheArchivesOfAllPlatforms(t *testing.T) {
 	dist := newBuild(t)
 	check.NoError(t, run(options{root: "../..", dist: dist, version: "v1.2.3", url: "https://host.example/releases/"}, io.Discard))

@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEveryMutantBreaksARuleThatIsThere: a mutant replaces a text of the product by a wrong one, and tests must notice.
-// When the product changes, its mutants must too: the text must be there once, the replacement must differ and must still
-// be Go, and no two mutants may be the same.
+// TestEveryMutantBreaksARuleThatIsThere: a mutant replaces a text of the product by a wrong one, and tests must
+// notice. When the product changes, its mutants must too. The text must be there once, and the replacement must
+// differ and must still be Go. No two mutants may be the same.
 func TestEveryMutantBreaksARuleThatIsThere(t *testing.T) {
 	top := check.Value(moduleRoot())(t)
 	seen := map[mutant]bool{}

@@ -162,8 +162,8 @@ func TestValuesHaveAtMostThreeDigitsAndAUnit(t *testing.T) {
 
 // TestAnAxisReachesTheGreatestValueInAtMostFiveSteps: an axis begins at 0. Its steps are 1, 2 or 5 times a
 // power of ten, of minutes for long times, and whole where things are counted. Each row is the greatest value
-// in seconds, and the axis as {step, number of steps}: 48 s gives 5 steps of 10 s, 36,000 s are 600 min and
-// give 3 steps of 200 min.
+// in seconds, and the axis as {step, number of steps}. 48 s give 5 steps of 10 s, and 36,000 s, which are 600
+// min, give 3 steps of 200 min.
 func TestAnAxisReachesTheGreatestValueInAtMostFiveSteps(t *testing.T) {
 	for greatest, want := range map[float64]axis{
 		0:     {1, 1},

@@ -91,10 +91,10 @@ var inputFiles = map[string]string{
 	".gitignore":          "dist/",
 }
 
-// TestAChangedInputRunsItsGroup: a group that has passed runs again only if an input of it has changed: its package, a
-// package on which that depends, a file that no list knows, or the record of the pass in dist. The group tests package
-// dir, which depends on package kit; docs and package other are no inputs. Each row is a shell command that changes the
-// project after the pass, and whether the group runs then.
+// TestAChangedInputRunsItsGroup: a group that has passed runs again only if an input of it has changed. Inputs
+// are its package, the packages on which that depends, and files that no list knows. The pass is recorded in
+// dist. The group tests package dir, which depends on package kit; docs and package other are no inputs. Each
+// row is a shell command that changes the project after the pass, and whether the group runs then.
 func TestAChangedInputRunsItsGroup(t *testing.T) {
 	for command, wantRun := range map[string]bool{
 		": # nothing changes":                                        false,

@@ -66,7 +66,7 @@ func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string)
 
 // TestWhatFitsStarts: random sequences of scheduling sessions, on small clusters whose API server is slow or
 // refuses writes. After the last change of a sequence, every gang or pod that fits its quota and the nodes must
-// start, and every pod that was evicted must have served another one. The package comment lists all that is
+// start. Every pod that was evicted must have served another one. The package comment lists all that is
 // checked. A failure is shortened to the fewest lines that still fail.
 func TestWhatFitsStarts(t *testing.T) { playRandomSequences(t, *sequences, generateSequence) }
 

@@ -77,10 +77,10 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 
 // TestAQueueOfATreeReclaimsCPU: with reclaimResources All the rules of reclaiming hold for CPU too; with Cards
 // no pod is evicted for CPU. By the tree a queue below what it deserves takes what others borrow. By the
-// service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8 H200;
-// tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each; other and inf deserve 32
-// cores and 4 H200. Pod n waits; its victims have 8 cores each. "eviction" is the violation that each row
-// wants.
+// service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8 H200.
+// Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each. Queues other and inf
+// deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each. "eviction" is the violation that
+// each row wants.
 func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	// Queue b uses 24 cores and deserves 16, so it borrows 8.
 	const bBorrows = `

@@ -34,11 +34,12 @@ func newInventory() *v1alpha1.CardInventory {
 	return inventory
 }
 
-// TestTheCardInventoryEqualsARecount: the CardInventory has the cards of all nodes, the sums of quotas, used and pending
-// cards for each service type, and each node or resource that is not recognised as an anomaly. It may lag 6 s behind.
-// Scene: node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and unnamed-0 has 8 cards without a label, which is the one
-// anomaly. CardQuota q of training has a quota of 2 H200. Each row plays steps, and changes the right inventory of
-// the scene before them. "status" is the violation of a wrong inventory.
+// TestTheCardInventoryEqualsARecount: the CardInventory has the cards of all nodes, and the sums of quotas,
+// used and pending cards for each service type. It lists each node or resource that is not recognised as an
+// anomaly. It may lag 6 s behind. Scene: node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and unnamed-0 has 8
+// cards without a label, which is the one anomaly. CardQuota q of training has a quota of 2 H200. Each row
+// plays steps, and changes the right inventory of the scene before them. "status" is the violation of a wrong
+// inventory.
 func TestTheCardInventoryEqualsARecount(t *testing.T) {
 	type status = v1alpha1.CardInventoryStatus
 	type entry = v1alpha1.InventoryCard
@@ -82,7 +83,7 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 	}{
 		"nothing changes":                {"", func(*status) {}, ""},
 		"a total of 9 H200 instead of 8": {"", changeH200(func(c *entry) { c.Total = 9 }), "status"},
-		"another resource": {
+		"H200 cards of another resource": {
 			"", changeH200(func(c *entry) { c.Resources = []string{"nvidia.com/other"} }), "status",
 		},
 		"a sum of quotas of 3 instead of 2":         {"", changeH200(func(c *entry) { c.Quota = 3 }), "status"},

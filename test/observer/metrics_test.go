@@ -286,8 +286,8 @@ func TestCardSecondsMayBeginAtTheBinding(t *testing.T) {
 // holds the card, so a bill of 600 s is right 600 s later. When it is gone, it is not.
 func TestATerminatingPodMayBeBilledUntilItIsGone(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ step, wantViolation string }{
-		"it still terminates": {`write pod a deleted=true`, ""},
-		"it is gone":          {`remove pod a`, "metrics"},
+		"a still terminates": {`write pod a deleted=true`, ""},
+		"a is gone":          {`remove pod a`, "metrics"},
 	}) {
 		s := newSceneWithMetrics().playScript(placeA).playScript(tc.step)
 		s.playScript(`write quota q used=0 free=2; write queue q allocated=; wait 600s`)

@@ -115,10 +115,10 @@ func TestOnlyAPodWithoutANodeNeedsNoOrder(t *testing.T) {
 	}
 }
 
-// TestADeletionThatArrivesLateRaisesNoFalseAlarm: the observer checks changes in the order of their revisions, not as
-// they arrive. Queue q has a quota of 2 H200, used by pod old. Revisions: old is deleted (2), fresh is placed with 2
-// (3), the quota is raised to 4 (4), another is placed with 2 (5), the quota is lowered to 2 (6). All of that is right,
-// but the changes of the queue arrive first.
+// TestADeletionThatArrivesLateRaisesNoFalseAlarm: the observer checks changes in the order of their revisions,
+// not as they arrive. Queue q has a quota of 2 H200, used by pod old. At revision 2 old is deleted, and at 3
+// fresh is placed with 2. At 4 the quota is raised to 4, at 5 another is placed with 2, and at 6 the quota is
+// lowered to 2. All of that is right, but the changes of the queue arrive first.
 func TestADeletionThatArrivesLateRaisesNoFalseAlarm(t *testing.T) {
 	s := newSceneWithQuotaOfTwo().playScript(`load pod old cards=2 node=h200-0`)
 	old := s.Pod("old")

@@ -166,8 +166,8 @@ func TestOneArrowOfACircleRunsAgainstEveryOrder(t *testing.T) {
 	expectEqual(t, "is certainly the best order", true, measured.packages[0].isExact)
 }
 
-// TestTheBestOrderOfAFewFilesIsFound: with 2 to 7 files and random arrows, both the exact way and the search
-// must find an order with as few arrows against it as the best of all permutations.
+// TestTheBestOrderOfAFewFilesIsFound: the files are 2 to 7, with random arrows. Both the exact way and the
+// search must find as few arrows against an order as the best of all permutations has.
 func TestTheBestOrderOfAFewFilesIsFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 200 {

@@ -45,8 +45,9 @@ func cardSums(charge quota.Charge) string {
 }
 
 // TestProductAndObserverReadNodesAlike: the observer has the rules of the documents a second time, and both
-// must come to the same result. Here they read random nodes, valid and invalid: which cards of which resource
-// each has, which have no name or are withheld, whether that is an anomaly, and whether the node is ready.
+// must come to the same result. Here they read random nodes, valid and invalid. They must agree which cards of
+// which resource each has, and which have no name or are withheld. They must also agree whether that is an
+// anomaly, and whether the node is ready.
 func TestProductAndObserverReadNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -313,9 +314,9 @@ func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 	})
 }
 
-// TestProductAndObserverHaveTheSameDefaultServiceTypes: without a policy of the administrator, product and observer must
-// have the same service types, the same priority and reclaimability of their queues, and the same matrix of who
-// reclaims from whom.
+// TestProductAndObserverHaveTheSameDefaultServiceTypes: without a policy of the administrator, product and
+// observer must have the same service types, with the same priority and reclaimability of their queues. They
+// must also agree which type reclaims from which.
 func TestProductAndObserverHaveTheSameDefaultServiceTypes(t *testing.T) {
 	for _, name := range types {
 		for _, from := range types {

@@ -74,9 +74,9 @@ func TestTheAmountsInForceFollowFromTheWholeTree(t *testing.T) {
 	}
 }
 
-// TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf: queue q takes work if it is open, is no parent, has a path of
-// at most six levels to the root, and neither it nor an ancestor is stopped by a stopPolicy. Each row wants the
-// reason why q takes none, or "".
+// TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf: queue q takes work if it is open, is no parent, and has a
+// path of at most six levels to the root. Neither it nor an ancestor may be stopped by a stopPolicy. Each row
+// wants the reason why q takes none, or "".
 func TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf(t *testing.T) {
 	const fiveLevels = "a1 quota=A:1; a2 parent=a1 quota=A:1; a3 parent=a2 quota=A:1; a4 parent=a3 quota=A:1; a5 parent=a4 quota=A:1;"
 
