@@ -105,8 +105,9 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 
 // TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards (Insufficient
 // nvidia.com/gpu) or otherwise (a taint, CPU), or it has not tried the pod yet. The free cards of the nodes then say
-// what is missing: all cards (NoFreeCard), enough on one node (Fragmented), or something else than cards on a
-// node that has enough (NodesUnsuitable). A cordoned node is tried, but its cards do not count as free.
+// what is missing. NoFreeCard: too few are free in all. Fragmented: enough are free, but not on one node.
+// NodesUnsuitable: a node has enough, and refuses the pod for something else. The scheduler tries a cordoned node too,
+// but its cards do not count as free.
 func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	notTried := StatedReason{}
 	lacksCards := StatedReason{RefusedByNodes: true}

@@ -16,9 +16,9 @@ import (
 
 // TestGroupRequestTakesTheCardsThatTheSchedulerStates: while a job has no pods, only its PodGroup says what it
 // requests. spec.minResources names a resource, nvidia.com/gpu, but no card, so all cards of the resource are
-// alternatives: here A, B and C, one node of 8 each. The scheduler also reads the pod templates and the quotas of the
-// queue. So where it refuses the PodGroup of a Volcano job, the cards and the count in its message are more precise.
-// The annotation volcano.sh/card.request goes before both.
+// alternatives. Here these are A, B and C, on one node of 8 each. The scheduler also reads the pod templates and the
+// quotas of the queue. So where it refuses the PodGroup of a Volcano job, the cards and the count in its message are
+// more precise. The annotation volcano.sh/card.request goes before both.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 	nodes := map[string]card.Node{}
 	for _, model := range []string{"A", "B", "C"} {

@@ -75,9 +75,9 @@ func TestAViewShowsThe128CardsWithMostHours(t *testing.T) {
 }
 
 // TestCardHoursAreRefreshedOnceAnHour: use grows every second, but each write of a status costs the API server. So a
-// view keeps what it shows for an hour. From then on new hours go along with any other write of the status (they are
-// not due), and they are due alone after the delay of this view, which is below 30 minutes. A new month is due at
-// once. Where nothing happens earlier, the operator looks again in wantWait.
+// view keeps what it shows for an hour. From then on new hours go along with any other write of the status: they are
+// not due. After the delay of this view, which is below 30 minutes, they are due, which means a write for them alone.
+// A new month is due at once. Where nothing happens earlier, the operator looks again in wantWait.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	const view = "lab/chat"
 	delay := delayOf(view, refreshSpread)
@@ -149,9 +149,9 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 }
 
 // TestManyViewsAreNotWrittenInTheSameMinute: each view has a delay of its own, by its name, so the writes of many
-// views are spread. 1,000 views of busy queues begin in the same minute; the operator looks at each when Next says
-// so, for 6 hours. A view is written every 60 to 90 minutes, so 3 to 5 times after the first, and no minute has more
-// than a fifteenth of the views.
+// views are spread. 1,000 views of busy queues begin in the same minute. The operator looks at each when Next says so,
+// for 6 hours. A view is written every 60 to 90 minutes, so 3 to 5 times after the first. No minute has more than a
+// fifteenth of the views.
 func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 	const views = 1000
 	shown := make([]*v1alpha1.CardHoursStatus, views)

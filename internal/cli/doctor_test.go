@@ -71,8 +71,9 @@ func TestDoctorAssumesThatTheFileIsApplied(t *testing.T) {
 		lacks("QueueWithoutQuota")
 }
 
-// TestDoctorFindsFaultsInTheFile: before the installation and after it doctor says that the operator would refuse CardQuota
-// above, which has no service type, and that the namespaceSelector of research would keep its three pods out.
+// TestDoctorFindsFaultsInTheFile: CardQuota above of the file has no service type, so the operator would refuse it.
+// The namespaceSelector of research would keep its three pods out. Doctor says so before the installation and after
+// it.
 func TestDoctorFindsFaultsInTheFile(t *testing.T) {
 	path := writeFile(t, "selecting.yaml", `
 apiVersion: cardquota.dev/v1alpha1
@@ -133,9 +134,9 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 		lacks("OtherScheduler")
 }
 
-// TestDoctorFindsTheWebhooksOfOLM: OLM (the Operator Lifecycle Manager) gives each webhook a configuration with a generated name,
-// so doctor finds those of this operator by their owner label and the begin of the name. Here the validating webhook
-// exists, the mutating one is missing, and the configuration of another operator does not matter.
+// TestDoctorFindsTheWebhooksOfOLM: OLM (the Operator Lifecycle Manager) gives each webhook a configuration with a
+// generated name. So doctor finds those of this operator by their owner label and the begin of the name. Here the
+// validating webhook exists, the mutating one is missing, and the configuration of another operator does not matter.
 func TestDoctorFindsTheWebhooksOfOLM(t *testing.T) {
 	labels := map[string]string{"olm.owner": "cardquota.v0.2.0"}
 	others := map[string]string{"olm.owner": "cardquotas-of-others.v1.0.0"}

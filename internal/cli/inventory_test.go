@@ -16,14 +16,17 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// fleetWithFaults has five nodes: h200-0 with 8 H200, of which pods use 5, h200-1 with 8 and not ready, mig-0 with 14 slices and
-// cordoned, new-0 with 8 cards that no label names, and cpu-0 without cards. The CardInventory has counted them.
+// fleetWithFaults has five nodes. h200-0 has 8 H200, of which pods use 5. h200-1 has 8 and is not ready. mig-0 has 14
+// slices and is cordoned. new-0 has 8 cards that no label names, and cpu-0 has none. The CardInventory has counted
+// them.
 func fleetWithFaults() []client.Object {
 	inventory := &v1alpha1.CardInventory{Status: v1alpha1.CardInventoryStatus{
 		Nodes: 4, AnomaliesTotal: 2,
 		Cards: []v1alpha1.InventoryCard{
-			{Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 16, Healthy: 8, Allocated: 5, Quota: 12, OverAllocatedBy: 4,
-				ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 4, Used: 1}, {Name: "training", Quota: 8, Used: 4}}},
+			{
+				Name: "NVIDIA-H200", Resources: []string{"nvidia.com/gpu"}, Total: 16, Healthy: 8, Allocated: 5, Quota: 12, OverAllocatedBy: 4,
+				ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "inference", Quota: 4, Used: 1}, {Name: "training", Quota: 8, Used: 4}},
+			},
 			{Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resources: []string{"nvidia.com/mig-1g.18gb"}, Total: 14, Healthy: 14, Cordoned: 14, Quota: 3},
 		},
 		Anomalies: []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8, NodesTotal: 1, Nodes: []string{"new-0"},

@@ -69,9 +69,9 @@ func storedSums(t *testing.T) []client.Object {
 	return []client.Object{running, archived}
 }
 
-// TestReportSumsUpStoredUse: the golden files have reports of this month, of a month, of days and of a time that is counted only
-// in part, by tenant or by queue, with prices or without, in each format. CSV is for programs, so its notes are on the
-// error stream.
+// TestReportSumsUpStoredUse: the golden files have reports of this month, of a month, of days, and of times that are
+// counted only in part. They are by tenant or by queue, with or without prices, in each format. CSV is for programs,
+// so its notes are on the error stream.
 func TestReportSumsUpStoredUse(t *testing.T) {
 	objects := storedSums(t)
 	for name, command := range map[string]string{

@@ -37,8 +37,8 @@ func inTree(b *builder.CardQuotaBuilder, parent string) *builder.CardQuotaBuilde
 		Parent(parent)
 }
 
-// flatQuotas are four CardQuotas: llm-training uses 6 of 8 H200 and all of 3 slices, llm-chat none of 8 H200, ads 6 of 4
-// Ascend-910B and is held, and new is not observed yet.
+// flatQuotas are four CardQuotas. llm-training uses 6 of 8 H200 and all of 3 slices, and llm-chat none of 8 H200. ads
+// uses 6 of 4 Ascend-910B and is held. new is not observed yet.
 func flatQuotas() []client.Object {
 	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 4, Free: 2, Physical: 16}
 	mig := v1alpha1.CardStatus{Name: "NVIDIA-H200/mig-1g.18gb-mixed", Quota: 3, Used: 3, Physical: 14}

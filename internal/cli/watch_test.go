@@ -35,9 +35,9 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// startWatch starts "kubectl cardquota top llm-chat --watch" against a cluster in which nothing has changed for 2.5 seconds. It
-// runs in a bubble of synctest, so all times are those of the test's own clock. setUsed changes how many of the 8 cards of
-// llm-chat are used. stop is Ctrl-C, which is no error.
+// startWatch starts "kubectl cardquota top llm-chat --watch" against a cluster in which nothing has changed for 2.5
+// seconds. It runs in a bubble of synctest, so all times are those of the test's own clock. setUsed changes how many
+// of the 8 cards of llm-chat are used. stop presses Ctrl-C, which is no error.
 func startWatch(t *testing.T, isTerminal bool, args ...string) (cluster client.WithWatch, out *screen, setUsed func(int64), stop func()) {
 	cluster = newCluster(t, flatQuotas(), mayReadAll)
 	out = &screen{}

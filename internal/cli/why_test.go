@@ -19,10 +19,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// clusterWithOneFreeCard has node h200-0 with 8 H200, of which pods hold 7: job runs of namespace lab 3, and a pod of namespace ads
-// 4. Queue llm has a quota of 4 H200 and uses 3; queue roomy has a quota of 8 and uses none. Pods of lab that request 2 H200
-// wait: quota-0 in llm for quota, full-0 in roomy for cards, new-0 in roomy and not tried yet, stopped-0 in a closed queue.
-// PodGroup early of llm requests 6 and has no pods. Status.blocked of the CardQuotas is empty.
+// clusterWithOneFreeCard has node h200-0 with 8 H200, of which pods hold 7: job runs of namespace lab 3, and a pod of
+// namespace ads 4. Queue llm has a quota of 4 H200 and uses 3; queue roomy has a quota of 8 and uses none. Pods of lab
+// wait for 2 H200 each: quota-0 in llm for quota, full-0 in roomy for cards, new-0 in roomy and not tried yet,
+// stopped-0 in a closed queue. PodGroup early of llm requests 6 and has no pods. Status.blocked of the CardQuotas is
+// empty.
 func clusterWithOneFreeCard() []client.Object {
 	pod := func(name, queue, owner string) *builder.PodBuilder {
 		return newPod(name, queue, 2).Owner("batch.volcano.sh/v1alpha1", "Job", owner).Created(at.Add(-5 * time.Minute))
@@ -264,9 +265,9 @@ func TestWhyExplainsWhatTheStatusHasNoPlaceFor(t *testing.T) {
 	check.Contains(t, "why", whyInLab(t, objects, "quota-0"), "(QuotaExhausted)", "Job lab/runs")
 }
 
-// TestWhyOfAGangShowsWhatItLacks: of a gang of three pods, j-0 has a place once the gang is complete (GangIncomplete), j-1 finds too
-// few free cards (NoFreeCard), and j-2 repeats the reason of j-1. The job waits for the cards, whatever order status.blocked
-// has, and who holds these cards is shown (HOLDS). A tenant reads the same.
+// TestWhyOfAGangShowsWhatItLacks: of a gang of three pods, j-0 has a place once the gang is complete (GangIncomplete).
+// j-1 finds too few free cards (NoFreeCard), and j-2 repeats the reason of j-1. The job waits for the cards, whatever
+// order status.blocked has, and who holds these cards is shown (HOLDS). A tenant reads the same reasons.
 func TestWhyOfAGangShowsWhatItLacks(t *testing.T) {
 	const (
 		saysPlaced = "Pod lab/j-0 can possibly be assigned to h200-0, once minAvailable is satisfied"

@@ -107,9 +107,10 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 	}
 }
 
-// TestWhyForgetsAFailureAfterWhichPodsCame: events stay for an hour, and an ordered StatefulSet, or a Job between two attempts, always
-// has fewer pods than it wants. So a failure to create pods is shown only if it is newer than all pods and than the workload,
-// pods are missing, and the user asks about the workload, not about a pod. Pods and failures are 1 or 9 minutes old.
+// TestWhyForgetsAFailureAfterWhichPodsCame: events stay for an hour, and an ordered StatefulSet, or a Job between two
+// attempts, always has fewer pods than it wants. So a failure to create pods is shown only if it is newer than all
+// pods and than the workload. Pods must be missing, and the user must ask about the workload, not about a pod. Pods
+// and failures are 1 or 9 minutes old.
 func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 	const refused = "pods are forbidden: write schedulerName: volcano"
 	failedAgo := func(kind, name string, minutes time.Duration) client.Object {
@@ -275,9 +276,9 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	}
 }
 
-// TestWhyNamesTheJobThatReservesTheCards: pod next-0 requests 4 H200 in queue roomy, whose quota of 8 is not used but reserved by
-// PodGroup flow, which the scheduler has enqueued and which has no pods. PodGroups of another queue, and those that are
-// still Pending, reserve nothing there.
+// TestWhyNamesTheJobThatReservesTheCards: pod next-0 requests 4 H200 in queue roomy. Its quota of 8 is not used, but
+// PodGroup flow, which the scheduler has enqueued and which has no pods, has reserved it. PodGroups of another queue,
+// and those that are still Pending, reserve nothing there.
 func TestWhyNamesTheJobThatReservesTheCards(t *testing.T) {
 	group := func(name, queue, cards string, phase v1beta1.PodGroupPhase) client.Object {
 		return builder.PodGroup("lab", name).Queue(queue).Request(`{"NVIDIA-H200":`+cards+`}`).MinResource(builder.GPU, cards).Phase(phase).Obj()

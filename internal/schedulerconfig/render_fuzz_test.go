@@ -19,8 +19,11 @@ func FuzzRender(f *testing.F) {
 	for _, text := range []string{
 		"? actions\n: allocate\n? tiers\n: - plugins:\n    - name: gang\n",
 		"tiers: [{plugins: [{name: gang}]}]\nactions: allocate\n...\n",
-		"--- # d\nactions: |\n  allocate\ntiers:\n-\n  plugins:\n  -\n    name: gang\n", "actions: \"allo\\\n  cate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n    arguments: {\n      # c\n    }\n",
-		"actions: allocate\r tiers:\n", "\ufeffactions: allocate\ntiers:\n- plugins:\n  - {name: proportion}\n", "actions: allocate\ntiers:\n- plugins:\n  - name: drf\n    arguments: {a: {? b : c}}\n",
+		"--- # d\nactions: |\n  allocate\ntiers:\n-\n  plugins:\n  -\n    name: gang\n",
+		"actions: \"allo\\\n  cate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n    arguments: {\n      # c\n    }\n",
+		"actions: allocate\r tiers:\n",
+		"\ufeffactions: allocate\ntiers:\n- plugins:\n  - {name: proportion}\n",
+		"actions: allocate\ntiers:\n- plugins:\n  - name: drf\n    arguments: {a: {? b : c}}\n",
 	} {
 		f.Add(text, uint8(1))
 	}

@@ -300,7 +300,10 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"BillsNotStored": func(_ *testing.T, c *Cluster) {
 		problems := cardinventory.Bills{
-			Refused:     map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid, "volcano-system/cardquota-card-seconds-3": metav1.StatusReasonInvalid},
+			Refused: map[string]metav1.StatusReason{
+				"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid,
+				"volcano-system/cardquota-card-seconds-3": metav1.StatusReasonInvalid,
+			},
 			DaysDropped: "2026-10-05",
 		}
 		status := cardinventory.NewStatus(cardinventory.Input{Count: cardinventory.NewCount(cardinventory.CountInput{}), Bills: problems})

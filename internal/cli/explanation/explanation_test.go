@@ -83,12 +83,14 @@ func holder(name, queue string, n int64) v1alpha1.CardHolder {
 // cases are what waits, by reason, and further inputs.
 var cases = map[string]func() Input{
 	"QuotaExhausted": func() Input {
-		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted,
+			"Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>")
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("other", "llm", 5), holder("train", "llm", 2)}
 		return in
 	},
 	"QuotaExhausted-overused": func() Input { // the quota was lowered to 6
-		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted,
+			"Queue <llm> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <16>, but capability is <6>")
 		in.Request.Count = 4
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 6, 12)}
 		in.Entries[0].Count = 4
@@ -96,7 +98,8 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"QuotaExhausted-reserved": func() Input { // another gang is enqueued, and its pods do not run yet
-		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
+		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted,
+			"Queue <llm> has insufficient <NVIDIA-H200> quota: requested <6>, total would be <14>, but capability is <8>")
 		in.Request.GangCount = 6
 		in.Request.MinimumCount = 6
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 0)}
@@ -104,7 +107,8 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"AncestorQuotaExhausted-hidden": func() Input { // a LocalCardQuota shows nothing above it
-		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
+		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted,
+			"Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 4)}
 		in.ChangesQuotas = false
 		in.Nodes = nil
@@ -112,7 +116,8 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"NoQuota": func() Input {
-		in := newWaitingJob(v1alpha1.BlockedNoQuota, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <2>, but capability is <0>")
+		in := newWaitingJob(v1alpha1.BlockedNoQuota,
+			"Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <2>, but capability is <0>")
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 0, 0)}
 		return in
 	},
@@ -138,7 +143,8 @@ var cases = map[string]func() Input{
 		return in
 	},
 	"AncestorQuotaExhausted": func() Input {
-		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted, "Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
+		in := newWaitingJob(v1alpha1.BlockedAncestorQuotaExhausted,
+			"Queue <institute>, an ancestor of <llm>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <13>, but capability is <12>")
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 4), newQuota("institute", 12, 11)}
 		in.Entries[0].Holders = []v1alpha1.CardHolder{holder("stars", "astronomy", 7)}
 		return in

@@ -36,8 +36,9 @@ func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
 		"Job lab/early holds 6 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed: inference takes cards back from training.")
 }
 
-// TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: each row changes one thing of that scene, so that the scheduler would not
-// reclaim the cards of job early when its minimum runtime ends, or that this is not known. Then the advice is silent.
+// TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: each row changes one thing of newWaitingInference, in which the end of
+// the minimum runtime of job early is named. With the change the scheduler would not reclaim its cards then, or that
+// is not known. So the end is not named.
 func TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 	early := ofJob("early")
 

@@ -251,9 +251,9 @@ func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	}
 }
 
-// TestJobsThatReserveTheQuotaAreNamed: the quota of 8 is not used, but reserved by two jobs that the scheduler has enqueued:
-// PodGroup flow, for which no pods exist, with 4 cards, and job gang of another namespace with pods. A user who may not
-// read that namespace does not see its name.
+// TestJobsThatReserveTheQuotaAreNamed: the quota of 8 is not used, but reserved by two jobs that the scheduler has
+// enqueued. PodGroup flow has reserved 4 cards and has no pods. Job gang of another namespace has pods that wait. A
+// user who may not read that namespace does not see its name.
 func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 	gang := ofJob("gang")
 	gang.Namespace = "secret"
@@ -266,7 +266,8 @@ func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 
 	check.Text(t, "to an administrator", textOf(in)).
 		Has("Enqueued jobs have reserved 8 NVIDIA-H200: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).",
-					"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
+			"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: "+
+				"kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
 					"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.").
 		Lacks("five minutes") // after which a reservation is lost by default
 
@@ -294,7 +295,8 @@ func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	in.Reservations = []Reservation{{Workload: ofJob("flow"), PodGroup: "flow-1", Count: 4, Card: "NVIDIA-H200"}}
 	check.Text(t, "advice", textOf(in)).
-		Has("Job lab/flow (PodGroup flow-1) waits for 4 NVIDIA-H200 and has no pods. See why its controller creates none: kubectl -n lab describe job.batch.volcano.sh flow.").
+		Has("Job lab/flow (PodGroup flow-1) waits for 4 NVIDIA-H200 and has no pods. See why its controller creates none: " +
+			"kubectl -n lab describe job.batch.volcano.sh flow.").
 		Lacks("delete")
 }
 
@@ -336,7 +338,8 @@ func TestACardThatIsNotNamedYetMayHaveTheRightName(t *testing.T) {
 			Message: "node npu: offers another resource"})
 	check.Text(t, "explanation", textOf(in)).
 		Has("no node has this card, or it is not named yet.", "no node has NVIDIA-B300 (not named yet: 8 nvidia.com/gpu)",
-			"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. The workload starts by itself when its node has the right labels.").
+			"The card may not be named yet: node new: offers nvidia.com/gpu but no label names it; add the labels. "+
+				"The workload starts by itself when its node has the right labels.").
 		Lacks("Correct the name", "npu", "Did you mean")
 }
 

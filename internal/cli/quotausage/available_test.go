@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAQueueWithoutAPathTakesNoPods: in a tree of queues a CardQuota whose parents cannot be followed to a root takes
-// no pods, whatever its quota is: the operator cannot know the quotas above it. Other faults of the tree do not keep
-// pods away.
+// TestAQueueWithoutAPathTakesNoPods: in a tree of queues, the operator cannot know the quotas above a CardQuota whose
+// parents do not lead to a root. So nothing new starts in its queue, whatever its quota is. Other faults of the tree
+// do not keep pods away.
 func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 	for reason, want := range map[string]bool{
 		v1alpha1.ReasonParentNotFound: true,
