@@ -58,7 +58,7 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 
-	check.NoError(t, n.Start(ended)) // the policy is watched last
+	check.NoError(t, n.Start(ended)) // informers.handler is now that of the policy
 	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
 	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
 	old := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})

@@ -62,7 +62,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Expect(configMap(t, baseConfigMap).ResourceVersion).To(gomega.Equal(before.ResourceVersion))
 
 	g.Expect(helm(strings.Replace(byHand, "  - name: binpack\n", "  - name: sla\n", 1))).To(gomega.Succeed())
-	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: sla"), "it is followed")
+	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: sla"), "a change of the base is followed")
 	g.Expect(policy.Finalizers).To(gomega.BeEmpty())
 }
 

@@ -104,7 +104,7 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	s := newObjectStores()
 	s.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
 	u.countUsage(s)
-	check.Equal(t, "billed before the end", 1, len(u.CardsInUse()))
+	check.Equal(t, "series of billed cards before the end", 1, len(u.CardsInUse()))
 
 	select {
 	case <-u.dirty:
@@ -113,7 +113,7 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	}
 
 	u.countUsage(s)
-	check.Equal(t, "billed after it", 0, len(u.CardsInUse()))
+	check.Equal(t, "series of billed cards after it", 0, len(u.CardsInUse()))
 }
 
 // TestTheCacheKeepsTheStartOfPods: a pod without a dated binding holds its cards from its start, so the cache that strips

@@ -146,27 +146,30 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	w.settle()
 	w.takeEvents()
 	for _, step := range []struct {
+		name       string
 		change     func()
-		want       string
+		wantSynced string
 		wantEvents int
 	}{
-		{change: func() { w.write(w.base(), "helm", "actions: [") }, want: "False/BaseInvalid: ", wantEvents: 1},
-		{change: func() {
+		{"the base is no YAML", func() { w.write(w.base(), "helm", "actions: [") }, "False/BaseInvalid: ", 1},
+		{"the base has a hierarchy of Volcano", func() {
 			w.write(w.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
-		}, want: "False/HierarchyNotSupported: "},
-		{change: func() { w.must(w.client.Delete(w.Context(), w.base())) }, want: "False/BaseMissing: "},
-		{change: func() { w.restart(); readEvidence() }, want: "False/BaseMissing: "},
-		{change: func() { w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }) }, want: "False/InvalidPolicy: "},
+		}, "False/HierarchyNotSupported: ", 0},
+		{"the base is deleted", func() { w.must(w.client.Delete(w.Context(), w.base())) }, "False/BaseMissing: ", 0},
+		{"the operator restarts", func() { w.restart(); readEvidence() }, "False/BaseMissing: ", 0},
+		{"the policy is invalid", func() {
+			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 })
+		}, "False/InvalidPolicy: ", 0},
 	} {
 		step.change()
 		w.settle()
 		w.settle()
 
-		w.expect(step.want)
-		check.Equal(t, step.want+"rendered text", good, w.text())
-		check.Equal(t, step.want+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
+		w.expect(step.wantSynced)
+		check.Equal(t, step.name+": rendered text", good, w.text())
+		check.Equal(t, step.name+": hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
 		expectEnforced("True/Enforced: ")
-		check.Equal(t, step.want+"events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
+		check.Equal(t, step.name+": events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
 	}
 
 	// A text that a user wrote meanwhile does not enforce quotas, and is replaced when the base is back.
