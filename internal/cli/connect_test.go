@@ -47,9 +47,9 @@ func serve(t *testing.T, answers map[string]string) string {
 	return server.URL
 }
 
-// TestErrorsOfTheConnectionAreExplained: the real client of the program reads over HTTP from a server that serves some paths.
-// Whatever is wrong with it, a user reads one sentence that says what. A CRD of another version is no error: fields that
-// this version does not know are ignored, and what is missing counts as not observed.
+// TestErrorsOfTheConnectionAreExplained: the real client of the program runs top over HTTP against a server that
+// serves some paths. Whatever is wrong with the server, a user reads one sentence that says what. A CRD of another
+// version is no error: fields that this version does not know are ignored, and what is missing counts as not observed.
 func TestErrorsOfTheConnectionAreExplained(t *testing.T) {
 	const (
 		group       = "/apis/cardquota.dev/v1alpha1"

@@ -88,8 +88,8 @@ func TestAListThatExpiresIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each, among 2000 pods of other jobs. Why sums
-// its pods up in less than 40 lines.
+// TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each in a queue without quota for them,
+// among 2000 pods of other jobs. Why sums its pods up, 4000 cards, in less than 40 lines.
 func TestWhyOfThousandsOfPodsIsShort(t *testing.T) {
 	objects := clusterWithOneFreeCard()
 	for i := range 2000 {

@@ -29,8 +29,8 @@ func TestAMistypedWordHasNearWords(t *testing.T) {
 	check.Equal(t, "commands near tpo", []string{"top"}, nearWords("tpo", []string{"why", "top"}))
 }
 
-// TestSuggestionsAreWrittenAsTheUserTypesThem: a flag with its dashes, and several words always in the same order. They come
-// from a map, which has another order each time, so each command runs twenty times.
+// TestSuggestionsAreWrittenAsTheUserTypesThem: a flag is suggested with its dashes, and several words always in the
+// same order. They come from a map, which has another order each time, so each command runs twenty times.
 func TestSuggestionsAreWrittenAsTheUserTypesThem(t *testing.T) {
 	for command, want := range map[string]string{
 		"top --n":    "top has no flag --n: did you mean --namespace or --no-headers?",

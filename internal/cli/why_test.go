@@ -242,8 +242,9 @@ func TestWhyTakesThePluralOfEachKind(t *testing.T) {
 	}
 }
 
-// TestWhyAgreesWithTheStatus: if status.blocked of the CardQuota lists the workload, why shows the reason that stands there,
-// CardsTerminating, although the pod itself says QuotaExhausted: users compare both.
+// TestWhyAgreesWithTheStatus: pod quota-0 of job quota states that the quota of queue llm is exhausted. But
+// status.blocked of CardQuota llm lists the job with reason CardsTerminating. Users compare both, so why shows the
+// reason of the status.
 func TestWhyAgreesWithTheStatus(t *testing.T) {
 	objects := clusterWithOneFreeCard()
 	job := v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "quota"}
@@ -253,8 +254,8 @@ func TestWhyAgreesWithTheStatus(t *testing.T) {
 	check.Contains(t, "why", whyInLab(t, objects, "quota-0"), "(CardsTerminating)")
 }
 
-// TestWhyExplainsWhatTheStatusHasNoPlaceFor: status.blocked lists ten workloads at most, here ten others. Pod quota-0 is explained by
-// the same rules: its queue has exhausted the quota, and job runs holds the cards.
+// TestWhyExplainsWhatTheStatusHasNoPlaceFor: status.blocked lists ten workloads at most, here ten others. Pod quota-0
+// waits for 2 H200 in queue llm, in which job runs uses 3 of 4. Why finds the same reason and holder by itself.
 func TestWhyExplainsWhatTheStatusHasNoPlaceFor(t *testing.T) {
 	objects := clusterWithOneFreeCard()
 	status := &cardQuotaIn(objects, "llm").Status

@@ -66,9 +66,10 @@ func TestWhyNamesTaintsAndCordons(t *testing.T) {
 		"Node h200-1 has 8 NVIDIA-H200 free and is cordoned: kubectl uncordon h200-1 when its maintenance is over.")
 }
 
-// TestWhyNamesNoCommandThatItsReaderMayNotRun: some users may read everything and change nothing. Why asks the API server whether
-// the user has the right that a command takes (a SelfSubjectAccessReview). Without it, or if the API server does not answer,
-// the advice is to ask the administrator.
+// TestWhyNamesNoCommandThatItsReaderMayNotRun: some users may read everything and change nothing. Why asks the API
+// server whether the user has the right that a command takes (a SelfSubjectAccessReview). Without the right, or if the
+// API server does not answer, the advice is to ask the administrator. Three pods wait: quota-0 lacks 1 card of the
+// quota of llm, x is in a queue without CardQuota, and chat-0 could run on a cordoned node.
 func TestWhyNamesNoCommandThatItsReaderMayNotRun(t *testing.T) {
 	cordoned := clusterFullOfTraining(builder.PodGroup("lab", "train").Queue("lab"),
 		"0/2 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.",
@@ -121,8 +122,9 @@ func groupOfTF() *builder.PodGroupBuilder {
 	return builder.PodGroup("lab", "tf").Queue("llm").Owner("batch.volcano.sh/v1alpha1", "Job", "tf").Phase(v1beta1.PodGroupInqueue)
 }
 
-// TestWhyIsAboutTheNamedPod: pods of job tf request different things. The worker waits for quota of 2 H200, and the parameter server
-// requests no cards and waits for CPU of nodes. If the user names the job, the cards matter most.
+// TestWhyIsAboutTheNamedPod: pods of job tf request different things. Its worker waits for quota of 2 H200 in queue
+// llm, in which job runs uses 3 of 4. Its parameter server requests no cards and waits for CPU of nodes. If the user
+// names the job, the cards matter most.
 func TestWhyIsAboutTheNamedPod(t *testing.T) {
 	objects := append(clusterWithOneFreeCard(), groupOfTF().Obj(),
 		podOfTF("tf-ps-0").CPU("4").Unschedulable("all nodes are unavailable: 1 Insufficient cpu.").Obj(),
@@ -146,9 +148,10 @@ func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
 	check.Contains(t, "why", whyInLab(t, objects, "vcjob/tf"), "runs below its minimum: 1 of 2 pods; "+saysFew)
 }
 
-// TestWhyPrefersTheEntryOfTheNamedPod: status.blocked has one entry for each card of a workload. Job tf waits for an H800, which no
-// node has, and for quota of 2 H200. Each pod is explained by the entry of its card. If the status lists only the H800, the
-// pod of the H200 is explained by what the scheduler states about it.
+// TestWhyPrefersTheEntryOfTheNamedPod: status.blocked has one entry for each card of a workload. Job tf waits for an
+// H800, which no node has, and for 2 H200 in queue llm, which has 1 left of its quota. Each pod is explained by the
+// entry of its card. If the status lists only the H800, the pod of the H200 is explained by what the scheduler states
+// about it.
 func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 	const saysUnknown = "no node has NVIDIA-H800"
 	objects := append(clusterWithOneFreeCard(), groupOfTF().Obj(),
@@ -209,8 +212,9 @@ func TestWhyCountsTheWholeGangUntilItIsEnqueued(t *testing.T) {
 	}
 }
 
-// TestWhyWithoutTheRightToReadQuotas: a tenant without a LocalCardQuota of its queue cannot know whether the queue has a CardQuota.
-// So the answers about the quota are Unknown, and why does not advise to create a CardQuota.
+// TestWhyWithoutTheRightToReadQuotas: pod quota-0 waits for quota of queue llm. A tenant without a LocalCardQuota of
+// that queue cannot know whether the queue has a CardQuota. So the answers about the quota are Unknown, and why does
+// not advise to create a CardQuota.
 func TestWhyWithoutTheRightToReadQuotas(t *testing.T) {
 	ofOtherQueue := localQuota()
 	ofOtherQueue.Status.Queue = "another"

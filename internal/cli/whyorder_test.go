@@ -43,10 +43,10 @@ func (q waitingJob) objects() []client.Object {
 	return []client.Object{group, pod}
 }
 
-// TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own has priority 0
-// and is 5 minutes old. Before it come 2 jobs of class high, and 3 that are older: with pods, without pods, and of a class
-// that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of another queue or scheduler are
-// not in the order. Without PriorityClasses only status.blocked says who waits longer.
+// TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own
+// has priority 0 and is 5 minutes old. Before it come 2 jobs of class high and 3 older ones. Of these one has no pods,
+// and one has a class that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of
+// another queue or scheduler are not in the order. Without PriorityClasses only status.blocked says who waits longer.
 func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 	roomy := countedQuota("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
 	objects := append(clusterWithOneFreeCard()[:4], roomy, builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))

@@ -432,8 +432,9 @@ func TestWhyOfADeletedCardQuota(t *testing.T) {
 		Lacks("kubectl edit")
 }
 
-// TestWhySaysToATenantThatTheQuotaIsDeleted: a tenant sees only its LocalCardQuota, which stays until the CardQuota is gone. Its state
-// Draining says that the CardQuota is being deleted. More quota is no way out.
+// TestWhySaysToATenantThatTheQuotaIsDeleted: pod quota-0 waits in queue llm, and its CardQuota is being deleted. A
+// tenant sees only its LocalCardQuota, which stays until the CardQuota is gone and has state Draining. More quota is
+// no way out.
 func TestWhySaysToATenantThatTheQuotaIsDeleted(t *testing.T) {
 	local := localQuota()
 	local.Status.State = v1alpha1.QueueDraining

@@ -106,8 +106,8 @@ func TestAWideTableBreaksNothing(t *testing.T) {
 	check.Contains(t, "table", table.String(), long+"  1\n")
 }
 
-// TestColorsAreOnTerminalsOnly: the header is bold and the cell red (31m) where the output has colors, and both are
-// plain in a file.
+// TestColorsAreOnTerminalsOnly: an output with colors has a bold header (1m) and a red cell (31m). In a file, which
+// has no colors, both are plain text.
 func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME"}}}
 	grid.AddRow(Colored("held", Red))
