@@ -143,8 +143,7 @@ var fleet = map[string]Node{
 // are, and MIG slices and shares get names of their own. The table fleet above has the result for each file of
 // testdata/nodes. An administrator must be able to write a quota for each name, so it must be a valid card name.
 func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
-	files := check.Value(filepath.Glob("testdata/nodes/*.yaml"))(t)
-	check.Equal(t, "number of files", len(fleet), len(files))
+	check.Equal(t, "number of files", len(fleet), len(check.Value(filepath.Glob("testdata/nodes/*.yaml"))(t)))
 
 	for file, want := range fleet {
 		t.Run(file, func(t *testing.T) {

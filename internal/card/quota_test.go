@@ -28,8 +28,7 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 		check.Equal(t, text, want, check.Value(ParseQuota(text))(t))
 	}
 
-	longest := check.Value(ParseQuota(quotaText(256)))(t)
-	check.Equal(t, "entries of the longest quota", 256, len(longest))
+	check.Equal(t, "entries of the longest quota", 256, len(check.Value(ParseQuota(quotaText(256)))(t)))
 }
 
 // TestQuotaSurvivesWritingAndReading: the operator writes quotas into annotations, and the scheduler reads them. Random

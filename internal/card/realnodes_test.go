@@ -145,8 +145,7 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 			want: "offers a.b/card but no label a.b/<type>.product with a.b/<type>.memory",
 		},
 	}) {
-		got := Recognise(newNode(tc.node), tc.mappings)
-		check.Contains(t, "message", joinMessages(got.Anomalies), tc.want)
+		check.Contains(t, "message", joinMessages(Recognise(newNode(tc.node), tc.mappings).Anomalies), tc.want)
 	}
 }
 

@@ -58,68 +58,68 @@ func TestTrackerReportsWhatChangesCards(t *testing.T) {
 			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.ResourceVersion = "2" }),
 			wantPhysical: all,
 			wantHealthy:  all,
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 		"the same number is written in thousandths": {
 			update:       newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8000m"),
 			wantPhysical: all,
 			wantHealthy:  all,
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 		"a label that is none of a card changes": {
 			update:       newNamedNode("a", eightH200+" nvidia.com/gpu-driver-upgrade-state=done"),
 			wantPhysical: all,
 			wantHealthy:  all,
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 		"the node is cordoned": {
 			update:       newNamedNode("a", eightH200, cordon),
 			wantChanged:  true,
 			wantPhysical: all,
 			wantHealthy:  all,
-			wantState:    "a ready cordoned",
+			wantState:    "a ready=true cordoned=true",
 		},
 		"the node is not ready": {
 			update:       newNamedNode("a", eightH200, readiness(corev1.ConditionFalse)),
 			wantChanged:  true,
 			wantPhysical: all,
 			wantHealthy:  onlyB,
-			wantState:    "a",
+			wantState:    "a ready=false cordoned=false",
 		},
 		"the kubelet stops its heartbeats": {
 			update:       newNamedNode("a", eightH200, readiness(corev1.ConditionUnknown)),
 			wantChanged:  true,
 			wantPhysical: all,
 			wantHealthy:  onlyB,
-			wantState:    "a",
+			wantState:    "a ready=false cordoned=false",
 		},
 		"the node has no conditions": {
 			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.Status.Conditions = nil }),
 			wantChanged:  true,
 			wantPhysical: all,
 			wantHealthy:  onlyB,
-			wantState:    "a",
+			wantState:    "a ready=false cordoned=false",
 		},
 		"one of the 8 cards fails": {
 			update:       newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:7"),
 			wantChanged:  true,
 			wantPhysical: map[Name]Count{"H200": 7, "H800": 8},
 			wantHealthy:  map[Name]Count{"H200": 7, "H800": 8},
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 		"the labels name another model": {
 			update:       newNamedNode("a", gpusOf("H20")+"nvidia.com/gpu:8"),
 			wantChanged:  true,
 			wantPhysical: map[Name]Count{"H20": 8, "H800": 8},
 			wantHealthy:  map[Name]Count{"H20": 8, "H800": 8},
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 		"the label of the model is empty": {
 			update:       newNamedNode("a", gpusOf("")+"nvidia.com/gpu:8"),
 			wantChanged:  true,
 			wantPhysical: onlyB,
 			wantHealthy:  onlyB,
-			wantState:    "a ready",
+			wantState:    "a ready=true cordoned=false",
 		},
 	}) {
 		var tracker Tracker
@@ -133,10 +133,9 @@ func TestTrackerReportsWhatChangesCards(t *testing.T) {
 		check.Equal(t, "changed", tc.wantChanged, tracker.Update(tc.update))
 		check.Equal(t, "physical", tc.wantPhysical, tracker.Inventory().Physical())
 		check.Equal(t, "healthy", tc.wantHealthy, tracker.Healthy())
-		check.Equal(t, "states", []string{tc.wantState, "b ready"}, nodeStates(&tracker))
+		check.Equal(t, "states", []string{tc.wantState, "b ready=true cordoned=false"}, nodeStates(&tracker))
 
-		isSame := cmp.Equal(all, tc.wantPhysical)
-		check.Equal(t, "the inventory is the same pointer", isSame, before == tracker.Inventory())
+		check.Equal(t, "the inventory is the same pointer", cmp.Equal(all, tc.wantPhysical), before == tracker.Inventory())
 
 		check.That(t, !tracker.Update(tc.update), "the same object is reported as a change")
 		check.That(t, !tracker.Update(tc.update.DeepCopy()), "an equal object is reported as a change")
@@ -153,19 +152,10 @@ func TestTheReasonOfNotReadyIsNoChange(t *testing.T) {
 }
 
 // nodeStates are the nodes of a tracker, each with what it says about its use.
-func nodeStates(tracker *Tracker) []string {
-	var states []string
+func nodeStates(tracker *Tracker) (states []string) {
 	for _, n := range tracker.Nodes() {
-		state := n.Name
-		if n.IsReady {
-			state += " ready"
-		}
-		if n.IsCordoned {
-			state += " cordoned"
-		}
-		states = append(states, state)
+		states = append(states, fmt.Sprintf("%s ready=%t cordoned=%t", n.Name, n.IsReady, n.IsCordoned))
 	}
-
 	return states
 }
 

@@ -84,11 +84,7 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		check.Equal(t, "reasons", len(AnomalyReasons), len(counts))
 		check.Equal(t, "anomalous nodes of the scheduler", 0, tracker.Inventory().AnomalousNodes())
 		for reason, count := range counts {
-			want := 0
-			if reason == tc.want {
-				want = 1
-			}
-			check.Equal(t, string(reason), want, count)
+			check.Equal(t, string(reason), map[bool]int{true: 1, false: 0}[reason == tc.want], count)
 		}
 	}
 }

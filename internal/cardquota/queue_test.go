@@ -192,10 +192,10 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		live *v1beta1.Queue
-		want bool
+		live        *v1beta1.Queue
+		wantCreator string // "" if the operator did not create the Queue
 	}{
-		"the operator created the Queue, for another CardQuota": {live: liveQueue(hasAnnotation, createdBy), want: true},
+		"the operator created the Queue, for another CardQuota": {live: liveQueue(hasAnnotation, createdBy), wantCreator: "first"},
 		"an administrator created the Queue":                    {live: liveQueue(nil)},
 		"an administrator created the Queue, and the operator writes it": {live: liveQueue(nil,
 			managedFields("cardquota", "Apply", plannedFields))},
@@ -205,18 +205,12 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 			managedFields("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
 		"the operator gave the Queue up, and the annotation stayed": {live: liveQueue(hasAnnotation)},
 	}) {
-		check.Equal(t, "created by the operator", tc.want, CreatedByOperator(tc.live))
-
-		want := ""
-		if tc.want {
-			want = "first"
-		}
-
+		check.Equal(t, "created by the operator", tc.wantCreator != "", CreatedByOperator(tc.live))
 		for name, applied := range map[string]DesiredQueue{
 			"desired": NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil),
 			"drained": NewDrainedQueue(newNotebookQuota(), tc.live, ""),
 		} {
-			check.Equal(t, name+": annotation", want, applied.Config.Annotations["cardquota.dev/created-by"])
+			check.Equal(t, name+": annotation", tc.wantCreator, applied.Config.Annotations["cardquota.dev/created-by"])
 			check.That(t, applied.Config.ResourceVersion == nil, "%s: the apply creates a Queue that exists", name)
 			check.That(t, tc.live.UID == "" || (applied.Config.UID != nil && *applied.Config.UID == tc.live.UID),
 				"%s: the apply may change another Queue of the name", name)

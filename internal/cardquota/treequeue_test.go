@@ -207,7 +207,8 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 
 // TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
 // parent's numbers would have none. So the Queue of chat, whose parent is web below tenant, stays where it is until
-// the Queue of web is ready, or is not created. It also stays where it is while its path to the top level is broken.
+// the Queue of web is ready, or is not created (KeepsQueue: it is not written at all). It also stays where it is
+// while its path to the top level is broken.
 func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	all := newTenantTree()
 	web := all["web"]
@@ -215,8 +216,7 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 		change     treeChange
 		neighbors  Neighbors
 		wantParent string
-		wantWait   string
-		wantsWrite bool // the Queue is written although it waits for its place
+		wantWait   *Wait
 	}{
 		"a new Queue, and the parent's Queue is ready": {
 			neighbors:  Neighbors{Parent: liveQueueBelow("tenant", web)},
@@ -236,21 +236,29 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 		},
 		"a new Queue, and the parent's Queue is missing": {
 			wantParent: "root",
-			wantWait:   "WaitingForParent: queue chat is not created: queue web of its parent web does not exist yet",
+			wantWait: &Wait{
+				Reason:     "WaitingForParent",
+				Message:    "queue chat is not created: queue web of its parent web does not exist yet",
+				KeepsQueue: true,
+			},
 		},
 		"the Queue exists, and the parent's Queue is missing": {
 			neighbors:  Neighbors{Live: liveQueueBelow("", all["chat"])},
 			wantParent: "root",
-			wantsWrite: true,
-			wantWait:   "WaitingForParent: queue chat stays at the top level: queue web of its parent web does not exist yet",
+			wantWait: &Wait{
+				Reason:  "WaitingForParent",
+				Message: "queue chat stays at the top level: queue web of its parent web does not exist yet",
+			},
 		},
 		"the parent's Queue has other cards than its CardQuota": {
 			neighbors: Neighbors{Live: liveQueueBelow("tenant", all["chat"]), Parent: liveQueueBelow("tenant", web, func(l *v1beta1.Queue) {
 				l.Annotations[v1alpha1.AnnotationCardQuota] = "{}"
 			})},
 			wantParent: "tenant",
-			wantsWrite: true,
-			wantWait:   "WaitingForParent: queue chat stays below queue tenant: queue web does not carry the quota of its parent web yet",
+			wantWait: &Wait{
+				Reason:  "WaitingForParent",
+				Message: "queue chat stays below queue tenant: queue web does not carry the quota of its parent web yet",
+			},
 		},
 		"the parent's Queue is still below this one, which would be a cycle": {
 			neighbors: Neighbors{
@@ -259,30 +267,40 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 				AboveParent: []string{"x", "chat"},
 			},
 			wantParent: "tenant",
-			wantsWrite: true,
-			wantWait:   "WaitingForParent: queue chat stays below queue tenant: queue web of its parent web is still below it",
+			wantWait: &Wait{
+				Reason:  "WaitingForParent",
+				Message: "queue chat stays below queue tenant: queue web of its parent web is still below it",
+			},
 		},
 		"a new Queue, and the CardQuota of the parent is missing": {
 			change:     without("web"),
 			wantParent: "root",
-			wantWait: "ParentNotFound: queue chat is not created: spec.parent names CardQuota web, which does not exist or does " +
-				"not own its queue: nothing new starts here and below; create it, or name another parent",
+			wantWait: &Wait{
+				Reason: "ParentNotFound",
+				Message: "queue chat is not created: spec.parent names CardQuota web, which does not exist or does " +
+					"not own its queue: nothing new starts here and below; create it, or name another parent",
+				KeepsQueue: true,
+			},
 		},
 		"the Queue exists, and the CardQuota of the parent's parent is missing": {
 			change:     without("tenant"),
 			neighbors:  Neighbors{Live: liveQueueBelow("web", all["chat"])},
 			wantParent: "web",
-			wantsWrite: true,
-			wantWait: "ParentNotFound: queue chat stays below queue web: its ancestor web names CardQuota tenant, which does " +
-				"not exist or does not own its queue: nothing new starts here and below; create it, or name another parent",
+			wantWait: &Wait{
+				Reason: "ParentNotFound",
+				Message: "queue chat stays below queue web: its ancestor web names CardQuota tenant, which does " +
+					"not exist or does not own its queue: nothing new starts here and below; create it, or name another parent",
+			},
 		},
 		"the CardQuotas form a cycle": {
 			change:     changeIn("tenant", withParent("chat")),
 			neighbors:  Neighbors{Live: liveQueueBelow("old", all["chat"])},
 			wantParent: "old",
-			wantsWrite: true,
-			wantWait: "ParentCycle: queue chat stays below queue old: its ancestor tenant names CardQuota chat, and these " +
-				"parents form a cycle: nothing new starts here and below; give one of them another parent",
+			wantWait: &Wait{
+				Reason: "ParentCycle",
+				Message: "queue chat stays below queue old: its ancestor tenant names CardQuota chat, and these " +
+					"parents form a cycle: nothing new starts here and below; give one of them another parent",
+			},
 		},
 		"the CardQuota has no parent any more": {
 			change:     changeIn("chat", withParent("")),
@@ -292,15 +310,9 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	}) {
 		all := newTenantTree(tc.change)
 		parent, wait := treeOf(all).PlaceQueue(all["chat"], tc.neighbors)
+
 		check.Equal(t, "parent", tc.wantParent, parent)
-
-		got := ""
-		if wait != nil {
-			got = wait.Reason + ": " + wait.Message
-			check.Equal(t, "the Queue is left alone", !tc.wantsWrite, wait.KeepsQueue)
-		}
-
-		check.Equal(t, "wait", tc.wantWait, got)
+		check.Equal(t, "wait", tc.wantWait, wait)
 	}
 }
 

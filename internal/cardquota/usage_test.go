@@ -25,18 +25,16 @@ type (
 	groups []*builder.PodGroupBuilder
 )
 
-func (all pods) objects() (pods []*corev1.Pod) {
-	for _, b := range all {
-		pods = append(pods, b.Obj())
-	}
-	return pods
-}
+func (all pods) objects() []*corev1.Pod { return objectsOf(all) }
 
-func (all groups) objects() (groups []*v1beta1.PodGroup) {
-	for _, b := range all {
-		groups = append(groups, b.Obj())
+func (all groups) objects() []*v1beta1.PodGroup { return objectsOf(all) }
+
+// objectsOf returns what builders build.
+func objectsOf[Builder interface{ Obj() Object }, Object any](builders []Builder) (objects []Object) {
+	for _, b := range builders {
+		objects = append(objects, b.Obj())
 	}
-	return groups
+	return objects
 }
 
 // pod is a pending pod of namespace lab.

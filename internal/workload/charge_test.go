@@ -20,21 +20,22 @@ const (
 
 // drawInventory draws whether node n and another one exist, and whether they name their cards.
 func drawInventory(t *rapid.T) *card.Inventory {
+	kinds := map[string]card.Node{
+		"H200": {
+			Model: "H200",
+			Cards: []card.NodeCard{
+				{Name: "H200", Resource: gpuResource, Count: 4},
+				{Name: "H200/mig-1g.18gb", Resource: migResource, Count: 7},
+			},
+		},
+		"H800":       {Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}},
+		"unlabelled": {Unnamed: []corev1.ResourceName{gpuResource, npuResource}},
+	}
+
 	nodes := map[string]card.Node{}
 	for _, name := range []string{"n", "other"} {
-		switch rapid.SampledFrom([]string{"gone", "H200", "H800", "unlabelled"}).Draw(t, name) {
-		case "H200":
-			nodes[name] = card.Node{
-				Model: "H200",
-				Cards: []card.NodeCard{
-					{Name: "H200", Resource: gpuResource, Count: 4},
-					{Name: "H200/mig-1g.18gb", Resource: migResource, Count: 7},
-				},
-			}
-		case "H800":
-			nodes[name] = card.Node{Model: "H800", Cards: []card.NodeCard{{Name: "H800", Resource: gpuResource, Count: 8}}}
-		case "unlabelled":
-			nodes[name] = card.Node{Unnamed: []corev1.ResourceName{gpuResource, npuResource}}
+		if node, exists := kinds[rapid.SampledFrom([]string{"gone", "H200", "H800", "unlabelled"}).Draw(t, name)]; exists {
+			nodes[name] = node
 		}
 	}
 

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -24,32 +25,24 @@ import (
 
 // blockedReasonOf is what each limit of a queue means to a workload.
 func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
-	switch s.Kind {
-	case quota.Cards:
-		switch {
-		case s.Ancestor:
-			return "AncestorQuotaExhausted"
-		case s.Limit == 0:
-			return "NoQuota"
-		}
-		return "QuotaExhausted"
-	case quota.CPU:
-		return "CPUQuotaExhausted"
-	case quota.Memory:
-		return "MemoryQuotaExhausted"
-	case quota.Terminating:
-		return "CardsTerminating"
-	case quota.NotReclaimable:
-		return "NotReclaimable"
-	case quota.RecentlyReclaimed:
-		return "RecentlyReclaimed"
-	case quota.HeldForOthers, quota.Guaranteed:
-		return "GuaranteedToOthers"
-	case quota.Inventory:
-		return "NoFreeCard"
+	switch {
+	case s.Kind == quota.Cards && s.Ancestor:
+		return "AncestorQuotaExhausted"
+	case s.Kind == quota.Cards && s.Limit == 0:
+		return "NoQuota"
 	}
 
-	return "Other"
+	return cmp.Or(map[quota.LimitKind]v1alpha1.BlockedReason{
+		quota.Cards:             "QuotaExhausted",
+		quota.CPU:               "CPUQuotaExhausted",
+		quota.Memory:            "MemoryQuotaExhausted",
+		quota.Terminating:       "CardsTerminating",
+		quota.NotReclaimable:    "NotReclaimable",
+		quota.RecentlyReclaimed: "RecentlyReclaimed",
+		quota.HeldForOthers:     "GuaranteedToOthers",
+		quota.Guaranteed:        "GuaranteedToOthers",
+		quota.Inventory:         "NoFreeCard",
+	}[s.Kind], "Other")
 }
 
 // TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
@@ -81,7 +74,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 
 		got, isRefusal := ReadRefusal(message)
 		check.Must(t, isRefusal, "%q is not read", message)
-		check.Must(t, got.Reason == blockedReasonOf(s), "%q is read as %s, want %s", message, got.Reason, blockedReasonOf(s))
+		check.Equal(t, message, blockedReasonOf(s), got.Reason)
 		switch {
 		case s.Kind == quota.Deserved:
 		case s.Kind == quota.Cards || s.Kind == quota.Terminating || (s.Kind > quota.Terminating && s.Of == quota.Cards):

@@ -369,8 +369,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 		},
 		"none": {},
 	}) {
-		got := ServiceTypeFor(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
-		check.Equal(t, "service type", tc.want, got)
+		check.Equal(t, "service type", tc.want, ServiceTypeFor(with(tc.queue), with(tc.pod), with(tc.group), tc.owner))
 	}
 }
 
